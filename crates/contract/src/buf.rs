@@ -1,0 +1,209 @@
+//! Data buffers, and the pool that they come from and return to.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The right to use one buffer: a contiguous, aligned piece of memory that whoever made the pool
+/// carved at start (docs/adr/0002-contiguous-buffers.md).
+///
+/// Not `Clone`: it is moved from the pool to the request, to the device, to the transport and back.
+/// While a system call is in flight, `io` holds the `Buf` until the last completion, also after the
+/// connection closed.
+///
+/// A `Buf` remembers how many of its bytes may hold somebody's data, so that a device without data
+/// can hand out zeroes without writing them each time.
+pub struct Buf {
+    bytes: &'static mut [u8],
+    index: u32,
+    /// `0 ≤ dirty ≤ bytes.len()`: bytes from here on are zero.
+    dirty: usize,
+}
+
+impl Buf {
+    /// The right to `bytes`, which are all zero; `index` is its maker's name for it (of a
+    /// registered buffer, say).
+    pub fn new(bytes: &'static mut [u8], index: u32) -> Self {
+        Buf { bytes, index, dirty: 0 }
+    }
+
+    /// The maker's name for it.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Bytes it can hold.
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// All its bytes, to read.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// All its bytes, to write; they all count as somebody's data from now on.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.dirty = self.bytes.len();
+        self.bytes
+    }
+
+    /// The first `len` bytes, to write; no more than those become somebody's data.
+    pub fn prefix_mut(&mut self, len: usize) -> &mut [u8] {
+        self.dirty = self.dirty.max(len);
+        &mut self.bytes[..len]
+    }
+
+    /// Makes the first `len` bytes zero, at no cost where they are already known to be.
+    pub fn zero_prefix(&mut self, len: usize) {
+        let dirty = self.dirty.min(len);
+        self.bytes[..dirty].fill(0);
+        if dirty == self.dirty {
+            self.dirty = 0;
+        }
+    }
+
+    /// The memory itself, at the end of a pool's life.
+    pub fn into_bytes(self) -> &'static mut [u8] {
+        self.bytes
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buf #{} ({} bytes)", self.index, self.bytes.len())
+    }
+}
+
+/// How many buffers of one size a pool holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeClass {
+    /// Bytes of each buffer.
+    pub bytes: usize,
+    /// Buffers of this size.
+    pub count: usize,
+}
+
+/// A pool of buffers in a few sizes. A request takes the smallest that is large enough and free, at
+/// the cost of a stack's pop; an empty pool is back-pressure, never an allocation.
+#[derive(Debug)]
+pub struct BufPool {
+    /// Ascending by size.
+    shelves: Vec<Shelf>,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    bytes: usize,
+    count: usize,
+    free: Vec<Buf>,
+}
+
+impl BufPool {
+    /// The classes of a worker unless told otherwise: 4 KiB × 4 096, 64 KiB × 256, 256 KiB × 64
+    /// and 2 MiB × 8 (a compare-and-write of 1 MiB carries 2 MiB): 64 MiB of address space, of
+    /// which only what was once used is resident.
+    pub const CLASSES: [SizeClass; 4] = [
+        SizeClass { bytes: 4 << 10, count: 4096 },
+        SizeClass { bytes: 64 << 10, count: 256 },
+        SizeClass { bytes: 256 << 10, count: 64 },
+        SizeClass { bytes: 2 << 20, count: 8 },
+    ];
+
+    /// A pool of these buffers, which are sorted by their sizes.
+    pub fn new(bufs: impl IntoIterator<Item = Buf>) -> Self {
+        let mut all: Vec<Buf> = bufs.into_iter().collect();
+        all.sort_by_key(|buf| (buf.capacity(), core::cmp::Reverse(buf.index)));
+        let mut shelves: Vec<Shelf> = Vec::new();
+        for buf in all {
+            let bytes = buf.capacity();
+            match shelves.last_mut() {
+                Some(shelf) if shelf.bytes == bytes => shelf.free.push(buf),
+                _ => shelves.push(Shelf { bytes, count: 0, free: alloc::vec![buf] }),
+            }
+        }
+        for shelf in &mut shelves {
+            shelf.count = shelf.free.len();
+        }
+        BufPool { shelves }
+    }
+
+    /// A free buffer of at least `bytes` bytes, or `None` when there is none now.
+    pub fn take(&mut self, bytes: usize) -> Option<Buf> {
+        self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
+    }
+
+    /// Takes a buffer back.
+    pub fn give(&mut self, buf: Buf) {
+        let bytes = buf.capacity();
+        let shelf = self.shelves.iter_mut().find(|s| s.bytes == bytes);
+        let shelf = shelf.expect("a buffer returns to the pool it came from");
+        assert!(shelf.free.len() < shelf.count, "a buffer returned twice");
+        shelf.free.push(buf);
+    }
+
+    /// The largest buffer the pool ever holds, in bytes.
+    pub fn largest(&self) -> usize {
+        self.shelves.last().map_or(0, |s| s.bytes)
+    }
+
+    /// Whether every buffer is back.
+    pub fn is_whole(&self) -> bool {
+        self.shelves.iter().all(|s| s.free.len() == s.count)
+    }
+
+    /// Buffers that are out, over all sizes.
+    pub fn taken(&self) -> usize {
+        self.shelves.iter().map(|s| s.count - s.free.len()).sum()
+    }
+
+    /// The buffers that are in the pool, to make another pool of them.
+    pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
+        self.shelves.into_iter().flat_map(|s| s.free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+    use alloc::vec;
+
+    fn buf(bytes: usize, index: u32) -> Buf {
+        Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index)
+    }
+
+    #[test]
+    fn takes_the_smallest_that_fits_then_a_larger_one() {
+        let mut pool = BufPool::new([buf(64, 0), buf(16, 1), buf(16, 2)]);
+        let first = pool.take(10).unwrap();
+        let second = pool.take(16).unwrap();
+        let third = pool.take(1).unwrap();
+        assert_eq!([first.capacity(), second.capacity(), third.capacity()], [16, 16, 64]);
+        assert!(pool.take(1).is_none());
+        assert_eq!(pool.taken(), 3);
+        for buf in [third, first, second] {
+            pool.give(buf);
+        }
+        assert!(pool.is_whole());
+        assert!(pool.take(65).is_none());
+    }
+
+    #[test]
+    fn zeroes_only_what_was_written() {
+        let mut buf = buf(16, 0);
+        buf.prefix_mut(4).fill(7);
+        assert_eq!(buf.bytes()[..5], [7, 7, 7, 7, 0]);
+        buf.zero_prefix(2);
+        assert_eq!(buf.bytes()[..5], [0, 0, 7, 7, 0]);
+        buf.zero_prefix(16);
+        assert_eq!(buf.bytes(), [0; 16]);
+        assert_eq!(buf.dirty, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "returned twice")]
+    fn a_foreign_buffer_is_caught() {
+        let mut pool = BufPool::new([buf(16, 0)]);
+        pool.give(buf(16, 1));
+    }
+}

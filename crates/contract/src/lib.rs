@@ -1,0 +1,37 @@
+//! The nouns and the ports of nearflash.
+//!
+//! Every other crate speaks in these words: a [`Command`] is what a request asks, a [`Status`] how
+//! it ended, a [`Slot`] names it while it is in flight, a [`Buf`] carries its data. The ports are
+//! the seams at which the simulated world takes the place of the real one: [`Device`],
+//! [`Transport`] (with [`Dial`] for initiators), [`Session`] and [`Scheduler`].
+//!
+//! What is deliberately not here: a clock, randomness, I/O, threads. Time comes in as an
+//! [`Instant`] argument. The crate is `no_std` (with `alloc`), so a stray system call cannot
+//! compile.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod buf;
+mod command;
+mod device;
+mod scheduler;
+mod session;
+mod slot;
+mod status;
+mod time;
+mod transport;
+
+pub use buf::{Buf, BufPool, SizeClass};
+pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
+pub use device::{Completion, Device, Geometry, Submission};
+pub use scheduler::{QueueFull, Scheduler, TenantId, Tokens};
+pub use session::{
+    Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
+    NamespaceInfo, Notice, Register, Reply, Request, Rights, Session, Slo, Tag, TenantReply,
+};
+pub use slot::{Slot, SlotTable};
+pub use status::Status;
+pub use time::Instant;
+pub use transport::{CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Transport};

@@ -1,0 +1,351 @@
+//! The port to a protocol: bytes to events, replies to bytes.
+//!
+//! A session belongs to one connection, does no I/O and knows no clock. What a peer sends becomes
+//! an [`Event`] in the vocabulary of this crate or a [`Fatal`] reason to end the connection; past a
+//! session there are no opcodes and no unchecked lengths.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::{Command, Status};
+
+/// The peer's name for its request; opaque, returned unchanged.
+pub type Tag = u64;
+
+/// Names a namespace (a range of a device's blocks) on the whole server. The first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamespaceId(pub u16);
+
+/// What a connection may do with a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights {
+    /// May read.
+    pub read: bool,
+    /// May write, discard and write zeroes.
+    pub write: bool,
+}
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Rights = Rights { read: false, write: false };
+    /// Everything.
+    pub const ALL: Rights = Rights { read: true, write: true };
+}
+
+/// A request, parsed. Its length, flags and shape are those of the protocol; whether the range and
+/// the right are good is the worker's to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Returned unchanged in the reply.
+    pub tag: Tag,
+    /// The stream of the connection that barriers order, below the session's bound of 8.
+    pub stream: u8,
+    /// The namespace whose blocks the command names; `None` for the connection's default.
+    pub namespace: Option<NamespaceId>,
+    /// The tenant handle of the connection that it is charged to; zero for the connection's own.
+    pub tenant: u16,
+    /// What to do.
+    pub command: Command,
+    /// Bytes of payload that follow as [`Event::Payload`], also when the request is refused.
+    pub payload_bytes: usize,
+    /// Not `Ok` when the session refuses it already: answer with this status and skip the payload.
+    pub verdict: Status,
+}
+
+/// What a peer sent.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A request; its payload, if any, follows.
+    Request(Request),
+    /// The next piece of the payload of the last request, never empty. `end` comes with the last
+    /// piece: `Ok`, or why the payload must not be used.
+    Payload {
+        /// The bytes, lent for this call.
+        bytes: &'a [u8],
+        /// Set with the last piece.
+        end: Option<Status>,
+    },
+    /// Something about the connection rather than the data. Rare, so boxed.
+    Control(Box<Control>),
+}
+
+/// Requests about the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The connection introduces itself.
+    Hello(Hello),
+    /// Asks what a namespace is.
+    Info {
+        /// Returned unchanged.
+        tag: Tag,
+        /// Which.
+        namespace: Option<NamespaceId>,
+    },
+    /// Registers a tenant (paper Table 1, `register`).
+    Register(Register),
+    /// Changes a tenant's SLO: the answer to a renegotiation notice.
+    Renegotiate(Register),
+    /// Unregisters a tenant by its handle.
+    Unregister {
+        /// Returned unchanged.
+        tag: Tag,
+        /// The tenant's handle on this connection.
+        tenant: u16,
+    },
+    /// The peer asks whether the connection lives.
+    Ping {
+        /// Returned unchanged.
+        tag: Tag,
+    },
+}
+
+/// The first message of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Returned unchanged.
+    pub tag: Tag,
+    /// Names the client for its lifetime, so that a new connection of it waits for the requests of
+    /// the old one (docs/adr/0003-fences.md). Zero: none.
+    pub client: u128,
+    /// Which of the client's connections this is.
+    pub connection: u32,
+    /// Requests that the client wants in flight.
+    pub queue_depth: u32,
+    /// The client wants checksums of payloads.
+    pub checksums: bool,
+    /// Credentials; empty for none.
+    pub token: Box<[u8]>,
+    /// The tenant it wants to belong to; empty for the listener's or rule's.
+    pub tenant: Box<str>,
+}
+
+/// The answer to a [`Hello`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HelloReply {
+    /// Requests of this connection that the server takes in flight before it stops reading.
+    pub queue_depth: u32,
+    /// Largest data of one request in bytes.
+    pub request_bytes_max: u32,
+    /// Payloads carry checksums.
+    pub checksums: bool,
+    /// Number of namespaces that the server has.
+    pub namespaces: u16,
+    /// The namespace that requests mean when they name none.
+    pub namespace: u16,
+}
+
+/// A tenant's service-level objective (paper §3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slo {
+    /// Tail read latency in microseconds; zero: best effort.
+    pub latency_us: u32,
+    /// The percentile that `latency_us` bounds, in tenths of a percent (950: p95); zero means p95.
+    pub percentile_tenths: u16,
+    /// Requests a second that the tenant may issue and count on.
+    pub iops: u32,
+    /// Share of reads among them, 0 to 100.
+    pub read_percent: u8,
+    /// Bytes of a typical request; zero means 4 096.
+    pub request_bytes: u32,
+}
+
+/// Registers or changes a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// Returned unchanged (the paper's cookie).
+    pub tag: Tag,
+    /// The tenant's handle, when it is changed; zero when it is registered.
+    pub tenant: u16,
+    /// Its name; connections that register the same name share the tenant.
+    pub name: Box<str>,
+    /// What it wants.
+    pub slo: Slo,
+}
+
+/// The answer to a register or renegotiate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantReply {
+    /// The tenant's handle on this connection.
+    pub tenant: u16,
+    /// Tokens a second that the SLO needs.
+    pub tokens_needed: u64,
+    /// Tokens a second that are free.
+    pub tokens_free: u64,
+}
+
+/// What a namespace is, as the peer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Its name.
+    pub namespace: NamespaceId,
+    /// Logical blocks of 512 bytes.
+    pub blocks: u64,
+    /// Bytes of the granularity at which the device works best.
+    pub physical_block_bytes: u32,
+    /// Largest atomic write in blocks; zero for none.
+    pub atomic_blocks_max: u32,
+    /// What this connection may do.
+    pub rights: Rights,
+    /// Whether acknowledged writes need a flush to be durable.
+    pub volatile_cache: bool,
+}
+
+/// What the server says unasked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The server stops soon: send no more requests on this connection.
+    Draining,
+    /// The tenant exceeds its SLO (paper §4.3); its measured rate and mix are given.
+    Renegotiate {
+        /// The tenant's handle on this connection.
+        tenant: u16,
+        /// Measured requests a second.
+        iops: u32,
+        /// Measured share of reads.
+        read_percent: u8,
+    },
+}
+
+/// What the server answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// To a [`Request`]: its command in the peer's terms, how it ended, and how many bytes follow.
+    Done {
+        /// The request's.
+        tag: Tag,
+        /// The request's, with the range the peer named.
+        command: Command,
+        /// How it ended.
+        status: Status,
+    },
+    /// To a hello.
+    Hello {
+        /// The request's.
+        tag: Tag,
+        /// `Ok`, or why the connection is refused.
+        status: Status,
+        /// The limits.
+        reply: HelloReply,
+    },
+    /// To an info.
+    Info {
+        /// The request's.
+        tag: Tag,
+        /// What it is, or why it is not told.
+        info: Result<NamespaceInfo, Status>,
+    },
+    /// To a register, renegotiate or unregister.
+    Tenant {
+        /// The request's.
+        tag: Tag,
+        /// How it ended.
+        status: Status,
+        /// The handle and the figures.
+        reply: TenantReply,
+    },
+    /// To a ping.
+    Pong {
+        /// The request's.
+        tag: Tag,
+    },
+    /// To nobody: a notice.
+    Notice(Notice),
+}
+
+/// Bytes of the largest message head.
+pub const HEAD_BYTES_MAX: usize = 64;
+
+/// The encoded head of a message.
+#[derive(Clone, Copy)]
+pub struct FrameHead {
+    bytes: [u8; HEAD_BYTES_MAX],
+    /// `len ≤ HEAD_BYTES_MAX`
+    len: u8,
+}
+
+impl FrameHead {
+    /// A head of these bytes, at most [`HEAD_BYTES_MAX`].
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut head = FrameHead { bytes: [0; HEAD_BYTES_MAX], len: bytes.len() as u8 };
+        head.bytes[..bytes.len()].copy_from_slice(bytes);
+        head
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for FrameHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FrameHead").field(&self.bytes()).finish()
+    }
+}
+
+/// Why a connection must end: the peer broke the protocol in a way that a status cannot answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fatal {
+    /// The first bytes are of no protocol that is spoken here.
+    BadMagic(u16),
+    /// An opcode that this version does not have.
+    BadOpcode(u16),
+    /// A length that no message can have.
+    BadLength(u64),
+    /// A version that is not spoken here.
+    BadVersion(u16),
+    /// A message that may not come now (a request before the hello, a second hello).
+    OutOfOrder,
+    /// Version 1 has no status field: a request that cannot be served ends the connection.
+    Unanswerable(Status),
+    /// A reply that answers no request (seen by initiators).
+    UnknownTag(Tag),
+}
+
+impl fmt::Display for Fatal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fatal::BadMagic(magic) => write!(f, "bad magic {magic:#06x}"),
+            Fatal::BadOpcode(opcode) => write!(f, "unknown opcode {opcode}"),
+            Fatal::BadLength(length) => write!(f, "impossible length {length}"),
+            Fatal::BadVersion(version) => write!(f, "version {version} is not spoken here"),
+            Fatal::OutOfOrder => f.write_str("a message that may not come now"),
+            Fatal::Unanswerable(status) => write!(f, "{status} (this version has no status field)"),
+            Fatal::UnknownTag(tag) => write!(f, "a reply to no request ({tag:#x})"),
+        }
+    }
+}
+
+/// The server's end of a protocol on one connection.
+pub trait Session {
+    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
+    /// bytes are needed.
+    ///
+    /// # Errors
+    /// A [`Fatal`] reason to end the connection; the session must not be used again.
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
+
+    /// Encodes the head of a reply whose body is `body` (empty unless data is returned).
+    ///
+    /// # Errors
+    /// The version has no way to say this, so the connection must end instead.
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
+
+    /// Whether a message has begun and not ended: the peer owes us bytes.
+    fn is_mid_message(&self) -> bool;
+
+    /// Whether the peer can be told things unasked.
+    fn takes_notices(&self) -> bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_keeps_its_bytes() {
+        assert_eq!(FrameHead::new(&[1, 2, 3]).bytes(), [1, 2, 3]);
+        assert_eq!(FrameHead::new(&[9; HEAD_BYTES_MAX]).bytes(), [9; HEAD_BYTES_MAX]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Names for requests in flight.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Names one entry of a [`SlotTable`]. The generation tells a later tenant of the same place from
+/// an earlier one, so a stale completion is caught instead of believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    index: u16,
+    generation: u16,
+}
+
+impl Slot {
+    /// The slot as 32 bits, for the user data of a queue entry.
+    pub const fn to_bits(self) -> u32 {
+        (self.generation as u32) << 16 | self.index as u32
+    }
+
+    /// The slot that `to_bits` made these bits from.
+    pub const fn from_bits(bits: u32) -> Slot {
+        Slot { index: bits as u16, generation: (bits >> 16) as u16 }
+    }
+
+    /// The place in its table, below the table's capacity.
+    pub const fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// A table of at most `capacity` entries, allocated once. An entry is removed exactly once; asking
+/// for an entry that is not there is a broken invariant of ours and panics.
+#[derive(Debug)]
+pub struct SlotTable<T> {
+    entries: Box<[Entry<T>]>,
+    free: Vec<u16>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    generation: u16,
+    value: Option<T>,
+}
+
+impl<T> SlotTable<T> {
+    /// An empty table of `capacity` places, at most 65 536.
+    pub fn new(capacity: usize) -> Self {
+        assert!(capacity <= 1 << 16, "a slot's index has 16 bits");
+        let entries = (0..capacity).map(|_| Entry { generation: 0, value: None }).collect();
+        let free = (0..capacity).rev().map(|index| index as u16).collect();
+        SlotTable { entries, free }
+    }
+
+    /// Puts `value` into a free place; gives it back when the table is full.
+    pub fn insert(&mut self, value: T) -> Result<Slot, T> {
+        let Some(index) = self.free.pop() else { return Err(value) };
+        let entry = &mut self.entries[usize::from(index)];
+        entry.value = Some(value);
+        Ok(Slot { index, generation: entry.generation })
+    }
+
+    /// The entry, or `None` when the slot was removed already.
+    pub fn find(&mut self, slot: Slot) -> Option<&mut T> {
+        let entry = self.entries.get_mut(slot.index())?;
+        if entry.generation == slot.generation { entry.value.as_mut() } else { None }
+    }
+
+    /// The entry of a slot that must be there.
+    pub fn get(&mut self, slot: Slot) -> &mut T {
+        self.find(slot).unwrap_or_else(|| panic!("{slot:?} is not in flight"))
+    }
+
+    /// Takes the entry out; its slot is never valid again.
+    pub fn remove(&mut self, slot: Slot) -> T {
+        let entry = &mut self.entries[slot.index()];
+        assert!(entry.generation == slot.generation, "{slot:?} is stale");
+        let value = entry.value.take().unwrap_or_else(|| panic!("{slot:?} is not in flight"));
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(slot.index);
+        value
+    }
+
+    /// The slot and entry of every occupied place.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let slot = Slot { index: index as u16, generation: entry.generation };
+            entry.value.as_ref().map(|value| (slot, value))
+        })
+    }
+
+    /// How many entries are in the table.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether no entry is in the table.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many more entries fit.
+    pub fn room(&self) -> usize {
+        self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_gives_the_value_back() {
+        let mut table = SlotTable::new(1);
+        let slot = table.insert('a').unwrap();
+        assert_eq!(table.insert('b'), Err('b'));
+        assert_eq!(table.remove(slot), 'a');
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn a_stale_slot_is_caught() {
+        let mut table = SlotTable::new(1);
+        let old = table.insert('a').unwrap();
+        table.remove(old);
+        let new = table.insert('b').unwrap();
+        assert_eq!(old.index(), new.index());
+        assert_eq!(table.find(old), None);
+        assert_eq!(table.find(new), Some(&mut 'b'));
+        assert_eq!(Slot::from_bits(new.to_bits()), new);
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn removing_twice_panics() {
+        let mut table = SlotTable::new(1);
+        let slot = table.insert(()).unwrap();
+        table.remove(slot);
+        table.remove(slot);
+    }
+}

@@ -1,0 +1,165 @@
+//! The port to the network.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+use crate::{Buf, FrameHead, Instant};
+
+/// Names a connection of one worker. The generation tells it from earlier ones of the same index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId {
+    /// Place in the transport's table: small, reused.
+    pub index: u32,
+    /// How often the place was used before.
+    pub generation: u32,
+}
+
+/// Names a listener, in the order in which they were configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u16);
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A host on the network.
+    Internet(SocketAddr),
+    /// A process of this machine, through a Unix socket.
+    Local {
+        /// Its user.
+        uid: u32,
+    },
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Internet(address) => address.fmt(f),
+            Peer::Local { uid } => write!(f, "local uid {uid}"),
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// The peer closed in order.
+    Peer,
+    /// The peer reset, or the network failed (the number is the system's error).
+    Reset(i32),
+    /// [`Transport::close`] was called.
+    Local,
+    /// A dial did not succeed (the number is the system's error).
+    Unreachable(i32),
+}
+
+/// What happened on the network.
+#[derive(Debug)]
+pub enum NetEvent {
+    /// A connection is there: accepted (with the listener it came by) or dialled.
+    Opened {
+        /// Its name from now on.
+        conn: ConnId,
+        /// The other end.
+        peer: Peer,
+        /// The listener it was accepted by; `None` for a dialled connection.
+        listener: Option<ListenerId>,
+    },
+    /// Bytes arrived. `buf` is lent: whoever takes the event gives it back with
+    /// [`Transport::give`] when the bytes have been taken.
+    Received {
+        /// From where.
+        conn: ConnId,
+        /// The bytes are its first `len`.
+        buf: Buf,
+        /// How many.
+        len: usize,
+    },
+    /// The body of a frame has left for good; its buffer returns to the pool it came from.
+    Sent {
+        /// To where.
+        conn: ConnId,
+        /// The frame's body.
+        buf: Buf,
+    },
+    /// The connection is gone; nothing more comes from it, and all its frames' buffers have come
+    /// back in `Sent`. Its index may be used again.
+    Closed {
+        /// Which.
+        conn: ConnId,
+        /// Why.
+        reason: CloseReason,
+    },
+}
+
+/// A message on its way out: a head, and a body of `body_len` bytes that is lent to the transport
+/// until [`NetEvent::Sent`].
+#[derive(Debug)]
+pub struct Frame {
+    /// The first bytes.
+    pub head: FrameHead,
+    /// The rest, if there is more.
+    pub body: Option<Buf>,
+    /// How many bytes of `body` to send.
+    pub body_len: usize,
+}
+
+impl Frame {
+    /// A message without a body.
+    pub fn bare(head: FrameHead) -> Frame {
+        Frame { head, body: None, body_len: 0 }
+    }
+}
+
+/// One worker's connections. Methods only queue work or drain inboxes; the kernel is entered by the
+/// outer loop alone, once a turn.
+///
+/// One send is in flight a connection; whatever became ready meanwhile leaves together with the
+/// next one.
+pub trait Transport {
+    /// Moves at most `max` of the events that have happened to the end of `events`, in order.
+    fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize);
+
+    /// Returns the lent buffer of a `Received` event.
+    fn give(&mut self, buf: Buf);
+
+    /// How many more frames `send` takes now, over all connections.
+    fn room(&self) -> usize;
+
+    /// Queues a frame. A frame to a connection that is gone is dropped; its body comes back as
+    /// `Sent` all the same.
+    fn send(&mut self, now: Instant, conn: ConnId, frame: Frame);
+
+    /// Starts sending what was queued.
+    fn kick(&mut self, now: Instant);
+
+    /// Stops receiving from `conn` (back-pressure). What the kernel had delivered already still
+    /// comes as `Received`.
+    fn pause(&mut self, conn: ConnId);
+
+    /// Receives from `conn` again.
+    fn resume(&mut self, conn: ConnId);
+
+    /// Bytes of frames queued on `conn` and not yet taken by the network.
+    fn unsent(&self, conn: ConnId) -> usize;
+
+    /// Says that no more frames follow: after the queued ones the sending direction is shut, the
+    /// peer's close is awaited for a bounded time, then `Closed` comes.
+    fn finish(&mut self, conn: ConnId);
+
+    /// Ends the connection at once; queued frames are dropped, `Closed` follows.
+    fn close(&mut self, conn: ConnId);
+
+    /// Accepts no more connections.
+    fn stop_listening(&mut self);
+
+    /// When it wants to be polled next without an event of the ring.
+    fn wake_at(&self) -> Option<Instant>;
+}
+
+/// What an initiator needs beyond [`Transport`].
+pub trait Dial: Transport {
+    /// Starts a connection to the server that this transport was made for. `Opened` follows when
+    /// it is there, or `Closed` when it could not be made.
+    fn dial(&mut self, now: Instant) -> ConnId;
+}
