@@ -34,4 +34,6 @@ pub use session::{
 pub use slot::{Slot, SlotTable};
 pub use status::Status;
 pub use time::Instant;
-pub use transport::{CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Transport};
+pub use transport::{
+    CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Transport, Turn,
+};

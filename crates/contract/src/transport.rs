@@ -157,6 +157,16 @@ pub trait Transport {
     fn wake_at(&self) -> Option<Instant>;
 }
 
+/// What one turn of a worker or initiator came to: the outer loop spins, parks or (in the simulated
+/// world) jumps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Something was done, so the next turn may find more.
+    pub progressed: bool,
+    /// When the next turn is worth while without an event; `None` for never.
+    pub wake_at: Option<Instant>,
+}
+
 /// What an initiator needs beyond [`Transport`].
 pub trait Dial: Transport {
     /// Starts a connection to the server that this transport was made for. `Opened` follows when

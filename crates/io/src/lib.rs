@@ -1,1 +1,27 @@
-//! Placeholder.
+//! System calls: the only crate of nearflash that makes them, and the only one with `unsafe`.
+//!
+//! A worker owns one [`Ring`]; its sockets ([`Sockets`]) and its devices write submission entries to
+//! it and take their completions from it, and [`Ring::enter`] alone enters the kernel, once a turn.
+//! [`run`] is the outer loop that reads the clock, takes a turn, and spins or parks.
+
+mod arena;
+mod clock;
+mod cpu;
+mod error;
+mod listen;
+mod outer;
+mod ring;
+mod sockets;
+mod spread;
+mod waker;
+
+pub use arena::{Arena, carve};
+pub use clock::Clock;
+pub use cpu::{pin_to_cpu, raise_descriptor_limit};
+pub use error::Error;
+pub use listen::{Listener, TcpOptions};
+pub use outer::{SpinPolicy, run};
+pub use ring::{Owner, Ring, RingEvent};
+pub use sockets::{Sockets, SocketsConfig};
+pub use spread::Spread;
+pub use waker::Waker;

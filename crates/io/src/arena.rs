@@ -1,0 +1,74 @@
+//! Memory carved into buffers at start.
+
+// UNSAFETY: maps anonymous memory and hands out disjoint `'static` slices of it.
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use contract::{Buf, SizeClass};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use crate::Error;
+
+/// Every buffer starts at a multiple of this, so that any device can read into it directly.
+const ALIGN: usize = 4096;
+
+/// A mapping that lives as long as the process, and the buffers it was carved into.
+#[derive(Debug)]
+pub struct Arena {
+    /// First byte of the mapping; for registering the whole of it with a ring.
+    pub(crate) base: *mut u8,
+    /// Bytes in the mapping.
+    pub(crate) len: usize,
+    /// The buffers, numbered from 0 in the order of the classes. They cover disjoint parts.
+    pub bufs: Vec<Buf>,
+}
+
+/// Carves zeroed, page-aligned memory into buffers of these classes. Pages become resident when
+/// they are first touched. The memory is never unmapped: a worker lives as long as its process.
+///
+/// # Errors
+/// When the system has no memory to map.
+pub fn carve(classes: &[SizeClass]) -> Result<Arena, Error> {
+    let stride = |class: &SizeClass| class.bytes.next_multiple_of(ALIGN);
+    let len: usize = classes.iter().map(|c| stride(c) * c.count).sum::<usize>().max(ALIGN);
+    // SAFETY: a new private anonymous mapping at an address of the kernel's choice aliases nothing.
+    let base = unsafe {
+        mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+    }
+    .map_err(|e| Error::system(format!("cannot map {len} bytes for buffers"), e))?
+    .cast::<u8>();
+    let mut bufs = Vec::with_capacity(classes.iter().map(|c| c.count).sum());
+    let mut offset = 0;
+    for class in classes {
+        for _ in 0..class.count {
+            // SAFETY: `offset + class.bytes ≤ len`, the mapping is zeroed, never unmapped, and each
+            // slice covers a part that no other slice does.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(base.add(offset), class.bytes) };
+            bufs.push(Buf::new(bytes, bufs.len() as u32));
+            offset += stride(class);
+        }
+    }
+    Ok(Arena { base, len, bufs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::BufPool;
+
+    #[test]
+    fn buffers_are_aligned_disjoint_and_zero() {
+        let classes = [SizeClass { bytes: 4096, count: 3 }, SizeClass { bytes: 9000, count: 2 }];
+        let mut arena = carve(&classes).unwrap();
+        for (n, buf) in arena.bufs.iter_mut().enumerate() {
+            assert_eq!(buf.bytes().as_ptr() as usize % ALIGN, 0);
+            assert!(buf.bytes().iter().all(|b| *b == 0));
+            buf.bytes_mut().fill(n as u8 + 1);
+        }
+        for (n, buf) in arena.bufs.iter().enumerate() {
+            assert!(buf.bytes().iter().all(|b| usize::from(*b) == n + 1));
+        }
+        assert_eq!(BufPool::new(arena.bufs).largest(), 9000);
+    }
+}

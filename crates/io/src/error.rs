@@ -1,0 +1,43 @@
+//! Errors of set-up: each says what failed, on what, and what to do about it.
+
+use std::fmt;
+use std::io;
+
+/// Why something could not be set up.
+#[derive(Debug)]
+pub struct Error {
+    what: String,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error without a cause in the system.
+    pub fn new(what: impl Into<String>) -> Self {
+        Error { what: what.into(), source: None }
+    }
+
+    /// An error that the system reported while doing `what`.
+    pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Error { what: what.into(), source: Some(source.into()) }
+    }
+
+    /// The system's error number, if it reported one.
+    pub fn errno(&self) -> Option<i32> {
+        self.source.as_ref().and_then(io::Error::raw_os_error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Some(source) => write!(f, "{}: {source}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source as _)
+    }
+}

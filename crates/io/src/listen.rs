@@ -1,0 +1,89 @@
+//! Listening sockets, and the options that every stream of ours gets.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::sockopt;
+
+use crate::Error;
+
+/// How our TCP sockets are tuned.
+#[derive(Clone, Debug, Default)]
+pub struct TcpOptions {
+    /// Congestion control by its kernel name; `None`: `cubic` where the peer is this machine (a
+    /// paced one such as BBR only costs throughput there), else the system's.
+    pub congestion: Option<String>,
+    /// Size of the kernel's send and receive buffers in bytes; `None` leaves them to the kernel's
+    /// own tuning.
+    pub socket_buffer: Option<usize>,
+}
+
+impl TcpOptions {
+    /// Applies the options to a stream whose other end is `address`. What the kernel does not grant
+    /// costs speed, not correctness, so it is not an error.
+    pub(crate) fn apply(&self, socket: impl AsFd, address: &SocketAddr) {
+        let _ = sockopt::set_tcp_nodelay(&socket, true);
+        match &self.congestion {
+            Some(name) => {
+                let _ = sockopt::set_tcp_congestion(&socket, name);
+            }
+            None if address.ip().is_loopback() => {
+                let _ = sockopt::set_tcp_congestion(&socket, "cubic");
+            }
+            None => {}
+        }
+        if let Some(bytes) = self.socket_buffer {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes);
+        }
+    }
+}
+
+/// A bound, listening socket.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: OwnedFd,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// Says which address and what is in the way.
+    pub fn bind(address: SocketAddr, options: &TcpOptions) -> Result<Listener, Error> {
+        let fail = |e: std::io::Error| {
+            let hint = match e.kind() {
+                std::io::ErrorKind::AddrInUse => " (is another server running there?)",
+                std::io::ErrorKind::PermissionDenied => " (ports below 1024 need a privilege)",
+                std::io::ErrorKind::AddrNotAvailable => " (no interface has this address)",
+                _ => "",
+            };
+            Error::system(format!("cannot listen on {address}{hint}"), e)
+        };
+        let listener = TcpListener::bind(address).map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        rustix::net::listen(&listener, 4096).map_err(|e| fail(e.into()))?;
+        options.apply(&listener, &address);
+        Ok(Listener { socket: listener.into(), address })
+    }
+
+    /// Where it listens, with the port that was taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_occupied_port_is_named() {
+        let options = TcpOptions::default();
+        let first = Listener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let error = Listener::bind(first.address(), &options).unwrap_err().to_string();
+        assert!(error.contains(&first.address().to_string()), "{error}");
+        assert!(error.contains("another server"), "{error}");
+    }
+}

@@ -1,0 +1,291 @@
+//! The io_uring of one thread, shared by its sockets and devices.
+
+// UNSAFETY: submission entries carry raw pointers; `push` passes on its caller's promise about them.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use contract::Instant;
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+
+use crate::{Arena, Error, Waker};
+
+/// Who takes a completion. Each owner has an inbox of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Owner {
+    /// The ring itself.
+    Ring = 0,
+    /// The sockets.
+    Sockets = 1,
+    /// The first device; the n-th is `Owner::device(n)`.
+    Device0 = 2,
+    /// The second device.
+    Device1 = 3,
+    /// The third device.
+    Device2 = 4,
+    /// The fourth device.
+    Device3 = 5,
+}
+
+/// Number of owners.
+const OWNERS: usize = 6;
+
+impl Owner {
+    /// Devices that one ring serves.
+    pub const DEVICES_MAX: usize = 4;
+
+    /// The owner of the `n`-th device's completions.
+    pub fn device(n: usize) -> Owner {
+        [Owner::Device0, Owner::Device1, Owner::Device2, Owner::Device3][n]
+    }
+}
+
+/// A completion, as its owner sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct RingEvent {
+    /// The low 56 bits of what was pushed.
+    pub data: u64,
+    /// The result: not negative, or minus an error number.
+    pub result: i32,
+    /// `IORING_CQE_F_…`
+    pub flags: u32,
+}
+
+const DATA_BITS: u32 = 56;
+
+/// A handle to the thread's ring; clones lead to the same ring.
+#[derive(Clone)]
+pub struct Ring {
+    inner: Rc<RefCell<Inner>>,
+    waker: Waker,
+}
+
+struct Inner {
+    uring: IoUring,
+    inboxes: [Vec<RingEvent>; OWNERS],
+    waker_armed: bool,
+    buffers_registered: bool,
+}
+
+/// Operations that nearflash needs, by the names that `io_uring_enter(2)` gives them.
+const OPERATIONS: [(&str, u8); 9] = [
+    ("ACCEPT", opcode::AcceptMulti::CODE),
+    ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
+    ("CONNECT", opcode::Connect::CODE),
+    ("FSYNC", opcode::Fsync::CODE),
+    ("POLL_ADD", opcode::PollAdd::CODE),
+    ("READ_FIXED", opcode::ReadFixed::CODE),
+    ("RECV", opcode::RecvMulti::CODE),
+    ("SENDMSG", opcode::SendMsg::CODE),
+    ("WRITE_FIXED", opcode::WriteFixed::CODE),
+];
+
+impl Ring {
+    /// A ring of the calling thread, which alone may use it.
+    ///
+    /// # Errors
+    /// Names the kernel feature that is missing, or what forbids io_uring.
+    pub fn new() -> Result<Ring, Error> {
+        let uring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_cqsize(16384)
+            .build(2048)
+            .map_err(explain)?;
+        let mut probe = Probe::new();
+        uring
+            .submitter()
+            .register_probe(&mut probe)
+            .map_err(|e| Error::system("cannot ask the kernel for its io_uring operations", e))?;
+        let missing: Vec<&str> = OPERATIONS
+            .iter()
+            .filter_map(|(name, code)| (!probe.is_supported(*code)).then_some(*name))
+            .collect();
+        if !missing.is_empty() {
+            return Err(Error::new(format!(
+                "this kernel's io_uring lacks {} (Linux 6.1 or later has them)",
+                missing.join(", ")
+            )));
+        }
+        let inner = Inner {
+            uring,
+            inboxes: Default::default(),
+            waker_armed: false,
+            buffers_registered: false,
+        };
+        Ok(Ring { inner: Rc::new(RefCell::new(inner)), waker: Waker::new()? })
+    }
+
+    /// What wakes this ring's thread when it is parked in [`enter`](Ring::enter).
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Queues an entry; its completion goes to `owner` with `data` (at most 56 bits). Enters the
+    /// kernel only where the submission queue is full.
+    ///
+    /// # Safety
+    /// What the entry points to stays valid, and is not touched otherwise, until its last
+    /// completion.
+    pub(crate) unsafe fn push(&self, owner: Owner, data: u64, entry: squeue::Entry) {
+        debug_assert!(data >> DATA_BITS == 0);
+        let entry = entry.user_data((owner as u64) << DATA_BITS | data);
+        self.inner.borrow_mut().push(&entry);
+    }
+
+    /// Moves `owner`'s completions to the end of `events`.
+    pub(crate) fn drain(&self, owner: Owner, events: &mut Vec<RingEvent>) {
+        events.append(&mut self.inner.borrow_mut().inboxes[owner as usize]);
+    }
+
+    /// Whether `owner` has completions.
+    pub(crate) fn has_events(&self, owner: Owner) -> bool {
+        !self.inner.borrow().inboxes[owner as usize].is_empty()
+    }
+
+    /// Registers the memory of `arena`, so that fixed reads and writes need no look-up of pages.
+    ///
+    /// # Errors
+    /// Says what is lost and which limit to raise.
+    pub fn register_buffers(&self, arena: &Arena) -> Result<(), Error> {
+        let whole = libc::iovec { iov_base: arena.base.cast(), iov_len: arena.len };
+        let mut inner = self.inner.borrow_mut();
+        // SAFETY: the arena's mapping lives as long as the process.
+        unsafe { inner.uring.submitter().register_buffers(&[whole]) }.map_err(|e| {
+            Error::system(
+                format!(
+                    "buffers are not registered, which costs a little speed (raise the locked \
+                     memory limit, `ulimit -l`, above {} KiB a worker)",
+                    arena.len / 1024
+                ),
+                e,
+            )
+        })?;
+        inner.buffers_registered = true;
+        Ok(())
+    }
+
+    /// Whether [`register_buffers`](Ring::register_buffers) succeeded: fixed reads and writes may
+    /// name buffer 0.
+    pub fn has_registered_buffers(&self) -> bool {
+        self.inner.borrow().buffers_registered
+    }
+
+    /// Runs `f` with the ring's submitter, to register things.
+    pub(crate) fn with_submitter<R>(&self, f: impl FnOnce(&io_uring::Submitter<'_>) -> R) -> R {
+        f(&self.inner.borrow().uring.submitter())
+    }
+
+    /// Enters the kernel once: submits what was queued, runs what is due, and sorts the completions
+    /// into their owners' inboxes. With `wait` it blocks until there is a completion or the duration
+    /// (`None`: no limit) is over. Without, and with nothing to do in the kernel, it makes no system
+    /// call at all. Returns whether there was any completion.
+    pub fn enter(&self, wait: Option<Option<Duration>>) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        inner.arm_waker(&self.waker);
+        inner.enter(wait);
+        inner.sort_completions(&self.waker)
+    }
+}
+
+impl Inner {
+    fn push(&mut self, entry: &squeue::Entry) {
+        loop {
+            // SAFETY: the caller of `Ring::push` promised what the entry needs.
+            if unsafe { self.uring.submission().push(entry) }.is_ok() {
+                return;
+            }
+            self.enter(None);
+        }
+    }
+
+    /// Watches the waker's descriptor; ends with each wake and is armed again.
+    fn arm_waker(&mut self, waker: &Waker) {
+        if !self.waker_armed {
+            let fd = types::Fd(waker.fd().as_raw_fd());
+            self.push(&opcode::PollAdd::new(fd, libc::POLLIN as u32).build().user_data(0));
+            self.waker_armed = true;
+        }
+    }
+
+    fn enter(&mut self, wait: Option<Option<Duration>>) {
+        /// `IORING_ENTER_GETEVENTS`: with deferred task work, also what runs it.
+        const GETEVENTS: u32 = 1;
+        let (queued, taskrun) = {
+            let queue = self.uring.submission();
+            (queue.len() as u32, queue.taskrun() || queue.cq_overflow())
+        };
+        let result = match wait {
+            None if queued == 0 && !taskrun => return,
+            // SAFETY: no argument is passed.
+            None => unsafe {
+                self.uring.submitter().enter::<libc::sigset_t>(queued, 0, GETEVENTS, None)
+            },
+            Some(None) => self.uring.submitter().submit_and_wait(1),
+            Some(Some(limit)) => {
+                let limit = types::Timespec::from(limit);
+                let args = types::SubmitArgs::new().timespec(&limit);
+                self.uring.submitter().submit_with_args(1, &args)
+            }
+        };
+        match result.map_err(|e| e.raw_os_error().unwrap_or(0)) {
+            Ok(_) | Err(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => {}
+            Err(errno) => panic!("io_uring_enter failed with error {errno}"),
+        }
+    }
+
+    fn sort_completions(&mut self, waker: &Waker) -> bool {
+        let mut any = false;
+        let mut woken = false;
+        for entry in self.uring.completion() {
+            any = true;
+            let data = entry.user_data();
+            match (data >> DATA_BITS) as usize {
+                0 => woken = true,
+                owner => self.inboxes[owner].push(event(&entry)),
+            }
+        }
+        if woken {
+            waker.clear();
+            self.waker_armed = false;
+        }
+        any
+    }
+}
+
+fn event(entry: &cqueue::Entry) -> RingEvent {
+    RingEvent {
+        data: entry.user_data() & ((1 << DATA_BITS) - 1),
+        result: entry.result(),
+        flags: entry.flags(),
+    }
+}
+
+/// What a refused io_uring means and what to do about it.
+fn explain(error: std::io::Error) -> Error {
+    let hint = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring, or a sandbox hides it",
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here (sysctl kernel.io_uring_disabled, or a seccomp filter as \
+             container engines install by default)"
+        }
+        Some(libc::EINVAL) => {
+            "this kernel's io_uring lacks DEFER_TASKRUN or SINGLE_ISSUER (Linux 6.1 has them)"
+        }
+        Some(libc::ENOMEM) => "not enough locked memory for io_uring (raise `ulimit -l`)",
+        Some(libc::EMFILE | libc::ENFILE) => "too few file descriptors (raise `ulimit -n`)",
+        _ => "cannot set io_uring up",
+    };
+    Error::system(hint, error)
+}
+
+/// How long to wait from `now` until `wake_at`.
+pub(crate) fn wait_limit(now: Instant, wake_at: Option<Instant>) -> Option<Duration> {
+    wake_at.map(|at| at.since(now))
+}

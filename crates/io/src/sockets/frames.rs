@@ -1,0 +1,122 @@
+//! The frames that wait to be sent, of all connections of a worker.
+
+use contract::Frame;
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// A connection's frames, oldest first: a list threaded through a [`FrameStore`].
+#[derive(Debug)]
+pub(super) struct FrameQueue {
+    head: u32,
+    tail: u32,
+}
+
+impl FrameQueue {
+    pub(super) const EMPTY: FrameQueue = FrameQueue { head: NONE, tail: NONE };
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// Room for a fixed number of frames. A frame stays where it is until it is popped, so a send in
+/// flight may point into it.
+#[derive(Debug)]
+pub(super) struct FrameStore {
+    places: Box<[Place]>,
+    /// First free place, threaded through `next`.
+    free: u32,
+    room: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    frame: Option<Frame>,
+    next: u32,
+}
+
+impl FrameStore {
+    pub(super) fn new(capacity: usize) -> Self {
+        let places = (0..capacity as u32)
+            .map(|n| Place {
+                frame: None,
+                next: if n + 1 < capacity as u32 { n + 1 } else { NONE },
+            })
+            .collect();
+        FrameStore { places, free: if capacity == 0 { NONE } else { 0 }, room: capacity }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    pub(super) fn push(&mut self, queue: &mut FrameQueue, frame: Frame) {
+        let n = self.free;
+        assert!(n != NONE, "send() was called without asking for room()");
+        let place = &mut self.places[n as usize];
+        self.free = place.next;
+        place.frame = Some(frame);
+        place.next = NONE;
+        match queue.tail {
+            NONE => queue.head = n,
+            tail => self.places[tail as usize].next = n,
+        }
+        queue.tail = n;
+        self.room -= 1;
+    }
+
+    pub(super) fn pop(&mut self, queue: &mut FrameQueue) -> Option<Frame> {
+        if queue.head == NONE {
+            return None;
+        }
+        let n = queue.head;
+        let place = &mut self.places[n as usize];
+        let frame = place.frame.take().expect("a queued place holds a frame");
+        queue.head = place.next;
+        if queue.head == NONE {
+            queue.tail = NONE;
+        }
+        place.next = self.free;
+        self.free = n;
+        self.room += 1;
+        Some(frame)
+    }
+
+    /// The frames of `queue`, oldest first.
+    pub(super) fn iter<'a>(&'a self, queue: &FrameQueue) -> impl Iterator<Item = &'a Frame> {
+        let mut at = queue.head;
+        std::iter::from_fn(move || {
+            let place = self.places.get(at as usize)?;
+            at = place.next;
+            place.frame.as_ref()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::FrameHead;
+
+    #[test]
+    fn queues_share_the_store_and_keep_their_order() {
+        let mut store = FrameStore::new(3);
+        let (mut a, mut b) = (FrameQueue::EMPTY, FrameQueue::EMPTY);
+        let frame = |n: u8| Frame::bare(FrameHead::new(&[n]));
+        store.push(&mut a, frame(1));
+        store.push(&mut b, frame(2));
+        store.push(&mut a, frame(3));
+        assert_eq!(store.room(), 0);
+        let heads: Vec<u8> = store.iter(&a).map(|f| f.head.bytes()[0]).collect();
+        assert_eq!(heads, [1, 3]);
+        assert_eq!(store.pop(&mut a).unwrap().head.bytes(), [1]);
+        store.push(&mut b, frame(4));
+        let rest: Vec<u8> =
+            std::iter::from_fn(|| store.pop(&mut b)).map(|f| f.head.bytes()[0]).collect();
+        assert_eq!(rest, [2, 4]);
+        assert_eq!(store.pop(&mut a).unwrap().head.bytes(), [3]);
+        assert!(a.is_empty() && b.is_empty());
+        assert_eq!(store.room(), 3);
+    }
+}

@@ -1,0 +1,164 @@
+//! What one send in flight points to.
+
+use contract::Frame;
+
+/// Frames that one send carries at most: a worker's batch.
+pub(crate) const FRAMES_MAX: usize = 64;
+
+/// Bytes that one send carries at most, unless a single frame is larger. Beyond this the kernel
+/// gains nothing from more at once, and the peer can start on what has arrived.
+pub(crate) const SEND_BYTES: usize = 256 << 10;
+
+/// Bodies up to this size are copied behind their head: cheaper than a vector entry of their own.
+const COPY_BYTES: usize = 512;
+
+/// Bytes of the staging area: heads of a whole batch, and small bodies.
+const STAGE_BYTES: usize = 16 << 10;
+
+/// The vector of one send. Heads are copied together, so that frames without bodies leave as one
+/// piece; bodies are sent from where they are.
+pub(crate) struct SendBlock {
+    pub(crate) header: libc::msghdr,
+    /// `pieces[..count]` is the vector; `2 × FRAMES_MAX` suffice for a head and a body each.
+    pieces: [libc::iovec; 2 * FRAMES_MAX],
+    count: usize,
+    stage: [u8; STAGE_BYTES],
+    /// `staged ≤ STAGE_BYTES`
+    staged: usize,
+    /// The last piece is the end of the stage, so the next head may extend it.
+    open: bool,
+    /// Bytes of all pieces.
+    pub(crate) bytes: usize,
+    /// Frames taken.
+    pub(crate) frames: usize,
+}
+
+impl SendBlock {
+    pub(crate) fn new() -> Box<SendBlock> {
+        const NOTHING: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let header = libc::msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            msg_iov: std::ptr::null_mut(),
+            msg_iovlen: 0,
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        Box::new(SendBlock {
+            header,
+            pieces: [NOTHING; 2 * FRAMES_MAX],
+            count: 0,
+            stage: [0; STAGE_BYTES],
+            staged: 0,
+            open: false,
+            bytes: 0,
+            frames: 0,
+        })
+    }
+
+    pub(crate) fn clear(&mut self) {
+        (self.count, self.staged, self.open, self.bytes, self.frames) = (0, 0, false, 0, 0);
+    }
+
+    /// Appends the frame if the send still takes it; its body must stay where it is until the send
+    /// has ended.
+    pub(crate) fn append(&mut self, frame: &Frame) -> bool {
+        let head = frame.head.bytes();
+        let body = match &frame.body {
+            Some(buf) => &buf.bytes()[..frame.body_len],
+            None => &[],
+        };
+        let copied = if body.len() <= COPY_BYTES { body.len() } else { 0 };
+        let full = self.frames == FRAMES_MAX
+            || self.staged + head.len() + copied > STAGE_BYTES
+            || (self.frames > 0 && self.bytes + head.len() + body.len() > SEND_BYTES);
+        if full {
+            return false;
+        }
+        self.stage(head);
+        self.stage(&body[..copied]);
+        if copied < body.len() {
+            self.piece(body.as_ptr(), body.len());
+            self.open = false;
+        }
+        self.frames += 1;
+        true
+    }
+
+    fn stage(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let place = &mut self.stage[self.staged..self.staged + bytes.len()];
+        place.copy_from_slice(bytes);
+        self.staged += bytes.len();
+        if self.open {
+            self.pieces[self.count - 1].iov_len += bytes.len();
+            self.bytes += bytes.len();
+        } else {
+            let start = place.as_ptr();
+            self.piece(start, bytes.len());
+            self.open = true;
+        }
+    }
+
+    fn piece(&mut self, start: *const u8, len: usize) {
+        self.pieces[self.count] = libc::iovec { iov_base: start.cast_mut().cast(), iov_len: len };
+        self.count += 1;
+        self.bytes += len;
+    }
+
+    /// The vector, ready to be sent.
+    pub(crate) fn pieces(&self) -> &[libc::iovec] {
+        &self.pieces[..self.count]
+    }
+
+    /// The message header that names the vector.
+    pub(crate) fn message(&mut self) -> *const libc::msghdr {
+        self.header.msg_iov = self.pieces.as_mut_ptr();
+        self.header.msg_iovlen = self.count as _;
+        &raw const self.header
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{Buf, FrameHead};
+
+    fn frame(body_len: usize) -> Frame {
+        let body =
+            (body_len > 0).then(|| Buf::new(Box::leak(vec![0; body_len].into_boxed_slice()), 0));
+        Frame { head: FrameHead::new(&[1; 24]), body, body_len }
+    }
+
+    #[test]
+    fn heads_and_small_bodies_leave_as_one_piece() {
+        let mut block = SendBlock::new();
+        let frames = [frame(0), frame(100), frame(0)];
+        assert!(frames.iter().all(|f| block.append(f)));
+        assert_eq!(block.pieces().len(), 1);
+        assert_eq!(block.bytes, 3 * 24 + 100);
+    }
+
+    #[test]
+    fn a_large_body_is_a_piece_of_its_own() {
+        let mut block = SendBlock::new();
+        let frames = [frame(4096), frame(4096)];
+        assert!(frames.iter().all(|f| block.append(f)));
+        let lengths: Vec<usize> = block.pieces().iter().map(|p| p.iov_len).collect();
+        assert_eq!(lengths, [24, 4096, 24, 4096]);
+    }
+
+    #[test]
+    fn a_send_is_bounded_but_takes_one_frame_of_any_size() {
+        let mut block = SendBlock::new();
+        let huge = frame(1 << 20);
+        assert!(block.append(&huge));
+        assert!(!block.append(&frame(0)));
+        block.clear();
+        let bare = frame(0);
+        assert_eq!((0..100).filter(|_| block.append(&bare)).count(), FRAMES_MAX);
+    }
+}

@@ -1,0 +1,50 @@
+//! Waking a parked worker from another thread.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::Error;
+
+/// Ends the wait of the worker whose ring it came from. Cheap to clone; a wake while the worker is
+/// awake, or a second one before it looked, costs no system call.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    fd: OwnedFd,
+    /// A wake is on its way; cleared by the worker when it looks.
+    pending: AtomicBool,
+}
+
+impl Waker {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| Error::system("cannot make an eventfd to wake a worker", e))?;
+        Ok(Waker { shared: Arc::new(Shared { fd, pending: AtomicBool::new(false) }) })
+    }
+
+    /// Makes the worker's present or next wait end.
+    pub fn wake(&self) {
+        if !self.shared.pending.swap(true, Ordering::AcqRel) {
+            // The counter cannot overflow: it is written at most once between two reads.
+            let _ = rustix::io::write(&self.shared.fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Called by the worker when the descriptor became readable, before it looks at what it was
+    /// woken for.
+    pub(crate) fn clear(&self) {
+        let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
+        self.shared.pending.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.fd.as_fd()
+    }
+}
