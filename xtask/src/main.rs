@@ -1,1 +1,55 @@
-fn main() {}
+//! The project's chores: `cargo xtask ci`, `tidy`, `sim`, `fuzz`, `interop`.
+//!
+//! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
+//! names.
+
+#![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
+
+mod ci;
+mod manifest;
+mod runs;
+mod shell;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The chores of nearflash.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Options {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Runs every check; the last line is `N passed, M failed`.
+    Ci(ci::CiOptions),
+    /// Checks the rules of the code that no compiler knows.
+    Tidy,
+    /// Replays the simulated world.
+    Sim(runs::SimOptions),
+    /// Fuzzes the sessions.
+    Fuzz(runs::FuzzOptions),
+    /// Runs other people's clients and servers against ours.
+    Interop(runs::InteropOptions),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Options::parse().chore {
+        Chore::Ci(options) => ci::run(&options),
+        Chore::Tidy => tidy::run(),
+        Chore::Sim(options) => runs::sim(&options),
+        Chore::Fuzz(options) => runs::fuzz(&options),
+        Chore::Interop(options) => runs::interop(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The end-to-end steps: real programs, real sockets, other people's clients.
+//!
+//! To add one: write a function that returns its [`Outcome`](super::Outcome), and a row that names
+//! it and the programs of others that it [needs](super::needs::Need).
+
+use super::Step;
+
+/// In the order in which they run.
+pub(crate) const STEPS: &[Step] = &[];

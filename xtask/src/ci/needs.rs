@@ -1,0 +1,76 @@
+//! Programs that steps need beyond Rust, and the Debian packages they come from.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::shell;
+
+/// A program of another project.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "a table without such a step makes none")]
+pub(crate) struct Need {
+    /// Its name on the path.
+    pub(crate) program: &'static str,
+    /// The Debian package that has it.
+    pub(crate) package: &'static str,
+}
+
+/// Sees to it that the programs are there: installs their packages as root, saying so. The error is
+/// the reason for which a step is to be skipped.
+pub(crate) fn provide(needs: &[Need]) -> Result<(), String> {
+    let missing: Vec<Need> =
+        needs.iter().copied().filter(|need| !shell::has_program(need.program)).collect();
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if let Some(obstacle) = obstacle(shell::is_root(), shell::has_program("apt-get")) {
+        let names: Vec<&str> = missing.iter().map(|need| need.program).collect();
+        let (names, packages) = (names.join(", "), packages.join(", "));
+        return Err(format!("{names} missing (Debian: {packages}), {obstacle}"));
+    }
+    println!("installing Debian packages: {}", packages.join(" "));
+    install(&packages).or_else(|_| {
+        apt(&["update", "-q"])?;
+        install(&packages)
+    })
+}
+
+fn obstacle(is_root: bool, has_apt: bool) -> Option<&'static str> {
+    match (is_root, has_apt) {
+        (_, false) => Some("and there is no apt-get"),
+        (false, true) => Some("and only root may install them"),
+        (true, true) => None,
+    }
+}
+
+fn install(packages: &[&str]) -> Result<(), String> {
+    let mut arguments = vec!["install", "-q", "-y", "--no-install-recommends"];
+    arguments.extend(packages);
+    apt(&arguments)
+}
+
+fn apt(arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    let ran = shell::capture(&mut command, Duration::from_secs(600))?;
+    let last = ran.output.lines().last().unwrap_or("no output");
+    if ran.ok { Ok(()) } else { Err(format!("apt-get {}: {last}", arguments[0])) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_way_is_named() {
+        assert_eq!(obstacle(true, true), None);
+        assert!(obstacle(false, true).unwrap().contains("root"));
+        assert!(obstacle(true, false).unwrap().contains("apt-get"));
+    }
+
+    #[test]
+    fn what_is_there_is_not_installed() {
+        assert_eq!(provide(&[Need { program: "sh", package: "no-such-package" }]), Ok(()));
+    }
+}

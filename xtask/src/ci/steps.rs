@@ -1,0 +1,143 @@
+//! The checks of the code itself: format, lints, tidy, tests, the simulated world, fuzzing, docs.
+
+use std::time::Duration;
+
+use super::{Outcome, Step};
+use crate::manifest::Manifest;
+use crate::{runs, shell, tidy};
+
+/// In the order in which they run: what fails soonest comes first.
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "format", needs: &[], run: format },
+    Step { name: "clippy", needs: &[], run: clippy },
+    Step { name: "tidy", needs: &[], run: tidy_step },
+    Step { name: "tests", needs: &[], run: tests },
+    Step { name: "doc tests", needs: &[], run: doc_tests },
+    Step { name: "simulated world", needs: &[], run: sim_smoke },
+    Step { name: "fuzz smoke", needs: &[], run: fuzz_smoke },
+    Step { name: "documentation", needs: &[], run: documentation },
+];
+
+/// No step of these is expected to need a third of this on two cores.
+const LIMIT: Duration = Duration::from_secs(1200);
+
+/// Seeds of the simulated world that every change has to pass.
+const SIM_SEEDS: u64 = 1000;
+
+/// Seconds for each fuzz target.
+const FUZZ_SECONDS: &str = "5";
+
+fn format() -> Result<Outcome, String> {
+    check(&["fmt", "--all", "--check"], &[])
+}
+
+fn clippy() -> Result<Outcome, String> {
+    check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+}
+
+fn documentation() -> Result<Outcome, String> {
+    let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
+    check(&words, &[("RUSTDOCFLAGS", "-D warnings")])
+}
+
+fn tidy_step() -> Result<Outcome, String> {
+    let findings = tidy::findings()?;
+    if findings.is_empty() { Ok(Outcome::Passed) } else { Err(findings.join("\n")) }
+}
+
+fn tests() -> Result<Outcome, String> {
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples"];
+    counted(&words, &[])
+}
+
+fn doc_tests() -> Result<Outcome, String> {
+    counted(&["test", "--workspace", "--doc"], &[])
+}
+
+fn sim_smoke() -> Result<Outcome, String> {
+    match runs::sim_arguments(&Manifest::load()?, 1, SIM_SEEDS) {
+        None => Ok(Outcome::Skipped("there is no program for it yet".to_owned())),
+        Some(arguments) => {
+            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            check(&words, &[])
+        }
+    }
+}
+
+fn fuzz_smoke() -> Result<Outcome, String> {
+    let manifest = Manifest::load()?;
+    let targets = runs::fuzz_targets(&manifest);
+    if targets.is_empty() {
+        return Ok(Outcome::Skipped("there is no fuzz target yet".to_owned()));
+    }
+    let (mut passed, mut failed, mut output) = (0, 0, String::new());
+    for (package, name) in targets {
+        let words = ["test", "--release", "--package", package, "--test", name];
+        match counted(&words, &[("FUZZ_SECONDS", FUZZ_SECONDS)])? {
+            Outcome::Counted { passed: p, failed: f, output: o, .. } => {
+                (passed, failed) = (passed + p, failed + f);
+                output.push_str(&o);
+            }
+            _ => unreachable!("tests are counted"),
+        }
+    }
+    Ok(Outcome::Counted { passed, failed, ignored: 0, output })
+}
+
+/// One run of cargo that is one check.
+fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
+    let mut command = shell::cargo(words);
+    command.envs(environment.iter().copied());
+    let ran = shell::capture(&mut command, LIMIT)?;
+    if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
+}
+
+/// One run of `cargo test`.
+fn counted(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
+    let mut all = words.to_vec();
+    all.push("--no-fail-fast");
+    let mut command = shell::cargo(&all);
+    command.envs(environment.iter().copied());
+    let ran = shell::capture(&mut command, LIMIT)?;
+    let (passed, mut failed, ignored) = count(&ran.output);
+    // A crash or a compile error leaves no count of its own.
+    if !ran.ok && failed == 0 {
+        failed = 1;
+    }
+    Ok(Outcome::Counted { passed, failed, ignored, output: ran.output })
+}
+
+/// Passed, failed and ignored tests over all `test result` lines.
+fn count(output: &str) -> (u64, u64, u64) {
+    let (mut passed, mut failed, mut ignored) = (0, 0, 0);
+    for line in output.lines() {
+        let Some(rest) = line.trim_start().strip_prefix("test result: ") else { continue };
+        let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
+        for part in counts.split("; ") {
+            let (number, word) = part.split_once(' ').unwrap_or(("", ""));
+            let number: u64 = number.parse().unwrap_or(0);
+            match word {
+                "passed" => passed += number,
+                "failed" => failed += number,
+                "ignored" => ignored += number,
+                _ => {}
+            }
+        }
+    }
+    (passed, failed, ignored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_results_are_summed() {
+        let output = "running 3 tests\n\
+            test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; in 0.00s\n\
+            error: x\n\
+            test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out\n";
+        assert_eq!(count(output), (13, 2, 1));
+        assert_eq!(count("error: could not compile"), (0, 0, 0));
+    }
+}

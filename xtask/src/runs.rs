@@ -1,0 +1,112 @@
+//! Chores that only find and start a program of the workspace: `sim`, `fuzz`, `interop`.
+//!
+//! Conventions: the simulated world is the program of package `nearflash-sim`; a fuzz target is an
+//! integration test whose name starts with `fuzz`, which fuzzes for `FUZZ_SECONDS` seconds.
+
+use clap::Args;
+
+use crate::manifest::Manifest;
+use crate::shell;
+
+/// The package whose program is the simulated world.
+const SIM_PACKAGE: &str = "nearflash-sim";
+
+/// Options of `cargo xtask sim`.
+#[derive(Args)]
+pub(crate) struct SimOptions {
+    /// The first seed.
+    #[arg(long)]
+    seed: u64,
+    /// How many seeds, one after the other.
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// More for the program.
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+/// Options of `cargo xtask fuzz`.
+#[derive(Args)]
+pub(crate) struct FuzzOptions {
+    /// Seconds for each target.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
+
+/// Options of `cargo xtask interop`.
+#[derive(Args)]
+pub(crate) struct InteropOptions {
+    /// Only the steps whose name contains this.
+    name: Option<String>,
+}
+
+/// The arguments for cargo that run the simulated world, or `None` while there is no such program.
+pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Option<Vec<String>> {
+    let programs = manifest.targets("bin");
+    programs.iter().find(|(package, _)| *package == SIM_PACKAGE)?;
+    let words = format!("run --release --package {SIM_PACKAGE} -- --seed {seed} --count {count}");
+    Some(words.split(' ').map(str::to_owned).collect())
+}
+
+/// The fuzz targets: pairs of package and integration test.
+pub(crate) fn fuzz_targets(manifest: &Manifest) -> Vec<(&str, &str)> {
+    manifest.targets("test").into_iter().filter(|(_, name)| name.starts_with("fuzz")).collect()
+}
+
+/// Replays seeds of the simulated world.
+pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
+    let manifest = Manifest::load()?;
+    let mut arguments = sim_arguments(&manifest, options.seed, options.count)
+        .ok_or(format!("{SIM_PACKAGE} has no program yet"))?;
+    arguments.extend(options.rest.iter().cloned());
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    shell::show(&mut shell::cargo(&words))
+}
+
+/// Fuzzes each target in turn.
+pub(crate) fn fuzz(options: &FuzzOptions) -> Result<(), String> {
+    let manifest = Manifest::load()?;
+    let targets = fuzz_targets(&manifest);
+    if targets.is_empty() {
+        return Err("there is no fuzz target (an integration test named fuzz…)".to_owned());
+    }
+    for (package, name) in targets {
+        let words =
+            ["test", "--release", "--package", package, "--test", name, "--", "--nocapture"];
+        shell::show(shell::cargo(&words).env("FUZZ_SECONDS", options.seconds.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Runs the steps of the interoperability table.
+pub(crate) fn interop(options: &InteropOptions) -> Result<(), String> {
+    crate::ci::run_steps(crate::ci::end_to_end::STEPS, options.name.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(targets: &str) -> Manifest {
+        let text = format!(
+            r#"{{"packages": [{{"name": "nearflash-sim", "id": "s", "targets": [{targets}]}}],
+                "workspace_members": ["s"]}}"#
+        );
+        Manifest::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn the_world_runs_only_when_it_has_a_program() {
+        assert!(sim_arguments(&manifest(r#"{"name": "sim", "kind": ["lib"]}"#), 7, 2).is_none());
+        let with = manifest(r#"{"name": "nearflash-sim", "kind": ["bin"]}"#);
+        let arguments = sim_arguments(&with, 7, 2).unwrap().join(" ");
+        assert!(arguments.ends_with("nearflash-sim -- --seed 7 --count 2"), "{arguments}");
+    }
+
+    #[test]
+    fn fuzz_targets_are_found_by_name() {
+        let text = r#"{"name": "fuzz_session", "kind": ["test"]},
+                      {"name": "traces", "kind": ["test"]}, {"name": "fuzz", "kind": ["bin"]}"#;
+        assert_eq!(fuzz_targets(&manifest(text)), [("nearflash-sim", "fuzz_session")]);
+    }
+}

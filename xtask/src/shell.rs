@@ -1,0 +1,122 @@
+//! Running other programs: with their output kept, a time limit, and nothing left behind.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How a program ended, and all that it wrote (both streams, in order).
+pub(crate) struct Ran {
+    /// Whether it exited with zero in time.
+    pub(crate) ok: bool,
+    /// What it wrote, and one line more where it was stopped.
+    pub(crate) output: String,
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("the chores live one level below the root").to_path_buf()
+}
+
+/// The cargo that runs this chore.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs `command` to its end, or until `limit` has passed, when it and all its children are killed.
+pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| format!("{name}: {error}");
+    let (mut reader, writer) = std::io::pipe().map_err(failed)?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone().map_err(failed)?).stderr(writer);
+    let mut child = command.process_group(0).spawn().map_err(failed)?;
+    // The command holds our copies of the pipe's writing end: the reader ends when they are gone.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = reader.read_to_end(&mut bytes);
+        if read.is_ok() {
+            // The other end is gone only when the time limit has passed.
+            let _unheard = sender.send(bytes);
+        }
+    });
+    let started = Instant::now();
+    let received = receiver.recv_timeout(limit).ok();
+    if received.is_none() {
+        kill_group(child.id());
+    }
+    let status = child.wait().map_err(failed)?;
+    let stopped = received.is_none();
+    let bytes =
+        received.or_else(|| receiver.recv_timeout(Duration::from_secs(5)).ok()).unwrap_or_default();
+    let mut output = String::from_utf8_lossy(&bytes).into_owned();
+    if stopped {
+        output.push_str(&format!("\nstopped after {:.0} s\n", started.elapsed().as_secs_f64()));
+    }
+    Ok(Ran { ok: status.success() && !stopped, output })
+}
+
+/// Runs `command` with its output going where ours goes.
+pub(crate) fn show(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
+}
+
+/// Whether a program of this name is on the path.
+pub(crate) fn has_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(places).any(|folder| folder.join(name).is_file())
+}
+
+/// Whether we are root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn kill_group(id: u32) {
+    let leader = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(leader) = leader {
+        // It may have ended by itself in the meantime.
+        let _gone = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_streams_and_the_status_come_back() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let ran = capture(&mut command, Duration::from_secs(20)).unwrap();
+        assert!(!ran.ok);
+        assert_eq!(ran.output, "one\ntwo\n");
+    }
+
+    #[test]
+    fn a_hanging_program_is_stopped_with_its_children() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; sleep 600 & sleep 600"]);
+        let started = Instant::now();
+        let ran = capture(&mut command, Duration::from_millis(300)).unwrap();
+        assert!(!ran.ok);
+        assert!(ran.output.starts_with("begun\n") && ran.output.contains("stopped after"));
+        assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(has_program("sh"));
+        assert!(!has_program("surely-no-such-program"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Which of our packages may name which.
+
+use crate::manifest::Manifest;
+
+/// A package and all of ours that it may depend on.
+const RULES: &[(&str, &[&str])] = &[
+    ("nearflash-contract", &[]),
+    ("nearflash-wire", &[]),
+    ("nearflash-proto", &["nearflash-contract", "nearflash-wire"]),
+    ("nearflash-qos", &["nearflash-contract"]),
+    ("nearflash-flash", &["nearflash-contract", "nearflash-wire"]),
+    ("nearflash-io", &["nearflash-contract", "nearflash-wire"]),
+    ("nearflash-target", &["nearflash-contract", "nearflash-proto"]),
+    ("nearflash-client", &["nearflash-contract", "nearflash-proto"]),
+    (
+        "nearflash-sim",
+        &[
+            "nearflash-target",
+            "nearflash-client",
+            "nearflash-flash",
+            "nearflash-proto",
+            "nearflash-qos",
+            "nearflash-contract",
+        ],
+    ),
+    ("nearflash", &["nearflash-client", "nearflash-io", "nearflash-proto", "nearflash-contract"]),
+    (
+        "nearflash-cli",
+        &[
+            "nearflash-contract",
+            "nearflash-wire",
+            "nearflash-proto",
+            "nearflash-qos",
+            "nearflash-flash",
+            "nearflash-io",
+            "nearflash-target",
+            "nearflash-client",
+            "nearflash-sim",
+            "nearflash",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Pairs that not even tests may join: the pure crates and the planes above them stay free of
+/// system calls, and `io` stays free of what it serves.
+const NOT_IN_TESTS: &[(&str, &str)] = &[
+    ("nearflash-contract", "nearflash-io"),
+    ("nearflash-wire", "nearflash-io"),
+    ("nearflash-proto", "nearflash-io"),
+    ("nearflash-qos", "nearflash-io"),
+    ("nearflash-flash", "nearflash-io"),
+    ("nearflash-target", "nearflash-io"),
+    ("nearflash-target", "nearflash-qos"),
+    ("nearflash-client", "nearflash-io"),
+    ("nearflash-sim", "nearflash-io"),
+    ("nearflash-io", "nearflash-target"),
+    ("nearflash-io", "nearflash-qos"),
+];
+
+/// Arrows between our packages that the table does not have.
+pub(super) fn check(manifest: &Manifest) -> Vec<String> {
+    let mut found = Vec::new();
+    let ours = manifest.ours();
+    for (name, package) in &ours {
+        let Some((_, allowed)) = RULES.iter().find(|(of, _)| of == name) else {
+            found.push(format!("{name}: a package without a rule in xtask/src/tidy/arrows.rs"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let to = dependency.name.as_str();
+            if !ours.contains_key(to) || to == *name {
+                continue;
+            }
+            if dependency.kind.as_deref() == Some("dev") {
+                if NOT_IN_TESTS.contains(&(*name, to)) {
+                    found.push(format!("{name} → {to}: {name} never names {to}, tests included"));
+                }
+            } else if !allowed.contains(&to) {
+                let rule =
+                    if allowed.is_empty() { "nothing of ours".into() } else { allowed.join(", ") };
+                found.push(format!("{name} → {to}: {name} may depend on {rule}"));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target_depends_on(dependency: &str) -> Vec<String> {
+        let text = format!(
+            r#"{{"packages": [
+                {{"name": "nearflash-target", "id": "t", "dependencies": [{dependency}]}},
+                {{"name": "nearflash-io", "id": "i"}}, {{"name": "nearflash-proto", "id": "p"}},
+                {{"name": "nearflash-flash", "id": "f"}}, {{"name": "libc", "id": "l"}}],
+                "workspace_members": ["t", "i", "p", "f"]}}"#
+        );
+        check(&Manifest::parse(&text).unwrap())
+    }
+
+    #[test]
+    fn a_forbidden_arrow_is_named_with_its_rule() {
+        let found = target_depends_on(r#"{"name": "nearflash-io"}"#);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("nearflash-target → nearflash-io"), "{found:?}");
+        assert!(found[0].contains("may depend on nearflash-contract, nearflash-proto"));
+        assert_eq!(target_depends_on(r#"{"name": "nearflash-io", "kind": "dev"}"#).len(), 1);
+    }
+
+    #[test]
+    fn allowed_arrows_and_other_peoples_crates_pass() {
+        let good = r#"{"name": "nearflash-proto"}, {"name": "libc"},
+                      {"name": "nearflash-flash", "kind": "dev"}"#;
+        assert_eq!(target_depends_on(good), [""; 0]);
+    }
+
+    #[test]
+    fn a_new_package_needs_a_rule() {
+        let text = r#"{"packages": [{"name": "new", "id": "n"}], "workspace_members": ["n"]}"#;
+        let found = check(&Manifest::parse(text).unwrap());
+        assert!(found[0].contains("without a rule"), "{found:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! Checks of Rust sources and of words in any file.
+
+use syn::{AttrStyle, Attribute, Meta};
+
+use super::tree::{File, Tree};
+
+/// Crates that are arithmetic on values: no system call can compile in them.
+const PURE: [&str; 5] = ["contract", "wire", "proto", "qos", "flash"];
+
+/// Words and macros that mark work as unfinished. Spelled in two parts so that this file passes.
+const LEFTOVERS: [&str; 6] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("to", "do!"),
+    concat!("unimplemented", "!"),
+    concat!("db", "g!"),
+];
+
+/// Places that exist on one machine only.
+const MACHINE: [&str; 4] =
+    [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk"), concat!("../sha", "red")];
+
+/// Sources that no parser reads.
+pub(super) fn parses(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in tree.sources() {
+        if let Err(error) = syn::parse_file(&file.text) {
+            let line = error.span().start().line;
+            found.push(format!("{}:{line}: does not parse: {error}", file.path));
+        }
+    }
+    found
+}
+
+/// Modules that do not say what they are.
+pub(super) fn module_docs(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in tree.sources() {
+        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        if !parsed.attrs.iter().any(|a| is_inner(a) && a.path().is_ident("doc")) {
+            found.push(format!("{}: no module documentation (`//!`)", file.path));
+        }
+    }
+    found
+}
+
+/// Pure crates that do not say so to the compiler.
+pub(super) fn pure_crates(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in PURE {
+        let path = format!("crates/{name}/src/lib.rs");
+        let attributes = match tree.files.iter().find(|file| file.path == path) {
+            Some(file) => syn::parse_file(&file.text).map(|f| f.attrs).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if !attributes.iter().any(|a| is_inner(a) && a.path().is_ident("no_std")) {
+            found.push(format!("{path}: a pure crate without `#![no_std]`"));
+        }
+        if !attributes.iter().any(forbids_unsafe) {
+            found.push(format!("{path}: a pure crate without `#![forbid(unsafe_code)]`"));
+        }
+    }
+    found
+}
+
+fn is_inner(attribute: &Attribute) -> bool {
+    matches!(attribute.style, AttrStyle::Inner(_))
+}
+
+fn forbids_unsafe(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    let named = list.path.is_ident("forbid") && list.tokens.to_string().contains("unsafe_code");
+    named && is_inner(attribute)
+}
+
+/// Marks of unfinished work.
+pub(super) fn leftovers(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in &tree.files {
+        for word in LEFTOVERS {
+            report(file, word, "unfinished work", &mut found, |before, after| {
+                let ends = word.ends_with('!') || !after.is_some_and(is_word);
+                ends && !before.is_some_and(is_word)
+            });
+        }
+    }
+    found
+}
+
+/// Paths of one machine.
+pub(super) fn machine_paths(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in &tree.files {
+        for path in MACHINE {
+            report(file, path, "a path of one machine", &mut found, |before, after| {
+                let starts = !before.is_some_and(|c| is_word(c) || matches!(c, '.' | '-' | '*'));
+                let ends = path.ends_with('/') || !after.is_some_and(|c| is_word(c) || c == '-');
+                starts && ends
+            });
+        }
+    }
+    found
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Adds the places of `file` where `word` stands between characters that `fits` accepts.
+fn report(
+    file: &File,
+    word: &str,
+    what: &str,
+    found: &mut Vec<String>,
+    fits: impl Fn(Option<char>, Option<char>) -> bool,
+) {
+    for (number, line) in file.text.lines().enumerate() {
+        let hit = line.match_indices(word).any(|(place, _)| {
+            let before = line[..place].chars().next_back();
+            fits(before, line[place + word.len()..].chars().next())
+        });
+        if hit {
+            found.push(format!("{}:{}: {what}: {word}", file.path, number + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_does_not_parse_is_found() {
+        let tree = Tree::of(&[("a.rs", "fn ("), ("b.rs", "fn b() {}")]);
+        let found = parses(&tree);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("a.rs:1: does not parse"));
+    }
+
+    #[test]
+    fn a_module_without_documentation_is_found() {
+        let tree = Tree::of(&[
+            ("crates/a/src/a.rs", "/// An item.\nfn a() {}"),
+            ("crates/a/src/b.rs", "//! A module.\nfn a() {}"),
+        ]);
+        assert_eq!(module_docs(&tree).len(), 1);
+        assert!(module_docs(&tree)[0].starts_with("crates/a/src/a.rs:"));
+    }
+
+    #[test]
+    fn a_pure_crate_must_say_both() {
+        let good = "//! Doc.\n#![no_std]\n#![forbid(unsafe_code)]\n";
+        let all: Vec<(String, &str)> =
+            PURE.iter().map(|name| (format!("crates/{name}/src/lib.rs"), good)).collect();
+        let mut files: Vec<(&str, &str)> = all.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+        assert_eq!(pure_crates(&Tree::of(&files)), [""; 0]);
+        files[0].1 = "//! #![no_std] only talked about\n#![deny(unsafe_code)]";
+        assert_eq!(pure_crates(&Tree::of(&files)).len(), 2);
+        assert_eq!(pure_crates(&Tree::of(&files[1..])).len(), 2);
+    }
+
+    #[test]
+    fn leftovers_are_found_as_words() {
+        let bad = format!("// {}: later\nlet a = {}();\n", LEFTOVERS[1], LEFTOVERS[3]);
+        let tree = Tree::of(&[("a.rs", &bad), ("b.rs", "// MAXXXL and mastodon!\n")]);
+        let found = leftovers(&tree);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("a.rs:1:") && found[1].starts_with("a.rs:2:"));
+    }
+
+    #[test]
+    fn machine_paths_are_found_but_not_names_like_them() {
+        let bad = format!("see {}me\nat {}/a\n", MACHINE[0], MACHINE[2]);
+        let good = "src/worker.rs, /workload, target/work and a/root/b";
+        let found = machine_paths(&Tree::of(&[("a.md", &bad), ("b.md", good)]));
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}

@@ -1,0 +1,115 @@
+//! The files of the repository, in memory.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A text file.
+pub(super) struct File {
+    /// From the root, with slashes.
+    pub(super) path: String,
+    /// All of it.
+    pub(super) text: String,
+}
+
+/// All the files that are under version control or could be.
+#[derive(Default)]
+pub(super) struct Tree {
+    /// The text files, by path.
+    pub(super) files: Vec<File>,
+    /// Every path of a file or folder, text or not.
+    pub(super) paths: BTreeSet<String>,
+}
+
+/// Folders at the root that hold no sources.
+const NOT_SOURCES: [&str; 4] = [".git", "target", "nearflash-data", "artifacts"];
+
+impl Tree {
+    /// Reads the files below `root`.
+    pub(super) fn read(root: &Path) -> Result<Tree, String> {
+        let mut tree = Tree::default();
+        tree.enter(root, "")?;
+        tree.files.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(tree)
+    }
+
+    fn enter(&mut self, root: &Path, folder: &str) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{folder}: {error}");
+        for entry in root.join(folder).read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
+            if NOT_SOURCES.contains(&path.as_str()) {
+                continue;
+            }
+            self.paths.insert(path.clone());
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() {
+                self.enter(root, &path)?;
+            } else if kind.is_file()
+                && let Ok(text) = std::fs::read_to_string(entry.path())
+            {
+                self.files.push(File { path, text });
+            }
+        }
+        Ok(())
+    }
+
+    /// The Rust sources.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    /// The documents.
+    pub(super) fn documents(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.path.ends_with(".md"))
+    }
+
+    /// Whether there is a file or folder of this path. A `*` stands for the rest of the path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        match path.split_once('*') {
+            Some((start, _)) => self.paths.iter().any(|known| known.starts_with(start)),
+            None => self.paths.contains(path.trim_end_matches('/')),
+        }
+    }
+
+    /// A tree of these files, for tests.
+    #[cfg(test)]
+    pub(super) fn of(files: &[(&str, &str)]) -> Tree {
+        let mut tree = Tree::default();
+        for (path, text) in files {
+            for (place, _) in path.match_indices('/') {
+                tree.paths.insert(path[..place].to_owned());
+            }
+            tree.paths.insert((*path).to_owned());
+            tree.files.push(File { path: (*path).to_owned(), text: (*text).to_owned() });
+        }
+        tree
+    }
+}
+
+impl File {
+    /// Whether all of the file is tests.
+    pub(super) fn is_test(&self) -> bool {
+        self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
+    }
+
+    /// The crate of the folder `crates` that the file belongs to.
+    pub(super) fn crate_name(&self) -> Option<&str> {
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_repository() {
+        let tree = Tree::read(&crate::shell::root()).unwrap();
+        assert!(
+            tree.has("xtask/src/tidy/tree.rs") && tree.has("crates/") && tree.has("crates/*.rs")
+        );
+        assert!(!tree.has("target") && !tree.has("crates/none"));
+        assert!(tree.sources().any(|file| file.crate_name() == Some("contract")));
+    }
+}

@@ -1,0 +1,101 @@
+//! `unsafe` lives in one crate, and says there what makes it sound.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+use super::tree::{File, Tree};
+
+/// The one crate that may hold `unsafe`.
+const HOME: &str = "io";
+
+/// Lines of code that may stand between `unsafe` and the comment that covers it.
+const REACH: usize = 4;
+
+/// `unsafe` outside its crate, without its comment, or in a module that does not open with the
+/// reason for having it.
+pub(super) fn check(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in tree.sources() {
+        let mut lines = Vec::new();
+        if let Ok(tokens) = file.text.parse::<TokenStream>() {
+            collect(tokens, &mut lines);
+        }
+        let Some(first) = lines.iter().min() else { continue };
+        if file.crate_name() != Some(HOME) {
+            found.push(format!("{}:{first}: `unsafe` outside of crates/{HOME}", file.path));
+            continue;
+        }
+        if !file.text.lines().take(*first).any(|line| line.starts_with("// UNSAFETY: ")) {
+            found.push(format!("{}: uses `unsafe` without `// UNSAFETY: why`", file.path));
+        }
+        let bare = lines.iter().filter(|line| !is_covered(file, **line));
+        found.extend(
+            bare.map(|line| {
+                format!("{}:{line}: `unsafe` without `// SAFETY:` before it", file.path)
+            }),
+        );
+    }
+    found
+}
+
+/// The lines of the keyword, comments and strings aside.
+fn collect(tokens: TokenStream, lines: &mut Vec<usize>) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) if name == "unsafe" => lines.push(name.span().start().line),
+            TokenTree::Group(group) => collect(group.stream(), lines),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a `SAFETY:` comment (or the `# Safety` section of an unsafe function's documentation)
+/// stands on the line or closely above.
+fn is_covered(file: &File, line: usize) -> bool {
+    let above: Vec<&str> = file.text.lines().take(line).collect();
+    let mut code = 0;
+    for text in above.iter().rev() {
+        if text.contains("// SAFETY: ") || text.contains("# Safety") {
+            return true;
+        }
+        let trimmed = text.trim_start();
+        if !trimmed.starts_with("//") && !trimmed.starts_with("#[") {
+            code += 1;
+        }
+        if code > REACH {
+            return false;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "//! Rings.\n// UNSAFETY: the kernel\nfn a() {\n    // SAFETY: it lives\n    \
+                        // as long as the ring.\n    unsafe { b() }\n}\n";
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        check(&Tree::of(&[(path, text)]))
+    }
+
+    #[test]
+    fn a_covered_block_at_home_passes() {
+        assert_eq!(found("crates/io/src/ring.rs", GOOD), [""; 0]);
+    }
+
+    #[test]
+    fn elsewhere_it_is_found_but_not_in_words() {
+        assert_eq!(found("crates/proto/src/a.rs", GOOD).len(), 1);
+        let words = "// unsafe\nconst A: &str = \"unsafe\"; #[deny(unsafe_code)] fn a() {}";
+        assert_eq!(found("crates/proto/src/a.rs", words), [""; 0]);
+    }
+
+    #[test]
+    fn a_missing_comment_is_found() {
+        let bare = GOOD.replace("// SAFETY: it lives", "// it lives");
+        assert!(found("crates/io/src/ring.rs", &bare)[0].contains(":6:"));
+        let module = GOOD.replace("UNSAFETY", "");
+        assert!(found("crates/io/src/ring.rs", &module)[0].contains("UNSAFETY"));
+    }
+}
