@@ -1,0 +1,65 @@
+//! Chance from a seed: the same seed gives the same decisions.
+
+use core::ops::RangeInclusive;
+
+/// A small generator (SplitMix64: Steele, Lea and Flood, OOPSLA 2014). Good enough to pick faults
+/// and delays, never a source of secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chance {
+    state: u64,
+}
+
+impl Chance {
+    /// The generator of this seed.
+    pub const fn new(seed: u64) -> Self {
+        Chance { state: seed }
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number of the range, each about equally likely (the bias is below one in 2⁶⁴/length).
+    pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
+        let (first, last) = range.into_inner();
+        assert!(first <= last, "a range must hold a number");
+        let length = u128::from(last - first) + 1;
+        first + ((u128::from(self.number()) * length) >> 64) as u64
+    }
+
+    /// True with this probability (0 never, 1 always).
+    pub fn happens(&mut self, probability: f64) -> bool {
+        let unit = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
+        unit < probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certain_things_are_certain() {
+        let mut chance = Chance::new(1);
+        assert!((0..1000).all(|_| chance.happens(1.0)));
+        assert!((0..1000).all(|_| !chance.happens(0.0)));
+        let hits = (0..10_000).filter(|_| chance.happens(0.25)).count();
+        assert!((2200..2800).contains(&hits), "{hits} of 10 000 at one in four");
+    }
+
+    #[test]
+    fn every_number_of_a_range_comes_up_and_no_other() {
+        let mut chance = Chance::new(2);
+        let mut seen = [0; 4];
+        for _ in 0..1000 {
+            seen[(chance.within(7..=10) - 7) as usize] += 1;
+        }
+        assert!(seen.iter().all(|&count| count > 150), "{seen:?}");
+        chance.within(0..=u64::MAX);
+    }
+}

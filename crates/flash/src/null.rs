@@ -1,0 +1,116 @@
+//! A device without data: it measures the software around it.
+
+use alloc::vec::Vec;
+
+use contract::{
+    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, REQUEST_BYTES_MAX, Status,
+    Submission,
+};
+
+use crate::inbox::{Inbox, assert_valid};
+
+/// A queue to a device that keeps nothing: reads return zeroes, writes vanish, everything succeeds
+/// at the next poll. Each queue is a device of its own, since there is nothing to share.
+///
+/// The buffer of a write comes back scrubbed, so that a buffer that goes round never shows one
+/// tenant's data to another.
+#[derive(Debug)]
+pub struct Null {
+    blocks: u64,
+    inbox: Inbox,
+}
+
+impl Null {
+    /// Requests in flight unless told otherwise.
+    pub const DEPTH: usize = 1024;
+
+    /// A queue of [`Null::DEPTH`] to a device of `blocks` blocks.
+    pub fn new(blocks: u64) -> Self {
+        Self::with_depth(blocks, Self::DEPTH)
+    }
+
+    /// A queue of `depth` requests to a device of `blocks` blocks.
+    pub fn with_depth(blocks: u64, depth: usize) -> Self {
+        Null { blocks, inbox: Inbox::new(depth) }
+    }
+}
+
+impl Device for Null {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            blocks: self.blocks,
+            physical_block_bytes: BLOCK_BYTES as u32,
+            atomic_blocks_max: (REQUEST_BYTES_MAX / BLOCK_BYTES) as u32,
+            volatile_cache: false,
+            read_only: false,
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.inbox.room()
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        assert_valid(&submission, self.blocks);
+        self.inbox.push(submission);
+    }
+
+    fn kick(&mut self, _now: Instant) {
+        self.inbox.kick();
+    }
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        while let Some(Submission { slot, command, mut buf }) = self.inbox.pop() {
+            if let Some(buf) = &mut buf {
+                buf.zero_prefix(command.buffer_bytes());
+            }
+            let status = match command {
+                Command::CompareAndWrite(_) => Status::Unsupported,
+                Command::Barrier => unreachable!("a barrier never reaches a device"),
+                _ => Status::Ok,
+            };
+            done.push(Completion { slot, status, buf });
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.inbox.has_started().then_some(Instant::ZERO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Heap};
+    use contract::{Range, SlotTable};
+
+    #[test]
+    fn conforms() {
+        let mut heap = Heap::new(|blocks| [Null::new(blocks), Null::new(blocks)]);
+        heap.keeps_data = false;
+        conformance::run(&mut heap);
+    }
+
+    #[test]
+    fn a_written_buffer_comes_back_without_its_data() {
+        let mut slots = SlotTable::new(2);
+        let mut null = Null::new(8);
+        let mut buf = conformance::leak_buf(4096, 0);
+        buf.bytes_mut().fill(7);
+        let slot = slots.insert(()).unwrap();
+        let command = Command::Write { range: Range::new(0, 8), fua: false };
+        null.submit(Instant::ZERO, Submission { slot, command, buf: Some(buf) });
+        null.kick(Instant::ZERO);
+        let mut done = Vec::new();
+        null.poll(Instant::ZERO, &mut done);
+        assert!(done[0].buf.as_ref().unwrap().bytes().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not lie within")]
+    fn a_range_that_nobody_checked_is_caught() {
+        let slot = SlotTable::new(1).insert(()).unwrap();
+        let command = Command::Discard(Range::new(8, 1));
+        Null::new(8).submit(Instant::ZERO, Submission { slot, command, buf: None });
+    }
+}

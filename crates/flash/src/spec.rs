@@ -1,0 +1,400 @@
+//! The strings that name devices on a command line or in a configuration (docs/devices.md).
+//!
+//! Only the words are understood here; opening what they name is the program's.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use contract::BLOCK_BYTES;
+
+/// A device, as `SCHEME:BODY[?key=value[&key=value]…]` names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// What to open.
+    pub source: Source,
+    /// What to wrap around it.
+    pub decorations: Decorations,
+}
+
+/// Where a device's data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `null:SIZE`: nowhere.
+    Null {
+        /// Its size, a multiple of 512.
+        bytes: u64,
+    },
+    /// `mem:SIZE`: in this process.
+    Mem {
+        /// Its size, a multiple of 512.
+        bytes: u64,
+    },
+    /// `file:PATH[?size=SIZE]`: a regular file or a block device.
+    File {
+        /// Where it is; everything up to the first `?`.
+        path: String,
+        /// The size a missing file is created with, a multiple of 512.
+        bytes: Option<u64>,
+    },
+}
+
+/// Faults and delays that any spec may ask for; none of them unless told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decorations {
+    /// `delay=100us` or `delay=80us..120us`: what each request takes longer.
+    pub delay: Option<Delay>,
+    /// `fail_reads=0.01`: the share of reads that end in a media error.
+    pub fail_reads: f64,
+    /// `fail_writes=0.01`: the share of writes (of any kind) that end in a media error.
+    pub fail_writes: f64,
+    /// `seed=7`: where the chance of the above starts.
+    pub seed: u64,
+}
+
+/// How much longer requests take: evenly spread between two durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The shortest.
+    pub min: Duration,
+    /// The longest, not below `min`.
+    pub max: Duration,
+}
+
+impl Delay {
+    /// The same for every request.
+    pub const fn fixed(delay: Duration) -> Self {
+        Delay { min: delay, max: delay }
+    }
+}
+
+const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE]";
+const DECORATION_KEYS: &str = "delay, fail_reads, fail_writes, seed";
+const DELAY_FORM: &str = "a duration like 100us, 5ms or 1s, or two of them like 80us..120us";
+const SHARE_FORM: &str = "a share from 0 to 1, like 0.01";
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Err(SpecError::NoScheme { spec: text.to_owned() });
+        };
+        let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let mut source = match scheme {
+            "null" => Source::Null { bytes: size_of(scheme, body)? },
+            "mem" => Source::Mem { bytes: size_of(scheme, body)? },
+            "file" if body.is_empty() => return Err(SpecError::NoPath),
+            "file" => Source::File { path: body.to_owned(), bytes: None },
+            _ => return Err(SpecError::UnknownScheme { scheme: scheme.to_owned() }),
+        };
+        let mut decorations = Decorations::default();
+        let pairs = || query.split('&').filter(|pair| !pair.is_empty());
+        for (place, pair) in pairs().enumerate() {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(SpecError::NoValue { key: pair.to_owned() });
+            };
+            let is_key = |other: &str| other.split_once('=').is_some_and(|(k, _)| k == key);
+            if pairs().take(place).any(is_key) {
+                return Err(SpecError::RepeatedKey { key: key.to_owned() });
+            }
+            match (&mut source, key) {
+                (Source::File { bytes, .. }, "size") => *bytes = Some(size_of(scheme, value)?),
+                _ => decorations.set(scheme, key, value)?,
+            }
+        }
+        Ok(Spec { source, decorations })
+    }
+}
+
+impl Decorations {
+    /// Whether there is nothing to wrap.
+    pub fn is_empty(&self) -> bool {
+        self.delay.is_none() && self.fail_reads == 0.0 && self.fail_writes == 0.0
+    }
+
+    fn set(&mut self, scheme: &str, key: &str, value: &str) -> Result<(), SpecError> {
+        let bad = |expected| SpecError::BadValue {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            expected,
+        };
+        match key {
+            "delay" => self.delay = Some(parse_delay(value).ok_or_else(|| bad(DELAY_FORM))?),
+            "fail_reads" => self.fail_reads = parse_share(value).ok_or_else(|| bad(SHARE_FORM))?,
+            "fail_writes" => {
+                self.fail_writes = parse_share(value).ok_or_else(|| bad(SHARE_FORM))?;
+            }
+            "seed" => self.seed = value.parse().map_err(|_| bad("a number below 2^64"))?,
+            _ => {
+                let scheme = scheme.to_owned();
+                return Err(SpecError::UnknownKey { scheme, key: key.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size_of(scheme: &str, text: &str) -> Result<u64, SpecError> {
+    parse_size(text).map_err(|reason| SpecError::BadSize {
+        scheme: scheme.to_owned(),
+        text: text.to_owned(),
+        reason,
+    })
+}
+
+/// The bytes that a size like `512`, `4KiB`, `64MiB`, `1GiB` or `2TiB` says (`K`, `M`, `G` and `T`
+/// mean the same, binary, units): a nonzero multiple of 512.
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return Err(SizeError::Malformed);
+    }
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => return Err(SizeError::Malformed),
+    };
+    let number: u64 = number.parse().map_err(|_| SizeError::TooLarge)?;
+    let bytes = number.checked_mul(1 << shift).ok_or(SizeError::TooLarge)?;
+    match bytes {
+        0 => Err(SizeError::Zero),
+        _ if bytes % BLOCK_BYTES as u64 != 0 => Err(SizeError::NotBlocks),
+        _ => Ok(bytes),
+    }
+}
+
+fn parse_delay(text: &str) -> Option<Delay> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    let (min, max) = (parse_duration(min)?, parse_duration(max)?);
+    (min <= max).then_some(Delay { min, max })
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let nanos: u64 = match unit {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_nanos(number.parse::<u64>().ok()?.checked_mul(nanos)?))
+}
+
+fn parse_share(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
+}
+
+/// Why a string names no device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpecError {
+    /// There is no `:` in it.
+    NoScheme {
+        /// The whole string.
+        spec: String,
+    },
+    /// What stands before the `:` is not known.
+    UnknownScheme {
+        /// It.
+        scheme: String,
+    },
+    /// A size does not say one.
+    BadSize {
+        /// The kind of device.
+        scheme: String,
+        /// What stands for the size.
+        text: String,
+        /// What is wrong with it.
+        reason: SizeError,
+    },
+    /// `file:` without a path.
+    NoPath,
+    /// An option without `=`.
+    NoValue {
+        /// The option.
+        key: String,
+    },
+    /// An option that this kind of device does not have.
+    UnknownKey {
+        /// The kind of device.
+        scheme: String,
+        /// The option.
+        key: String,
+    },
+    /// An option stands there twice.
+    RepeatedKey {
+        /// The option.
+        key: String,
+    },
+    /// An option's value makes no sense.
+    BadValue {
+        /// The option.
+        key: String,
+        /// Its value.
+        value: String,
+        /// What it should look like.
+        expected: &'static str,
+    },
+}
+
+/// What is wrong with a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeError {
+    /// Not a number with a known unit.
+    Malformed,
+    /// Zero.
+    Zero,
+    /// Not a multiple of 512.
+    NotBlocks,
+    /// Does not fit 64 bits.
+    TooLarge,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpecError::NoScheme { spec } => {
+                write!(f, "device `{spec}` does not say its kind; expected one of {SCHEMES}")
+            }
+            SpecError::UnknownScheme { scheme } => {
+                write!(f, "unknown kind of device `{scheme}:`; expected one of {SCHEMES}")
+            }
+            SpecError::BadSize { scheme, text, reason } => {
+                write!(f, "`{text}` is no size for a `{scheme}:` device: {reason}")
+            }
+            SpecError::NoPath => {
+                f.write_str("`file:` needs a path; expected file:PATH[?size=SIZE]")
+            }
+            SpecError::NoValue { key } => {
+                write!(f, "option `{key}` has no value; expected `{key}=VALUE`")
+            }
+            SpecError::UnknownKey { scheme, key } => {
+                let own = if scheme == "file" { "size, " } else { "" };
+                let known = DECORATION_KEYS;
+                write!(f, "unknown option `{key}` of a `{scheme}:` device; known: {own}{known}")
+            }
+            SpecError::RepeatedKey { key } => write!(f, "option `{key}` is given twice"),
+            SpecError::BadValue { key, value, expected } => {
+                write!(f, "`{value}` is no value for option `{key}`; expected {expected}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SizeError::Malformed => {
+                "expected a whole number with B, KiB, MiB, GiB, TiB (or K, M, G, T), like 64MiB"
+            }
+            SizeError::Zero => "it must be more than zero",
+            SizeError::NotBlocks => "it must be a multiple of 512 bytes",
+            SizeError::TooLarge => "it must be below 2^64 bytes",
+        })
+    }
+}
+
+impl core::error::Error for SpecError {}
+impl core::error::Error for SizeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn spec(text: &str) -> Spec {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn complaint(text: &str) -> String {
+        text.parse::<Spec>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn each_source() {
+        assert_eq!(spec("null:512").source, Source::Null { bytes: 512 });
+        assert_eq!(spec("null:2TiB").source, Source::Null { bytes: 2 << 40 });
+        assert_eq!(spec("mem:64M").source, Source::Mem { bytes: 64 << 20 });
+        let file = |path: &str, bytes| Source::File { path: path.to_owned(), bytes };
+        assert_eq!(spec("file:/dev/vdb").source, file("/dev/vdb", None));
+        assert_eq!(spec("file:./a:b?size=1GiB").source, file("./a:b", Some(1 << 30)));
+        assert!(spec("file:a?size=4KiB").decorations.is_empty());
+    }
+
+    #[test]
+    fn decorations_go_with_every_source() {
+        let Spec { source, decorations } = spec("file:x?delay=80us..1ms&size=1M&fail_reads=0.5");
+        assert_eq!(source, Source::File { path: "x".to_owned(), bytes: Some(1 << 20) });
+        let (min, max) = (Duration::from_micros(80), Duration::from_millis(1));
+        assert_eq!(decorations.delay, Some(Delay { min, max }));
+        assert_eq!(decorations.fail_reads, 0.5);
+        let decorations = spec("mem:1GiB?fail_writes=1&seed=7").decorations;
+        assert_eq!((decorations.fail_writes, decorations.seed), (1.0, 7));
+        let decorations = spec("null:1GiB?delay=100us").decorations;
+        assert_eq!(decorations.delay, Some(Delay::fixed(Duration::from_micros(100))));
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("1023", Err(SizeError::NotBlocks)),
+            ("0", Err(SizeError::Zero)),
+            ("0GiB", Err(SizeError::Zero)),
+            ("", Err(SizeError::Malformed)),
+            ("GiB", Err(SizeError::Malformed)),
+            ("1.5GiB", Err(SizeError::Malformed)),
+            ("-512", Err(SizeError::Malformed)),
+            ("1GB", Err(SizeError::Malformed)),
+            ("4K", Ok(4096)),
+            ("16777215TiB", Ok(16_777_215 << 40)),
+            ("16777216TiB", Err(SizeError::TooLarge)),
+            ("99999999999999999999", Err(SizeError::TooLarge)),
+        ] {
+            assert_eq!(parse_size(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn complaints_say_what_and_what_instead() {
+        assert_eq!(
+            complaint("sim:a"),
+            "unknown kind of device `sim:`; expected one of null:SIZE, mem:SIZE, \
+             file:PATH[?size=SIZE]"
+        );
+        assert_eq!(
+            complaint("null:1000"),
+            "`1000` is no size for a `null:` device: it must be a multiple of 512 bytes"
+        );
+        assert_eq!(
+            complaint("null:1GiB?size=1GiB"),
+            "unknown option `size` of a `null:` device; known: delay, fail_reads, fail_writes, seed"
+        );
+        assert_eq!(
+            complaint("file:a?siz=1"),
+            "unknown option `siz` of a `file:` device; known: size, delay, fail_reads, \
+             fail_writes, seed"
+        );
+        assert_eq!(
+            complaint("file:?size=1G"),
+            "`file:` needs a path; expected file:PATH[?size=SIZE]"
+        );
+        assert_eq!(complaint("mem:1G?seed=1&seed=1"), "option `seed` is given twice");
+        assert_eq!(
+            complaint("mem:1G?delay"),
+            "option `delay` has no value; expected `delay=VALUE`"
+        );
+        for bad in ["delay=5", "delay=2us..1us", "fail_reads=2", "fail_writes=NaN", "seed=-1"] {
+            let text = alloc::format!("mem:1G?{bad}");
+            assert!(complaint(&text).contains("; expected a"), "{bad}");
+        }
+        assert!(complaint("volume0").contains("does not say its kind"));
+    }
+}
