@@ -26,7 +26,7 @@ mod transport;
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
-pub use scheduler::{QueueFull, Scheduler, TenantId, Tokens};
+pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
     NamespaceInfo, Notice, Register, Reply, Request, Rights, Session, Slo, Tag, TenantReply,

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::{Instant, Slot};
+use crate::{Instant, Kind, Slot};
 
 /// Names a tenant on the whole server: small, dense, reused only after all its requests have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -11,16 +11,6 @@ pub struct TenantId(pub u32);
 impl TenantId {
     /// The tenant of whoever named none: best effort.
     pub const DEFAULT: TenantId = TenantId(0);
-}
-
-/// The cost of a request: 100 units are one 4 KiB read (the paper's token, §3.2.1, with two decimal
-/// places so that fractions survive).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tokens(pub i64);
-
-impl Tokens {
-    /// The paper's token: the cost of one random 4 KiB read.
-    pub const ONE: Tokens = Tokens(100);
 }
 
 /// A tenant's queue takes no more now.
@@ -35,17 +25,22 @@ impl fmt::Display for QueueFull {
 
 /// One worker's scheduler for one device: it decides which request is submitted next, and when.
 pub trait Scheduler {
-    /// Queues a request of `tenant` whose cost at the device's present read ratio is `cost`.
-    fn enqueue(&mut self, tenant: TenantId, cost: Tokens, slot: Slot) -> Result<(), QueueFull>;
+    /// Queues a request of `tenant` that carries `bytes` of data. It is priced in the round that
+    /// submits it, at the device's read ratio of that moment.
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull>;
 
     /// Starts a round: tokens are generated once, for the time since the last one.
     fn begin_round(&mut self, now: Instant);
 
-    /// The next request that may be submitted in this round.
+    /// The next request that may be submitted in this round. Its tokens are spent: whoever takes it
+    /// submits it, now or as soon as the device has room.
     fn next(&mut self) -> Option<Slot>;
-
-    /// Forgets a queued request of a connection that is gone. Returns whether it was queued.
-    fn cancel(&mut self, slot: Slot) -> bool;
 
     /// How many requests wait.
     fn queued(&self) -> usize;

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The server's worker: one thread's connections, requests and devices, from the first byte of a
+//! request to the last of its reply, in two steps that run to completion (paper §3.1).
+//!
+//! [`Worker`] is the hub; it knows the network, the devices and the scheduler only by their ports,
+//! so the simulated world runs the same code. What is deliberately not here: system calls, threads,
+//! a clock, and the meaning of any protocol's bytes.
+#![forbid(unsafe_code)]
+
+mod access;
+mod connection;
+mod control;
+mod fence;
+mod housekeeping;
+mod inflight;
+mod ingest;
+mod limits;
+mod namespaces;
+mod worker;
+
+pub use access::{Access, Grant, Rule, Scope, Who};
+pub use fence::Fences;
+pub use limits::Limits;
+pub use namespaces::{Namespace, Namespaces};
+pub use worker::{Attached, Parts, Worker};

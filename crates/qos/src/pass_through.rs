@@ -1,0 +1,64 @@
+//! The scheduler that promises nothing: first come, first served.
+
+use alloc::collections::VecDeque;
+
+use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+
+/// Submits every request at once, in the order of arrival. It is what a device without SLOs gets,
+/// and the yardstick for what scheduling costs.
+#[derive(Debug)]
+pub struct PassThrough {
+    queue: VecDeque<Slot>,
+    queue_max: usize,
+}
+
+impl PassThrough {
+    /// A scheduler that holds at most `queue_max` requests.
+    pub fn new(queue_max: usize) -> Self {
+        PassThrough { queue: VecDeque::with_capacity(queue_max), queue_max }
+    }
+}
+
+impl Scheduler for PassThrough {
+    fn enqueue(&mut self, _: TenantId, _: Kind, _: usize, slot: Slot) -> Result<(), QueueFull> {
+        if self.queue.len() == self.queue_max {
+            return Err(QueueFull);
+        }
+        self.queue.push_back(slot);
+        Ok(())
+    }
+
+    fn begin_round(&mut self, _: Instant) {}
+
+    fn next(&mut self) -> Option<Slot> {
+        self.queue.pop_front()
+    }
+
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn wake_at(&self, _: Instant) -> Option<Instant> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::SlotTable;
+
+    #[test]
+    fn first_come_first_served_up_to_the_bound() {
+        let mut table = SlotTable::new(3);
+        let slots = [(); 3].map(|()| table.insert(()).unwrap());
+        let mut scheduler = PassThrough::new(2);
+        let mut enqueue = |slot| scheduler.enqueue(TenantId::DEFAULT, Kind::Read, 4096, slot);
+        assert_eq!([enqueue(slots[0]), enqueue(slots[1])], [Ok(()), Ok(())]);
+        assert_eq!(enqueue(slots[2]), Err(QueueFull));
+        scheduler.begin_round(Instant::ZERO);
+        assert_eq!(scheduler.next(), Some(slots[0]));
+        assert_eq!(scheduler.next(), Some(slots[1]));
+        assert_eq!(scheduler.next(), None);
+    }
+}

@@ -1,0 +1,238 @@
+//! Who may do what (paper §4.1, "Security model"): checked when a connection opens and, as a look-up
+//! in a small table, for each request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use contract::{NamespaceId, Peer, Rights, Status, TenantId};
+use subtle::ConstantTimeEq;
+
+/// Whom a rule is about.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Who {
+    /// Everybody who can connect.
+    Anyone,
+    /// Hosts of a network.
+    Network {
+        /// Any address of it.
+        address: IpAddr,
+        /// Leading bits that count.
+        prefix: u8,
+    },
+    /// Whoever presents this token in its hello.
+    Token(Vec<u8>),
+    /// A user of this machine, through a Unix socket.
+    User(u32),
+}
+
+impl std::fmt::Debug for Who {
+    /// Tokens are secret, in logs too.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Who::Anyone => f.write_str("Anyone"),
+            Who::Network { address, prefix } => write!(f, "Network({address}/{prefix})"),
+            Who::Token(_) => f.write_str("Token(…)"),
+            Who::User(uid) => write!(f, "User({uid})"),
+        }
+    }
+}
+
+impl Who {
+    fn matches(&self, peer: &Peer, token: &[u8]) -> bool {
+        match (self, peer) {
+            (Who::Anyone, _) => true,
+            (Who::Network { address, prefix }, Peer::Internet(from)) => {
+                in_network(from.ip().to_canonical(), address.to_canonical(), *prefix)
+            }
+            (Who::Token(expected), _) => bool::from(expected.as_slice().ct_eq(token)),
+            (Who::User(uid), Peer::Local { uid: from }) => uid == from,
+            _ => false,
+        }
+    }
+}
+
+fn in_network(address: IpAddr, network: IpAddr, prefix: u8) -> bool {
+    let (a, n, bits) = match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(n)) => (u128::from(a.to_bits()), u128::from(n.to_bits()), 32),
+        (IpAddr::V6(a), IpAddr::V6(n)) => (a.to_bits(), n.to_bits(), 128),
+        _ => return false,
+    };
+    let ignored = bits - u32::from(prefix).min(bits);
+    a.checked_shr(ignored).unwrap_or(0) == n.checked_shr(ignored).unwrap_or(0)
+}
+
+/// What a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every namespace.
+    All(Rights),
+    /// These.
+    Only(Vec<(NamespaceId, Rights)>),
+}
+
+/// One access rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Whom it lets in.
+    pub who: Who,
+    /// The tenant that they belong to.
+    pub tenant: TenantId,
+    /// The tenant's name; a hello that names another is refused by this rule.
+    pub tenant_name: String,
+    /// What they may do.
+    pub scope: Scope,
+}
+
+/// What a connection may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The tenant that its requests are charged to.
+    pub tenant: TenantId,
+    /// By namespace number less one.
+    rights: Vec<Rights>,
+}
+
+impl Grant {
+    /// What it may do with a namespace.
+    pub fn rights(&self, namespace: NamespaceId) -> Rights {
+        let index = usize::from(namespace.0).wrapping_sub(1);
+        self.rights.get(index).copied().unwrap_or(Rights::NONE)
+    }
+}
+
+/// The access rules of a server.
+#[derive(Clone, Debug)]
+pub struct Access {
+    rules: Vec<Rule>,
+    namespaces: usize,
+}
+
+impl Access {
+    /// These rules, over so many namespaces.
+    pub fn new(rules: Vec<Rule>, namespaces: usize) -> Self {
+        Access { rules, namespaces }
+    }
+
+    /// Everybody may do everything: for loopback, and where the operator insists.
+    pub fn open_to_all(namespaces: usize) -> Self {
+        let rule = Rule {
+            who: Who::Anyone,
+            tenant: TenantId::DEFAULT,
+            tenant_name: String::new(),
+            scope: Scope::All(Rights::ALL),
+        };
+        Access::new(vec![rule], namespaces)
+    }
+
+    /// What a connection from `peer` that presents `token` and asks for `tenant` (empty: any) may
+    /// do: the sum of the rules that let it in. The tenant is the first such rule's.
+    ///
+    /// # Errors
+    /// [`Status::Denied`] when no rule lets it in.
+    pub fn open(&self, peer: &Peer, token: &[u8], tenant: &str) -> Result<Arc<Grant>, Status> {
+        let mut grant: Option<Grant> = None;
+        for rule in &self.rules {
+            let asks_for_it = tenant.is_empty() || tenant == rule.tenant_name;
+            if !asks_for_it || !rule.who.matches(peer, token) {
+                continue;
+            }
+            let grant = grant.get_or_insert_with(|| Grant {
+                tenant: rule.tenant,
+                rights: vec![Rights::NONE; self.namespaces],
+            });
+            if rule.tenant == grant.tenant {
+                rule.scope.add_to(&mut grant.rights);
+            }
+        }
+        grant.map(Arc::new).ok_or(Status::Denied)
+    }
+}
+
+impl Scope {
+    fn add_to(&self, table: &mut [Rights]) {
+        let add = |to: &mut Rights, more: Rights| {
+            to.read |= more.read;
+            to.write |= more.write;
+        };
+        match self {
+            Scope::All(rights) => table.iter_mut().for_each(|to| add(to, *rights)),
+            Scope::Only(list) => {
+                for (namespace, rights) in list {
+                    let index = usize::from(namespace.0).wrapping_sub(1);
+                    if let Some(to) = table.get_mut(index) {
+                        add(to, *rights);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Rights = Rights { read: true, write: false };
+
+    fn from(address: &str) -> Peer {
+        Peer::Internet(format!("{address}:1000").parse().unwrap())
+    }
+
+    fn rule(who: Who, tenant: u32, scope: Scope) -> Rule {
+        Rule { who, tenant: TenantId(tenant), tenant_name: format!("t{tenant}"), scope }
+    }
+
+    fn network(text: &str, prefix: u8) -> Who {
+        Who::Network { address: text.parse().unwrap(), prefix }
+    }
+
+    #[test]
+    fn networks_match_by_their_prefix() {
+        let cases = [
+            ("10.1.2.3", "10.1.0.0", 16, true),
+            ("10.2.2.3", "10.1.0.0", 16, false),
+            ("10.2.2.3", "0.0.0.0", 0, true),
+            ("10.2.2.3", "10.2.2.3", 32, true),
+            ("10.2.2.3", "10.2.2.2", 32, false),
+        ];
+        for (peer, net, prefix, expected) in cases {
+            assert_eq!(network(net, prefix).matches(&from(peer), b""), expected, "{peer} {net}");
+        }
+        let mapped = Peer::Internet("[::ffff:10.1.2.3]:5".parse().unwrap());
+        assert!(network("10.1.0.0", 16).matches(&mapped, b""));
+        let six = Peer::Internet("[fd00::1]:5".parse().unwrap());
+        assert!(network("fd00::", 8).matches(&six, b""));
+        assert!(!network("0.0.0.0", 0).matches(&six, b""));
+    }
+
+    #[test]
+    fn rights_add_up_within_a_tenant() {
+        let only = |n, rights| Scope::Only(vec![(NamespaceId(n), rights)]);
+        let access = Access::new(
+            vec![
+                rule(network("10.0.0.0", 8), 1, only(1, READ)),
+                rule(Who::Token(b"secret".to_vec()), 1, only(2, Rights::ALL)),
+                rule(Who::Token(b"other".to_vec()), 2, Scope::All(Rights::ALL)),
+            ],
+            2,
+        );
+        let plain = access.open(&from("10.0.0.1"), b"", "").unwrap();
+        assert_eq!(
+            (plain.rights(NamespaceId(1)), plain.rights(NamespaceId(2))),
+            (READ, Rights::NONE)
+        );
+        let both = access.open(&from("10.0.0.1"), b"secret", "").unwrap();
+        assert_eq!((both.rights(NamespaceId(1)), both.rights(NamespaceId(2))), (READ, Rights::ALL));
+        let second = access.open(&from("10.0.0.1"), b"other", "t2").unwrap();
+        assert_eq!(second.tenant, TenantId(2));
+        assert_eq!(access.open(&from("11.0.0.1"), b"", ""), Err(Status::Denied));
+        assert_eq!(access.open(&from("10.0.0.1"), b"", "t2"), Err(Status::Denied));
+        assert_eq!(plain.rights(NamespaceId(0)), Rights::NONE);
+        assert_eq!(plain.rights(NamespaceId(3)), Rights::NONE);
+    }
+
+    #[test]
+    fn tokens_stay_out_of_logs() {
+        assert!(!format!("{:?}", Who::Token(b"secret".to_vec())).contains("secret"));
+    }
+}

@@ -1,0 +1,107 @@
+//! What a worker knows of one connection.
+
+use std::sync::Arc;
+
+use contract::{ConnId, HelloReply, NamespaceId, Peer, Request, Slot, Tag};
+
+use crate::Grant;
+use crate::fence::Place;
+use crate::inflight::Held;
+
+/// Streams of a connection that barriers order.
+pub(crate) const STREAMS: usize = 8;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection<P> {
+    pub(crate) id: ConnId,
+    pub(crate) peer: Peer,
+    pub(crate) session: P,
+    /// `None`: no rule lets it do anything (yet).
+    pub(crate) grant: Option<Arc<Grant>>,
+    /// The namespace of requests that name none.
+    pub(crate) namespace: NamespaceId,
+    /// Requests in flight.
+    pub(crate) in_flight: usize,
+    /// Where the bytes of the message being received go.
+    pub(crate) receiving: Receiving,
+    /// A request that waits for a buffer, whose payload has not been looked at; the next turn that
+    /// finds a buffer ends this.
+    pub(crate) waiting: Option<Request>,
+    pub(crate) streams: [Stream; STREAMS],
+    /// Not read from: it is over its limits, or waits for its fence. What had arrived already is
+    /// kept here from `carried_from` on.
+    pub(crate) stalled: Option<Stalled>,
+    /// The answer to its hello, until the fence lets it in.
+    pub(crate) greeting: Option<(Tag, HelloReply)>,
+    pub(crate) place: Option<Place>,
+    pub(crate) progress: Progress,
+    /// No more requests are taken; it ends when those in flight have.
+    pub(crate) finishing: bool,
+    /// The peer broke the protocol or a limit: its bytes mean nothing any more.
+    pub(crate) broken: bool,
+}
+
+/// Where the payload of the current message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiving {
+    /// There is none.
+    Nothing,
+    /// Into this request's buffer.
+    Into(Slot),
+    /// Nowhere: the request was refused.
+    Discard,
+}
+
+/// Bytes that had arrived when the connection was stopped.
+#[derive(Debug, Default)]
+pub(crate) struct Stalled {
+    pub(crate) bytes: Vec<u8>,
+    /// `taken ≤ bytes.len()`
+    pub(crate) taken: usize,
+}
+
+/// The order of one stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stream {
+    /// Requests that have started and not ended.
+    pub(crate) running: u32,
+    /// A barrier and everything behind it; empty, or a barrier is in front.
+    pub(crate) held: Held,
+}
+
+/// Counters that housekeeping compares with what it saw last, to find peers that are stuck.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// Messages whose first byte was seen.
+    pub(crate) messages: u32,
+    /// Frames that have left.
+    pub(crate) sent: u32,
+    pub(crate) messages_seen: u32,
+    pub(crate) sent_seen: u32,
+    /// Housekeepings since a message was left half received, and since frames waited unsent.
+    pub(crate) idle_receiving: u32,
+    pub(crate) idle_sending: u32,
+}
+
+impl<P> Connection<P> {
+    pub(crate) fn new(id: ConnId, peer: Peer, session: P) -> Self {
+        Connection {
+            id,
+            peer,
+            session,
+            grant: None,
+            namespace: NamespaceId(1),
+            in_flight: 0,
+            receiving: Receiving::Nothing,
+            waiting: None,
+            streams: [Stream::default(); STREAMS],
+            stalled: None,
+            greeting: None,
+            place: None,
+            progress: Progress::default(),
+            finishing: false,
+            broken: false,
+        }
+    }
+}

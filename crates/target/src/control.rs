@@ -1,0 +1,193 @@
+//! Connections come, introduce themselves, ask about things, and go.
+
+use contract::{
+    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, NamespaceId,
+    NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag, TenantReply,
+    Transport,
+};
+
+use crate::connection::{Connection, Receiving};
+use crate::worker::Worker;
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    pub(crate) fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
+        let index = id.index as usize;
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, || None);
+        }
+        assert!(self.conns[index].is_none(), "the transport reused a place too early");
+        let mut conn = Connection::new(id, peer, (self.new_session)());
+        // What it may do without saying who it is: all that version 1 ever may.
+        conn.grant = self.shared.access.open(&peer, b"", "").ok();
+        if let Some(listener) = listener {
+            let default = self.shared.listener_namespaces.get(usize::from(listener.0));
+            conn.namespace = default.copied().unwrap_or(NamespaceId(1));
+        }
+        self.conns[index] = Some(Box::new(conn));
+        self.open_connections += 1;
+        tracing::debug!(%peer, "connection opened");
+        if self.is_draining() {
+            self.finish(id);
+        }
+    }
+
+    /// The transport has let go of the connection.
+    pub(crate) fn closed(&mut self, id: ConnId, reason: CloseReason) {
+        let Some(conn) = self.conns.get_mut(id.index as usize) else { return };
+        if conn.as_ref().is_none_or(|c| c.id != id) {
+            return;
+        }
+        let mut conn = conn.take().expect("looked at above");
+        self.open_connections -= 1;
+        tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
+        if let Receiving::Into(slot) = conn.receiving {
+            self.forget(slot);
+        }
+        for stream in &mut conn.streams {
+            while let Some(slot) = stream.held.pop(&mut self.in_flight) {
+                self.forget(slot);
+            }
+        }
+        if let Some(stalled) = &conn.stalled {
+            self.carried -= stalled.bytes.len() - stalled.taken;
+        }
+        if let Some(place) = conn.place.take() {
+            self.shared.fences.leave(place);
+        }
+    }
+
+    pub(crate) fn control(&mut self, id: ConnId, control: Control) {
+        match control {
+            Control::Hello(hello) => self.hello(id, &hello),
+            Control::Info { tag, namespace } => {
+                let info = self.info(id, namespace);
+                self.reply(id, &Reply::Info { tag, info }, None);
+            }
+            Control::Ping { tag } => self.reply(id, &Reply::Pong { tag }, None),
+            Control::Register(register) | Control::Renegotiate(register) => {
+                self.refuse_tenant(id, register.tag);
+            }
+            Control::Unregister { tag, .. } => self.refuse_tenant(id, tag),
+        }
+    }
+
+    /// This worker's scheduler makes no promises, so there is nothing to register for.
+    fn refuse_tenant(&mut self, id: ConnId, tag: Tag) {
+        let (status, reply) = (Status::Unsupported, TenantReply::default());
+        self.reply(id, &Reply::Tenant { tag, status, reply }, None);
+    }
+
+    fn hello(&mut self, id: ConnId, hello: &Hello) {
+        let limit = self.limits.in_flight_of_connection as u32;
+        let namespaces = self.shared.namespaces.len() as u16;
+        let conn = self.find(id).expect("it said hello");
+        let reply = HelloReply {
+            queue_depth: match hello.queue_depth {
+                0 => limit,
+                wanted => wanted.min(limit),
+            },
+            request_bytes_max: REQUEST_BYTES_MAX as u32,
+            checksums: hello.checksums,
+            namespaces,
+            namespace: conn.namespace.0,
+        };
+        let peer = conn.peer;
+        match self.shared.access.open(&peer, &hello.token, &hello.tenant) {
+            Err(status) => {
+                tracing::warn!(%peer, "hello refused: no access rule lets it in");
+                self.reply(id, &Reply::Hello { tag: hello.tag, status, reply }, None);
+                self.finish(id);
+            }
+            Ok(grant) => {
+                let place = (hello.client != 0)
+                    .then(|| self.shared.fences.take(hello.client, hello.connection));
+                let conn = self.find(id).expect("it said hello");
+                conn.grant = Some(grant);
+                conn.place = place;
+                conn.greeting = Some((hello.tag, reply));
+                self.greetings.push(id);
+                self.answer_greetings();
+            }
+        }
+    }
+
+    /// Lets in the connections whose fences are clear.
+    pub(crate) fn answer_greetings(&mut self) {
+        for n in (0..self.greetings.len()).rev() {
+            let id = self.greetings[n];
+            let greeting = match self.find(id) {
+                Some(conn) if conn.place.as_ref().is_some_and(|place| place.is_waiting()) => {
+                    continue;
+                }
+                Some(conn) => conn.greeting.take(),
+                None => None,
+            };
+            self.greetings.swap_remove(n);
+            let Some((tag, reply)) = greeting else { continue };
+            self.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
+            if self.find(id).is_some_and(|conn| conn.stalled.is_some()) {
+                self.stalled.push(id);
+            }
+        }
+    }
+
+    fn info(
+        &mut self,
+        id: ConnId,
+        namespace: Option<NamespaceId>,
+    ) -> Result<NamespaceInfo, Status> {
+        let conn = self.conns[id.index as usize].as_ref().expect("it asked");
+        let number = namespace.unwrap_or(conn.namespace);
+        let found = self.shared.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let mut rights = conn.grant.as_ref().ok_or(Status::Denied)?.rights(number);
+        if !rights.read && !rights.write {
+            return Err(Status::Denied);
+        }
+        let geometry = self.devices[found.device].geometry;
+        rights.write &= !found.read_only && !geometry.read_only;
+        Ok(NamespaceInfo {
+            namespace: number,
+            blocks: found.blocks,
+            physical_block_bytes: geometry.physical_block_bytes,
+            atomic_blocks_max: geometry.atomic_blocks_max,
+            rights,
+            volatile_cache: geometry.volatile_cache,
+        })
+    }
+
+    /// Encodes a reply and queues it. A reply that the version cannot say ends the connection.
+    pub(crate) fn reply(
+        &mut self,
+        id: ConnId,
+        reply: &Reply,
+        body: Option<(contract::Buf, usize)>,
+    ) {
+        let (buf, body_len) = match body {
+            Some((buf, len)) => (Some(buf), len),
+            None => (None, 0),
+        };
+        let Some(conn) = self.find(id) else {
+            return self.give_back(buf);
+        };
+        let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
+        match conn.session.reply(reply, bytes) {
+            Ok(head) if body_len > 0 => {
+                self.transport.send(self.now, id, Frame { head, body: buf, body_len });
+            }
+            Ok(head) => {
+                self.transport.send(self.now, id, Frame::bare(head));
+                self.give_back(buf);
+            }
+            Err(fatal) => {
+                self.give_back(buf);
+                self.disconnect(id, &fatal.to_string());
+            }
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, buf: Option<contract::Buf>) {
+        if let Some(buf) = buf {
+            self.pool.give(buf);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Fences: a client's new connection waits for the requests of its old one.
+//!
+//! A client that lost a connection sends the unanswered requests again on a new one. Without a
+//! fence, an old copy of a write could still be on its way to the device, and land after a later
+//! write to the same blocks was acknowledged. So a hello that names a client's connection is
+//! answered only when no earlier connection of that name can change data any more
+//! (docs/adr/0003-fences.md).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A client's name for one of its connections.
+type Key = (u128, u32);
+
+/// The fences of all workers of a server.
+#[derive(Debug, Default)]
+pub struct Fences {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    names: HashMap<Key, Name>,
+    /// Names after the last clean-up; the next one is due at twice as many.
+    cleaned: usize,
+}
+
+/// Who has a name.
+#[derive(Debug)]
+struct Name {
+    fence: Arc<Fence>,
+    /// An earlier holder whose requests still ran when this one came.
+    before: Option<Arc<Fence>>,
+}
+
+/// What the connections of one name share.
+#[derive(Debug, Default)]
+pub(crate) struct Fence {
+    /// A newer connection took the name: nothing of this one may start any more.
+    superseded: AtomicBool,
+    /// Requests of it that may still change data.
+    running: AtomicU32,
+}
+
+/// A connection's place in the order of its name.
+#[derive(Debug)]
+pub(crate) struct Place {
+    key: Key,
+    fence: Arc<Fence>,
+    /// The connection that had the name before, until its requests have ended.
+    before: Option<Arc<Fence>>,
+}
+
+impl Fences {
+    /// Takes the name; every earlier connection that had it starts nothing from now on.
+    pub(crate) fn take(&self, client: u128, connection: u32) -> Place {
+        let key = (client, connection);
+        let fence = Arc::new(Fence::default());
+        let mut table = self.table.lock().expect("no holder of this lock panics");
+        // An earlier holder that has not been let in runs nothing and never will; then what it
+        // waited for is what the new one waits for. So at most one is waited for.
+        let before = table.names.remove(&key).and_then(|earlier| {
+            earlier.fence.superseded.store(true, Ordering::SeqCst);
+            [Some(earlier.fence), earlier.before].into_iter().flatten().find(|f| f.is_running())
+        });
+        table.names.insert(key, Name { fence: fence.clone(), before: before.clone() });
+        Place { key, fence, before }
+    }
+
+    /// The connection is gone. Its name stays taken while requests of it run, so that a later
+    /// connection waits for them.
+    pub(crate) fn leave(&self, place: Place) {
+        let mut table = self.table.lock().expect("no holder of this lock panics");
+        let is_own = |name: &Name| Arc::ptr_eq(&name.fence, &place.fence);
+        let quiet = !place.is_waiting() && !place.fence.is_running();
+        if quiet && table.names.get(&place.key).is_some_and(is_own) {
+            table.names.remove(&place.key);
+        }
+        drop(place);
+        if table.names.len() > 2 * table.cleaned + 64 {
+            table.names.retain(|_, name| Arc::strong_count(&name.fence) > 1 || name.is_running());
+            table.cleaned = table.names.len();
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.table.lock().unwrap().names.len()
+    }
+}
+
+impl Name {
+    fn is_running(&self) -> bool {
+        self.fence.is_running() || self.before.as_ref().is_some_and(|before| before.is_running())
+    }
+}
+
+impl Place {
+    /// Whether an earlier connection's requests still run.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.before.as_ref().is_some_and(|before| before.is_running())
+    }
+
+    pub(crate) fn fence(&self) -> &Arc<Fence> {
+        &self.fence
+    }
+}
+
+impl Fence {
+    fn is_running(&self) -> bool {
+        self.running.load(Ordering::SeqCst) > 0
+    }
+
+    /// A request that changes data wants to start; `false`: it must not, a newer connection took
+    /// over. Pairs with [`Fences::take`]: either the newer one sees this request running, or this
+    /// one sees that it was superseded (both are sequentially consistent).
+    pub(crate) fn start(&self) -> bool {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        if self.superseded.load(Ordering::SeqCst) {
+            self.end();
+            return false;
+        }
+        true
+    }
+
+    /// A request that had started has ended.
+    pub(crate) fn end(&self) {
+        let before = self.running.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a request ended that had not started");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_connection_waits_for_the_old_ones_requests() {
+        let fences = Fences::default();
+        let old = fences.take(7, 0);
+        assert!(!old.is_waiting());
+        assert!(old.fence().start());
+        let new = fences.take(7, 0);
+        assert!(new.is_waiting());
+        assert!(!old.fence().start(), "nothing of the old one starts any more");
+        let other = fences.take(7, 1);
+        assert!(!other.is_waiting());
+        old.fence().end();
+        assert!(!new.is_waiting());
+        assert!(new.fence().start());
+        new.fence().end();
+    }
+
+    #[test]
+    fn a_third_connection_waits_for_the_first() {
+        let fences = Fences::default();
+        let first = fences.take(7, 0);
+        assert!(first.fence().start());
+        let second = fences.take(7, 0);
+        let third = fences.take(7, 0);
+        assert!(second.is_waiting() && third.is_waiting());
+        assert!(!second.fence().start());
+        fences.leave(second);
+        first.fence().end();
+        assert!(!third.is_waiting());
+        assert!(third.fence().start());
+    }
+
+    #[test]
+    fn names_are_forgotten_when_nothing_runs() {
+        let fences = Fences::default();
+        let quiet = fences.take(1, 0);
+        fences.leave(quiet);
+        assert_eq!(fences.len(), 0);
+        let place = fences.take(2, 0);
+        let fence = place.fence().clone();
+        assert!(fence.start());
+        fences.leave(place);
+        assert_eq!(fences.len(), 1, "a request still runs");
+        fence.end();
+        drop(fence);
+        for client in 100..200 {
+            let place = fences.take(client, 0);
+            fence_kept_while_running(&fences, place);
+        }
+        assert!(fences.len() < 100, "what ended is cleaned up in time");
+    }
+
+    /// Leaves with a request running, which then ends.
+    fn fence_kept_while_running(fences: &Fences, place: Place) {
+        let fence = place.fence().clone();
+        assert!(fence.start());
+        fences.leave(place);
+        fence.end();
+    }
+}

@@ -1,0 +1,91 @@
+//! What a worker does once a second, and when it is told to stop.
+
+use std::time::Duration;
+
+use contract::{ConnId, Device, Instant, Notice, Reply, Scheduler, Session, Transport};
+
+use crate::worker::Worker;
+
+/// How often stuck connections are looked for.
+const PERIOD: Duration = Duration::from_secs(1);
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    /// Takes no new connections and requests; those in flight finish and their replies leave.
+    pub fn drain(&mut self, now: Instant) {
+        if self.is_draining() {
+            return;
+        }
+        self.now = now;
+        self.drain_until = Some(now + self.limits.drain);
+        self.transport.stop_listening();
+        for id in self.open_ids() {
+            self.finish(id);
+        }
+        self.transport.kick(now);
+    }
+
+    /// Whether [`drain`](Worker::drain) was called and nothing is left.
+    pub fn is_drained(&self) -> bool {
+        self.is_draining() && self.open_connections == 0 && self.in_flight.is_empty()
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.drain_until.is_some()
+    }
+
+    /// Takes no more requests from a connection; ends it when those in flight have ended.
+    pub(crate) fn finish(&mut self, id: ConnId) {
+        let draining = self.is_draining();
+        let Some(conn) = self.find(id) else { return };
+        conn.finishing = true;
+        let tell = draining && conn.session.takes_notices();
+        if tell && self.transport.room() > self.in_flight.len() {
+            self.reply(id, &Reply::Notice(Notice::Draining), None);
+        }
+        self.finish_if_idle(id);
+    }
+
+    /// Ends a finishing connection whose requests have all ended.
+    pub(crate) fn finish_if_idle(&mut self, id: ConnId) {
+        if self.find(id).is_some_and(|conn| conn.finishing && conn.in_flight == 0) {
+            self.transport.finish(id);
+        }
+    }
+
+    /// Ends connections whose peers leave a message half sent or replies unread for too long, and
+    /// a drain that takes too long.
+    pub(crate) fn housekeep(&mut self) {
+        if self.housekeep_at > self.now {
+            return;
+        }
+        self.housekeep_at = self.now + PERIOD;
+        let pressed = !self.inbox.is_empty() || self.devices.iter().any(|d| d.parked.is_some());
+        let limit = if pressed { self.limits.stuck_under_pressure } else { self.limits.stuck };
+        let periods = limit.as_secs().max(1) as u32;
+        let overdue = self.drain_until.is_some_and(|until| until <= self.now);
+        for id in self.open_ids() {
+            let unsent = self.transport.unsent(id) > 0;
+            let conn = self.find(id).expect("it is open");
+            let progress = &mut conn.progress;
+            let half_received =
+                conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();
+            let received = progress.messages != progress.messages_seen;
+            let sent = progress.sent != progress.sent_seen;
+            progress.idle_receiving =
+                if half_received && !received { progress.idle_receiving + 1 } else { 0 };
+            progress.idle_sending = if unsent && !sent { progress.idle_sending + 1 } else { 0 };
+            (progress.messages_seen, progress.sent_seen) = (progress.messages, progress.sent);
+            if progress.idle_receiving > periods {
+                self.disconnect(id, "a message took too long to arrive");
+            } else if progress.idle_sending > periods {
+                self.disconnect(id, "replies were not read for too long");
+            } else if overdue {
+                self.disconnect(id, "the drain took too long");
+            }
+        }
+    }
+
+    fn open_ids(&self) -> Vec<ConnId> {
+        self.conns.iter().flatten().map(|conn| conn.id).collect()
+    }
+}

@@ -1,0 +1,345 @@
+//! The first step's first half: bytes of a connection become requests in flight.
+
+use contract::{
+    Command, ConnId, Device, Event, NetEvent, Reply, Request, Scheduler, Session, Slot, Status,
+    Transport,
+};
+
+use crate::connection::{Receiving, STREAMS, Stalled};
+use crate::inflight::InFlight;
+use crate::worker::{Chunk, Worker};
+
+/// Why taking bytes ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Every byte was taken.
+    Empty,
+    /// The turn's batch is full; the next turn goes on.
+    Batch,
+    /// Slots, frames or buffers of the worker are short; a completion or a sent frame ends this.
+    Shortage,
+    /// The connection is over its limits, or waits for its fence; its own progress ends this.
+    Stall,
+    /// The connection is gone.
+    Gone,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    /// Takes received bytes, oldest first, until the batch is full or something is short.
+    pub(crate) fn receive(&mut self) {
+        let mut events = std::mem::take(&mut self.events);
+        self.transport.poll(self.now, &mut events, usize::MAX);
+        self.progressed |= !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(event);
+        }
+        self.events = events;
+        self.take_stalled();
+        while let Some(mut chunk) = self.inbox.pop_front() {
+            match self.take_chunk(&mut chunk) {
+                Stop::Batch | Stop::Shortage => {
+                    self.inbox.push_front(chunk);
+                    break;
+                }
+                Stop::Empty | Stop::Stall | Stop::Gone => self.transport.give(chunk.buf),
+            }
+        }
+    }
+
+    fn handle(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, peer, listener } => self.open(conn, peer, listener),
+            NetEvent::Received { conn, buf, len } => {
+                self.inbox.push_back(Chunk { conn, buf, taken: 0, len });
+            }
+            NetEvent::Sent { conn, buf } => {
+                self.pool.give(buf);
+                if let Some(found) = self.find(conn) {
+                    found.progress.sent = found.progress.sent.wrapping_add(1);
+                    if found.stalled.is_some() {
+                        self.stalled.push(conn);
+                    }
+                }
+            }
+            NetEvent::Closed { conn, reason } => self.closed(conn, reason),
+        }
+    }
+
+    /// Takes what it can of a chunk; what a stalled connection cannot take yet is copied, so that
+    /// the lent buffer goes back.
+    fn take_chunk(&mut self, chunk: &mut Chunk) -> Stop {
+        let Some(conn) = self.find(chunk.conn) else { return Stop::Gone };
+        let bytes = &chunk.buf.bytes()[chunk.taken..chunk.len];
+        if conn.stalled.is_some() {
+            return self.carry(chunk.conn, bytes);
+        }
+        let mut rest = bytes;
+        let stop = self.ingest(chunk.conn, &mut rest);
+        match stop {
+            Stop::Stall => {
+                self.transport.pause(chunk.conn);
+                return self.carry(chunk.conn, rest);
+            }
+            Stop::Batch | Stop::Shortage => chunk.taken = chunk.len - rest.len(),
+            Stop::Empty | Stop::Gone => {}
+        }
+        stop
+    }
+
+    /// Keeps bytes of a stalled connection.
+    fn carry(&mut self, id: ConnId, bytes: &[u8]) -> Stop {
+        if self.carried + bytes.len() > self.limits.carried {
+            self.disconnect(id, "too many stopped connections had sent too much already");
+            return Stop::Gone;
+        }
+        self.carried += bytes.len();
+        let conn = self.find(id).expect("a stalled connection is open");
+        conn.stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
+        Stop::Stall
+    }
+
+    /// Goes on with connections whose stall may be over.
+    fn take_stalled(&mut self) {
+        for _ in 0..self.stalled.len() {
+            let id = self.stalled.swap_remove(0);
+            let Some(conn) = self.find(id) else { continue };
+            let Some(mut stalled) = conn.stalled.take() else { continue };
+            let mut rest = &stalled.bytes[stalled.taken..];
+            let before = rest.len();
+            let stop = self.ingest(id, &mut rest);
+            let left = rest.len();
+            stalled.taken = stalled.bytes.len() - left;
+            match stop {
+                Stop::Empty => self.resume(id, &stalled),
+                Stop::Gone => self.carried -= before,
+                Stop::Batch | Stop::Shortage | Stop::Stall => {
+                    self.carried -= before - left;
+                    self.find(id).expect("it is open").stalled = Some(stalled);
+                    if stop != Stop::Stall {
+                        self.stalled.push(id);
+                    }
+                }
+            }
+            if matches!(stop, Stop::Batch | Stop::Shortage) {
+                return;
+            }
+        }
+    }
+
+    fn resume(&mut self, id: ConnId, stalled: &Stalled) {
+        self.carried -= stalled.bytes.len() - stalled.taken;
+        self.transport.resume(id);
+    }
+
+    /// Parses and admits requests off the front of `input`.
+    fn ingest(&mut self, id: ConnId, input: &mut &[u8]) -> Stop {
+        loop {
+            let room = self.has_room();
+            let Some(conn) = self.find(id).filter(|conn| !conn.broken) else {
+                return Stop::Gone;
+            };
+            let between_messages = conn.receiving == Receiving::Nothing;
+            if let Some(request) = conn.waiting.take() {
+                if !self.admit(id, request) {
+                    return Stop::Shortage;
+                }
+                continue;
+            }
+            if input.is_empty() {
+                return Stop::Empty;
+            }
+            if between_messages {
+                if conn.finishing {
+                    *input = &[];
+                    return Stop::Empty;
+                }
+                if conn.greeting.is_some() || self.is_over_limits(id) {
+                    return Stop::Stall;
+                }
+                if self.batch >= self.limits.batch {
+                    return Stop::Batch;
+                }
+                if !room {
+                    return Stop::Shortage;
+                }
+            }
+            let conn = self.find(id).expect("it was there");
+            match conn.session.next_event(input) {
+                Ok(Some(Event::Request(request))) => {
+                    self.batch += 1;
+                    let conn = self.find(id).expect("it was there");
+                    conn.progress.messages = conn.progress.messages.wrapping_add(1);
+                    if !self.admit(id, request) {
+                        return Stop::Shortage;
+                    }
+                }
+                Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
+                Ok(Some(Event::Control(control))) => self.control(id, *control),
+                Ok(None) => return Stop::Empty,
+                Err(fatal) => {
+                    self.disconnect(id, &fatal.to_string());
+                    return Stop::Gone;
+                }
+            }
+        }
+    }
+
+    /// Whether one more request, and its reply, find a place. Each request in flight needs a frame
+    /// in the end, so frames are kept for all of them.
+    fn has_room(&self) -> bool {
+        self.in_flight.room() > 0 && self.transport.room() > self.in_flight.len() + 1
+    }
+
+    fn is_over_limits(&mut self, id: ConnId) -> bool {
+        let (most, unsent) =
+            (self.limits.in_flight_of_connection, self.limits.unsent_of_connection);
+        self.find(id).is_some_and(|conn| conn.in_flight >= most)
+            || self.transport.unsent(id) > unsent
+    }
+
+    /// Checks a request and gives it a slot and, for its payload, a buffer. `false`: there is no
+    /// buffer now, and the request waits in its connection.
+    fn admit(&mut self, id: ConnId, request: Request) -> bool {
+        let (device, lba) = match self.judge(id, &request) {
+            Ok(place) => place,
+            Err(status) => {
+                let conn = self.find(id).expect("it sent a request");
+                if request.payload_bytes > 0 {
+                    conn.receiving = Receiving::Discard;
+                }
+                let Request { tag, command, .. } = request;
+                self.reply(id, &Reply::Done { tag, command, status }, None);
+                return true;
+            }
+        };
+        let buf = match request.payload_bytes {
+            0 => None,
+            bytes => match self.pool.take(bytes) {
+                None => {
+                    self.find(id).expect("it sent a request").waiting = Some(request);
+                    return false;
+                }
+                some => some,
+            },
+        };
+        let now = self.now;
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
+        conn.in_flight += 1;
+        let entry = InFlight {
+            conn: id,
+            tag: request.tag,
+            stream: request.stream,
+            tenant: conn.grant.as_ref().expect("judged").tenant,
+            command: request.command,
+            device,
+            lba,
+            buf,
+            filled: 0,
+            fence: None,
+            received_at: now,
+            next: None,
+        };
+        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        match request.payload_bytes {
+            0 => self.start(id, slot),
+            _ => conn.receiving = Receiving::Into(slot),
+        }
+        true
+    }
+
+    /// Whether the connection may do that, and where it lies on which device.
+    fn judge(&mut self, id: ConnId, request: &Request) -> Result<(u8, u64), Status> {
+        let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
+        if !request.verdict.is_ok() {
+            return Err(request.verdict);
+        }
+        if request.tenant != 0 {
+            return Err(Status::NoTenant);
+        }
+        if usize::from(request.stream) >= STREAMS {
+            return Err(Status::Invalid);
+        }
+        let number = request.namespace.unwrap_or(conn.namespace);
+        let namespace = self.shared.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let grant = conn.grant.as_ref().ok_or(Status::Denied)?;
+        let rights = grant.rights(number);
+        let geometry = self.devices[namespace.device].geometry;
+        match request.command.kind() {
+            contract::Kind::Read if !rights.read => return Err(Status::Denied),
+            contract::Kind::Write if !rights.write => return Err(Status::Denied),
+            contract::Kind::Write if namespace.read_only || geometry.read_only => {
+                return Err(Status::ReadOnly);
+            }
+            _ if !rights.read && !rights.write => return Err(Status::Denied),
+            _ => {}
+        }
+        if request.command.buffer_bytes() > self.pool.largest() {
+            return Err(Status::BadLength);
+        }
+        if let Command::WriteAtomic(range) = request.command {
+            match geometry.atomic_blocks_max {
+                0 => return Err(Status::Unsupported),
+                most if range.blocks > most => return Err(Status::AtomicTooLarge),
+                _ => {}
+            }
+        }
+        let lba = match request.command.range() {
+            Some(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
+            None => 0,
+        };
+        Ok((namespace.device as u8, lba))
+    }
+
+    /// Puts a piece of payload where it belongs.
+    fn payload(&mut self, id: ConnId, bytes: &[u8], end: Option<Status>) {
+        let conn = self.find(id).expect("it sent a payload");
+        let receiving = conn.receiving;
+        if end.is_some() {
+            conn.receiving = Receiving::Nothing;
+        }
+        let Receiving::Into(slot) = receiving else { return };
+        let now = self.now;
+        let entry = self.in_flight.get(slot);
+        let total = entry.command.payload_bytes();
+        let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
+        buf.prefix_mut(total)[entry.filled..entry.filled + bytes.len()].copy_from_slice(bytes);
+        entry.filled += bytes.len();
+        match end {
+            None => {}
+            Some(Status::Ok) => {
+                assert!(entry.filled == total, "the session counted the payload");
+                entry.received_at = now;
+                self.start(id, slot);
+            }
+            Some(status) => self.answer_unstarted(slot, status),
+        }
+    }
+
+    /// A request is whole: starts it, or holds it behind a barrier of its stream.
+    fn start(&mut self, id: ConnId, slot: Slot) {
+        let entry = self.in_flight.get(slot);
+        let (stream, command) = (usize::from(entry.stream), entry.command);
+        let conn = self.conns[id.index as usize].as_mut().expect("its connection is open");
+        let order = &mut conn.streams[stream];
+        match command {
+            _ if !order.held.is_empty() => order.held.push(&mut self.in_flight, slot),
+            Command::Barrier if order.running > 0 => order.held.push(&mut self.in_flight, slot),
+            Command::Barrier => self.answer_unstarted(slot, Status::Ok),
+            _ => {
+                order.running += 1;
+                self.enqueue(slot);
+            }
+        }
+    }
+
+    /// Hands a request to its device's scheduler.
+    pub(crate) fn enqueue(&mut self, slot: Slot) {
+        let entry = self.in_flight.get(slot);
+        let (tenant, command) = (entry.tenant, entry.command);
+        let bytes = command.range().map_or(0, |range| range.bytes());
+        let scheduler = &mut self.devices[usize::from(entry.device)].scheduler;
+        if scheduler.enqueue(tenant, command.kind(), bytes, slot).is_err() {
+            self.end(slot, Status::Retry, None);
+        }
+    }
+}

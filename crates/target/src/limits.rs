@@ -1,0 +1,40 @@
+//! The maxima of a worker.
+
+use std::time::Duration;
+
+/// What a worker takes on. Every number is a maximum that is enforced; none is a target.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in one turn: the paper's batch (§4.1).
+    pub batch: usize,
+    /// Requests in flight over all connections; at most 65 536.
+    pub in_flight: usize,
+    /// Requests in flight on one connection, beyond which it is not read from.
+    pub in_flight_of_connection: usize,
+    /// Bytes of replies that a connection may leave unread before it is not read from.
+    pub unsent_of_connection: usize,
+    /// Bytes that had arrived already when connections were stopped, over all connections; the one
+    /// that would exceed it is ended.
+    pub carried: usize,
+    /// How long a message may take to arrive, and replies to be taken.
+    pub stuck: Duration,
+    /// The same while buffers, slots or frames are short and stuck connections hold them.
+    pub stuck_under_pressure: Duration,
+    /// How long a drain waits for requests in flight.
+    pub drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            batch: 64,
+            in_flight: 8192,
+            in_flight_of_connection: 1024,
+            unsent_of_connection: 4 << 20,
+            carried: 64 << 20,
+            stuck: Duration::from_secs(30),
+            stuck_under_pressure: Duration::from_secs(2),
+            drain: Duration::from_secs(10),
+        }
+    }
+}

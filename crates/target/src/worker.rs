@@ -1,0 +1,345 @@
+//! The hub: one turn receives, dispatches and completes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{
+    Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, NamespaceId,
+    NetEvent, Reply, Scheduler, Session, Slot, SlotTable, Status, Submission, Transport, Turn,
+};
+
+use crate::connection::Connection;
+use crate::fence::Fences;
+use crate::inflight::InFlight;
+use crate::{Access, Limits, Namespaces};
+
+/// How soon to look again whether a fence is clear.
+const FENCE_PERIOD: Duration = Duration::from_micros(200);
+
+/// What all workers of a server share.
+#[derive(Debug)]
+pub struct Parts {
+    /// The namespaces.
+    pub namespaces: Namespaces,
+    /// The access rules.
+    pub access: Access,
+    /// By listener: the namespace of requests that name none.
+    pub listener_namespaces: Vec<NamespaceId>,
+    /// The fences.
+    pub fences: Fences,
+}
+
+/// A device queue with its scheduler.
+#[derive(Debug)]
+pub struct Attached<D, S> {
+    pub(crate) device: D,
+    pub(crate) scheduler: S,
+    pub(crate) geometry: Geometry,
+    /// Requests that the device has.
+    submitted: usize,
+    /// A request that the scheduler let go and that waits for a buffer; a buffer that comes back
+    /// ends this.
+    pub(crate) parked: Option<Slot>,
+}
+
+impl<D: Device, S: Scheduler> Attached<D, S> {
+    /// Joins the two.
+    pub fn new(device: D, scheduler: S) -> Self {
+        let geometry = device.geometry();
+        Attached { device, scheduler, geometry, submitted: 0, parked: None }
+    }
+}
+
+/// Received bytes that have not been taken yet.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) conn: ConnId,
+    pub(crate) buf: Buf,
+    /// `taken ≤ len`
+    pub(crate) taken: usize,
+    pub(crate) len: usize,
+}
+
+/// One thread's server. It is driven by [`turn`](Worker::turn) and never blocks.
+#[derive(Debug)]
+pub struct Worker<T, D, S, P> {
+    pub(crate) transport: T,
+    pub(crate) devices: Vec<Attached<D, S>>,
+    pub(crate) shared: Arc<Parts>,
+    pub(crate) limits: Limits,
+    pub(crate) pool: BufPool,
+    pub(crate) new_session: fn() -> P,
+    /// By the connection's index.
+    pub(crate) conns: Vec<Option<Box<Connection<P>>>>,
+    pub(crate) open_connections: usize,
+    pub(crate) in_flight: SlotTable<InFlight>,
+    /// At most as many as the transport has receive buffers.
+    pub(crate) inbox: VecDeque<Chunk>,
+    /// Connections whose stall may be over.
+    pub(crate) stalled: Vec<ConnId>,
+    /// Bytes kept for stalled connections.
+    pub(crate) carried: usize,
+    /// Connections whose hello waits for a fence.
+    pub(crate) greetings: Vec<ConnId>,
+    pub(crate) events: Vec<NetEvent>,
+    completions: Vec<Completion>,
+    pub(crate) now: Instant,
+    /// Requests parsed in this turn.
+    pub(crate) batch: usize,
+    pub(crate) progressed: bool,
+    pub(crate) housekeep_at: Instant,
+    pub(crate) drain_until: Option<Instant>,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    /// A worker over these ports. Each connection gets a session of `new_session`.
+    pub fn new(
+        transport: T,
+        devices: Vec<Attached<D, S>>,
+        pool: BufPool,
+        shared: Arc<Parts>,
+        limits: Limits,
+        new_session: fn() -> P,
+    ) -> Self {
+        assert!(devices.len() <= usize::from(u8::MAX), "a device's number has 8 bits");
+        Worker {
+            transport,
+            devices,
+            shared,
+            pool,
+            new_session,
+            conns: Vec::new(),
+            open_connections: 0,
+            in_flight: SlotTable::new(limits.in_flight),
+            inbox: VecDeque::with_capacity(1024),
+            stalled: Vec::new(),
+            carried: 0,
+            greetings: Vec::new(),
+            events: Vec::with_capacity(1024),
+            completions: Vec::with_capacity(1024),
+            now: Instant::ZERO,
+            batch: 0,
+            progressed: false,
+            housekeep_at: Instant::ZERO,
+            drain_until: None,
+            limits,
+        }
+    }
+
+    /// One turn: takes what arrived, submits what may be submitted, answers what has ended.
+    pub fn turn(&mut self, now: Instant) -> Turn {
+        self.now = now;
+        self.batch = 0;
+        self.progressed = false;
+        self.receive();
+        self.dispatch();
+        self.complete();
+        if !self.greetings.is_empty() {
+            self.answer_greetings();
+        }
+        self.housekeep();
+        self.transport.kick(now);
+        Turn { progressed: self.progressed, wake_at: self.wake_at() }
+    }
+
+    /// Submits what the schedulers let go, while the devices have room.
+    fn dispatch(&mut self) {
+        for n in 0..self.devices.len() {
+            let attached = &mut self.devices[n];
+            if attached.parked.is_none() && attached.scheduler.queued() == 0 {
+                continue;
+            }
+            attached.scheduler.begin_round(self.now);
+            let mut submitted = false;
+            while self.devices[n].device.room() > 0 {
+                let attached = &mut self.devices[n];
+                let Some(slot) = attached.parked.take().or_else(|| attached.scheduler.next())
+                else {
+                    break;
+                };
+                if !self.submit(n, slot) {
+                    self.devices[n].parked = Some(slot);
+                    break;
+                }
+                submitted = true;
+            }
+            if submitted {
+                self.progressed = true;
+                self.devices[n].device.kick(self.now);
+            }
+        }
+    }
+
+    /// Gives a request to its device. `false`: there is no buffer for its reply now.
+    fn submit(&mut self, n: usize, slot: Slot) -> bool {
+        let entry = self.in_flight.get(slot);
+        let conn = match self.conns.get(entry.conn.index as usize) {
+            Some(Some(conn)) if conn.id == entry.conn => conn,
+            _ => {
+                self.forget(slot);
+                return true;
+            }
+        };
+        let command = entry.command.with_lba(entry.lba);
+        if let (Kind::Write, Some(place)) = (command.kind(), &conn.place) {
+            if !place.fence().start() {
+                let id = entry.conn;
+                self.end(slot, Status::Retry, None);
+                self.disconnect(id, "its client has a newer connection");
+                return true;
+            }
+            entry.fence = Some(place.fence().clone());
+        }
+        let buf = match (entry.buf.take(), command.buffer_bytes()) {
+            (None, 0) => None,
+            (Some(payload), _) => Some(payload),
+            (None, bytes) => match self.pool.take(bytes) {
+                None => return false,
+                some => some,
+            },
+        };
+        let attached = &mut self.devices[n];
+        attached.submitted += 1;
+        attached.device.submit(self.now, Submission { slot, command, buf });
+        true
+    }
+
+    /// Answers what the devices have ended.
+    fn complete(&mut self) {
+        let mut completions = std::mem::take(&mut self.completions);
+        for attached in &mut self.devices {
+            if attached.submitted > 0 {
+                let before = completions.len();
+                attached.device.poll(self.now, &mut completions);
+                attached.submitted -= completions.len() - before;
+            }
+        }
+        self.progressed |= !completions.is_empty();
+        for completion in completions.drain(..) {
+            if let Some(fence) = self.in_flight.get(completion.slot).fence.take() {
+                fence.end();
+            }
+            self.end(completion.slot, completion.status, completion.buf);
+        }
+        self.completions = completions;
+    }
+
+    /// A request that was started has ended: answers it and lets go what waited for it.
+    pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
+        let mut entry = self.in_flight.remove(slot);
+        let id = entry.conn;
+        let payload = entry.buf.take();
+        self.give_back(payload);
+        let body_len = if status.is_ok() { entry.command.reply_bytes() } else { 0 };
+        let body = match buf {
+            Some(buf) if body_len > 0 => Some((buf, body_len)),
+            other => {
+                self.give_back(other);
+                None
+            }
+        };
+        let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
+        self.reply(id, &reply, body);
+        let Some(conn) = self.find(id) else { return };
+        conn.streams[usize::from(entry.stream)].running -= 1;
+        self.retire(id);
+        self.release_held(id, usize::from(entry.stream));
+    }
+
+    /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
+    pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
+        let entry = self.in_flight.remove(slot);
+        self.give_back(entry.buf);
+        let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
+        self.reply(entry.conn, &reply, None);
+        self.retire(entry.conn);
+    }
+
+    /// One request less is in flight on the connection.
+    fn retire(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id) else { return };
+        conn.in_flight -= 1;
+        if conn.stalled.is_some() {
+            self.stalled.push(id);
+        } else if conn.finishing {
+            self.finish_if_idle(id);
+        }
+    }
+
+    /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
+    fn release_held(&mut self, id: ConnId, stream: usize) {
+        while let Some(conn) = self.conns[id.index as usize].as_mut().filter(|c| c.id == id) {
+            let order = &mut conn.streams[stream];
+            let Some(front) = order.held.front() else { return };
+            let is_barrier = self.in_flight.get(front).command == Command::Barrier;
+            if is_barrier && order.running > 0 {
+                return;
+            }
+            order.held.pop(&mut self.in_flight);
+            if is_barrier {
+                self.answer_unstarted(front, Status::Ok);
+            } else {
+                order.running += 1;
+                self.enqueue(front);
+            }
+        }
+    }
+
+    /// Drops a request of a connection that is gone and that no device has.
+    pub(crate) fn forget(&mut self, slot: Slot) {
+        let entry = self.in_flight.remove(slot);
+        self.give_back(entry.buf);
+    }
+
+    /// Ends a connection, whose peer broke the protocol or a limit.
+    pub(crate) fn disconnect(&mut self, id: ConnId, why: &str) {
+        if let Some(conn) = self.find(id) {
+            tracing::warn!(peer = %conn.peer, why, "connection ended");
+            conn.broken = true;
+            self.transport.close(id);
+        }
+    }
+
+    pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Connection<P>> {
+        let found = self.conns.get_mut(id.index as usize)?.as_deref_mut()?;
+        (found.id == id).then_some(found)
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        if self.batch >= self.limits.batch {
+            return Some(self.now);
+        }
+        let devices = self.devices.iter().flat_map(|attached| {
+            let scheduled = match attached.scheduler.queued() {
+                0 => None,
+                _ => attached.scheduler.wake_at(self.now),
+            };
+            [attached.device.wake_at(), scheduled]
+        });
+        let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
+        let housekeeping = (self.open_connections > 0).then_some(self.housekeep_at);
+        devices.chain([self.transport.wake_at(), greeting, housekeeping]).flatten().min()
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.open_connections
+    }
+
+    /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
+    /// checks at rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.in_flight.is_empty() && self.pool.is_whole() && self.inbox.is_empty()
+    }
+
+    /// The ports, for the world that drives them.
+    pub fn ports(&mut self) -> (&mut T, impl Iterator<Item = &mut D>) {
+        (&mut self.transport, self.devices.iter_mut().map(|attached| &mut attached.device))
+    }
+
+    /// Takes the worker apart, to use its buffers again.
+    pub fn into_pool(self) -> BufPool {
+        self.pool
+    }
+}
