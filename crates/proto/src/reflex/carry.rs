@@ -1,0 +1,58 @@
+//! A place for the beginning of a message that the end of a segment has cut.
+
+/// At most `N` bytes, kept between calls.
+#[derive(Debug)]
+pub(super) struct Carry<const N: usize> {
+    bytes: [u8; N],
+    /// `len ≤ N ≤ 255`
+    len: u8,
+}
+
+impl<const N: usize> Carry<N> {
+    pub(super) const fn new() -> Self {
+        assert!(N <= u8::MAX as usize);
+        Carry { bytes: [0; N], len: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Takes bytes off the front of `input` until it holds `need`, which is at most `N`. Returns
+    /// them once they are all there.
+    pub(super) fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
+        let held = usize::from(self.len);
+        if held < need {
+            let taken = (need - held).min(input.len());
+            let (piece, rest) = input.split_at(taken);
+            self.bytes[held..held + taken].copy_from_slice(piece);
+            self.len += taken as u8;
+            *input = rest;
+        }
+        (usize::from(self.len) >= need).then_some(&self.bytes[..need])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathers_no_more_than_it_needs() {
+        let mut carry = Carry::<8>::new();
+        let mut input: &[u8] = &[1, 2];
+        assert_eq!(carry.gather(&mut input, 3), None);
+        assert!(input.is_empty());
+        let mut input: &[u8] = &[3, 4, 5];
+        assert_eq!(carry.gather(&mut input, 3), Some(&[1, 2, 3][..]));
+        assert_eq!(input, [4, 5]);
+        assert_eq!(carry.gather(&mut input, 4), Some(&[1, 2, 3, 4][..]));
+        assert_eq!(input, [5]);
+        carry.clear();
+        assert!(carry.is_empty());
+    }
+}

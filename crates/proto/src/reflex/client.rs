@@ -1,0 +1,294 @@
+//! The client's end of a connection: frames what the server says, and encodes requests.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use contract::{
+    Command, Control, Fatal, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice,
+    REQUEST_BYTES_MAX, Status, Tag, TenantReply,
+};
+use wire::reflex_v1::MessageHead;
+use wire::reflex_v2::{HelloBody, ReplyHead, ReplyOpcode, TENANT_BYTES_MAX, TOKEN_BYTES_MAX};
+use zerocopy::FromBytes;
+
+use super::carry::Carry;
+use super::passage::Passage;
+use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX, client_v2, v1};
+
+/// The longest message that is gathered before it is understood: a head and the largest fixed body.
+const GATHERED_BYTES_MAX: usize = contract::HEAD_BYTES_MAX;
+
+const _: () = assert!(size_of::<ReplyHead>() + size_of::<HelloBody>() <= GATHERED_BYTES_MAX);
+
+/// What the server said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ClientEvent<'a> {
+    /// A command has ended; its data, if any, follows as [`ClientEvent::Body`].
+    Reply {
+        /// The request's. Whether there is such a request is the caller's to check.
+        tag: Tag,
+        /// How it ended.
+        status: Status,
+        /// Bytes that follow, at most the largest request; zero unless the status is `Ok`. Whether
+        /// they are as many as were asked for is the caller's to check.
+        body_bytes: usize,
+    },
+    /// The next piece of the data of the last reply, never empty. `end` comes with the last piece:
+    /// `Ok`, or why the data must not be used.
+    Body {
+        /// The bytes, lent for this call.
+        bytes: &'a [u8],
+        /// Set with the last piece.
+        end: Option<Status>,
+    },
+    /// The answer to the greeting; requests may be sent from here on if it is `Ok`.
+    Hello {
+        /// The hello's.
+        tag: Tag,
+        /// `Ok`, or why the connection is refused.
+        status: Status,
+        /// The limits.
+        reply: HelloReply,
+    },
+    /// The answer to an info.
+    Info {
+        /// The request's.
+        tag: Tag,
+        /// What the namespace is, or why it is not told.
+        info: Result<NamespaceInfo, Status>,
+    },
+    /// The answer to a register, renegotiate or unregister.
+    Tenant {
+        /// The request's.
+        tag: Tag,
+        /// How it ended.
+        status: Status,
+        /// The handle and the figures.
+        reply: TenantReply,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The request's.
+        tag: Tag,
+    },
+    /// Said unasked.
+    Notice(Notice),
+}
+
+/// The client's end of protocol `reflex` on one connection.
+#[derive(Debug)]
+pub struct ClientSession {
+    phase: Phase,
+    /// Checksums were asked for, then: they were agreed.
+    checksums: bool,
+    /// What to greet the server with (version 2).
+    hello: Option<Box<Hello>>,
+    /// The data that is passing through.
+    body: Passage,
+    /// The message that is being gathered. Empty while data passes.
+    carry: Carry<GATHERED_BYTES_MAX>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Version 1, to the end of the connection.
+    V1,
+    /// Version 2, the hello is not answered yet; the server ends it.
+    Unanswered,
+    /// Requests may be sent, to the end of the connection.
+    Open,
+    /// The server refused the hello; nothing more may come.
+    Refused,
+}
+
+impl ClientSession {
+    /// A session that speaks version 1.
+    pub fn v1() -> Self {
+        ClientSession::new(Phase::V1, None)
+    }
+
+    /// A session that speaks version 2 and introduces itself with `hello`, whose token and tenant
+    /// name must not be longer than [`TOKEN_BYTES_MAX`] and [`TENANT_BYTES_MAX`].
+    ///
+    /// # Panics
+    /// When one of them is longer.
+    pub fn v2(hello: Hello) -> Self {
+        assert!(hello.token.len() <= TOKEN_BYTES_MAX, "a token longer than {TOKEN_BYTES_MAX}");
+        assert!(hello.tenant.len() <= TENANT_BYTES_MAX, "a name longer than {TENANT_BYTES_MAX}");
+        ClientSession::new(Phase::Unanswered, Some(Box::new(hello)))
+    }
+
+    fn new(phase: Phase, hello: Option<Box<Hello>>) -> Self {
+        ClientSession {
+            phase,
+            checksums: hello.as_ref().is_some_and(|hello| hello.checksums),
+            hello,
+            body: Passage::new(),
+            carry: Carry::new(),
+        }
+    }
+
+    /// The version that this end speaks.
+    pub fn version(&self) -> u8 {
+        if self.phase == Phase::V1 { 1 } else { 2 }
+    }
+
+    /// Whether payloads carry checksums in both directions: agreed in the hello's answer.
+    pub fn checksums(&self) -> bool {
+        self.phase == Phase::Open && self.checksums
+    }
+
+    /// Whether a message has begun and not ended: the server owes us bytes.
+    pub fn is_mid_message(&self) -> bool {
+        self.body.is_open() || !self.carry.is_empty()
+    }
+
+    /// The first bytes to send, in this order; none for version 1. Nothing else may be sent before
+    /// [`ClientEvent::Hello`] has come.
+    pub fn greeting(&mut self) -> Vec<FrameHead> {
+        self.hello.as_ref().map_or_else(Vec::new, |hello| client_v2::greeting(hello))
+    }
+
+    /// The head of a request; its payload, all of which must be given here, follows it.
+    ///
+    /// # Errors
+    /// Nothing was encoded: `BadLength` when the range is empty or too large or the payload does
+    /// not match it, `Invalid` for a stream that does not exist or (version 1) the tag
+    /// `u64::MAX`, `Unsupported` for what version 1 cannot say, `Retry` before the hello was
+    /// answered.
+    pub fn request(
+        &mut self,
+        tag: Tag,
+        stream: u8,
+        namespace: Option<NamespaceId>,
+        command: Command,
+        payload: &[u8],
+    ) -> Result<FrameHead, Status> {
+        let blocks = command.range().map_or(1, |range| range.blocks);
+        if !(1..=REQUEST_BLOCKS_MAX).contains(&blocks) || command.payload_bytes() != payload.len() {
+            return Err(Status::BadLength);
+        }
+        if stream >= STREAMS_MAX {
+            return Err(Status::Invalid);
+        }
+        match self.phase {
+            Phase::Open => {
+                let crc = self.checksums;
+                Ok(client_v2::request(tag, stream, namespace, command, payload, crc))
+            }
+            Phase::V1 if namespace.is_some() => Err(Status::Unsupported),
+            Phase::V1 => v1::encode_request(tag, command),
+            Phase::Unanswered | Phase::Refused => Err(Status::Retry),
+        }
+    }
+
+    /// A request about the connection, as heads to send in this order.
+    ///
+    /// # Errors
+    /// Nothing was encoded: `Unsupported` in version 1, `BadLength` for a name that is too long,
+    /// `Invalid` for a hello (which is the greeting's), `Retry` before the hello was answered.
+    pub fn control(&mut self, control: &Control) -> Result<Vec<FrameHead>, Status> {
+        match self.phase {
+            Phase::Open => client_v2::control(control),
+            Phase::V1 => Err(Status::Unsupported),
+            Phase::Unanswered | Phase::Refused => Err(Status::Retry),
+        }
+    }
+
+    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
+    /// bytes are needed.
+    ///
+    /// # Errors
+    /// The server broke the protocol: the connection must end and the session not be used again.
+    pub fn next_event<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<ClientEvent<'a>>, Fatal> {
+        if self.body.is_open() {
+            let piece = self.body.next(input);
+            return Ok(piece.map(|(bytes, end)| ClientEvent::Body { bytes, end }));
+        }
+        match self.phase {
+            Phase::V1 => self.next_v1(input),
+            _ => self.next_v2(input),
+        }
+    }
+
+    fn next_v1<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<ClientEvent<'a>>, Fatal> {
+        let (tag, body_bytes) = if self.carry.is_empty()
+            && let Ok((head, rest)) = MessageHead::ref_from_prefix(input)
+        {
+            *input = rest;
+            v1::decode_reply(head)?
+        } else {
+            let Some(bytes) = self.carry.gather(input, size_of::<MessageHead>()) else {
+                return Ok(None);
+            };
+            let head = MessageHead::ref_from_bytes(bytes).expect("gathered to its size");
+            let decoded = v1::decode_reply(head)?;
+            self.carry.clear();
+            decoded
+        };
+        self.body.begin(body_bytes as u32, None);
+        Ok(Some(ClientEvent::Reply { tag, status: Status::Ok, body_bytes }))
+    }
+
+    /// The end of a command whose head lies whole in the input is parsed there; everything else is
+    /// gathered.
+    fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<ClientEvent<'a>>, Fatal> {
+        if self.carry.is_empty()
+            && let Ok((head, rest)) = ReplyHead::ref_from_prefix(input)
+            && head.opcode == ReplyOpcode::DONE
+        {
+            *input = rest;
+            return self.begin(head).map(Some);
+        }
+        loop {
+            let Some(bytes) = self.carry.gather(input, size_of::<ReplyHead>()) else {
+                return Ok(None);
+            };
+            let head = ReplyHead::read_from_bytes(bytes).expect("gathered to its size");
+            if head.opcode == ReplyOpcode::DONE {
+                self.carry.clear();
+                return self.begin(&head).map(Some);
+            }
+            let whole = size_of::<ReplyHead>() + client_v2::fixed_body_bytes(&head)?;
+            let Some(bytes) = self.carry.gather(input, whole) else { return Ok(None) };
+            let event = client_v2::event(&head, &bytes[size_of::<ReplyHead>()..])?;
+            self.carry.clear();
+            self.check_order(event.as_ref())?;
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The end of a command; its data follows.
+    fn begin<'a>(&mut self, head: &ReplyHead) -> Result<ClientEvent<'a>, Fatal> {
+        if self.phase != Phase::Open {
+            return Err(Fatal::OutOfOrder);
+        }
+        let status = client_v2::status(head);
+        let body_bytes = head.body_bytes.get();
+        let body_bytes_max = if status.is_ok() { REQUEST_BYTES_MAX } else { 0 };
+        if body_bytes as usize > body_bytes_max {
+            return Err(Fatal::BadLength(u64::from(body_bytes)));
+        }
+        self.body.begin(body_bytes, self.checksums.then(|| head.body_crc32c.get()));
+        Ok(ClientEvent::Reply { tag: head.tag.get(), status, body_bytes: body_bytes as usize })
+    }
+
+    /// The hello's answer comes first and once.
+    fn check_order(&mut self, event: Option<&ClientEvent<'_>>) -> Result<(), Fatal> {
+        match (self.phase, event) {
+            (Phase::Unanswered, Some(ClientEvent::Hello { status, reply, .. })) => {
+                self.checksums &= reply.checksums;
+                self.phase = if status.is_ok() { Phase::Open } else { Phase::Refused };
+                Ok(())
+            }
+            (Phase::Open, Some(ClientEvent::Hello { .. })) => Err(Fatal::OutOfOrder),
+            (Phase::Open, _) => Ok(()),
+            _ => Err(Fatal::OutOfOrder),
+        }
+    }
+}

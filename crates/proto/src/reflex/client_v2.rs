@@ -1,0 +1,220 @@
+//! Version 2 at the client: the bytes of heads that leave, the meaning of those that arrive.
+
+use alloc::vec::Vec;
+
+use contract::{
+    Command, Control, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
+    NamespaceInfo, Notice, Range, Register, Rights, Status, Tag, TenantReply,
+};
+use wire::reflex_v2::{
+    FEATURE_CHECKSUMS, FLAG_FUA, HelloBody, HelloHead, INFO_VOLATILE_CACHE, InfoBody, MAGIC,
+    Opcode, RIGHT_READ, RIGHT_WRITE, RenegotiateBody, ReplyHead, ReplyOpcode, RequestHead, SloBody,
+    TENANT_BYTES_MAX, TenantBody, VERSION,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::client::ClientEvent;
+use super::passage::crc32c;
+
+/// The longest body of a notice that this version does not know: it is skipped.
+const NOTICE_BYTES_MAX: usize = HEAD_BYTES_MAX - size_of::<ReplyHead>();
+
+/// The hello: its head, the token, the tenant's name. The lengths were checked.
+pub(super) fn greeting(hello: &Hello) -> Vec<FrameHead> {
+    let head = HelloHead {
+        magic: MAGIC,
+        version_min: VERSION.into(),
+        version_max: VERSION.into(),
+        tag: hello.tag.into(),
+        client: hello.client.into(),
+        connection: hello.connection.into(),
+        queue_depth: hello.queue_depth.into(),
+        features: if hello.checksums { FEATURE_CHECKSUMS } else { 0 }.into(),
+        token_bytes: hello.token.len() as u8,
+        tenant_bytes: hello.tenant.len() as u8,
+        reserved: 0.into(),
+    };
+    heads(&[head.as_bytes(), &hello.token, hello.tenant.as_bytes()])
+}
+
+/// The parts, cut into as few heads as they fit.
+fn heads(parts: &[&[u8]]) -> Vec<FrameHead> {
+    parts.concat().chunks(HEAD_BYTES_MAX).map(FrameHead::new).collect()
+}
+
+/// The head of a request that was checked.
+pub(super) fn request(
+    tag: Tag,
+    stream: u8,
+    namespace: Option<NamespaceId>,
+    command: Command,
+    payload: &[u8],
+    checksums: bool,
+) -> FrameHead {
+    let (opcode, fua) = match command {
+        Command::Read(_) => (Opcode::READ, false),
+        Command::Write { fua, .. } => (Opcode::WRITE, fua),
+        Command::WriteAtomic(_) => (Opcode::WRITE_ATOMIC, false),
+        Command::CompareAndWrite(_) => (Opcode::COMPARE_AND_WRITE, false),
+        Command::Flush => (Opcode::FLUSH, false),
+        Command::Discard(_) => (Opcode::DISCARD, false),
+        Command::WriteZeroes { fua, .. } => (Opcode::WRITE_ZEROES, fua),
+        Command::Barrier => (Opcode::BARRIER, false),
+    };
+    let range = command.range().unwrap_or(Range::new(0, 0));
+    let payload_crc32c = if checksums && !payload.is_empty() { crc32c(payload) } else { 0 };
+    let head = RequestHead {
+        opcode,
+        flags: if fua { FLAG_FUA } else { 0 },
+        stream,
+        reserved: 0,
+        payload_bytes: (payload.len() as u32).into(),
+        tag: tag.into(),
+        lba: range.lba.into(),
+        blocks: range.blocks.into(),
+        namespace: namespace.map_or(0, |namespace| namespace.0).into(),
+        tenant: 0.into(),
+        payload_crc32c: payload_crc32c.into(),
+        reserved_tail: 0.into(),
+    };
+    FrameHead::new(head.as_bytes())
+}
+
+/// A request about the connection.
+pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
+    let head = |opcode: Opcode, tag: Tag| {
+        let mut head = RequestHead::new_zeroed();
+        head.opcode = opcode;
+        head.tag = tag.into();
+        head
+    };
+    match control {
+        Control::Hello(_) => Err(Status::Invalid),
+        Control::Ping { tag } => Ok(heads(&[head(Opcode::PING, *tag).as_bytes()])),
+        Control::Info { tag, namespace } => {
+            let mut head = head(Opcode::INFO, *tag);
+            head.namespace = namespace.map_or(0, |namespace| namespace.0).into();
+            Ok(heads(&[head.as_bytes()]))
+        }
+        Control::Unregister { tag, tenant } => {
+            let mut head = head(Opcode::UNREGISTER, *tag);
+            head.tenant = (*tenant).into();
+            Ok(heads(&[head.as_bytes()]))
+        }
+        Control::Register(register) => with_slo(head(Opcode::REGISTER, register.tag), register),
+        Control::Renegotiate(register) => {
+            with_slo(head(Opcode::RENEGOTIATE, register.tag), register)
+        }
+    }
+}
+
+fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>, Status> {
+    if register.name.len() > TENANT_BYTES_MAX {
+        return Err(Status::BadLength);
+    }
+    let slo = &register.slo;
+    let body = SloBody {
+        latency_us: slo.latency_us.into(),
+        iops: slo.iops.into(),
+        request_bytes: slo.request_bytes.into(),
+        percentile_tenths: slo.percentile_tenths.into(),
+        read_percent: slo.read_percent,
+        name_bytes: register.name.len() as u8,
+    };
+    head.tenant = register.tenant.into();
+    head.payload_bytes = ((size_of::<SloBody>() + register.name.len()) as u32).into();
+    Ok(heads(&[head.as_bytes(), body.as_bytes(), register.name.as_bytes()]))
+}
+
+/// The status of a reply. `ConnectionLost` is ours to make, so a server that sends it is confused.
+pub(super) fn status(head: &ReplyHead) -> Status {
+    match Status::from_code(head.status.get()) {
+        Status::ConnectionLost => Status::Internal,
+        status => status,
+    }
+}
+
+/// The bytes that follow the head of anything but the end of a command: fixed by its opcode.
+pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
+    let body_bytes = head.body_bytes.get() as usize;
+    let fixed = match head.opcode {
+        ReplyOpcode::HELLO => size_of::<HelloBody>(),
+        ReplyOpcode::INFO => size_of::<InfoBody>(),
+        ReplyOpcode::TENANT => size_of::<TenantBody>(),
+        ReplyOpcode::NOTICE_RENEGOTIATE => size_of::<RenegotiateBody>(),
+        ReplyOpcode::PONG | ReplyOpcode::NOTICE_DRAINING => 0,
+        opcode if opcode.is_notice() => body_bytes.min(NOTICE_BYTES_MAX),
+        ReplyOpcode(opcode) => return Err(Fatal::BadOpcode(u16::from(opcode))),
+    };
+    if fixed == body_bytes { Ok(fixed) } else { Err(Fatal::BadLength(body_bytes as u64)) }
+}
+
+/// What a gathered message says; `None` for a notice that this version does not know.
+pub(super) fn event(head: &ReplyHead, body: &[u8]) -> Result<Option<ClientEvent<'static>>, Fatal> {
+    let tag = head.tag.get();
+    let status = status(head);
+    Ok(Some(match head.opcode {
+        ReplyOpcode::HELLO => {
+            let body = whole::<HelloBody>(body);
+            if status.is_ok() && body.version.get() != VERSION {
+                return Err(Fatal::BadVersion(body.version.get()));
+            }
+            ClientEvent::Hello { tag, status, reply: hello_reply(&body) }
+        }
+        ReplyOpcode::INFO => {
+            let info = whole::<InfoBody>(body);
+            let info = if status.is_ok() { Ok(namespace_info(&info)) } else { Err(status) };
+            ClientEvent::Info { tag, info }
+        }
+        ReplyOpcode::TENANT => {
+            ClientEvent::Tenant { tag, status, reply: tenant_reply(&whole::<TenantBody>(body)) }
+        }
+        ReplyOpcode::PONG => ClientEvent::Pong { tag },
+        ReplyOpcode::NOTICE_DRAINING => ClientEvent::Notice(Notice::Draining),
+        ReplyOpcode::NOTICE_RENEGOTIATE => {
+            let body = whole::<RenegotiateBody>(body);
+            ClientEvent::Notice(Notice::Renegotiate {
+                tenant: body.tenant.get(),
+                iops: body.iops.get(),
+                read_percent: body.read_percent,
+            })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn whole<T: FromBytes>(body: &[u8]) -> T {
+    T::read_from_bytes(body).expect("the length was checked")
+}
+
+fn hello_reply(body: &HelloBody) -> HelloReply {
+    HelloReply {
+        queue_depth: body.queue_depth.get(),
+        request_bytes_max: body.request_bytes_max.get(),
+        checksums: body.features.get() & FEATURE_CHECKSUMS != 0,
+        namespaces: body.namespaces.get(),
+        namespace: body.namespace.get(),
+    }
+}
+
+fn namespace_info(body: &InfoBody) -> NamespaceInfo {
+    NamespaceInfo {
+        namespace: NamespaceId(body.namespace.get()),
+        blocks: body.blocks.get(),
+        physical_block_bytes: body.physical_block_bytes.get(),
+        atomic_blocks_max: body.atomic_blocks_max.get(),
+        rights: Rights {
+            read: body.rights & RIGHT_READ != 0,
+            write: body.rights & RIGHT_WRITE != 0,
+        },
+        volatile_cache: body.flags & INFO_VOLATILE_CACHE != 0,
+    }
+}
+
+fn tenant_reply(body: &TenantBody) -> TenantReply {
+    TenantReply {
+        tenant: body.tenant.get(),
+        tokens_needed: body.tokens_needed.get(),
+        tokens_free: body.tokens_free.get(),
+    }
+}

@@ -1,0 +1,235 @@
+//! The server's end of a connection: tells the versions apart, frames, and hands over.
+
+use alloc::boxed::Box;
+
+use contract::{Control, Event, Fatal, FrameHead, Reply, Request, Session};
+use wire::reflex_v1::{self, MessageHead};
+use wire::reflex_v2::{
+    HelloHead, MAGIC, Opcode, RequestHead, SloBody, TENANT_BYTES_MAX, TOKEN_BYTES_MAX,
+};
+use zerocopy::FromBytes;
+
+use super::carry::Carry;
+use super::passage::Passage;
+use super::{PAYLOAD_BYTES_MAX, server_v2, v1};
+
+/// The longest message that is gathered before it is understood: a hello with all it may carry.
+const GATHERED_BYTES_MAX: usize = size_of::<HelloHead>() + TOKEN_BYTES_MAX + TENANT_BYTES_MAX;
+
+/// The payload of a register or renegotiate with the longest name.
+const REGISTER_BYTES_MAX: usize = size_of::<SloBody>() + TENANT_BYTES_MAX;
+
+const _: () = assert!(GATHERED_BYTES_MAX <= 192);
+const _: () = assert!(size_of::<RequestHead>() + REGISTER_BYTES_MAX <= GATHERED_BYTES_MAX);
+
+/// The server's end of protocol `reflex` on one connection, of whichever version the client speaks.
+#[derive(Debug)]
+pub struct ServerSession {
+    phase: Phase,
+    /// The client asked for checksums, then: they were agreed.
+    checksums: bool,
+    /// The payload that is passing through.
+    payload: Passage,
+    /// The message that is being gathered. Empty while a payload passes.
+    carry: Carry<GATHERED_BYTES_MAX>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing tells the version yet; the client's first bytes end it.
+    Undetected,
+    /// Version 1, to the end of the connection.
+    V1,
+    /// Version 2, the hello is coming; its last byte ends it.
+    Hello,
+    /// The hello was handed over; our reply to it ends it.
+    Unanswered,
+    /// Requests may come, to the end of the connection.
+    Open,
+    /// The hello was refused; nothing more may come.
+    Refused,
+}
+
+impl Default for ServerSession {
+    fn default() -> Self {
+        ServerSession::new()
+    }
+}
+
+impl ServerSession {
+    /// A session of a connection that has said nothing yet.
+    pub fn new() -> Self {
+        ServerSession {
+            phase: Phase::Undetected,
+            checksums: false,
+            payload: Passage::new(),
+            carry: Carry::new(),
+        }
+    }
+
+    /// The version that the client speaks, once its first bytes have told.
+    pub fn version(&self) -> Option<u8> {
+        match self.phase {
+            Phase::Undetected => None,
+            Phase::V1 => Some(1),
+            Phase::Hello | Phase::Unanswered | Phase::Open | Phase::Refused => Some(2),
+        }
+    }
+
+    /// Tells the versions apart by the first two bytes, the second version's magic by four.
+    fn detect(&mut self, input: &mut &[u8]) -> Result<(), Fatal> {
+        let word = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
+        let Some(first) = self.carry.gather(input, 2).map(word) else { return Ok(()) };
+        if first == reflex_v1::MAGIC {
+            self.phase = Phase::V1;
+        } else if first != word(&MAGIC) {
+            return Err(Fatal::BadMagic(first));
+        } else if let Some(bytes) = self.carry.gather(input, 4) {
+            if bytes != MAGIC {
+                return Err(Fatal::BadMagic(word(&bytes[2..])));
+            }
+            self.phase = Phase::Hello;
+        }
+        Ok(())
+    }
+
+    fn next_v1(&mut self, input: &mut &[u8]) -> Result<Option<Request>, Fatal> {
+        let request = if self.carry.is_empty()
+            && let Ok((head, rest)) = MessageHead::ref_from_prefix(input)
+        {
+            *input = rest;
+            v1::request(head)?
+        } else {
+            let Some(bytes) = self.carry.gather(input, size_of::<MessageHead>()) else {
+                return Ok(None);
+            };
+            let head = MessageHead::ref_from_bytes(bytes).expect("gathered to its size");
+            let request = v1::request(head)?;
+            self.carry.clear();
+            request
+        };
+        self.payload.begin(request.payload_bytes as u32, None);
+        Ok(Some(request))
+    }
+
+    fn next_hello(&mut self, input: &mut &[u8]) -> Result<Option<Control>, Fatal> {
+        let Some(bytes) = self.carry.gather(input, size_of::<HelloHead>()) else {
+            return Ok(None);
+        };
+        let head = HelloHead::read_from_bytes(bytes).expect("gathered to its size");
+        let words = server_v2::check_hello(&head)?;
+        let Some(bytes) = self.carry.gather(input, size_of::<HelloHead>() + words) else {
+            return Ok(None);
+        };
+        let hello = server_v2::hello(&head, &bytes[size_of::<HelloHead>()..]);
+        self.checksums = hello.checksums;
+        self.carry.clear();
+        self.phase = Phase::Unanswered;
+        Ok(Some(Control::Hello(hello)))
+    }
+
+    /// A command whose head lies whole in the input is parsed there; everything else is gathered.
+    fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        if self.carry.is_empty()
+            && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)
+            && head.opcode < Opcode::CONTROL_FIRST
+        {
+            *input = rest;
+            return self.begin(head).map(Some);
+        }
+        let Some(bytes) = self.carry.gather(input, size_of::<RequestHead>()) else {
+            return Ok(None);
+        };
+        let head = RequestHead::read_from_bytes(bytes).expect("gathered to its size");
+        match head.opcode {
+            Opcode::HELLO => Err(Fatal::OutOfOrder),
+            Opcode::REGISTER | Opcode::RENEGOTIATE => self.next_register(&head, input),
+            _ => {
+                self.carry.clear();
+                match server_v2::control(&head) {
+                    Some(control) => Ok(Some(Event::Control(Box::new(control)))),
+                    None => self.begin(&head).map(Some),
+                }
+            }
+        }
+    }
+
+    /// A register or renegotiate whose head has been gathered. One that cannot be understood is
+    /// refused like a command.
+    fn next_register<'a>(
+        &mut self,
+        head: &RequestHead,
+        input: &mut &'a [u8],
+    ) -> Result<Option<Event<'a>>, Fatal> {
+        let payload_bytes = head.payload_bytes.get() as usize;
+        if !(size_of::<SloBody>()..=REGISTER_BYTES_MAX).contains(&payload_bytes) {
+            self.carry.clear();
+            return self.begin(head).map(Some);
+        }
+        let Some(bytes) = self.carry.gather(input, size_of::<RequestHead>() + payload_bytes) else {
+            return Ok(None);
+        };
+        let event = match server_v2::register(head, &bytes[size_of::<RequestHead>()..]) {
+            Ok(control) => Event::Control(Box::new(control)),
+            Err(verdict) => Event::Request(server_v2::refusal(head, 0, verdict)),
+        };
+        self.carry.clear();
+        Ok(Some(event))
+    }
+
+    /// A command, or what is answered like one; its payload follows.
+    fn begin<'a>(&mut self, head: &RequestHead) -> Result<Event<'a>, Fatal> {
+        let payload_bytes = head.payload_bytes.get();
+        if payload_bytes as usize > PAYLOAD_BYTES_MAX {
+            return Err(Fatal::BadLength(u64::from(payload_bytes)));
+        }
+        let request = server_v2::request(head);
+        let checked = self.checksums && request.verdict.is_ok();
+        self.payload.begin(payload_bytes, checked.then(|| head.payload_crc32c.get()));
+        Ok(Event::Request(request))
+    }
+}
+
+impl Session for ServerSession {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        if self.payload.is_open() {
+            let piece = self.payload.next(input);
+            return Ok(piece.map(|(bytes, end)| Event::Payload { bytes, end }));
+        }
+        if self.phase == Phase::Undetected {
+            self.detect(input)?;
+        }
+        match self.phase {
+            Phase::Open => self.next_v2(input),
+            Phase::V1 => Ok(self.next_v1(input)?.map(Event::Request)),
+            Phase::Undetected => Ok(None),
+            Phase::Hello => Ok(self.next_hello(input)?.map(|c| Event::Control(Box::new(c)))),
+            Phase::Unanswered | Phase::Refused if input.is_empty() => Ok(None),
+            Phase::Unanswered | Phase::Refused => Err(Fatal::OutOfOrder),
+        }
+    }
+
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+        match self.phase {
+            Phase::V1 => v1::reply(reply, body),
+            Phase::Undetected | Phase::Hello | Phase::Refused => Err(Fatal::OutOfOrder),
+            Phase::Open => Ok(server_v2::reply(reply, body, self.checksums)),
+            Phase::Unanswered => {
+                let Reply::Hello { status, reply: limits, .. } = reply else {
+                    return Err(Fatal::OutOfOrder);
+                };
+                self.checksums &= limits.checksums;
+                self.phase = if status.is_ok() { Phase::Open } else { Phase::Refused };
+                Ok(server_v2::reply(reply, body, self.checksums))
+            }
+        }
+    }
+
+    fn is_mid_message(&self) -> bool {
+        self.payload.is_open() || !self.carry.is_empty()
+    }
+
+    fn takes_notices(&self) -> bool {
+        self.phase == Phase::Open
+    }
+}

@@ -1,0 +1,98 @@
+//! Version 1, both ends: the meaning of a [`MessageHead`]. It has no status, so everything that
+//! cannot be answered ends the connection.
+
+use contract::{BLOCK_BYTES, Command, Fatal, FrameHead, Range, Reply, Request, Status, Tag};
+use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
+use zerocopy::IntoBytes;
+
+use super::REQUEST_BLOCKS_MAX;
+
+/// The server's view of a head from a client.
+pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
+    check_magic(head)?;
+    let range = Range::new(head.lba.get(), head.lba_count.get());
+    let command = match head.opcode {
+        Opcode::GET => Command::Read(range),
+        Opcode::SET => Command::Write { range, fua: false },
+        Opcode(opcode) => return Err(Fatal::BadOpcode(opcode.get())),
+    };
+    check_length(head)?;
+    Ok(Request {
+        tag: head.handle.get(),
+        stream: 0,
+        namespace: None,
+        tenant: 0,
+        command,
+        payload_bytes: command.payload_bytes(),
+        verdict: Status::Ok,
+    })
+}
+
+/// The head of the server's reply; data follows that of a read.
+pub(super) fn reply(reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+    let Reply::Done { tag, command, status } = *reply else {
+        return Err(Fatal::Unanswerable(Status::Unsupported));
+    };
+    if !status.is_ok() {
+        return Err(Fatal::Unanswerable(status));
+    }
+    let (opcode, range, lba_count) = match command {
+        Command::Read(range) => (Opcode::GET, range, range.blocks),
+        Command::Write { range, .. } => (Opcode::SET, range, 0),
+        _ => return Err(Fatal::Unanswerable(Status::Unsupported)),
+    };
+    assert!(body.len() == lba_count as usize * BLOCK_BYTES, "the body of a read is its range");
+    Ok(head(opcode, tag, range.lba, lba_count))
+}
+
+/// The head of a client's request; the data of a write follows. Version 1 wants names that are not
+/// zero, so the handle is the tag plus one.
+pub(super) fn encode_request(tag: Tag, command: Command) -> Result<FrameHead, Status> {
+    let (opcode, range) = match command {
+        Command::Read(range) => (Opcode::GET, range),
+        Command::Write { range, fua: false } => (Opcode::SET, range),
+        _ => return Err(Status::Unsupported),
+    };
+    let handle = tag.checked_add(1).ok_or(Status::Invalid)?;
+    Ok(head(opcode, handle, range.lba, range.blocks))
+}
+
+/// The client's view of a head from a server: the tag, and the bytes that follow.
+pub(super) fn decode_reply(head: &MessageHead) -> Result<(Tag, usize), Fatal> {
+    check_magic(head)?;
+    let body_bytes = match head.opcode {
+        Opcode::GET => check_length(head)?,
+        Opcode::SET if head.lba_count.get() == 0 => 0,
+        Opcode::SET => return Err(Fatal::BadLength(u64::from(head.lba_count.get()))),
+        Opcode(opcode) => return Err(Fatal::BadOpcode(opcode.get())),
+    };
+    let tag = head.handle.get().checked_sub(1).ok_or(Fatal::UnknownTag(0))?;
+    Ok((tag, body_bytes))
+}
+
+fn check_magic(head: &MessageHead) -> Result<(), Fatal> {
+    match head.magic.get() {
+        MAGIC => Ok(()),
+        other => Err(Fatal::BadMagic(other)),
+    }
+}
+
+/// The bytes of the head's range.
+fn check_length(head: &MessageHead) -> Result<usize, Fatal> {
+    let blocks = head.lba_count.get();
+    match blocks {
+        1..=REQUEST_BLOCKS_MAX => Ok(blocks as usize * BLOCK_BYTES),
+        _ => Err(Fatal::BadLength(u64::from(blocks) * BLOCK_BYTES as u64)),
+    }
+}
+
+fn head(opcode: Opcode, handle: u64, lba: u64, lba_count: u32) -> FrameHead {
+    let head = MessageHead {
+        magic: MAGIC.into(),
+        opcode,
+        handle: handle.into(),
+        lba: lba.into(),
+        lba_count: lba_count.into(),
+    };
+    FrameHead::new(head.as_bytes())
+}
