@@ -1,0 +1,427 @@
+//! What the stream tests share: chance from a seed, conversations made of it, and drivers that feed
+//! a session pieces of a stream and check on the way that it keeps the contract.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use contract::{
+    Command, Control, Event, Fatal, FrameHead, Hello, HelloReply, NamespaceId, NamespaceInfo,
+    Notice, REQUEST_BYTES_MAX, Range, Register, Reply, Request, Rights, Session, Slo, Status,
+    TenantReply,
+};
+use nearflash_proto::reflex::{
+    ClientEvent, ClientSession, REQUEST_BLOCKS_MAX, STREAMS_MAX, ServerSession,
+};
+
+/// A generator of chance (splitmix64).
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly below `bound`, which is not zero.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub(crate) fn flip(&mut self) -> bool {
+        self.next() & 1 == 1
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    pub(crate) fn name(&mut self) -> Box<str> {
+        let len = self.below(65);
+        (0..len).map(|_| char::from(b'a' + self.below(26) as u8)).collect()
+    }
+}
+
+/// What a server's session made of a stream, with the pieces of each payload put together.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    Request(Request),
+    Payload(Vec<u8>, Status),
+    Control(Control),
+    Ended(Fatal),
+}
+
+/// What a client's session made of a stream, likewise.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Said {
+    Reply { tag: u64, status: Status, body_bytes: usize },
+    Body(Vec<u8>, Status),
+    Other(ClientEvent<'static>),
+    Ended(Fatal),
+}
+
+/// Counts the pieces of a payload against what was promised.
+#[derive(Default)]
+struct Tally {
+    promised: usize,
+    bytes: Vec<u8>,
+}
+
+impl Tally {
+    fn promise(&mut self, bytes: usize) {
+        assert_eq!(self.promised, 0, "a message in the midst of another's payload");
+        self.promised = bytes;
+    }
+
+    /// The whole payload with its last piece.
+    fn piece(&mut self, bytes: &[u8], end: Option<Status>) -> Option<(Vec<u8>, Status)> {
+        assert!(!bytes.is_empty(), "an empty piece");
+        self.bytes.extend_from_slice(bytes);
+        assert!(self.bytes.len() <= self.promised, "more payload than promised");
+        assert_eq!(end.is_some(), self.bytes.len() == self.promised, "the end in its place");
+        let end = end?;
+        assert!(matches!(end, Status::Ok | Status::BadChecksum));
+        self.promised = 0;
+        Some((std::mem::take(&mut self.bytes), end))
+    }
+}
+
+/// Feeds a server's session the pieces and answers everything. Hellos are granted checksums when
+/// `checksums` is set.
+pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: bool) -> Vec<Heard> {
+    let mut session = ServerSession::new();
+    let mut heard = Vec::new();
+    let mut tally = Tally::default();
+    let data = vec![0; REQUEST_BYTES_MAX];
+    for mut input in pieces {
+        loop {
+            let before = input.len();
+            let event = match session.next_event(&mut input) {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(fatal) => {
+                    heard.push(Heard::Ended(fatal));
+                    return heard;
+                }
+            };
+            assert!(input.len() < before, "an event out of nothing: {event:?}");
+            match event {
+                Event::Request(request) => {
+                    check_request(&request);
+                    tally.promise(request.payload_bytes);
+                    answer(&mut session, &request, &data);
+                    heard.push(Heard::Request(request));
+                }
+                Event::Payload { bytes, end } => {
+                    if let Some((bytes, end)) = tally.piece(bytes, end) {
+                        heard.push(Heard::Payload(bytes, end));
+                    }
+                }
+                Event::Control(control) => {
+                    tally.promise(0);
+                    if let Control::Hello(hello) = &*control {
+                        let reply = HelloReply { checksums, ..HelloReply::default() };
+                        let reply = Reply::Hello { tag: hello.tag, status: Status::Ok, reply };
+                        session.reply(&reply, &[]).expect("a hello can be answered");
+                    }
+                    heard.push(Heard::Control(*control));
+                }
+            }
+            assert!(tally.promised == 0 || session.is_mid_message());
+        }
+        assert!(input.is_empty(), "bytes left behind");
+    }
+    heard
+}
+
+/// A request that a worker may believe.
+fn check_request(request: &Request) {
+    assert!(request.stream < STREAMS_MAX);
+    if let Some(range) = request.command.range() {
+        assert!((1..=REQUEST_BLOCKS_MAX).contains(&range.blocks), "{request:?}");
+    }
+    if request.verdict.is_ok() {
+        assert_eq!(request.payload_bytes, request.command.payload_bytes());
+    } else {
+        assert_eq!(request.command.range(), None);
+    }
+}
+
+fn answer(session: &mut ServerSession, request: &Request, data: &[u8]) {
+    let Request { tag, command, verdict: status, .. } = *request;
+    let body_bytes = if status.is_ok() { command.reply_bytes() } else { 0 };
+    let reply = Reply::Done { tag, command, status };
+    let head = session.reply(&reply, &data[..body_bytes]).expect("a request can be answered");
+    assert_eq!(head.bytes().len(), 24);
+}
+
+/// Feeds a client's session the pieces.
+pub(crate) fn listen<'a>(
+    session: &mut ClientSession,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<Said> {
+    let mut said = Vec::new();
+    let mut tally = Tally::default();
+    for mut input in pieces {
+        loop {
+            let before = input.len();
+            let event = match session.next_event(&mut input) {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(fatal) => {
+                    said.push(Said::Ended(fatal));
+                    return said;
+                }
+            };
+            assert!(input.len() < before, "an event out of nothing: {event:?}");
+            said.extend(match event {
+                ClientEvent::Reply { tag, status, body_bytes } => {
+                    assert!(body_bytes <= REQUEST_BYTES_MAX);
+                    assert!(body_bytes == 0 || status.is_ok());
+                    tally.promise(body_bytes);
+                    Some(Said::Reply { tag, status, body_bytes })
+                }
+                ClientEvent::Body { bytes, end } => {
+                    tally.piece(bytes, end).map(|(bytes, end)| Said::Body(bytes, end))
+                }
+                other => {
+                    tally.promise(0);
+                    Some(Said::Other(owned(other)))
+                }
+            });
+            assert!(tally.promised == 0 || session.is_mid_message());
+        }
+        assert!(input.is_empty(), "bytes left behind");
+    }
+    said
+}
+
+/// The same event without a borrow.
+fn owned(event: ClientEvent<'_>) -> ClientEvent<'static> {
+    match event {
+        ClientEvent::Hello { tag, status, reply } => ClientEvent::Hello { tag, status, reply },
+        ClientEvent::Info { tag, info } => ClientEvent::Info { tag, info },
+        ClientEvent::Tenant { tag, status, reply } => ClientEvent::Tenant { tag, status, reply },
+        ClientEvent::Pong { tag } => ClientEvent::Pong { tag },
+        ClientEvent::Notice(notice) => ClientEvent::Notice(notice),
+        ClientEvent::Reply { .. } | ClientEvent::Body { .. } => unreachable!("taken before"),
+    }
+}
+
+/// A client's and a server's session that have met, and the bytes of the greeting.
+pub(crate) struct Pair {
+    pub(crate) client: ClientSession,
+    pub(crate) server: ServerSession,
+    pub(crate) hello: Hello,
+    pub(crate) to_server: Vec<u8>,
+    pub(crate) to_client: Vec<u8>,
+}
+
+pub(crate) fn meet(chance: &mut Chance, version: u8, checksums: bool) -> Pair {
+    let hello = Hello {
+        tag: chance.next(),
+        client: u128::from(chance.next()) << 64 | u128::from(chance.next()),
+        connection: chance.next() as u32,
+        queue_depth: chance.next() as u32,
+        checksums,
+        token: {
+            let len = chance.below(65);
+            chance.bytes(len).into()
+        },
+        tenant: chance.name(),
+    };
+    let mut client =
+        if version == 1 { ClientSession::v1() } else { ClientSession::v2(hello.clone()) };
+    let mut server = ServerSession::new();
+    let to_server = join(&client.greeting());
+    let mut to_client = Vec::new();
+    if version == 1 {
+        let probe = ClientSession::v1().request(0, 0, None, Command::Read(Range::new(0, 1)), &[]);
+        server.next_event(&mut probe.expect("a plain read").bytes()).expect("version 1");
+    } else {
+        server.next_event(&mut &to_server[..]).expect("a hello");
+        let reply = HelloReply { checksums, ..HelloReply::default() };
+        let reply = Reply::Hello { tag: hello.tag, status: Status::Ok, reply };
+        to_client = server.reply(&reply, &[]).expect("a hello's answer").bytes().to_vec();
+        client.next_event(&mut &to_client[..]).expect("a hello's answer");
+    }
+    Pair { client, server, hello, to_server, to_client }
+}
+
+pub(crate) fn join(heads: &[FrameHead]) -> Vec<u8> {
+    heads.iter().flat_map(|head| head.bytes().to_vec()).collect()
+}
+
+/// Any command that the version knows, of at most `blocks_max` blocks.
+pub(crate) fn command(chance: &mut Chance, version: u8, blocks_max: usize) -> Command {
+    let range = Range::new(chance.next(), 1 + chance.below(blocks_max) as u32);
+    let fua = version == 2 && chance.flip();
+    match chance.below(if version == 1 { 2 } else { 8 }) {
+        0 => Command::Read(range),
+        1 => Command::Write { range, fua },
+        2 => Command::WriteAtomic(range),
+        3 => Command::CompareAndWrite(range),
+        4 => Command::Flush,
+        5 => Command::Discard(range),
+        6 => Command::WriteZeroes { range, fua },
+        _ => Command::Barrier,
+    }
+}
+
+fn control(chance: &mut Chance) -> Control {
+    let tag = chance.next();
+    let tenant = chance.next() as u16;
+    let slo = Slo {
+        latency_us: chance.next() as u32,
+        percentile_tenths: chance.below(1001) as u16,
+        iops: chance.next() as u32,
+        read_percent: chance.below(101) as u8,
+        request_bytes: chance.next() as u32,
+    };
+    let name = chance.name();
+    match chance.below(5) {
+        0 => Control::Ping { tag },
+        1 => Control::Info { tag, namespace: namespace(chance) },
+        2 => Control::Register(Register { tag, tenant, name, slo }),
+        3 => Control::Renegotiate(Register { tag, tenant, name, slo }),
+        _ => Control::Unregister { tag, tenant },
+    }
+}
+
+fn namespace(chance: &mut Chance) -> Option<NamespaceId> {
+    chance.flip().then(|| NamespaceId(1 + chance.below(65535) as u16))
+}
+
+/// What a client sends with `messages` messages after its greeting, and what the server should
+/// hear.
+pub(crate) fn client_stream(
+    chance: &mut Chance,
+    version: u8,
+    checksums: bool,
+    messages: usize,
+) -> (Vec<u8>, Vec<Heard>) {
+    let mut pair = meet(chance, version, checksums);
+    let mut bytes = pair.to_server.clone();
+    let mut heard = Vec::new();
+    if version == 2 {
+        heard.push(Heard::Control(Control::Hello(pair.hello.clone())));
+    }
+    for _ in 0..messages {
+        if version == 2 && chance.below(3) == 0 {
+            let control = control(chance);
+            bytes.extend(join(&pair.client.control(&control).expect("a control")));
+            heard.push(Heard::Control(control));
+            continue;
+        }
+        let command = command(chance, version, 3);
+        let payload = chance.bytes(command.payload_bytes());
+        // Version 1 carries the tag plus one, and neither stream nor namespace.
+        let tag = chance.next() >> 1;
+        let (seen_tag, stream, namespace) = match version {
+            1 => (tag + 1, 0, None),
+            _ => (tag, chance.below(8) as u8, namespace(chance)),
+        };
+        let head = pair.client.request(tag, stream, namespace, command, &payload);
+        bytes.extend_from_slice(head.expect("a request").bytes());
+        bytes.extend_from_slice(&payload);
+        heard.push(Heard::Request(Request {
+            tag: seen_tag,
+            stream,
+            namespace,
+            tenant: 0,
+            command,
+            payload_bytes: payload.len(),
+            verdict: Status::Ok,
+        }));
+        if !payload.is_empty() {
+            heard.push(Heard::Payload(payload, Status::Ok));
+        }
+    }
+    (bytes, heard)
+}
+
+/// What a server sends with `messages` messages after its answer to the greeting, and what the
+/// client should hear. The session returned has not heard any of it.
+pub(crate) fn server_stream(
+    chance: &mut Chance,
+    version: u8,
+    checksums: bool,
+    messages: usize,
+) -> (ClientSession, Vec<u8>, Vec<Said>) {
+    let mut pair = meet(chance, version, checksums);
+    let mut bytes = Vec::new();
+    let mut said = Vec::new();
+    for _ in 0..messages {
+        if version == 2 && chance.below(2) == 0 {
+            let (reply, event) = control_reply(chance);
+            bytes.extend_from_slice(pair.server.reply(&reply, &[]).expect("a reply").bytes());
+            said.push(Said::Other(event));
+            continue;
+        }
+        let command = command(chance, version, 3);
+        let status = match version {
+            1 => Status::Ok,
+            _ => [Status::Ok, Status::Ok, Status::MediaError, Status::Retry][chance.below(4)],
+        };
+        let body = chance.bytes(if status.is_ok() { command.reply_bytes() } else { 0 });
+        let tag = chance.next() >> 1;
+        let named = if version == 1 { tag + 1 } else { tag };
+        let reply = Reply::Done { tag: named, command, status };
+        bytes.extend_from_slice(pair.server.reply(&reply, &body).expect("a reply").bytes());
+        bytes.extend_from_slice(&body);
+        said.push(Said::Reply { tag, status, body_bytes: body.len() });
+        if !body.is_empty() {
+            said.push(Said::Body(body, Status::Ok));
+        }
+    }
+    (pair.client, bytes, said)
+}
+
+fn control_reply(chance: &mut Chance) -> (Reply, ClientEvent<'static>) {
+    let tag = chance.next();
+    match chance.below(5) {
+        0 => (Reply::Pong { tag }, ClientEvent::Pong { tag }),
+        1 => {
+            let info = Ok(NamespaceInfo {
+                namespace: NamespaceId(chance.next() as u16),
+                blocks: chance.next(),
+                physical_block_bytes: chance.next() as u32,
+                atomic_blocks_max: chance.next() as u32,
+                rights: Rights { read: chance.flip(), write: chance.flip() },
+                volatile_cache: chance.flip(),
+            });
+            (Reply::Info { tag, info }, ClientEvent::Info { tag, info })
+        }
+        2 => {
+            let reply = TenantReply {
+                tenant: chance.next() as u16,
+                tokens_needed: chance.next(),
+                tokens_free: chance.next(),
+            };
+            let status = if chance.flip() { Status::Ok } else { Status::NoResources };
+            let event = ClientEvent::Tenant { tag, status, reply };
+            (Reply::Tenant { tag, status, reply }, event)
+        }
+        3 => (Reply::Notice(Notice::Draining), ClientEvent::Notice(Notice::Draining)),
+        _ => {
+            let notice = Notice::Renegotiate {
+                tenant: chance.next() as u16,
+                iops: chance.next() as u32,
+                read_percent: chance.below(101) as u8,
+            };
+            (Reply::Notice(notice), ClientEvent::Notice(notice))
+        }
+    }
+}
+
+/// The stream in pieces of chance lengths, mostly short ones; sometimes an empty one.
+pub(crate) fn cut<'a>(chance: &mut Chance, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
+    let longest = [1, 4, 64, 2048, 1 << 20][chance.below(5)];
+    let mut pieces = Vec::new();
+    while !bytes.is_empty() {
+        let (piece, rest) = bytes.split_at(chance.below(longest + 1).min(bytes.len()));
+        pieces.push(piece);
+        bytes = rest;
+    }
+    pieces
+}
