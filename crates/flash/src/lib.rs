@@ -17,12 +17,16 @@ extern crate std;
 
 mod chance;
 pub mod conformance;
+mod exclusive;
 mod inbox;
+mod locks;
 mod mem;
 mod null;
 mod spec;
 
 pub use chance::Chance;
+pub use exclusive::Exclusive;
+pub use locks::RangeLocks;
 pub use mem::{MemQueue, MemVolume};
 pub use null::Null;
 pub use spec::{Decorations, Delay, SizeError, Source, Spec, SpecError, parse_size};

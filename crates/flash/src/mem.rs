@@ -74,7 +74,8 @@ impl MemVolume {
         &self.shared.shards[(chunk % SHARDS as u64) as usize].chunks
     }
 
-    fn read(&self, range: Range, data: &mut [u8]) {
+    /// Reads without a queue, as an onlooker: for tests and tools.
+    pub fn read_now(&self, range: Range, data: &mut [u8]) {
         for piece in pieces(range) {
             let target = &mut data[piece.data..][..piece.bytes];
             match self.shard(piece.chunk).read().get(&piece.chunk) {
@@ -166,7 +167,7 @@ impl MemQueue {
     fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
         let bytes = command.buffer_bytes();
         match (command, buf) {
-            (Command::Read(range), Some(buf)) => self.volume.read(range, buf.prefix_mut(bytes)),
+            (Command::Read(range), Some(buf)) => self.volume.read_now(range, buf.prefix_mut(bytes)),
             (Command::Write { range, .. } | Command::WriteAtomic(range), Some(buf)) => {
                 self.volume.write(range, &buf.bytes()[..bytes]);
             }
@@ -240,7 +241,7 @@ mod tests {
         volume.zero(Range::new(128, 128));
         assert_eq!(volume.resident_bytes(), CHUNK_BYTES);
         let mut data = [9; 1024];
-        volume.read(Range::new(127, 2), &mut data);
+        volume.read_now(Range::new(127, 2), &mut data);
         assert_eq!((data[0], data[511], data[512], data[1023]), (1, 1, 0, 0));
     }
 
@@ -255,7 +256,7 @@ mod tests {
         let mut data = [0; 512];
         for (lba, byte) in [(first - 1, 7), (first, 0), (200_000_000, 0), (last - 1, 0), (last, 7)]
         {
-            volume.read(Range::new(lba, 1), &mut data);
+            volume.read_now(Range::new(lba, 1), &mut data);
             assert_eq!(data, [byte; 512], "block {lba}");
         }
         assert_eq!(volume.resident_bytes(), 2 * CHUNK_BYTES);
@@ -275,7 +276,7 @@ mod tests {
             }
             let mut data = [0; 4096];
             for _ in 0..2000 {
-                volume.read(Range::new(8, 8), &mut data);
+                volume.read_now(Range::new(8, 8), &mut data);
                 assert!(data.iter().all(|&byte| byte == data[0]), "a torn block");
             }
         });

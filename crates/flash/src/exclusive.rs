@@ -1,0 +1,251 @@
+//! What no plain device does: compare-and-write, writes that readers see whole or not at all, and
+//! requests finer than the device's granularity.
+
+mod op;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use contract::{
+    BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, REQUEST_BYTES_MAX, Slot,
+    SlotTable, Status, Submission,
+};
+
+use crate::inbox::assert_valid;
+use crate::locks::RangeLocks;
+use op::{Op, Step};
+
+/// A queue that shares its volume's [`RangeLocks`] with all other queues to it.
+///
+/// Reads and plain writes hold the range's stripes beside each other; an atomic write, a
+/// compare-and-write and a write that ends inside a granule hold them alone. Whoever does not get
+/// its stripes waits here in order and is tried again in `kick` and `poll`; while somebody waits,
+/// `wake_at` asks for the next turn at once.
+///
+/// Atomicity towards a crash is the inner device's ([`Geometry::atomic_blocks_max`]); this adds
+/// atomicity towards everybody else. A compare-and-write is as durable as a plain write.
+///
+/// A queue must be at rest when it is dropped, or the stripes of its requests stay held.
+#[derive(Debug)]
+pub struct Exclusive<D> {
+    inner: D,
+    locks: Arc<RangeLocks>,
+    /// Blocks of a granule: the inner device only sees multiples of it.
+    granule: u64,
+    ops: SlotTable<Op>,
+    /// Requests that wait for stripes or a scratch buffer, oldest first. Each has a place in the
+    /// inner device reserved.
+    waiting: VecDeque<Slot>,
+    /// Requests that were refused and are reported at the next poll.
+    refused: Vec<Completion>,
+    scratch: Vec<Buf>,
+    /// How many scratch buffers there are in all.
+    scratch_max: usize,
+    inner_done: Vec<Completion>,
+}
+
+impl<D: Device> Exclusive<D> {
+    /// A queue around `inner`, which is at rest. With no `scratch` buffers compare-and-write is
+    /// unsupported; otherwise each must hold [`scratch_bytes`](Self::scratch_bytes) of 512.
+    pub fn new(inner: D, locks: Arc<RangeLocks>, scratch: Vec<Buf>) -> Self {
+        Self::with_granularity(inner, locks, scratch, BLOCK_BYTES)
+    }
+
+    /// The same around a device that takes only multiples of `granularity_bytes` (a power of two
+    /// of at least 512, and its size is a multiple of it). What is finer is done by reading and
+    /// writing whole granules, so above 512 there must be scratch buffers.
+    pub fn with_granularity(
+        inner: D,
+        locks: Arc<RangeLocks>,
+        scratch: Vec<Buf>,
+        granularity_bytes: usize,
+    ) -> Self {
+        assert!(granularity_bytes.is_power_of_two() && granularity_bytes >= BLOCK_BYTES);
+        let granule = (granularity_bytes / BLOCK_BYTES) as u64;
+        assert!(granule == 1 || !scratch.is_empty(), "finer requests need scratch buffers");
+        assert!(
+            inner.geometry().blocks.is_multiple_of(granule),
+            "a device is made of whole granules"
+        );
+        let least = Self::scratch_bytes(granularity_bytes);
+        assert!(scratch.iter().all(|buf| buf.capacity() >= least), "scratch below {least} bytes");
+        let depth = inner.room();
+        Exclusive {
+            inner,
+            locks,
+            granule,
+            ops: SlotTable::new(depth),
+            waiting: VecDeque::with_capacity(depth),
+            refused: Vec::with_capacity(depth),
+            scratch_max: scratch.len(),
+            scratch,
+            inner_done: Vec::with_capacity(depth),
+        }
+    }
+
+    /// Bytes that a scratch buffer must hold: the largest request, and what surrounds it in its
+    /// first and last granule.
+    pub const fn scratch_bytes(granularity_bytes: usize) -> usize {
+        REQUEST_BYTES_MAX + 2 * (granularity_bytes - BLOCK_BYTES)
+    }
+
+    /// Gives back the scratch buffers of a queue at rest, and the device.
+    pub fn into_parts(self) -> (D, Vec<Buf>) {
+        assert!(self.ops.is_empty(), "requests are in flight");
+        (self.inner, self.scratch)
+    }
+
+    /// The most blocks whose granules, wherever the range starts, the inner device writes
+    /// atomically. With `m` granules that is `(m − 1) · granule + 1`: the worst start is the last
+    /// block of a granule.
+    fn atomic_blocks_max(&self) -> u32 {
+        let granule = self.granule as u32;
+        match self.inner.geometry().atomic_blocks_max / granule {
+            0 => 0,
+            granules => (granules - 1) * granule + 1,
+        }
+    }
+
+    /// Why a command cannot be served at all.
+    fn refusal(&self, command: Command) -> Option<Status> {
+        let geometry = self.inner.geometry();
+        match command {
+            Command::CompareAndWrite(_) if geometry.read_only => Some(Status::ReadOnly),
+            Command::CompareAndWrite(_) if self.scratch_max == 0 => Some(Status::Unsupported),
+            Command::WriteAtomic(range) => {
+                let blocks = op::cover(range, self.granule).blocks;
+                (blocks > geometry.atomic_blocks_max).then_some(Status::AtomicTooLarge)
+            }
+            _ => None,
+        }
+    }
+
+    /// Starts the next step of a request unless it must wait; whether it started.
+    fn start(&mut self, now: Instant, slot: Slot) -> bool {
+        let op = self.ops.get(slot);
+        if !self.locks.advance(&mut op.claim) {
+            return false;
+        }
+        let (command, buf) = match op.step {
+            Step::Whole(command) => (command, op.buf.take()),
+            Step::Patch(part) => {
+                let Some(scratch) = self.scratch.pop() else { return false };
+                (Command::Read(op::cover(part, self.granule)), Some(scratch))
+            }
+            Step::WriteBack => unreachable!("a write-back never waits"),
+        };
+        self.inner.submit(now, Submission { slot, command, buf });
+        true
+    }
+
+    /// Tries everybody who waits, in order; whether somebody started.
+    fn retry(&mut self, now: Instant) -> bool {
+        let mut started = false;
+        for _ in 0..self.waiting.len() {
+            let slot = self.waiting.pop_front().expect("it was just counted");
+            if self.start(now, slot) {
+                started = true;
+            } else {
+                self.waiting.push_back(slot);
+            }
+        }
+        started
+    }
+
+    /// Takes one completion of the inner device further; whether the request goes on in it.
+    fn proceed(&mut self, now: Instant, inner: Completion, done: &mut Vec<Completion>) -> bool {
+        let Completion { slot, mut status, buf } = inner;
+        let op = self.ops.get(slot);
+        match op.step {
+            Step::Whole(_) => op.buf = buf,
+            Step::Patch(part) => {
+                let mut scratch = buf.expect("a read brings its buffer back");
+                if status.is_ok() {
+                    match op.patch(part, self.granule, &mut scratch) {
+                        Ok(Some(command)) => {
+                            op.step = Step::WriteBack;
+                            let buf = Some(scratch);
+                            self.inner.submit(now, Submission { slot, command, buf });
+                            return true;
+                        }
+                        Ok(None) => {}
+                        Err(refusal) => status = refusal,
+                    }
+                }
+                self.scratch.push(scratch);
+            }
+            Step::WriteBack => {
+                self.scratch.push(buf.expect("a write brings its buffer back"));
+            }
+        }
+        if status.is_ok() && op.next_step(self.granule) {
+            if self.start(now, slot) {
+                return true;
+            }
+            self.waiting.push_back(slot);
+            return false;
+        }
+        let op = self.ops.remove(slot);
+        self.locks.release(&op.claim);
+        done.push(Completion { slot: op.slot, status, buf: op.buf });
+        false
+    }
+}
+
+impl<D: Device> Device for Exclusive<D> {
+    fn geometry(&self) -> Geometry {
+        let inner = self.inner.geometry();
+        let granule_bytes = (self.granule as usize * BLOCK_BYTES) as u32;
+        let physical_block_bytes = inner.physical_block_bytes.max(granule_bytes);
+        Geometry { physical_block_bytes, atomic_blocks_max: self.atomic_blocks_max(), ..inner }
+    }
+
+    fn room(&self) -> usize {
+        let inner = self.inner.room().saturating_sub(self.waiting.len());
+        inner.min(self.ops.room()).saturating_sub(self.refused.len())
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        assert_valid(&submission, self.inner.geometry().blocks);
+        assert!(self.room() > 0, "more submissions than the device has room for");
+        let Submission { slot, command, buf } = submission;
+        if let Some(status) = self.refusal(command) {
+            self.refused.push(Completion { slot, status, buf });
+            return;
+        }
+        let op = Op::new(slot, command, buf, self.granule);
+        let slot = self.ops.insert(op).expect("room was checked");
+        if !self.start(now, slot) {
+            self.waiting.push_back(slot);
+        }
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.retry(now);
+        self.inner.kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        done.append(&mut self.refused);
+        let mut inner_done = core::mem::take(&mut self.inner_done);
+        self.inner.poll(now, &mut inner_done);
+        let mut submitted = false;
+        for completion in inner_done.drain(..) {
+            submitted |= self.proceed(now, completion, done);
+        }
+        self.inner_done = inner_done;
+        submitted |= self.retry(now);
+        if submitted {
+            self.inner.kick(now);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let idle = self.waiting.is_empty() && self.refused.is_empty();
+        if idle { self.inner.wake_at() } else { Some(Instant::ZERO) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! One request on its way through [`Exclusive`](super::Exclusive).
+
+use contract::{BLOCK_BYTES, Buf, Command, REQUEST_BYTES_MAX, Range, Slot, Status};
+
+use crate::locks::{Claim, Mode};
+
+/// A request, what it holds and where it stands.
+#[derive(Debug)]
+pub(super) struct Op {
+    /// The request's name outside.
+    pub(super) slot: Slot,
+    command: Command,
+    /// Its stripes, held from the first step to the last.
+    pub(super) claim: Claim,
+    /// Its buffer, except while the inner device has it.
+    pub(super) buf: Option<Buf>,
+    pub(super) step: Step,
+    /// What the steps behind this one have to do; only discards and zeroing have several.
+    rest: Range,
+}
+
+/// What a request waits to do, or what the inner device is doing for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// A command that the device takes as it is. Ends the step.
+    Whole(Command),
+    /// Reading the granules around this part into a scratch buffer. A read or a failed comparison
+    /// ends here; all else goes on to write them back.
+    Patch(Range),
+    /// Writing the changed granules back. Ends the step.
+    WriteBack,
+}
+
+impl Op {
+    pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>, granule: u64) -> Self {
+        let claim = match command.range() {
+            Some(range) => Claim::new(range, mode(command, range, granule)),
+            None => Claim::NOTHING,
+        };
+        let rest = command.range().unwrap_or(Range::new(0, 0));
+        let step = Step::Whole(command);
+        let mut op = Op { slot, command, claim, buf, step, rest };
+        if command.range().is_some() {
+            op.next_step(granule);
+        }
+        op
+    }
+
+    /// Moves on to the next step; false when there is none.
+    pub(super) fn next_step(&mut self, granule: u64) -> bool {
+        if self.rest.blocks == 0 {
+            return false;
+        }
+        let part = match self.command {
+            Command::Discard(_) | Command::WriteZeroes { .. } => first_part(self.rest, granule),
+            _ => self.rest,
+        };
+        self.rest = Range::new(part.lba + u64::from(part.blocks), self.rest.blocks - part.blocks);
+        let compares = matches!(self.command, Command::CompareAndWrite(_));
+        self.step = if compares || !is_whole(part, granule) {
+            assert!(part.bytes() <= REQUEST_BYTES_MAX, "a request of {part:?} is too large");
+            Step::Patch(part)
+        } else {
+            Step::Whole(match self.command {
+                Command::Discard(_) => Command::Discard(part),
+                Command::WriteZeroes { fua, .. } => Command::WriteZeroes { range: part, fua },
+                command => command,
+            })
+        };
+        true
+    }
+
+    /// Serves the request from the granules in `scratch`, or changes them; `Some` is the command
+    /// that writes them back. An error ends the request.
+    pub(super) fn patch(
+        &mut self,
+        part: Range,
+        granule: u64,
+        scratch: &mut Buf,
+    ) -> Result<Option<Command>, Status> {
+        let cover = cover(part, granule);
+        let start = (part.lba - cover.lba) as usize * BLOCK_BYTES;
+        let inside = start..start + part.bytes();
+        let old = &mut scratch.prefix_mut(cover.bytes())[inside];
+        let bytes = part.bytes();
+        let write = |fua| Ok(Some(Command::Write { range: cover, fua }));
+        match (self.command, &mut self.buf) {
+            (Command::Read(_), Some(buf)) => {
+                buf.prefix_mut(bytes).copy_from_slice(old);
+                Ok(None)
+            }
+            (Command::Write { fua, .. }, Some(buf)) => {
+                old.copy_from_slice(&buf.bytes()[..bytes]);
+                write(fua)
+            }
+            (Command::WriteAtomic(_), Some(buf)) => {
+                old.copy_from_slice(&buf.bytes()[..bytes]);
+                Ok(Some(Command::WriteAtomic(cover)))
+            }
+            (Command::CompareAndWrite(_), Some(buf)) => {
+                let (expected, new) = buf.bytes()[..2 * bytes].split_at(bytes);
+                if old != expected {
+                    return Err(Status::CompareFailed);
+                }
+                old.copy_from_slice(new);
+                write(false)
+            }
+            (Command::Discard(_), _) => {
+                old.fill(0);
+                write(false)
+            }
+            (Command::WriteZeroes { fua, .. }, _) => {
+                old.fill(0);
+                write(fua)
+            }
+            (Command::Flush | Command::Barrier, _) | (_, None) => {
+                unreachable!("{:?} has no data to patch", self.command)
+            }
+        }
+    }
+}
+
+fn mode(command: Command, range: Range, granule: u64) -> Mode {
+    match command {
+        Command::Read(_) => Mode::Shared,
+        Command::WriteAtomic(_) | Command::CompareAndWrite(_) => Mode::Alone,
+        _ if is_whole(range, granule) => Mode::Shared,
+        _ => Mode::Alone,
+    }
+}
+
+/// Whether the range is made of whole granules.
+fn is_whole(range: Range, granule: u64) -> bool {
+    (range.lba | u64::from(range.blocks)).is_multiple_of(granule)
+}
+
+/// The granules that the range touches.
+pub(super) fn cover(range: Range, granule: u64) -> Range {
+    let first = range.lba / granule * granule;
+    let end = (range.lba + u64::from(range.blocks)).next_multiple_of(granule);
+    Range::new(first, (end - first) as u32)
+}
+
+/// The first blocks of the range that are either whole granules or lie within a single one.
+fn first_part(range: Range, granule: u64) -> Range {
+    let into = range.lba % granule;
+    let blocks = u64::from(range.blocks);
+    let part = match blocks / granule * granule {
+        whole if into == 0 && whole > 0 => whole,
+        _ => blocks.min(granule - into),
+    };
+    Range::new(range.lba, part as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_or_within_a_granule() {
+        let parts = |mut range: Range| {
+            let mut parts = alloc::vec::Vec::new();
+            while range.blocks > 0 {
+                let part = first_part(range, 8);
+                parts.push((part.lba, part.blocks));
+                range = Range::new(range.lba + u64::from(part.blocks), range.blocks - part.blocks);
+            }
+            parts
+        };
+        assert_eq!(parts(Range::new(0, 16)), [(0, 16)]);
+        assert_eq!(parts(Range::new(3, 2)), [(3, 2)]);
+        assert_eq!(parts(Range::new(3, 30)), [(3, 5), (8, 24), (32, 1)]);
+        assert_eq!(parts(Range::new(8, 5)), [(8, 5)]);
+        assert_eq!(parts(Range::new(7, 2)), [(7, 1), (8, 1)]);
+        assert_eq!(cover(Range::new(7, 2), 8), Range::new(0, 16));
+    }
+}

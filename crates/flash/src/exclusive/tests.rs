@@ -1,0 +1,361 @@
+//! The conformance suite, interleavings from a seed, and real threads.
+
+use std::boxed::Box;
+use std::sync::Mutex;
+use std::vec;
+
+use super::*;
+use crate::conformance::{self, Heap, leak_buf};
+use crate::{Chance, MemQueue, MemVolume};
+use contract::Range;
+
+/// A device that carries out requests block by block, in an order that chance picks, and takes
+/// whole granules only: everything that a careless layer above would get wrong shows.
+struct Shredder {
+    bytes: Arc<Mutex<Box<[u8]>>>,
+    granule: u64,
+    /// Requests and how many of their blocks are done.
+    entries: Vec<(Submission, u32)>,
+    chance: Chance,
+}
+
+impl Shredder {
+    fn queues<const N: usize>(blocks: u64, granule: u64, seed: u64) -> [Shredder; N] {
+        let bytes = vec![0; blocks as usize * BLOCK_BYTES].into_boxed_slice();
+        let bytes = Arc::new(Mutex::new(bytes));
+        let queue = |place: usize| Shredder {
+            bytes: bytes.clone(),
+            granule,
+            entries: Vec::new(),
+            chance: Chance::new(seed + place as u64),
+        };
+        core::array::from_fn(queue)
+    }
+
+    fn carry_out(&mut self, place: usize) {
+        let (submission, progress) = &mut self.entries[place];
+        let Some(range) = submission.command.range() else { return };
+        let at = (range.lba as usize + *progress as usize) * BLOCK_BYTES;
+        let within = *progress as usize * BLOCK_BYTES..(*progress as usize + 1) * BLOCK_BYTES;
+        let block = &mut self.bytes.lock().unwrap()[at..at + BLOCK_BYTES];
+        match (submission.command, &mut submission.buf) {
+            (Command::Read(_), Some(buf)) => {
+                buf.prefix_mut(within.end)[within].copy_from_slice(block);
+            }
+            (Command::Write { .. } | Command::WriteAtomic(_), Some(buf)) => {
+                block.copy_from_slice(&buf.bytes()[within]);
+            }
+            _ => block.fill(0),
+        }
+        *progress += 1;
+    }
+}
+
+impl Device for Shredder {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            blocks: (self.bytes.lock().unwrap().len() / BLOCK_BYTES) as u64,
+            physical_block_bytes: 512,
+            atomic_blocks_max: 2048,
+            volatile_cache: false,
+            read_only: false,
+        }
+    }
+
+    fn room(&self) -> usize {
+        64 - self.entries.len()
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        assert!(self.room() > 0);
+        if let Some(range) = submission.command.range() {
+            assert_eq!((range.lba | u64::from(range.blocks)) % self.granule, 0, "{submission:?}");
+        }
+        self.entries.push((submission, 0));
+    }
+
+    fn kick(&mut self, _now: Instant) {}
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        let total: u32 = self.entries.iter().map(|(s, _)| blocks(s)).sum();
+        for _ in 0..=self.chance.within(0..=u64::from(total / 2 + 2)) {
+            if self.entries.is_empty() {
+                return;
+            }
+            let place = self.chance.within(0..=self.entries.len() as u64 - 1) as usize;
+            self.carry_out(place);
+            let (submission, progress) = &self.entries[place];
+            if *progress >= blocks(submission) {
+                let (Submission { slot, buf, .. }, _) = self.entries.swap_remove(place);
+                done.push(Completion { slot, status: Status::Ok, buf });
+            }
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        (!self.entries.is_empty()).then_some(Instant::ZERO)
+    }
+}
+
+fn blocks(submission: &Submission) -> u32 {
+    submission.command.range().map_or(0, |range| range.blocks)
+}
+
+fn scratch(count: usize, granularity_bytes: usize) -> Vec<Buf> {
+    let bytes = Exclusive::<MemQueue>::scratch_bytes(granularity_bytes);
+    (0..count).map(|place| leak_buf(bytes, 9000 + place as u32)).collect()
+}
+
+#[test]
+fn conforms_around_memory() {
+    conformance::run(&mut Heap::new(|blocks| {
+        let (volume, locks) = (MemVolume::new(blocks), Arc::new(RangeLocks::new()));
+        let queue = || Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+        [queue(), queue()]
+    }));
+}
+
+#[test]
+fn conforms_around_a_device_that_tears_and_takes_whole_granules() {
+    for (seed, granularity) in [(1, 512), (2, 4096), (3, 1 << 14)] {
+        let granule = granularity as u64 / 512;
+        conformance::run(&mut Heap::new(|blocks| {
+            let locks = Arc::new(RangeLocks::new());
+            Shredder::queues::<2>(blocks, granule, seed).map(|inner| {
+                let scratch = scratch(2, granularity);
+                Exclusive::with_granularity(inner, locks.clone(), scratch, granularity)
+            })
+        }));
+    }
+}
+
+/// Blocks of a group: the unit that the readers below must always see whole.
+const GROUP: u32 = 6;
+const GROUPS: u64 = 5;
+
+struct Client {
+    device: Exclusive<Shredder>,
+    slots: SlotTable<Command>,
+    bufs: Vec<Buf>,
+    /// What the last read saw in each group.
+    seen: [u64; GROUPS as usize],
+    swaps: [u64; GROUPS as usize],
+    lost: u64,
+}
+
+impl Client {
+    /// Reads a group, raises its counter by one with a compare-and-write, or writes it anew.
+    fn act(&mut self, chance: &mut Chance) {
+        if self.device.room() == 0 {
+            return;
+        }
+        let Some(mut buf) = self.bufs.pop() else { return };
+        let group = chance.within(0..=GROUPS - 1);
+        // Groups lie across stripes and granules on purpose.
+        let range = Range::new(2045 + group * u64::from(GROUP), GROUP);
+        let command = match chance.within(0..=4) {
+            0 | 1 => Command::CompareAndWrite(range),
+            _ => Command::Read(range),
+        };
+        if let Command::CompareAndWrite(_) = command {
+            let seen = self.seen[group as usize];
+            let (old, new) = buf.prefix_mut(2 * range.bytes()).split_at_mut(range.bytes());
+            fill(old, seen);
+            fill(new, seen + 1);
+        }
+        let slot = self.slots.insert(command).unwrap();
+        self.device.submit(Instant::ZERO, Submission { slot, command, buf: Some(buf) });
+    }
+
+    fn poll(&mut self) {
+        self.device.kick(Instant::ZERO);
+        let mut done = Vec::new();
+        self.device.poll(Instant::ZERO, &mut done);
+        for Completion { slot, status, buf } in done {
+            let command = self.slots.remove(slot);
+            let range = command.range().unwrap();
+            let group = ((range.lba - 2045) / u64::from(GROUP)) as usize;
+            let buf = buf.unwrap();
+            match (command, status) {
+                (Command::Read(_), Status::Ok) => {
+                    let seen = value(&buf.bytes()[..range.bytes()]);
+                    assert!(seen >= self.seen[group], "the counter went back");
+                    self.seen[group] = seen;
+                }
+                (_, Status::Ok) => self.swaps[group] += 1,
+                (_, Status::CompareFailed) => self.lost += 1,
+                (_, status) => panic!("{command:?}: {status}"),
+            }
+            self.bufs.push(buf);
+        }
+    }
+}
+
+fn fill(data: &mut [u8], value: u64) {
+    data.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
+}
+
+/// The one value that all words hold.
+fn value(data: &[u8]) -> u64 {
+    let first = u64::from_le_bytes(data[..8].try_into().unwrap());
+    assert!(data.chunks(8).all(|word| word == first.to_le_bytes()), "a torn group");
+    first
+}
+
+/// Every increment that succeeded counts once, whatever the interleaving: compare-and-write is
+/// linearizable, and no read sees half of one.
+#[test]
+fn counters_survive_any_interleaving() {
+    let (mut won, mut lost) = (0, 0);
+    for seed in 0..60 {
+        let granularity = [512, 4096][seed as usize % 2];
+        let locks = Arc::new(RangeLocks::new());
+        let inner = Shredder::queues::<3>(4096, granularity as u64 / 512, seed * 10);
+        let mut clients = inner.map(|inner| Client {
+            device: {
+                let scratch = scratch(1, granularity);
+                Exclusive::with_granularity(inner, locks.clone(), scratch, granularity)
+            },
+            slots: SlotTable::new(16),
+            bufs: (0..4).map(|place| leak_buf(8192, place)).collect(),
+            seen: [0; GROUPS as usize],
+            swaps: [0; GROUPS as usize],
+            lost: 0,
+        });
+        let mut chance = Chance::new(seed);
+        for _ in 0..1500 {
+            let client = &mut clients[chance.within(0..=2) as usize];
+            if chance.happens(0.6) {
+                client.act(&mut chance);
+            } else {
+                client.poll();
+            }
+        }
+        let mut turns = 0;
+        while clients.iter().any(|client| !client.slots.is_empty()) {
+            clients.iter_mut().for_each(Client::poll);
+            turns += 1;
+            assert!(turns < 100_000, "seed {seed}: somebody waits for ever");
+        }
+        lost += clients.iter().map(|client| client.lost).sum::<u64>();
+        let bytes = clients[0].device.inner.bytes.lock().unwrap().clone();
+        for group in 0..GROUPS as usize {
+            let at = (2045 + group * GROUP as usize) * BLOCK_BYTES;
+            let counter = value(&bytes[at..at + GROUP as usize * BLOCK_BYTES]);
+            let swaps: u64 = clients.iter().map(|client| client.swaps[group]).sum();
+            assert_eq!(counter, swaps, "seed {seed}, group {group}");
+            won += swaps;
+        }
+    }
+    assert!(won > 500 && lost > 500, "the clients hardly met: {won} won, {lost} lost");
+}
+
+#[test]
+fn a_lone_request_is_not_starved_by_readers() {
+    let locks = Arc::new(RangeLocks::new());
+    let volume = MemVolume::new(64);
+    let mut queues =
+        [0, 1].map(|_| Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512)));
+    let mut slots = SlotTable::new(8);
+    let mut read = |queue: &mut Exclusive<MemQueue>| {
+        let slot = slots.insert(()).unwrap();
+        let command = Command::Read(Range::new(0, 1));
+        let buf = Some(leak_buf(512, 0));
+        queue.submit(Instant::ZERO, Submission { slot, command, buf });
+        queue.kick(Instant::ZERO);
+        slot
+    };
+    let reader = read(&mut queues[0]);
+    let writer = {
+        let mut slots: SlotTable<()> = SlotTable::new(1);
+        let slot = slots.insert(()).unwrap();
+        let command = Command::WriteAtomic(Range::new(0, 1));
+        let buf = Some(leak_buf(512, 1));
+        queues[1].submit(Instant::ZERO, Submission { slot, command, buf });
+        slot
+    };
+    let late = read(&mut queues[0]);
+    assert_eq!(queues[1].wake_at(), Some(Instant::ZERO));
+    let mut done = Vec::new();
+    queues[1].poll(Instant::ZERO, &mut done);
+    assert!(done.is_empty(), "the reader is inside");
+    queues[0].poll(Instant::ZERO, &mut done);
+    assert_eq!(done.pop().unwrap().slot, reader);
+    queues[0].kick(Instant::ZERO);
+    queues[0].poll(Instant::ZERO, &mut done);
+    assert!(done.is_empty(), "the late reader stays behind the writer");
+    queues[1].kick(Instant::ZERO);
+    queues[1].poll(Instant::ZERO, &mut done);
+    assert_eq!(done.pop().unwrap().slot, writer);
+    queues[0].kick(Instant::ZERO);
+    queues[0].poll(Instant::ZERO, &mut done);
+    assert_eq!(done.pop().unwrap().slot, late);
+}
+
+#[test]
+fn without_scratch_there_is_no_compare() {
+    let locks = Arc::new(RangeLocks::new());
+    let inner = MemVolume::new(64).open_queue();
+    let mut device = Exclusive::new(inner, locks.clone(), Vec::new());
+    let slot = SlotTable::new(1).insert(()).unwrap();
+    let command = Command::CompareAndWrite(Range::new(0, 1));
+    device.submit(Instant::ZERO, Submission { slot, command, buf: Some(leak_buf(1024, 3)) });
+    let mut done = Vec::new();
+    device.poll(Instant::ZERO, &mut done);
+    assert_eq!(done[0].status, Status::Unsupported, "there is no scratch buffer");
+    assert!(done[0].buf.is_some());
+}
+
+/// Two real threads, each with its queue: increments are never lost.
+#[test]
+fn threads_count_together() {
+    let volume = MemVolume::new(4096);
+    let locks = Arc::new(RangeLocks::new());
+    let range = Range::new(2044, 8);
+    let count = |queue: &mut Exclusive<MemQueue>, rounds: u32| {
+        let mut slots: SlotTable<()> = SlotTable::new(4);
+        let mut buf = Some(leak_buf(8192, 0));
+        let mut run = |command: Command, fill_with: Option<(u64, u64)>| {
+            let mut lent = buf.take().unwrap();
+            if let Some((old, new)) = fill_with {
+                fill(lent.prefix_mut(4096), old);
+                fill(&mut lent.prefix_mut(8192)[4096..], new);
+            }
+            let slot = slots.insert(()).unwrap();
+            let lent = Some(lent);
+            queue.submit(Instant::ZERO, Submission { slot, command, buf: lent });
+            let mut done = Vec::new();
+            while done.is_empty() {
+                queue.kick(Instant::ZERO);
+                queue.poll(Instant::ZERO, &mut done);
+                std::thread::yield_now();
+            }
+            let completion = done.pop().unwrap();
+            slots.remove(completion.slot);
+            buf = completion.buf;
+            (completion.status, value_or_zero(command, buf.as_ref().unwrap()))
+        };
+        let mut won = 0;
+        while won < rounds {
+            let (_, seen) = run(Command::Read(range), None);
+            let swap = Some((seen, seen + 1));
+            won += u32::from(run(Command::CompareAndWrite(range), swap).0.is_ok());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut queue = Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+            scope.spawn(move || count(&mut queue, 500));
+        }
+    });
+    let mut data = vec![0; range.bytes()];
+    volume.read_now(range, &mut data);
+    assert_eq!(value(&data), 1000);
+}
+
+fn value_or_zero(command: Command, buf: &Buf) -> u64 {
+    match command {
+        Command::Read(range) => value(&buf.bytes()[..range.bytes()]),
+        _ => 0,
+    }
+}
