@@ -1,0 +1,71 @@
+//! The replies of one connection: headers of its own, and a body that all replies share.
+
+use crate::yardstick::{HEAD_BYTES, Head, Op};
+
+/// The most replies in one send: two pieces each, of the 1 024 that the kernel takes.
+const REPLIES_MAX: usize = 512;
+
+/// What a connection has to send. While a send is under way its headers do not move.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// Headers of replies that no send has begun.
+    pub(crate) ready: Vec<Head>,
+    /// Headers of replies of which some bytes have not left.
+    flying: Vec<Head>,
+    /// Bytes of `flying` that have left; less than all of them, or both are zero.
+    left: usize,
+    /// The pieces of the send under way.
+    pieces: Vec<libc::iovec>,
+    /// For sends that the kernel keeps.
+    message: Option<Box<libc::msghdr>>,
+}
+
+impl Outbox {
+    /// Whether nothing is left to send.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.flying.is_empty()
+    }
+
+    /// Lays out the next send: everything that is ready, but at most `cap` bytes (at least one
+    /// reply). The pieces are valid until the next call.
+    pub(crate) fn lay_out(&mut self, op: Op, body: &[u8], cap: usize) -> &mut libc::msghdr {
+        if self.flying.is_empty() {
+            std::mem::swap(&mut self.ready, &mut self.flying);
+            if op == Op::Write {
+                self.flying.iter_mut().for_each(|head| head[20..24].fill(0));
+            }
+        }
+        let reply_bytes = HEAD_BYTES + body.len();
+        let first = self.left / reply_bytes;
+        let mut skip = self.left % reply_bytes;
+        let count = (cap / reply_bytes).clamp(1, REPLIES_MAX);
+        self.pieces.clear();
+        for head in self.flying.iter().skip(first).take(count) {
+            for part in [&head[..], body] {
+                let skipped = skip.min(part.len());
+                skip -= skipped;
+                if part.len() > skipped {
+                    self.pieces.push(piece(&part[skipped..]));
+                }
+            }
+        }
+        // SAFETY: all zeroes is a valid message header: null pointers with zero lengths.
+        let message = self.message.get_or_insert_with(|| Box::new(unsafe { std::mem::zeroed() }));
+        message.msg_iov = self.pieces.as_mut_ptr();
+        message.msg_iovlen = self.pieces.len();
+        message
+    }
+
+    /// Takes note that `bytes` more have left.
+    pub(crate) fn sent(&mut self, bytes: usize, body: &[u8]) {
+        self.left += bytes;
+        if self.left == self.flying.len() * (HEAD_BYTES + body.len()) {
+            self.flying.clear();
+            self.left = 0;
+        }
+    }
+}
+
+fn piece(part: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() }
+}

@@ -1,0 +1,189 @@
+//! The server that one writes first: one event loop, one system call to receive a request, one for
+//! its payload, one to the file, one to reply. No batches, no coalescing; the file is read and
+//! written where the loop stands. It stands in for the paper's server of libaio and libevent, and
+//! is kinder than that one: with the file on tmpfs nothing blocks and nothing has to be waited for.
+//!
+//! It speaks protocol `reflex` version 1. Sectors behind the end of the file wrap around, so that a
+//! small file can stand for a large device.
+
+#[path = "yardstick/mod.rs"]
+mod yardstick;
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use clap::Parser;
+use rustix::event::epoll;
+use yardstick::{HEAD_BYTES, Head, Op, SECTOR_BYTES, SocketOptions};
+
+/// The listener's name among the events.
+const LISTENER: u64 = u64::MAX;
+
+/// The largest request: 1 MiB.
+const SECTORS_MAX: usize = 2048;
+
+/// A server without any batching.
+#[derive(Parser)]
+struct Options {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:7422")]
+    listen: SocketAddr,
+    /// The file to serve; made where there is none.
+    #[arg(long, default_value = "/dev/shm/nearflash-naive")]
+    file: PathBuf,
+    /// Bytes of the file.
+    #[arg(long, default_value_t = 64 << 20)]
+    size: u64,
+    /// The core to stay on.
+    #[arg(long)]
+    cpu: Option<usize>,
+    #[command(flatten)]
+    socket: SocketOptions,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// The request that is coming in: its header, then its payload.
+    input: Vec<u8>,
+    /// `0 ≤ have ≤ input.len()`: bytes of it that have come.
+    have: usize,
+    /// What the socket did not take of the last reply.
+    output: Vec<u8>,
+    /// Whether the event asked for is room in the socket instead of a request.
+    is_full: bool,
+}
+
+struct Server {
+    options: Options,
+    file: File,
+    listener: TcpListener,
+    epoll: rustix::fd::OwnedFd,
+    connections: Vec<Option<Connection>>,
+}
+
+fn main() -> std::io::Result<()> {
+    let options = Options::parse();
+    yardstick::pin(options.cpu)?;
+    let mut open = File::options();
+    let file = open.read(true).write(true).create(true).truncate(false).open(&options.file)?;
+    file.set_len(options.size)?;
+    let listener = yardstick::listen(options.listen, &options.socket)?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let name = epoll::EventData::new_u64(LISTENER);
+    epoll::add(&epoll, &listener, name, epoll::EventFlags::IN)?;
+    let connections = Vec::new();
+    Server { options, file, listener, epoll, connections }.run()
+}
+
+impl Server {
+    fn run(mut self) -> std::io::Result<()> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        loop {
+            events.clear();
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+            for event in &events {
+                let index = event.data.u64();
+                if index == LISTENER {
+                    self.accept()?;
+                } else if self.step(index as usize).is_err() {
+                    self.connections[index as usize] = None;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) -> std::io::Result<()> {
+        let (stream, _) = self.listener.accept()?;
+        stream.set_nonblocking(true)?;
+        self.options.socket.apply(&stream)?;
+        let free = self.connections.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let name = epoll::EventData::new_u64(index as u64);
+        epoll::add(&self.epoll, &stream, name, epoll::EventFlags::IN)?;
+        let input = vec![0; HEAD_BYTES];
+        let connection = Connection { stream, input, have: 0, output: Vec::new(), is_full: false };
+        self.connections[index] = Some(connection);
+        Ok(())
+    }
+
+    /// What an event allows: the rest of a reply, or one request.
+    fn step(&mut self, index: usize) -> std::io::Result<()> {
+        let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        if !connection.output.is_empty() {
+            let reply = std::mem::take(&mut connection.output);
+            return self.reply(index, reply);
+        }
+        if !connection.fill()? {
+            return Ok(());
+        }
+        let mut head: Head = connection.input[..HEAD_BYTES].try_into().expect("a whole header");
+        let sectors = u32::from_le_bytes(head[20..24].try_into().expect("four bytes")) as usize;
+        let lba = u64::from_le_bytes(head[12..20].try_into().expect("eight bytes"));
+        let data = sectors * SECTOR_BYTES;
+        if head[..4] != [HEAD_BYTES as u8, 0, head[2] & 1, 0] || sectors > SECTORS_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let offset = lba.wrapping_mul(SECTOR_BYTES as u64) % (self.options.size - data as u64 + 1);
+        if head[2] == Op::Read as u8 {
+            let mut reply = vec![0; HEAD_BYTES + data];
+            reply[..HEAD_BYTES].copy_from_slice(&head);
+            self.file.read_exact_at(&mut reply[HEAD_BYTES..], offset)?;
+            connection.next_request();
+            return self.reply(index, reply);
+        }
+        connection.input.resize(HEAD_BYTES + data, 0);
+        if connection.fill()? {
+            self.file.write_all_at(&connection.input[HEAD_BYTES..], offset)?;
+            connection.next_request();
+            head[20..24].fill(0);
+            return self.reply(index, head.to_vec());
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, index: usize, mut reply: Vec<u8>) -> std::io::Result<()> {
+        let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        let sent = match connection.stream.write(&reply) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        reply.drain(..sent);
+        connection.output = reply;
+        // Further requests wait until this reply has left.
+        let waits = !connection.output.is_empty();
+        let flags = if waits { epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        if waits != connection.is_full {
+            let name = epoll::EventData::new_u64(index as u64);
+            epoll::modify(&self.epoll, &connection.stream, name, flags)?;
+        }
+        connection.is_full = waits;
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Receives once if the request is not whole; whether it is now.
+    fn fill(&mut self) -> std::io::Result<bool> {
+        if self.have < self.input.len() {
+            match self.stream.read(&mut self.input[self.have..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(len) => self.have += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.have == self.input.len())
+    }
+
+    fn next_request(&mut self) {
+        self.have = 0;
+        self.input.truncate(HEAD_BYTES);
+    }
+}

@@ -1,0 +1,135 @@
+//! What the yardsticks share: their sockets and the one message they know.
+//!
+//! The message is the 24-byte header of protocol `reflex` version 1: magic (2 bytes), opcode (2),
+//! handle (8), first sector (8), sectors (4), little-endian; a reply repeats handle and sector.
+
+#![allow(dead_code, reason = "each program uses the part that it needs")]
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+
+use rustix::net::sockopt;
+
+/// Bytes of a header.
+pub(crate) const HEAD_BYTES: usize = 24;
+
+/// The first two bytes of a header: its own length.
+const MAGIC: u16 = HEAD_BYTES as u16;
+
+/// Bytes of a sector.
+pub(crate) const SECTOR_BYTES: usize = 512;
+
+/// Reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Op {
+    /// Requests are bare headers, replies carry the data.
+    Read,
+    /// Requests carry the data, replies are bare headers.
+    Write,
+}
+
+/// A header.
+pub(crate) type Head = [u8; HEAD_BYTES];
+
+/// A header with these fields.
+pub(crate) fn head(op: Op, handle: u64, lba: u64, sectors: u32) -> Head {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[2..4].copy_from_slice(&u16::from(op == Op::Write).to_le_bytes());
+    bytes[4..12].copy_from_slice(&handle.to_le_bytes());
+    bytes[12..20].copy_from_slice(&lba.to_le_bytes());
+    bytes[20..24].copy_from_slice(&sectors.to_le_bytes());
+    bytes
+}
+
+/// How sockets are set up.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SocketOptions {
+    /// Bytes of the sending and of the receiving buffer; 0 leaves them to the kernel.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) socket_buffer: usize,
+    /// Congestion control; empty leaves it to the kernel.
+    #[arg(long, default_value = "cubic")]
+    pub(crate) congestion: String,
+}
+
+impl SocketOptions {
+    /// Applies them to a connection or listener.
+    pub(crate) fn apply(&self, socket: impl AsFd) -> std::io::Result<()> {
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        if !self.congestion.is_empty() {
+            sockopt::set_tcp_congestion(&socket, &self.congestion)?;
+        }
+        if self.socket_buffer > 0 {
+            sockopt::set_socket_send_buffer_size(&socket, self.socket_buffer)?;
+            sockopt::set_socket_recv_buffer_size(&socket, self.socket_buffer)?;
+        }
+        Ok(())
+    }
+}
+
+/// A listener that does not block. Connections inherit its options.
+pub(crate) fn listen(address: SocketAddr, options: &SocketOptions) -> std::io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    options.apply(&socket)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, 4096)?;
+    let listener = TcpListener::from(socket);
+    println!("ready {}", listener.local_addr()?);
+    Ok(listener)
+}
+
+/// Keeps this thread on one core.
+pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
+    if let Some(cpu) = cpu {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        rustix::thread::sched_setaffinity(None, &set)?;
+    }
+    Ok(())
+}
+
+/// Finds the requests in a stream of bytes that is cut anywhere, by their known length alone.
+#[derive(Clone)]
+pub(crate) struct Counter {
+    /// Bytes of a request, its payload included.
+    request_bytes: usize,
+    /// `0 ≤ at < request_bytes`: bytes of the current request that have come.
+    at: usize,
+    /// Its header as far as it has come.
+    partial: Head,
+}
+
+impl Counter {
+    /// For requests of this many bytes.
+    pub(crate) fn new(request_bytes: usize) -> Counter {
+        assert!(request_bytes >= HEAD_BYTES, "a request is at least a header");
+        Counter { request_bytes, at: 0, partial: [0; HEAD_BYTES] }
+    }
+
+    /// Takes the bytes and adds the header of each request that they complete.
+    pub(crate) fn take(&mut self, mut bytes: &[u8], requests: &mut Vec<Head>) {
+        if self.request_bytes == HEAD_BYTES && self.at == 0 {
+            let (whole, rest) = bytes.as_chunks::<HEAD_BYTES>();
+            requests.extend_from_slice(whole);
+            bytes = rest;
+        }
+        while !bytes.is_empty() {
+            let taken = bytes.len().min(self.request_bytes - self.at);
+            if self.at < HEAD_BYTES {
+                let of_head = taken.min(HEAD_BYTES - self.at);
+                self.partial[self.at..self.at + of_head].copy_from_slice(&bytes[..of_head]);
+            }
+            self.at += taken;
+            bytes = &bytes[taken..];
+            if self.at == self.request_bytes {
+                self.at = 0;
+                requests.push(self.partial);
+            }
+        }
+    }
+}
