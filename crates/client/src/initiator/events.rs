@@ -1,0 +1,278 @@
+//! What the network brings: bytes to replies, replies to the end of requests.
+
+use crate::standin::reflex::ClientEvent;
+use contract::{
+    CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
+    Notice, Slot, Status, Tag, TenantReply,
+};
+
+use super::link::State;
+use super::words::{Done, Loss, Report, Ticket};
+use super::{Flight, Initiator, Work, address, slot_of, tag_of};
+
+impl<T: Dial> Initiator<T> {
+    pub(super) fn handle(&mut self, now: Instant, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, .. } => {
+                let link = self.link_of(conn).expect("only what was dialled opens");
+                self.greet(now, link, conn);
+            }
+            NetEvent::Received { conn, buf, len } => {
+                if let Some(link) = self.link_of(conn) {
+                    self.links[link].heard = now;
+                    if let Err(fatal) = self.parse(now, link, &buf.bytes()[..len]) {
+                        self.hang_up(link, Loss::Protocol(fatal));
+                    }
+                }
+                self.transport.give(buf);
+            }
+            NetEvent::Sent { conn, buf } => {
+                let link = self.link_of(conn).expect("payloads come back before the end");
+                self.take_back(link, buf);
+            }
+            NetEvent::Closed { conn, reason } => {
+                let link = self.link_of(conn).expect("only what was dialled closes");
+                self.names[conn.index as usize] = None;
+                let why = match self.links[link].state {
+                    State::Closing { why, .. } => why,
+                    _ => Loss::Network(reason),
+                };
+                self.lose(now, link, why);
+            }
+        }
+    }
+
+    /// The link whose present connection this is.
+    fn link_of(&self, conn: ConnId) -> Option<usize> {
+        match self.names.get(conn.index as usize) {
+            Some(&Some((generation, link))) if generation == conn.generation => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The connection is there: version 2 introduces itself first.
+    fn greet(&mut self, now: Instant, link: usize, conn: ConnId) {
+        let State::Dialling { until, .. } = self.links[link].state else {
+            return; // Given up while it was dialled; its `Closed` follows.
+        };
+        let heads = self.links[link].session.greeting();
+        if heads.is_empty() {
+            return self.come_up(now, link, conn, None);
+        }
+        self.links[link].state = State::Greeting { conn, until };
+        self.send_heads(now, conn, heads);
+    }
+
+    pub(super) fn send_heads(&mut self, now: Instant, conn: ConnId, heads: Vec<FrameHead>) {
+        for head in heads {
+            self.transport.send(now, conn, Frame::bare(head));
+        }
+    }
+
+    fn parse(&mut self, now: Instant, link: usize, mut input: &[u8]) -> Result<(), Fatal> {
+        if let State::Closing { .. } = self.links[link].state {
+            return Ok(()); // What it still says does not matter.
+        }
+        while let Some(event) = self.links[link].session.next_event(&mut input)? {
+            match event {
+                ClientEvent::Reply { tag, status, body_bytes } => {
+                    self.answer(link, tag, status, body_bytes)?;
+                }
+                ClientEvent::Body { bytes, end } => self.take_body(link, bytes, end),
+                ClientEvent::Hello { status, reply, .. } => match self.links[link].state {
+                    State::Greeting { conn, .. } if status.is_ok() => {
+                        self.come_up(now, link, conn, Some(reply));
+                    }
+                    State::Greeting { .. } => {
+                        self.hang_up(link, Loss::Refused(status));
+                        return Ok(());
+                    }
+                    _ => return Err(Fatal::OutOfOrder),
+                },
+                ClientEvent::Info { tag, info } => {
+                    let ticket = self.end_control(link, tag)?;
+                    self.report(Report::Info(ticket, info));
+                }
+                ClientEvent::Tenant { tag, status, reply } => {
+                    let ticket = self.end_control(link, tag)?;
+                    self.report(Report::Tenant(ticket, status, reply));
+                }
+                ClientEvent::Pong { tag } => {
+                    let ticket = self.end_control(link, tag)?;
+                    self.report(Report::Pong(ticket, Status::Ok));
+                }
+                ClientEvent::Notice(notice) => {
+                    self.links[link].draining |= notice == Notice::Draining;
+                    self.report(Report::Notice { link, notice });
+                    self.leave_if_drained(link);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The request that a tag names, if it was sent on this connection and not answered yet.
+    fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
+        let slot = slot_of(tag).ok_or(Fatal::UnknownTag(tag))?;
+        match self.flights.find(slot) {
+            Some(flight) if flight.link == link && flight.sent && flight.answer.is_none() => {
+                self.links[link].failures = 0;
+                Ok((slot, flight))
+            }
+            _ => Err(Fatal::UnknownTag(tag)),
+        }
+    }
+
+    fn answer(&mut self, link: usize, tag: Tag, status: Status, body: usize) -> Result<(), Fatal> {
+        let draining = self.links[link].draining;
+        let (slot, flight) = self.owed(link, tag)?;
+        let Work::Data { command, .. } = flight.work else { return Err(Fatal::UnknownTag(tag)) };
+        if body != if status.is_ok() { command.reply_bytes() } else { 0 } {
+            return Err(Fatal::BadLength(body as u64));
+        }
+        if status == Status::Retry && draining && flight.lent.is_none() {
+            self.put_back(link, slot);
+        } else if body > 0 {
+            self.links[link].arriving = Some((slot, 0));
+        } else {
+            self.finish(slot, status);
+        }
+        Ok(())
+    }
+
+    fn take_body(&mut self, link: usize, bytes: &[u8], end: Option<Status>) {
+        let arriving = &mut self.links[link].arriving;
+        let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
+        let slot = *slot;
+        let flight = self.flights.get(slot);
+        if let Work::Data { command, buf: Some(buf), .. } = &mut flight.work {
+            let room = buf.prefix_mut(command.reply_bytes());
+            room[*filled..*filled + bytes.len()].copy_from_slice(bytes);
+        }
+        *filled += bytes.len();
+        if let Some(status) = end {
+            *arriving = None;
+            self.finish(slot, status);
+        }
+    }
+
+    /// The transport gives a payload back.
+    fn take_back(&mut self, link: usize, buf: contract::Buf) {
+        let key = address(&buf);
+        let lent = &mut self.links[link].lent;
+        let flights = &mut self.flights;
+        // Nearly always the first; a transport that copies nothing may give back in another order.
+        let place = lent
+            .iter()
+            .position(|&slot| flights.get(slot).lent == Some(key))
+            .expect("the transport gives back what it was lent");
+        let slot = lent.remove(place).expect("it was found");
+        let flight = self.flights.get(slot);
+        flight.lent = None;
+        let Work::Data { buf: home, .. } = &mut flight.work else {
+            unreachable!("only requests with data lend a payload")
+        };
+        *home = Some(buf);
+        if let Some(status) = flight.answer.take() {
+            self.finish(slot, status);
+        }
+    }
+
+    /// The request has ended; it leaves as soon as its buffer is here.
+    pub(super) fn finish(&mut self, slot: Slot, status: Status) {
+        let flight = self.flights.get(slot);
+        if flight.lent.is_some() {
+            flight.answer = Some(status);
+            return;
+        }
+        let flight = self.retire(slot);
+        match flight.work {
+            Work::Data { command, buf, .. } => {
+                self.done.push(Done { ticket: Ticket(slot), command, status, buf });
+            }
+            Work::Control(control) => self.report(unanswered(Ticket(slot), &control, status)),
+        }
+    }
+
+    /// Takes the request out of the tables.
+    fn retire(&mut self, slot: Slot) -> Flight {
+        let flight = self.flights.remove(slot);
+        let owner = &mut self.links[flight.link];
+        owner.load -= 1;
+        if flight.sent {
+            owner.sent -= 1;
+            self.leave_if_drained(flight.link);
+        }
+        flight
+    }
+
+    fn end_control(&mut self, link: usize, tag: Tag) -> Result<Ticket, Fatal> {
+        let (slot, flight) = self.owed(link, tag)?;
+        if let Work::Data { .. } = flight.work {
+            return Err(Fatal::UnknownTag(tag));
+        }
+        self.retire(slot);
+        Ok(Ticket(slot))
+    }
+
+    /// A drained server waits for nothing but our end of the connection.
+    pub(super) fn leave_if_drained(&mut self, link: usize) {
+        let owner = &self.links[link];
+        if owner.draining
+            && owner.sent == 0
+            && let State::Up { .. } = owner.state
+        {
+            self.hang_up(link, Loss::Network(CloseReason::Peer));
+        }
+    }
+
+    pub(super) fn issue_control(&mut self, now: Instant, link: usize, slot: Slot, conn: ConnId) {
+        let flight = self.flights.get(slot);
+        let Work::Control(control) = &mut flight.work else { unreachable!("the caller looked") };
+        let tag = tag_of(slot);
+        match &mut **control {
+            Control::Hello(hello) => hello.tag = tag,
+            Control::Register(register) | Control::Renegotiate(register) => register.tag = tag,
+            Control::Info { tag: place, .. }
+            | Control::Unregister { tag: place, .. }
+            | Control::Ping { tag: place } => *place = tag,
+        }
+        match self.links[link].session.control(control) {
+            Ok(heads) => {
+                flight.sent = true;
+                self.owe(now, link);
+                self.send_heads(now, conn, heads);
+            }
+            Err(status) => self.finish(slot, status),
+        }
+    }
+}
+
+/// The report of a control request that ended without an answer.
+fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
+    match control {
+        Control::Info { .. } => Report::Info(ticket, Err(status)),
+        Control::Ping { .. } | Control::Hello(_) => Report::Pong(ticket, status),
+        Control::Register(_) | Control::Renegotiate(_) | Control::Unregister { .. } => {
+            Report::Tenant(ticket, status, TenantReply::default())
+        }
+    }
+}
+
+/// Whether a request that may have been carried out already may be sent again.
+pub(super) fn may_repeat(work: &Work, fenced: bool) -> bool {
+    match work {
+        Work::Data { command, .. } => match command {
+            Command::Read(_) => true,
+            Command::Write { .. }
+            | Command::Flush
+            | Command::Discard(_)
+            | Command::WriteZeroes { .. }
+            | Command::Barrier => fenced,
+            Command::WriteAtomic(_) | Command::CompareAndWrite(_) => false,
+        },
+        Work::Control(control) => {
+            matches!(**control, Control::Info { .. } | Control::Ping { .. })
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What was measured.
+
+use std::time::Duration;
+
+use contract::Kind;
+use hdrhistogram::Histogram;
+
+/// Latencies above this are counted as this: an hour, in nanoseconds.
+const LATENCY_NANOS_MAX: u64 = 3_600_000_000_000;
+
+/// The requests of one kind.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Requests that ended well within the measured time.
+    pub count: u64,
+    /// Their latencies in nanoseconds, three digits exact, with those of requests that were sent
+    /// within the measured time and ended after it.
+    pub latency: Histogram<u64>,
+}
+
+impl Side {
+    fn new() -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3);
+        Side { count: 0, latency: latency.expect("the bounds are sound") }
+    }
+
+    pub(super) fn record(&mut self, latency: Duration, within: bool) {
+        self.count += u64::from(within);
+        self.latency.saturating_record(latency.as_nanos() as u64);
+    }
+
+    fn add(&mut self, other: &Side) {
+        self.count += other.count;
+        self.latency.add(&other.latency).expect("the bounds are the same");
+    }
+
+    fn reset(&mut self) {
+        self.count = 0;
+        self.latency.reset();
+    }
+}
+
+/// What one generator, or several, measured in some time.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Reads.
+    pub read: Side,
+    /// Writes.
+    pub write: Side,
+    /// The unloaded probe's reads.
+    pub probe: Side,
+    /// Requests that ended badly.
+    pub errors: u64,
+    /// Sectors that held what they may not hold.
+    pub verify_failures: u64,
+}
+
+impl Tally {
+    /// Nothing measured.
+    pub fn new() -> Self {
+        let (read, write, probe) = (Side::new(), Side::new(), Side::new());
+        Tally { read, write, probe, errors: 0, verify_failures: 0 }
+    }
+
+    pub(super) fn side(&mut self, kind: Kind) -> &mut Side {
+        match kind {
+            Kind::Read => &mut self.read,
+            Kind::Write | Kind::Other => &mut self.write,
+        }
+    }
+
+    /// Adds what `other` measured.
+    pub fn add(&mut self, other: &Tally) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+        self.probe.add(&other.probe);
+        self.errors += other.errors;
+        self.verify_failures += other.verify_failures;
+    }
+
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        for side in [&mut self.read, &mut self.write, &mut self.probe] {
+            side.reset();
+        }
+        self.errors = 0;
+        self.verify_failures = 0;
+    }
+
+    /// Requests that ended well within the measured time, the probe's aside.
+    pub fn count(&self) -> u64 {
+        self.read.count + self.write.count
+    }
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally::new()
+    }
+}
