@@ -10,7 +10,6 @@
 
 mod initiator;
 mod random;
-pub mod standin;
 
 pub mod load;
 

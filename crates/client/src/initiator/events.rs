@@ -1,8 +1,8 @@
 //! What the network brings: bytes to replies, replies to the end of requests.
 
-use crate::standin::reflex::ClientEvent;
+use proto::reflex::ClientEvent;
 use contract::{
-    CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
+    Buf, CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
     Notice, Slot, Status, Tag, TenantReply,
 };
 
@@ -27,12 +27,13 @@ impl<T: Dial> Initiator<T> {
                 self.transport.give(buf);
             }
             NetEvent::Sent { conn, buf } => {
-                let link = self.link_of(conn).expect("payloads come back before the end");
-                self.take_back(link, buf);
+                self.take_back(self.link_of(conn), buf);
             }
             NetEvent::Closed { conn, reason } => {
                 let link = self.link_of(conn).expect("only what was dialled closes");
-                self.names[conn.index as usize] = None;
+                if let Some(name) = self.names.get_mut(conn.index as usize) {
+                    *name = None;
+                }
                 let why = match self.links[link].state {
                     State::Closing { why, .. } => why,
                     _ => Loss::Network(reason),
@@ -46,7 +47,9 @@ impl<T: Dial> Initiator<T> {
     fn link_of(&self, conn: ConnId) -> Option<usize> {
         match self.names.get(conn.index as usize) {
             Some(&Some((generation, link))) if generation == conn.generation => Some(link),
-            _ => None,
+            Some(_) => None,
+            // A name beyond the table: a dial that failed before it became a connection.
+            None => self.links.iter().position(|link| link.state.conn() == Some(conn)),
         }
     }
 
@@ -156,11 +159,14 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// The transport gives a payload back.
-    fn take_back(&mut self, link: usize, buf: contract::Buf) {
+    /// The transport gives a payload back. Without a link, the connection ended before.
+    fn take_back(&mut self, link: Option<usize>, buf: Buf) {
         let key = address(&buf);
-        let lent = &mut self.links[link].lent;
         let flights = &mut self.flights;
+        let lent = match link {
+            Some(link) => &mut self.links[link].lent,
+            None => &mut self.orphans,
+        };
         // Nearly always the first; a transport that copies nothing may give back in another order.
         let place = lent
             .iter()
@@ -169,12 +175,15 @@ impl<T: Dial> Initiator<T> {
         let slot = lent.remove(place).expect("it was found");
         let flight = self.flights.get(slot);
         flight.lent = None;
+        let answer = flight.answer.take();
         let Work::Data { buf: home, .. } = &mut flight.work else {
             unreachable!("only requests with data lend a payload")
         };
         *home = Some(buf);
-        if let Some(status) = flight.answer.take() {
+        if let Some(status) = answer {
             self.finish(slot, status);
+        } else if link.is_none() {
+            self.queue_again(slot);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::standin::reflex::ClientSession;
+use proto::reflex::ClientSession;
 use contract::{ConnId, Instant, Slot};
 
 use super::words::Loss;

@@ -19,7 +19,7 @@ mod words;
 
 use std::collections::VecDeque;
 
-use crate::standin::reflex::ClientSession;
+use proto::reflex::ClientSession;
 use contract::{
     Buf, Command, Control, Dial, Frame, Instant, NamespaceId, NetEvent, Slot, SlotTable, Status,
     Tag,
@@ -44,6 +44,9 @@ pub struct Initiator<T> {
     flights: SlotTable<Flight>,
     /// By the transport's index of a connection: its generation and the link it belongs to.
     names: Vec<Option<(u32, usize)>>,
+    /// Requests of connections that are gone, whose payload the transport still holds: they were
+    /// sent after the transport had seen the end and before we did.
+    orphans: VecDeque<Slot>,
     /// Links that may have something to send; each is listed at most once.
     eager: VecDeque<usize>,
     /// What has ended since the last turn ended.
@@ -97,6 +100,7 @@ impl<T: Dial> Initiator<T> {
             links,
             flights: SlotTable::new(options.in_flight_max),
             names: Vec::new(),
+            orphans: VecDeque::new(),
             eager: VecDeque::with_capacity(options.connections),
             done: Vec::with_capacity(options.in_flight_max),
             reports: Vec::new(),

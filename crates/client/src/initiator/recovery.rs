@@ -2,10 +2,13 @@
 
 use contract::{ConnId, Dial, HelloReply, Instant, Slot, Status};
 
-use super::Initiator;
+use super::{Flight, Initiator};
 use super::events::may_repeat;
 use super::link::State;
 use super::words::{Loss, Report, Version};
+
+/// Connections of the transport that are found by their index; others are searched for.
+const NAMES_MAX: usize = 1 << 17;
 
 impl<T: Dial> Initiator<T> {
     /// Does what the clock asks of each connection, and sets the alarm anew.
@@ -30,10 +33,12 @@ impl<T: Dial> Initiator<T> {
     fn dial(&mut self, now: Instant, link: usize) {
         let conn = self.transport.dial(now);
         let index = conn.index as usize;
-        if self.names.len() <= index {
+        if self.names.len() <= index && index < NAMES_MAX {
             self.names.resize(index + 1, None);
         }
-        self.names[index] = Some((conn.generation, link));
+        if let Some(name) = self.names.get_mut(index) {
+            *name = Some((conn.generation, link));
+        }
         let session = Self::session(&self.options, link);
         let owner = &mut self.links[link];
         owner.session = session;
@@ -71,7 +76,6 @@ impl<T: Dial> Initiator<T> {
     /// the original order and before what was not sent yet.
     pub(super) fn lose(&mut self, now: Instant, link: usize, why: Loss) {
         let owner = &mut self.links[link];
-        assert!(owner.lent.is_empty(), "payloads come back before a connection ends");
         if owner.failures == 0 {
             owner.down_since = now;
         }
@@ -101,7 +105,6 @@ impl<T: Dial> Initiator<T> {
         if self.links[link].sent == 0 {
             return;
         }
-        let fenced = self.options.version == Version::Two && self.options.client != 0;
         let mut sent: Vec<(u64, Slot)> = self
             .flights
             .iter()
@@ -109,19 +112,40 @@ impl<T: Dial> Initiator<T> {
             .map(|(slot, flight)| (flight.order, slot))
             .collect();
         sent.sort_unstable_by_key(|&(order, _)| order);
+        self.links[link].lent.clear();
+        let mut doomed = Vec::new();
         for &(_, slot) in sent.iter().rev() {
             let flight = self.flights.get(slot);
-            if may_repeat(&flight.work, fenced) && flight.reissues < self.options.reissues_max {
-                flight.reissues += 1;
-                flight.sent = false;
-                self.links[link].sent -= 1;
+            flight.sent = false;
+            self.links[link].sent -= 1;
+            if flight.lent.is_some() {
+                self.orphans.push_back(slot);
+            } else if self.count_repeat(slot) {
                 self.links[link].ready.push_front(slot);
+            } else {
+                doomed.push(slot);
             }
         }
-        for (_, slot) in sent {
-            if self.flights.find(slot).is_some_and(|flight| flight.sent) {
-                self.finish(slot, Status::ConnectionLost);
-            }
+        for &slot in doomed.iter().rev() {
+            self.finish(slot, Status::ConnectionLost);
+        }
+    }
+
+    /// Whether a request that was sent on a connection that is gone may be sent again; counts it.
+    fn count_repeat(&mut self, slot: Slot) -> bool {
+        let fenced = self.options.version == Version::Two && self.options.client != 0;
+        let flight = self.flights.get(slot);
+        let may = may_repeat(&flight.work, fenced) && flight.reissues < self.options.reissues_max;
+        flight.reissues += u8::from(may);
+        may
+    }
+
+    /// The payload of an orphan is back.
+    pub(super) fn queue_again(&mut self, slot: Slot) {
+        if self.count_repeat(slot) {
+            self.put_in_order(slot);
+        } else {
+            self.finish(slot, Status::ConnectionLost);
         }
     }
 
@@ -132,21 +156,21 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// A draining server did not carry the request out: it waits for the next connection, at its
-    /// place in the original order.
+    /// A draining server did not carry the request out: it waits for the next connection.
     pub(super) fn put_back(&mut self, link: usize, slot: Slot) {
-        let flight = self.flights.get(slot);
-        flight.sent = false;
-        let order = flight.order;
-        let flights = &mut self.flights;
-        let owner = &mut self.links[link];
-        owner.sent -= 1;
-        let place = owner
-            .ready
-            .iter()
-            .position(|&other| flights.get(other).order > order)
-            .unwrap_or(owner.ready.len());
-        owner.ready.insert(place, slot);
+        self.flights.get(slot).sent = false;
+        self.links[link].sent -= 1;
+        self.put_in_order(slot);
         self.leave_if_drained(link);
+    }
+
+    /// Queues the request at its place in the original order.
+    fn put_in_order(&mut self, slot: Slot) {
+        let Flight { link, order, .. } = *self.flights.get(slot);
+        let flights = &mut self.flights;
+        let ready = &mut self.links[link].ready;
+        let later = ready.iter().position(|&other| flights.get(other).order > order);
+        ready.insert(later.unwrap_or(ready.len()), slot);
+        self.rouse(link);
     }
 }
