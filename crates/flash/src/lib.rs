@@ -17,16 +17,24 @@ extern crate std;
 
 mod chance;
 pub mod conformance;
+mod decorated;
+mod delayed;
 mod exclusive;
+mod faulty;
 mod inbox;
 mod locks;
 mod mem;
 mod null;
+mod recorder;
 mod spec;
 
 pub use chance::Chance;
+pub use decorated::Decorated;
+pub use delayed::Delayed;
 pub use exclusive::Exclusive;
+pub use faulty::{FaultSwitch, Faults, Faulty, Stall};
 pub use locks::RangeLocks;
 pub use mem::{MemQueue, MemVolume};
 pub use null::Null;
+pub use recorder::{Record, Recorder, Recording};
 pub use spec::{Decorations, Delay, SizeError, Source, Spec, SpecError, parse_size};

@@ -1,0 +1,120 @@
+//! What a spec asks to be wrapped around a device, wrapped.
+
+use alloc::vec::Vec;
+
+use contract::{Completion, Device, Geometry, Instant, Submission};
+
+use crate::{Decorations, Delayed, Faults, Faulty};
+
+/// A device in the decorators that its spec named; nothing is paid for those that it did not.
+#[derive(Debug)]
+pub enum Decorated<D> {
+    /// None.
+    Plain(D),
+    /// `delay=` alone.
+    Delayed(Delayed<D>),
+    /// `fail_reads=` or `fail_writes=`, without a delay.
+    Faulty(Faulty<D>),
+    /// Both: failures are told at once, what succeeds takes longer.
+    Both(Faulty<Delayed<D>>),
+}
+
+impl Decorations {
+    /// Wraps one worker's queue; `queue` is its number, so that queues do not fail in step.
+    pub fn wrap<D: Device>(&self, device: D, queue: u64) -> Decorated<D> {
+        let seed = self.seed ^ queue << 32;
+        let fails = self.fail_reads > 0.0 || self.fail_writes > 0.0;
+        let faults = Faults {
+            fail_reads: self.fail_reads,
+            fail_writes: self.fail_writes,
+            seed,
+            ..Faults::default()
+        };
+        match self.delay {
+            None if !fails => Decorated::Plain(device),
+            None => Decorated::Faulty(Faulty::new(device, faults)),
+            Some(delay) if !fails => Decorated::Delayed(Delayed::new(device, delay, seed)),
+            Some(delay) => Decorated::Both(Faulty::new(Delayed::new(device, delay, seed), faults)),
+        }
+    }
+}
+
+/// The same expression on whichever device is inside.
+macro_rules! inside {
+    ($self:expr, $device:ident => $what:expr) => {
+        match $self {
+            Decorated::Plain($device) => $what,
+            Decorated::Delayed($device) => $what,
+            Decorated::Faulty($device) => $what,
+            Decorated::Both($device) => $what,
+        }
+    };
+}
+
+impl<D: Device> Device for Decorated<D> {
+    fn geometry(&self) -> Geometry {
+        inside!(self, device => device.geometry())
+    }
+
+    fn room(&self) -> usize {
+        inside!(self, device => device.room())
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        inside!(self, device => device.submit(now, submission));
+    }
+
+    fn kick(&mut self, now: Instant) {
+        inside!(self, device => device.kick(now));
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        inside!(self, device => device.poll(now, done));
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        inside!(self, device => device.wake_at())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Heap};
+    use crate::{MemVolume, Spec};
+    use alloc::sync::Arc;
+
+    #[test]
+    fn a_spec_wraps_what_it_names() {
+        for (query, expected) in [
+            ("", "Plain"),
+            ("?seed=4", "Plain"),
+            ("?delay=1us", "Delayed"),
+            ("?fail_reads=0.1", "Faulty"),
+            ("?delay=1us&fail_writes=0.1", "Both"),
+        ] {
+            let spec: Spec = alloc::format!("mem:1M{query}").parse().unwrap();
+            let wrapped = spec.decorations.wrap(MemVolume::new(2048).open_queue(), 0);
+            let wrapped = match wrapped {
+                Decorated::Plain(_) => "Plain",
+                Decorated::Delayed(_) => "Delayed",
+                Decorated::Faulty(_) => "Faulty",
+                Decorated::Both(_) => "Both",
+            };
+            assert_eq!(wrapped, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn the_whole_stack_conforms() {
+        let spec: Spec = "mem:16MiB?delay=1us..3us&fail_reads=0.0000000001".parse().unwrap();
+        conformance::run(&mut Heap::new(|blocks| {
+            let (volume, locks) = (MemVolume::new(blocks), Arc::new(crate::RangeLocks::new()));
+            [0, 1].map(|queue| {
+                let inner = spec.decorations.wrap(volume.open_queue(), queue);
+                let scratch = alloc::vec![conformance::leak_buf(1 << 20, 7000)];
+                crate::Exclusive::new(inner, locks.clone(), scratch)
+            })
+        }));
+    }
+}

@@ -1,0 +1,291 @@
+//! A device that fails, tears and stalls, by chance or by script.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
+
+use contract::{
+    Command, Completion, Device, Geometry, Instant, Kind, Range, Slot, Status, Submission,
+};
+
+use crate::Chance;
+
+/// What goes wrong. Nothing, unless told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The share of reads that end in a media error without being carried out.
+    pub fail_reads: f64,
+    /// The share of writes of any kind that end in a media error.
+    pub fail_writes: f64,
+    /// How particular commands end, by their number (the first submission is 0), ascending.
+    pub script: Vec<(u64, Status)>,
+    /// Whether a failed plain write of several blocks still writes its first half.
+    pub torn_writes: bool,
+    /// Now and then nothing completes for a while.
+    pub stall: Option<Stall>,
+    /// Where chance starts.
+    pub seed: u64,
+}
+
+/// A pause of the device, as garbage collection makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// It begins with every so manieth submission.
+    pub every: u64,
+    /// Until so long after that submission nothing completes.
+    pub lasts: Duration,
+}
+
+/// Wraps a device in [`Faults`].
+#[derive(Debug)]
+pub struct Faulty<D> {
+    inner: D,
+    faults: Faults,
+    /// Entries of the script that are over.
+    script_done: usize,
+    chance: Chance,
+    submitted: u64,
+    stalled_until: Instant,
+    /// What has ended and not been reported.
+    held: Vec<Completion>,
+    /// Torn writes that the inner device is carrying out, and how they shall end.
+    torn: Vec<(Slot, Status)>,
+    depth: usize,
+    outstanding: usize,
+    switch: FaultSwitch,
+}
+
+/// Stalls a [`Faulty`] device from outside, and tells what it has done. Clones switch the same
+/// device.
+#[derive(Clone, Debug, Default)]
+pub struct FaultSwitch {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    stalled: AtomicBool,
+    failed: AtomicU64,
+    torn: AtomicU64,
+}
+
+impl FaultSwitch {
+    /// Nothing completes from now on.
+    pub fn stall(&self) {
+        self.shared.stalled.store(true, Ordering::Release);
+    }
+
+    /// Completions come again, at the next poll.
+    pub fn release(&self) {
+        self.shared.stalled.store(false, Ordering::Release);
+    }
+
+    /// Whether it is stalled by this switch.
+    pub fn is_stalled(&self) -> bool {
+        self.shared.stalled.load(Ordering::Acquire)
+    }
+
+    /// Commands that were made to fail so far, torn ones included.
+    pub fn failed(&self) -> u64 {
+        self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes that were torn so far.
+    pub fn torn(&self) -> u64 {
+        self.shared.torn.load(Ordering::Relaxed)
+    }
+}
+
+impl<D: Device> Faulty<D> {
+    /// A queue around `inner`, which is at rest.
+    pub fn new(inner: D, faults: Faults) -> Self {
+        let depth = inner.room();
+        Faulty {
+            inner,
+            chance: Chance::new(faults.seed),
+            faults,
+            script_done: 0,
+            submitted: 0,
+            stalled_until: Instant::ZERO,
+            held: Vec::with_capacity(depth),
+            torn: Vec::with_capacity(depth),
+            depth,
+            outstanding: 0,
+            switch: FaultSwitch::default(),
+        }
+    }
+
+    /// The switch of this device.
+    pub fn switch(&self) -> FaultSwitch {
+        self.switch.clone()
+    }
+
+    /// How the next command shall fail, if it shall.
+    fn verdict(&mut self, command: Command) -> Option<Status> {
+        let number = self.submitted;
+        self.submitted += 1;
+        if let Some(&(nth, status)) = self.faults.script.get(self.script_done)
+            && nth == number
+        {
+            self.script_done += 1;
+            return Some(status);
+        }
+        let share = match command.kind() {
+            Kind::Read => self.faults.fail_reads,
+            Kind::Write => self.faults.fail_writes,
+            Kind::Other => 0.0,
+        };
+        self.chance.happens(share).then_some(Status::MediaError)
+    }
+}
+
+impl<D: Device> Device for Faulty<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.inner.room().min(self.depth - self.outstanding)
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        self.outstanding += 1;
+        let verdict = self.verdict(submission.command);
+        if let Some(stall) = self.faults.stall
+            && self.submitted.is_multiple_of(stall.every)
+        {
+            self.stalled_until = self.stalled_until.max(now + stall.lasts);
+        }
+        let Some(status) = verdict else { return self.inner.submit(now, submission) };
+        self.switch.shared.failed.fetch_add(1, Ordering::Relaxed);
+        let Submission { slot, command, buf } = submission;
+        match command {
+            Command::Write { range, fua } if self.faults.torn_writes && range.blocks > 1 => {
+                self.switch.shared.torn.fetch_add(1, Ordering::Relaxed);
+                self.torn.push((slot, status));
+                let range = Range::new(range.lba, range.blocks / 2);
+                let command = Command::Write { range, fua };
+                self.inner.submit(now, Submission { slot, command, buf });
+            }
+            _ => self.held.push(Completion { slot, status, buf }),
+        }
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.inner.kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let old = self.held.len();
+        self.inner.poll(now, &mut self.held);
+        for completion in &mut self.held[old..] {
+            if let Some(place) = self.torn.iter().position(|(slot, _)| *slot == completion.slot) {
+                completion.status = self.torn.swap_remove(place).1;
+            }
+        }
+        if !self.switch.is_stalled() && self.stalled_until <= now {
+            self.outstanding -= self.held.len();
+            done.append(&mut self.held);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let held = (!self.held.is_empty()).then_some(Instant::ZERO);
+        let wanted = held.into_iter().chain(self.inner.wake_at()).min();
+        match wanted {
+            // Whoever released the switch turns the world.
+            Some(_) if self.switch.is_stalled() => None,
+            Some(at) => Some(at.max(self.stalled_until)),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{self, Heap, leak_buf};
+    use crate::{MemQueue, MemVolume};
+    use contract::SlotTable;
+
+    #[test]
+    fn conforms_without_faults_and_with_stalls() {
+        let stall = Some(Stall { every: 7, lasts: Duration::from_micros(50) });
+        for stall in [None, stall] {
+            conformance::run(&mut Heap::new(|blocks| {
+                let volume = MemVolume::new(blocks);
+                let faults = Faults { stall, ..Faults::default() };
+                [0, 1].map(|_| Faulty::new(volume.open_queue(), faults.clone()))
+            }));
+        }
+    }
+
+    fn write(device: &mut Faulty<MemQueue>, now: Instant) -> Slot {
+        let mut buf = leak_buf(4096, 0);
+        buf.bytes_mut().fill(7);
+        let slot = SlotTable::new(1).insert(()).unwrap();
+        let command = Command::Write { range: Range::new(0, 8), fua: false };
+        device.submit(now, Submission { slot, command, buf: Some(buf) });
+        device.kick(now);
+        slot
+    }
+
+    fn poll(device: &mut Faulty<MemQueue>, now: Instant) -> Vec<Status> {
+        let mut done = Vec::new();
+        device.poll(now, &mut done);
+        assert!(done.iter().all(|completion| completion.buf.is_some()));
+        done.iter().map(|completion| completion.status).collect()
+    }
+
+    #[test]
+    fn the_script_fails_the_nth_command_and_tears_it() {
+        let volume = MemVolume::new(8);
+        let script = alloc::vec![(1, Status::NoSpace), (2, Status::MediaError)];
+        let faults = Faults { script, torn_writes: true, ..Faults::default() };
+        let mut device = Faulty::new(volume.open_queue(), faults);
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            write(&mut device, Instant::ZERO);
+            seen.extend(poll(&mut device, Instant::ZERO));
+        }
+        assert_eq!(seen, [Status::Ok, Status::NoSpace, Status::MediaError, Status::Ok]);
+        assert_eq!((device.switch().failed(), device.switch().torn()), (2, 2));
+    }
+
+    #[test]
+    fn a_torn_write_wrote_its_first_half() {
+        let volume = MemVolume::new(8);
+        let faults = Faults { fail_writes: 1.0, torn_writes: true, ..Faults::default() };
+        let mut device = Faulty::new(volume.open_queue(), faults);
+        write(&mut device, Instant::ZERO);
+        assert_eq!(poll(&mut device, Instant::ZERO), [Status::MediaError]);
+        let mut data = [0; 4096];
+        volume.read_now(Range::new(0, 8), &mut data);
+        assert_eq!((data[0], data[2047], data[2048]), (7, 7, 0));
+    }
+
+    #[test]
+    fn the_switch_holds_completions_until_it_is_released() {
+        let mut device = Faulty::new(MemVolume::new(8).open_queue(), Faults::default());
+        let switch = device.switch();
+        switch.stall();
+        write(&mut device, Instant::ZERO);
+        assert_eq!(poll(&mut device, Instant::from_nanos(9)), []);
+        assert_eq!(device.wake_at(), None);
+        switch.release();
+        assert_eq!(device.wake_at(), Some(Instant::ZERO));
+        assert_eq!(poll(&mut device, Instant::from_nanos(9)), [Status::Ok]);
+    }
+
+    #[test]
+    fn chance_fails_about_the_share_that_was_asked_for() {
+        let faults = Faults { fail_writes: 0.25, seed: 3, ..Faults::default() };
+        let mut device = Faulty::new(MemVolume::new(8).open_queue(), faults);
+        for _ in 0..400 {
+            write(&mut device, Instant::ZERO);
+            poll(&mut device, Instant::ZERO);
+        }
+        assert!((70..130).contains(&device.switch().failed()), "{}", device.switch().failed());
+    }
+}
