@@ -1,1 +1,51 @@
-fn main() {}
+//! `nearflash`: share NVMe flash over an ordinary network. This program is wiring only: it joins
+//! the worker, the devices and the sockets, and speaks to the person at the terminal.
+#![forbid(unsafe_code)]
+
+mod config;
+mod listen;
+mod serve;
+mod volumes;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "nearflash", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Export devices over TCP
+    Serve(serve::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let result = match cli.command {
+        Command::Serve(args) => serve::run(args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("nearflash: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Logs go to standard error; `NEARFLASH_LOG` chooses what (`debug`, `warn,nearflash_target=debug`).
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("NEARFLASH_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

@@ -1,10 +1,10 @@
 //! What the network brings: bytes to replies, replies to the end of requests.
 
-use proto::reflex::ClientEvent;
 use contract::{
     Buf, CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
     Notice, Slot, Status, Tag, TenantReply,
 };
+use proto::reflex::ClientEvent;
 
 use super::link::State;
 use super::words::{Done, Loss, Report, Ticket};

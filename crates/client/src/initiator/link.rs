@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use proto::reflex::ClientSession;
 use contract::{ConnId, Instant, Slot};
+use proto::reflex::ClientSession;
 
 use super::words::Loss;
 use crate::random::Random;

@@ -19,11 +19,11 @@ mod words;
 
 use std::collections::VecDeque;
 
-use proto::reflex::ClientSession;
 use contract::{
     Buf, Command, Control, Dial, Frame, Instant, NamespaceId, NetEvent, Slot, SlotTable, Status,
     Tag,
 };
+use proto::reflex::ClientSession;
 
 use crate::random::Random;
 use link::{Link, State};

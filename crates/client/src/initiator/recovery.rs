@@ -2,10 +2,10 @@
 
 use contract::{ConnId, Dial, HelloReply, Instant, Slot, Status};
 
-use super::{Flight, Initiator};
 use super::events::may_repeat;
 use super::link::State;
 use super::words::{Loss, Report, Version};
+use super::{Flight, Initiator};
 
 /// Connections of the transport that are found by their index; others are searched for.
 const NAMES_MAX: usize = 1 << 17;

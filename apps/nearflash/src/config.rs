@@ -1,0 +1,349 @@
+//! What a server is told: one TOML file, or the command line (docs/configuration.md).
+
+use std::path::Path;
+
+use contract::{BLOCK_BYTES, NamespaceId, Rights, TenantId};
+use flash::{Spec, parse_size};
+use serde::Deserialize;
+use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
+
+use crate::listen::{DEFAULT_URL, ListenAt};
+
+/// The device that nothing else says otherwise.
+pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Threads that serve.
+    pub(crate) workers: Option<usize>,
+    /// The processors that they are pinned to, in their order.
+    pub(crate) cpus: Option<Vec<usize>>,
+    #[serde(default)]
+    pub(crate) device: Vec<DeviceConfig>,
+    #[serde(default)]
+    pub(crate) listen: Vec<ListenConfig>,
+    #[serde(default)]
+    namespace: Vec<NamespaceConfig>,
+    #[serde(default)]
+    access: Vec<AccessConfig>,
+    #[serde(default)]
+    limits: LimitsConfig,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeviceConfig {
+    /// What namespaces call it.
+    name: String,
+    /// A device spec (docs/devices.md).
+    pub(crate) spec: String,
+}
+
+impl DeviceConfig {
+    /// The `n`-th device of a command line.
+    pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
+        DeviceConfig { name: format!("device{n}"), spec: spec.clone() }
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListenConfig {
+    pub(crate) url: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceConfig {
+    device: String,
+    /// Where it starts on the device; the start unless told.
+    #[serde(default = "nothing")]
+    offset: String,
+    /// The rest of the device unless told.
+    size: Option<String>,
+    #[serde(default)]
+    read_only: bool,
+}
+
+fn nothing() -> String {
+    "0".to_owned()
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AccessConfig {
+    /// `ADDRESS/PREFIX`, or `anyone`.
+    from: Option<String>,
+    token: Option<String>,
+    uid: Option<u32>,
+    /// The tenant's name; the default tenant unless told.
+    #[serde(default)]
+    tenant: String,
+    /// All unless told.
+    namespaces: Option<Vec<u16>>,
+    /// `read`, `write` or `read-write`.
+    rights: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsConfig {
+    in_flight: Option<usize>,
+    in_flight_of_connection: Option<usize>,
+    unsent_of_connection: Option<String>,
+    carried: Option<String>,
+    pub(crate) connections: Option<usize>,
+}
+
+impl Config {
+    /// Reads and understands a file.
+    pub(crate) fn read(path: &Path) -> Result<Config, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Config, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// The specs of the devices, in their order.
+    pub(crate) fn specs(&self) -> Result<Vec<Spec>, String> {
+        let parse = |text: &str| text.parse().map_err(|error| format!("device {text:?}: {error}"));
+        match self.device.is_empty() {
+            true => Ok(vec![parse(DEFAULT_DEVICE)?]),
+            false => self.device.iter().map(|device| parse(&device.spec)).collect(),
+        }
+    }
+
+    /// Where to listen.
+    pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, String> {
+        match self.listen.is_empty() {
+            true => Ok(vec![ListenAt::parse(DEFAULT_URL)?]),
+            false => self.listen.iter().map(|listen| ListenAt::parse(&listen.url)).collect(),
+        }
+    }
+
+    /// The namespaces over devices of these sizes (in blocks); one for each device unless told.
+    pub(crate) fn namespaces(&self, blocks: &[u64]) -> Result<Namespaces, String> {
+        if self.namespace.is_empty() {
+            let whole = |(device, blocks): (usize, &u64)| Namespace {
+                device,
+                first: 0,
+                blocks: *blocks,
+                read_only: false,
+            };
+            return Ok(Namespaces::new(blocks.iter().enumerate().map(whole).collect()));
+        }
+        let each = self.namespace.iter().enumerate();
+        each.map(|(n, config)| {
+            self.namespace(config, blocks).map_err(|e| format!("namespace {}: {e}", n + 1))
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map(Namespaces::new)
+    }
+
+    fn namespace(&self, config: &NamespaceConfig, blocks: &[u64]) -> Result<Namespace, String> {
+        let named = |device: &DeviceConfig| device.name == config.device;
+        let device = self.device.iter().position(named).ok_or_else(|| {
+            let names: Vec<&str> = self.device.iter().map(|d| d.name.as_str()).collect();
+            format!("there is no device {:?}; there are: {}", config.device, names.join(", "))
+        })?;
+        let first = match config.offset.as_str() {
+            "0" => 0,
+            text => size_in_blocks(text)?,
+        };
+        let rest = blocks[device].saturating_sub(first);
+        let size = config.size.as_deref().map_or(Ok(rest), size_in_blocks)?;
+        if size == 0 || size > rest {
+            return Err(format!(
+                "its {} blocks of {BLOCK_BYTES} bytes from block {first} do not fit device {:?}, \
+                 which has {}",
+                size, config.device, blocks[device]
+            ));
+        }
+        Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
+    }
+
+    /// Whether there is any access rule.
+    pub(crate) fn has_access_rules(&self) -> bool {
+        !self.access.is_empty()
+    }
+
+    /// The access rules; everybody may do everything unless told.
+    pub(crate) fn access(&self, namespaces: usize) -> Result<Access, String> {
+        if self.access.is_empty() {
+            return Ok(Access::open_to_all(namespaces));
+        }
+        let mut tenants = vec![String::new()];
+        let mut rules = Vec::new();
+        for (n, config) in self.access.iter().enumerate() {
+            let rule = config.rule(namespaces, &mut tenants);
+            rules.push(rule.map_err(|error| format!("access rule {}: {error}", n + 1))?);
+        }
+        Ok(Access::new(rules, namespaces))
+    }
+
+    /// The limits of each worker.
+    pub(crate) fn limits(&self) -> Result<Limits, String> {
+        let mut limits = Limits::default();
+        let config = &self.limits;
+        let within = |name: &str, n: usize, most: usize| match n {
+            1.. if n <= most => Ok(n),
+            _ => Err(format!("limits.{name} is {n}; expected a number from 1 to {most}")),
+        };
+        if let Some(n) = config.in_flight {
+            limits.in_flight = within("in_flight", n, 65_536)?;
+        }
+        if let Some(n) = config.in_flight_of_connection {
+            limits.in_flight_of_connection = within("in_flight_of_connection", n, 65_536)?;
+        }
+        if let Some(text) = &config.unsent_of_connection {
+            limits.unsent_of_connection = size_in_blocks(text)? as usize * BLOCK_BYTES;
+        }
+        if let Some(text) = &config.carried {
+            limits.carried = size_in_blocks(text)? as usize * BLOCK_BYTES;
+        }
+        Ok(limits)
+    }
+
+    /// Connections over all workers.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.limits.connections.unwrap_or(65_536)
+    }
+}
+
+impl AccessConfig {
+    fn rule(&self, namespaces: usize, tenants: &mut Vec<String>) -> Result<Rule, String> {
+        let who = match (&self.from, &self.token, self.uid) {
+            (Some(from), None, None) => parse_network(from)?,
+            (None, Some(token), None) if (1..=64).contains(&token.len()) => {
+                Who::Token(token.clone().into_bytes())
+            }
+            (None, Some(_), None) => return Err("a token has 1 to 64 bytes".to_owned()),
+            (None, None, Some(uid)) => Who::User(uid),
+            _ => return Err("expected exactly one of `from`, `token` and `uid`".to_owned()),
+        };
+        let rights = match self.rights.as_str() {
+            "read" => Rights { read: true, write: false },
+            "write" => Rights { read: false, write: true },
+            "read-write" => Rights::ALL,
+            other => {
+                return Err(format!("rights {other:?}; expected read, write or read-write"));
+            }
+        };
+        let scope = match &self.namespaces {
+            None => Scope::All(rights),
+            Some(numbers) => {
+                let known = 1..=namespaces;
+                if let Some(n) = numbers.iter().find(|n| !known.contains(&usize::from(**n))) {
+                    return Err(format!("there is no namespace {n}; there are {namespaces}"));
+                }
+                Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
+            }
+        };
+        let tenant = tenants.iter().position(|t| *t == self.tenant).unwrap_or_else(|| {
+            tenants.push(self.tenant.clone());
+            tenants.len() - 1
+        });
+        let tenant = TenantId(tenant as u32);
+        Ok(Rule { who, tenant, tenant_name: self.tenant.clone(), scope })
+    }
+}
+
+fn parse_network(text: &str) -> Result<Who, String> {
+    const FORM: &str = "expected `anyone`, an address, or ADDRESS/PREFIX such as 10.0.0.0/8";
+    if text == "anyone" {
+        return Ok(Who::Anyone);
+    }
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr =
+        address.parse().map_err(|_| format!("from = {text:?}: {FORM}"))?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = prefix.map_or(Some(bits), |p| p.parse().ok().filter(|p| *p <= bits));
+    let prefix = prefix.ok_or_else(|| format!("from = {text:?}: {FORM}"))?;
+    Ok(Who::Network { address, prefix })
+}
+
+fn size_in_blocks(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| format!("{text:?}: {error}"))?;
+    Ok(bytes / BLOCK_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Peer;
+
+    const FULL: &str = r#"
+        workers = 2
+        cpus = [0, 1]
+        [[device]]
+        name = "fast"
+        spec = "mem:64MiB"
+        [[listen]]
+        url = "reflex://127.0.0.1:7420"
+        [[namespace]]
+        device = "fast"
+        size = "16MiB"
+        [[namespace]]
+        device = "fast"
+        offset = "16MiB"
+        read_only = true
+        [[access]]
+        from = "127.0.0.0/8"
+        rights = "read"
+        [[access]]
+        token = "secret"
+        tenant = "batch"
+        namespaces = [2]
+        rights = "read-write"
+        [limits]
+        in_flight = 100
+        unsent_of_connection = "1MiB"
+    "#;
+
+    #[test]
+    fn a_full_file_is_understood() {
+        let config = Config::parse(FULL).unwrap();
+        let namespaces = config.namespaces(&[131_072]).unwrap();
+        let second = namespaces.find(NamespaceId(2)).unwrap();
+        assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
+        let access = config.access(2).unwrap();
+        let peer = Peer::Internet("127.0.0.1:9".parse().unwrap());
+        let grant = access.open(&peer, b"secret", "batch").unwrap();
+        assert_eq!(grant.tenant, TenantId(1));
+        assert_eq!(grant.rights(NamespaceId(2)), Rights::ALL);
+        let limits = config.limits().unwrap();
+        assert_eq!((limits.in_flight, limits.unsent_of_connection), (100, 1 << 20));
+    }
+
+    #[test]
+    fn mistakes_name_their_place() {
+        let error = Config::parse("workers = 1\nwokers = 2").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("wokers"), "{error}");
+        let config =
+            Config::parse("[[access]]\nfrom = \"10.0.0.0/40\"\nrights = \"read\"").unwrap();
+        let error = config.access(1).unwrap_err();
+        assert!(error.contains("access rule 1") && error.contains("10.0.0.0/8"), "{error}");
+        let config = Config::parse(
+            "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
+        )
+        .unwrap();
+        let error = config.namespaces(&[2048]).unwrap_err();
+        assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
+    }
+
+    #[test]
+    fn nothing_told_means_the_defaults() {
+        let config = Config::default();
+        assert_eq!(config.specs().unwrap().len(), 1);
+        assert_eq!(config.listeners().unwrap()[0].address.port(), 7420);
+        assert_eq!(config.namespaces(&[8, 16]).unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,277 @@
+//! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use contract::{BufPool, ListenerId};
+use flash::Decorated;
+use io::{Clock, Listener, Ring, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions, Waker};
+use proto::reflex::ServerSession;
+use qos::PassThrough;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use target::{Attached, Fences, Limits, Parts, Worker};
+
+use crate::config::{Config, DeviceConfig, ListenConfig};
+use crate::listen::ListenAt;
+use crate::volumes::{AnyDevice, Volume};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Configuration file (TOML); the options below override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A device to export: null:SIZE, mem:SIZE or file:PATH[?size=SIZE]; may be given several times
+    #[arg(long, value_name = "SPEC")]
+    device: Vec<String>,
+    /// Where to listen: reflex://HOST:PORT[?namespace=N]; may be given several times
+    #[arg(long, value_name = "URL")]
+    listen: Vec<String>,
+    /// Threads that serve, each on its own core [default: 1]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Processors to pin the workers to, such as 0,2
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cpus: Option<Vec<usize>>,
+    /// Let everybody in from everywhere, although no access rule says so
+    #[arg(long)]
+    insecure: bool,
+    /// How long a worker looks for more work before it sleeps
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
+    spin: u64,
+    /// Send large replies without the kernel's copy (slower on loopback and veth)
+    #[arg(long)]
+    zero_copy_send: bool,
+    /// Congestion control of connections, by its kernel name [default: cubic on loopback, else the
+    /// system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+}
+
+/// What every worker is made of.
+struct Plan {
+    volumes: Vec<Volume>,
+    shared: Arc<Parts>,
+    limits: Limits,
+    spread: Arc<Spread>,
+    stopping: AtomicBool,
+    cpus: Option<Vec<usize>>,
+    spin: SpinPolicy,
+    zero_copy: bool,
+    tcp: TcpOptions,
+    connections_max: usize,
+}
+
+type ServerWorker = Worker<Sockets, Decorated<AnyDevice>, PassThrough, ServerSession>;
+
+/// Serves until it is told to stop, by SIGTERM or SIGINT.
+pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
+    let insecure = args.insecure;
+    let config = merge(&args)?;
+    let listen_at = config.listeners()?;
+    check_exposure(&config, &listen_at, insecure)?;
+    let (plan, workers) = plan(&args, &config, &listen_at)?;
+    let plan = Arc::new(plan);
+    let listeners = listen_at
+        .iter()
+        .map(|at| Listener::bind(at.address, &plan.tcp).map_err(|e| e.to_string()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let urls: Vec<String> =
+        listeners.iter().map(|listener| format!("reflex://{}", listener.address())).collect();
+    // Before the threads, so that a signal cannot come in between.
+    let signals =
+        Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot take signals: {e}"))?;
+    let (threads, wakers) = start(&plan, workers, listeners)?;
+    println!("ready {}", urls.join(" "));
+    stop_on_signal(signals, plan, wakers);
+    let mut failed = false;
+    for thread in threads {
+        failed |= thread.join().is_err();
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The file's configuration with the command line's on top.
+fn merge(args: &Args) -> Result<Config, String> {
+    let mut config = match &args.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    if !args.device.is_empty() {
+        config.device = args.device.iter().enumerate().map(DeviceConfig::from_argument).collect();
+    }
+    if !args.listen.is_empty() {
+        config.listen = args.listen.iter().map(|url| ListenConfig { url: url.clone() }).collect();
+    }
+    config.workers = args.workers.or(config.workers);
+    config.cpus = args.cpus.clone().or(config.cpus);
+    Ok(config)
+}
+
+/// Refuses to serve everybody on an address that others can reach.
+fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Result<(), String> {
+    let exposed = listen.iter().find(|at| !at.address.ip().is_loopback());
+    match exposed {
+        Some(at) if !config.has_access_rules() && !insecure => Err(format!(
+            "{} is reachable from other machines and no [[access]] rule says who may come in; add \
+             one to the configuration, or let everybody in with --insecure",
+            at.address
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize), String> {
+    let workers = config.workers.or(config.cpus.as_ref().map(Vec::len)).unwrap_or(1);
+    if !(1..=256).contains(&workers) {
+        return Err(format!("{workers} workers; expected 1 to 256"));
+    }
+    if let Some(cpus) = &config.cpus
+        && cpus.len() < workers
+    {
+        return Err(format!("{workers} workers need as many processors in --cpus"));
+    }
+    let specs = config.specs()?;
+    if specs.len() > io::Owner::DEVICES_MAX {
+        return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
+    }
+    let volumes = specs.iter().map(Volume::open).collect::<Result<Vec<_>, _>>()?;
+    let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
+    let namespaces = config.namespaces(&blocks)?;
+    if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
+        return Err(format!("{}: there is no namespace {}", at.address, at.namespace.0));
+    }
+    let shared = Parts {
+        access: config.access(namespaces.len())?,
+        listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
+        fences: Fences::default(),
+        namespaces,
+    };
+    let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
+    let connections_max = config.connections_max().min(descriptors).div_ceil(workers).max(1);
+    let plan = Plan {
+        volumes,
+        shared: Arc::new(shared),
+        limits: config.limits()?,
+        spread: Spread::new(workers),
+        stopping: AtomicBool::new(false),
+        cpus: config.cpus.clone(),
+        spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
+        zero_copy: args.zero_copy_send,
+        tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
+        connections_max,
+    };
+    Ok((plan, workers))
+}
+
+/// Starts the workers and waits until each can serve; the first of them accepts.
+fn start(
+    plan: &Arc<Plan>,
+    workers: usize,
+    listeners: Vec<Listener>,
+) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
+    let (sender, receiver) = channel();
+    let listeners = Arc::new(Mutex::new(Some(listeners)));
+    let mut threads = Vec::new();
+    for number in 0..workers {
+        let (plan, sender, listeners) = (plan.clone(), sender.clone(), listeners.clone());
+        let body = move || work(&plan, number, &listeners, &sender);
+        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
+        threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
+    }
+    drop(sender);
+    let wakers = await_workers(&receiver, workers)?;
+    Ok((threads, wakers))
+}
+
+fn await_workers(
+    receiver: &Receiver<Result<Waker, String>>,
+    workers: usize,
+) -> Result<Vec<Waker>, String> {
+    let died = || "a worker ended before it could serve".to_owned();
+    (0..workers).map(|_| receiver.recv().map_err(|_| died())?).collect()
+}
+
+/// A worker's thread.
+fn work(
+    plan: &Plan,
+    number: usize,
+    listeners: &Mutex<Option<Vec<Listener>>>,
+    started: &Sender<Result<Waker, String>>,
+) {
+    let (ring, mut worker) = match build(plan, number, listeners) {
+        Ok(built) => built,
+        Err(error) => {
+            let _ = started.send(Err(error)); // the receiver is gone only if another failed first
+            return;
+        }
+    };
+    if started.send(Ok(ring.waker())).is_err() {
+        return;
+    }
+    let clock = Clock::start();
+    io::run(&ring, &clock, plan.spin, |now| {
+        if plan.stopping.load(Ordering::Relaxed) {
+            worker.drain(now);
+        }
+        let turn = worker.turn(now);
+        (!worker.is_drained()).then_some(turn)
+    });
+}
+
+fn build(
+    plan: &Plan,
+    number: usize,
+    listeners: &Mutex<Option<Vec<Listener>>>,
+) -> Result<(Ring, ServerWorker), String> {
+    let say = |error: io::Error| error.to_string();
+    if let Some(cpus) = &plan.cpus {
+        io::pin_to_cpu(cpus[number]).map_err(say)?;
+    }
+    let ring = Ring::new().map_err(say)?;
+    let arena = io::carve(&BufPool::CLASSES).map_err(say)?;
+    let config = SocketsConfig {
+        connections_max: plan.connections_max,
+        frames_max: 2 * plan.limits.in_flight + 64,
+        zero_copy: plan.zero_copy,
+        tcp: plan.tcp.clone(),
+        ..SocketsConfig::default()
+    };
+    let mut sockets = Sockets::new(&ring, config).map_err(say)?;
+    sockets.join(plan.spread.clone(), number);
+    if number == 0 {
+        let taken = listeners.lock().expect("no holder panics").take();
+        for (n, listener) in taken.into_iter().flatten().enumerate() {
+            sockets.listen(ListenerId(n as u16), listener);
+        }
+    }
+    let devices = plan
+        .volumes
+        .iter()
+        .map(|volume| {
+            let scheduler = PassThrough::new(plan.limits.in_flight);
+            Ok(Attached::new(volume.open_queue(number)?, scheduler))
+        })
+        .collect::<Result<Vec<_>, String>>()?;
+    let pool = BufPool::new(arena.bufs);
+    let worker =
+        Worker::new(sockets, devices, pool, plan.shared.clone(), plan.limits, ServerSession::new);
+    Ok((ring, worker))
+}
+
+/// On the first signal all workers drain; on the second the process ends at once.
+fn stop_on_signal(mut signals: Signals, plan: Arc<Plan>, wakers: Vec<Waker>) {
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            if plan.stopping.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            wakers.iter().for_each(Waker::wake);
+        }
+    });
+}
