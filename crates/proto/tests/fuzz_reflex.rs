@@ -1,8 +1,8 @@
 //! Streams that were tampered with, and bytes of chance alone: neither end panics, stands still,
 //! says anything that breaks the contract, or hears something else when the stream is cut elsewhere.
 //!
-//! Runs a fixed number of rounds; with `NEARFLASH_FUZZ_SECONDS` set it goes on for that long, and
-//! `NEARFLASH_FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
+//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
 
 mod support;
 
@@ -21,7 +21,7 @@ struct Round(u64);
 impl Drop for Round {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("replay this round with NEARFLASH_FUZZ_SEED={}", self.0);
+            eprintln!("replay this round with FUZZ_SEED={}", self.0);
         }
     }
 }
@@ -36,8 +36,8 @@ fn number(variable: &str) -> Option<u64> {
     reason = "only how long the rounds go on depends on the clock"
 )]
 fn rounds(mut round: impl FnMut(&mut Chance)) {
-    let first = number("NEARFLASH_FUZZ_SEED").unwrap_or(0);
-    let seconds = number("NEARFLASH_FUZZ_SECONDS").map(Duration::from_secs);
+    let first = number("FUZZ_SEED").unwrap_or(0);
+    let seconds = number("FUZZ_SECONDS").map(Duration::from_secs);
     let begun = Instant::now();
     for seed in first.. {
         let goes_on = seconds.map_or(seed - first < ROUNDS, |limit| begun.elapsed() < limit);
