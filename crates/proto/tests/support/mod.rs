@@ -11,6 +11,9 @@ use nearflash_proto::reflex::{
     ClientEvent, ClientSession, REQUEST_BLOCKS_MAX, STREAMS_MAX, ServerSession,
 };
 
+/// What every read returns.
+static ZEROES: [u8; REQUEST_BYTES_MAX] = [0; REQUEST_BYTES_MAX];
+
 /// A generator of chance (splitmix64).
 pub(crate) struct Chance(pub(crate) u64);
 
@@ -92,7 +95,6 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
     let mut session = ServerSession::new();
     let mut heard = Vec::new();
     let mut tally = Tally::default();
-    let data = vec![0; REQUEST_BYTES_MAX];
     for mut input in pieces {
         loop {
             let before = input.len();
@@ -109,7 +111,7 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
                 Event::Request(request) => {
                     check_request(&request);
                     tally.promise(request.payload_bytes);
-                    answer(&mut session, &request, &data);
+                    answer(&mut session, &request);
                     heard.push(Heard::Request(request));
                 }
                 Event::Payload { bytes, end } => {
@@ -147,11 +149,11 @@ fn check_request(request: &Request) {
     }
 }
 
-fn answer(session: &mut ServerSession, request: &Request, data: &[u8]) {
+fn answer(session: &mut ServerSession, request: &Request) {
     let Request { tag, command, verdict: status, .. } = *request;
     let body_bytes = if status.is_ok() { command.reply_bytes() } else { 0 };
     let reply = Reply::Done { tag, command, status };
-    let head = session.reply(&reply, &data[..body_bytes]).expect("a request can be answered");
+    let head = session.reply(&reply, &ZEROES[..body_bytes]).expect("a request can be answered");
     assert_eq!(head.bytes().len(), 24);
 }
 
