@@ -1,10 +1,12 @@
-//! The project's chores: `cargo xtask ci`, `tidy`, `sim`, `fuzz`, `interop`.
+//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `sim`, `fuzz`,
+//! `interop`.
 //!
 //! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
 //! names.
 
 #![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
 
+mod bench;
 mod ci;
 mod manifest;
 mod runs;
@@ -33,6 +35,8 @@ enum Chore {
     Sim(runs::SimOptions),
     /// Fuzzes the sessions.
     Fuzz(runs::FuzzOptions),
+    /// Measures the server beside its yardsticks.
+    Bench(bench::BenchOptions),
     /// Runs other people's clients and servers against ours.
     Interop(runs::InteropOptions),
 }
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Sim(options) => runs::sim(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
+        Chore::Bench(options) => bench::run(&options),
         Chore::Interop(options) => runs::interop(&options),
     };
     match outcome {

@@ -1,5 +1,7 @@
 //! The responder over epoll, edge-triggered.
 
+// UNSAFETY: one system call takes a vector of pointers.
+
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 

@@ -1,5 +1,7 @@
 //! The replies of one connection: headers of its own, and a body that all replies share.
 
+// UNSAFETY: the system's message header is made of pointers.
+
 use crate::yardstick::{HEAD_BYTES, Head, Op};
 
 /// The most replies in one send: two pieces each, of the 1 024 that the kernel takes.

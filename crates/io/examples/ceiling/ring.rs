@@ -1,5 +1,7 @@
 //! The responder over io_uring: multishot receive into provided buffers, one enter a turn.
 
+// UNSAFETY: io_uring is memory shared with the kernel.
+
 use std::alloc::Layout;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

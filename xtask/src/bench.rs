@@ -1,0 +1,108 @@
+//! `cargo xtask bench`: the server beside its yardsticks, in one run.
+//!
+//! Server on core 0, load on core 1, loopback. Each row measures both sides of its ratio in turns
+//! (A B A B …) with the same client and shows medians and ranges; what a shared machine's hour does
+//! to one side it does to the other. The ceiling of a shape is the best over interfaces, send caps
+//! and socket buffers, found by a short search, then measured in turns like everybody else.
+
+mod idle;
+mod load;
+mod machine;
+mod process;
+mod rows;
+mod servers;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::shell;
+use load::Client;
+use rows::Rows;
+
+/// Options of `cargo xtask bench`.
+#[derive(Args)]
+pub(crate) struct BenchOptions {
+    /// Only the rows whose names contain one of these; all without any.
+    rows: Vec<String>,
+    /// Shorter and fewer measurements: an impression, not a result.
+    #[arg(long)]
+    quick: bool,
+    /// Seconds of each measurement.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Measurements of each side.
+    #[arg(long)]
+    repetitions: Option<usize>,
+    /// Who makes the load.
+    #[arg(long, value_enum, default_value = "nearflash")]
+    client: Client,
+    /// Measure this yardstick in the place of the server (to try the bench itself).
+    #[arg(long, value_enum)]
+    stand_in: Option<servers::StandIn>,
+    /// Write the table, with the machine and the command lines, to this markdown file.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// What all measurements of a run share.
+pub(crate) struct Settings {
+    pub(crate) client: Client,
+    pub(crate) stand_in: Option<servers::StandIn>,
+    pub(crate) seconds: u64,
+    pub(crate) repetitions: usize,
+    pub(crate) quick: bool,
+}
+
+/// Builds the programs, measures the rows, prints the table.
+pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
+    let settings = Settings {
+        client: options.client,
+        stand_in: options.stand_in,
+        seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 3 }),
+        repetitions: options.repetitions.unwrap_or(if options.quick { 2 } else { 5 }).max(1),
+        quick: options.quick,
+    };
+    build(&settings)?;
+    process::raise_descriptor_limit()?;
+    let machine = machine::describe();
+    println!("{machine}\n");
+    let mut rows = Rows::new(&settings);
+    let mut done = Vec::new();
+    for row in rows::ALL {
+        let chosen = options.rows.is_empty() || options.rows.iter().any(|r| row.name.contains(r));
+        if chosen {
+            println!("measuring {} …", row.name);
+            done.push(rows.measure(row)?);
+        }
+    }
+    if done.is_empty() {
+        let names: Vec<&str> = rows::ALL.iter().map(|row| row.name).collect();
+        return Err(format!("no such row; there are: {}", names.join(", ")));
+    }
+    let text = table::markdown(&done);
+    println!("\n{text}");
+    if let Some(path) = &options.output {
+        let document = table::document(&machine, &text, &rows.commands());
+        std::fs::write(path, document).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("written to {}", path.display());
+    }
+    Ok(())
+}
+
+fn build(settings: &Settings) -> Result<(), String> {
+    let mut lists = vec![vec!["build", "--release", "--package", "nearflash-io", "--examples"]];
+    if settings.stand_in.is_none() || settings.client == Client::Nearflash {
+        lists.push(vec!["build", "--release", "--package", "nearflash-cli"]);
+    }
+    for words in lists {
+        println!("cargo {}", words.join(" "));
+        let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
+        if !ran.ok {
+            return Err(ran.output);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! What an idle connection costs the server in memory.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::process::{self, Server};
+
+/// Bytes of memory for each of `count` connections that have read a block and then fell silent.
+pub(crate) fn bytes_per_connection(server: &Server, count: usize) -> Result<f64, String> {
+    let address = server.address.trim_start_matches("reflex://").to_owned();
+    let failed = |error: std::io::Error| format!("connecting to {address}: {error}");
+    // The pools' first pages belong to no connection.
+    let mut connections = Vec::with_capacity(count + 1);
+    connections.push(served(&address).map_err(failed)?);
+    let before = memory(server)?;
+    for _ in 0..count {
+        connections.push(served(&address).map_err(failed)?);
+    }
+    let after = memory(server)?;
+    Ok(after.saturating_sub(before) as f64 / count as f64)
+}
+
+fn memory(server: &Server) -> Result<u64, String> {
+    std::thread::sleep(Duration::from_millis(500));
+    process::private_bytes(server.id()).ok_or("the server is gone".to_owned())
+}
+
+/// A connection over which one block of 512 bytes was read, in protocol version 1.
+fn served(address: &str) -> std::io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut request = [0; 24];
+    (request[0], request[4], request[20]) = (24, 1, 1);
+    stream.write_all(&request)?;
+    let mut reply = [0; 24 + 512];
+    stream.read_exact(&mut reply)?;
+    Ok(stream)
+}

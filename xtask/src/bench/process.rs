@@ -1,0 +1,136 @@
+//! A program that runs beside us, and what the system says of it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// How long a server may take until it accepts.
+const READY_LIMIT: Duration = Duration::from_secs(10);
+
+/// A server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it listens, as it says itself.
+    pub(crate) address: String,
+    /// The last line that it printed.
+    last_line: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Starts it and waits for its line `ready ADDRESS`.
+    pub(crate) fn start(command: &mut Command) -> Result<Server, String> {
+        let shown = show(command);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
+        let output = child.stdout.take().expect("it was asked for");
+        let last_line = Arc::new(Mutex::new(String::new()));
+        let (sender, receiver) = mpsc::channel();
+        let last = Arc::clone(&last_line);
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if let Some(address) = line.strip_prefix("ready ") {
+                    // Nobody listens any more when the limit has passed.
+                    let _unheard = sender.send(address.to_owned());
+                }
+                *last.lock().expect("no thread panics with it") = line;
+            }
+        });
+        let mut server = Server { child, address: String::new(), last_line };
+        server.address = receiver
+            .recv_timeout(READY_LIMIT)
+            .map_err(|_| format!("{shown}: not ready within {} s", READY_LIMIT.as_secs()))?;
+        Ok(server)
+    }
+
+    /// Its number among the processes.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The number that follows `name` in the last line it printed.
+    pub(crate) fn says(&self, name: &str) -> Option<f64> {
+        let line = self.last_line.lock().expect("no thread panics with it");
+        let mut words = line.split(' ');
+        words.find(|word| *word == name)?;
+        words.next()?.parse().ok()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it has ended by itself.
+        let _gone = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// The command line, for people.
+pub(crate) fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let root = format!("{}/", crate::shell::root().display());
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().replace(&root, "")).collect();
+    words.join(" ")
+}
+
+/// Nanoseconds on a processor of all threads of the process, or `None` when it is gone.
+pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).ok()? {
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        sum += text.split(' ').next()?.parse::<u64>().ok()?;
+    }
+    Some(sum)
+}
+
+/// Bytes of memory that only this process holds resident (shared pages of the program aside).
+pub(crate) fn private_bytes(id: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
+    let mut sum = 0;
+    for line in text.lines().filter(|line| line.starts_with("Private_")) {
+        sum += line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10;
+    }
+    Some(sum)
+}
+
+/// Lets us, and the programs that we start, open as many files as the system allows.
+pub(crate) fn raise_descriptor_limit() -> Result<(), String> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).map_err(|error| format!("descriptor limit: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_knows_this_process() {
+        let id = std::process::id();
+        assert!(cpu_nanos(id).unwrap() > 0);
+        assert!(private_bytes(id).unwrap() > 4096);
+        assert_eq!(cpu_nanos(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_server_says_where_it_listens_and_how_it_does() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready reflex://x:1; echo busy 0.5 count 7; exec sleep 60"]);
+        let server = Server::start(&mut command).unwrap();
+        assert_eq!(server.address, "reflex://x:1");
+        let mut waited = 0;
+        while server.says("count").is_none() && waited < 200 {
+            std::thread::sleep(Duration::from_millis(10));
+            waited += 1;
+        }
+        assert_eq!((server.says("busy"), server.says("count")), (Some(0.5), Some(7.0)));
+        assert_eq!(server.says("none"), None);
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_ready() {
+        let error = Server::start(&mut Command::new("true")).err().unwrap();
+        assert!(error.contains("not ready"), "{error}");
+    }
+}

@@ -1,0 +1,324 @@
+//! The rows of the table: what is measured against what, and the targets.
+
+use std::collections::HashMap;
+
+use super::load::{self, Figure};
+use super::process::show;
+use super::servers::{Ceiling, Contender, Op, Shape, StandIn};
+use super::{Settings, idle};
+
+/// A row.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Requests a second of the server over those of a yardstick; at least the target.
+    Rate { shape: Shape, against: Against, target: f64 },
+    /// Mean latency of the server less the ceiling's, in µs; at most the target.
+    Latency { shape: Shape, target: f64 },
+    /// Requests a second of one shape over those of another, both the server's; at least the target.
+    Within { shape: Shape, other: Shape, target: f64 },
+    /// 95th percentile at half of the shape's own rate over that of fewer connections at the same
+    /// rate; at most the target.
+    Tail { shape: Shape, connections: usize, target: f64 },
+    /// Bytes of memory for each idle connection; at most the target.
+    Memory { connections: usize, target: f64 },
+}
+
+#[derive(Clone, Copy)]
+enum Against {
+    Ceiling,
+    Naive,
+}
+
+const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize) -> Shape {
+    Shape { op, block_size, connections, queue_depth }
+}
+
+const READ_1K: Shape = shape(Op::Read, 1024, 4, 32);
+const READ_4K: Shape = shape(Op::Read, 4096, 4, 32);
+const CROWD: Shape = shape(Op::Read, 1024, 5000, 1);
+
+/// All rows, in the order of the table.
+pub(crate) const ALL: &[Row] = &[
+    rate("read-1k-4x32", READ_1K, Against::Ceiling, 0.60),
+    rate("read-1k-4x32-naive", READ_1K, Against::Naive, 3.0),
+    rate("read-4k-4x32", READ_4K, Against::Ceiling, 0.75),
+    rate("read-4k-16x32", shape(Op::Read, 4096, 16, 32), Against::Ceiling, 0.75),
+    rate("read-1k-64x4", shape(Op::Read, 1024, 64, 4), Against::Ceiling, 0.7),
+    Row {
+        name: "read-4k-1x1-latency",
+        kind: Kind::Latency { shape: shape(Op::Read, 4096, 1, 1), target: 2.0 },
+    },
+    Row {
+        name: "write-4k-4x32",
+        kind: Kind::Within { shape: shape(Op::Write, 4096, 4, 32), other: READ_4K, target: 0.6 },
+    },
+    rate("read-1k-5000x1", CROWD, Against::Ceiling, 0.7),
+    Row {
+        name: "read-1k-5000x1-tail",
+        kind: Kind::Tail { shape: CROWD, connections: 50, target: 5.0 },
+    },
+    Row { name: "idle-memory", kind: Kind::Memory { connections: 5000, target: 16.0 * 1024.0 } },
+];
+
+const fn rate(name: &'static str, shape: Shape, against: Against, target: f64) -> Row {
+    Row { name, kind: Kind::Rate { shape, against, target } }
+}
+
+/// One side of a row: a figure of each repetition.
+pub(crate) struct Side {
+    pub(crate) what: String,
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// A row that was measured.
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    /// What the figures are, with the unit.
+    pub(crate) unit: &'static str,
+    /// Which field of the figures the row is about.
+    pub(crate) of: fn(&Figure) -> f64,
+    pub(crate) ours: Side,
+    pub(crate) theirs: Option<Side>,
+    /// Ratio or difference of the medians.
+    pub(crate) result: f64,
+    pub(crate) target: f64,
+    /// Whether the result has to be at least the target, else at most.
+    pub(crate) at_least: bool,
+    /// Whether both sides ran as fast as they could.
+    pub(crate) is_rate: bool,
+}
+
+/// Measures rows; remembers what they have in common.
+pub(crate) struct Rows<'a> {
+    settings: &'a Settings,
+    ceilings: HashMap<Shape, Ceiling>,
+    /// Each command line once, in the order of its first use.
+    commands: Vec<String>,
+}
+
+impl<'a> Rows<'a> {
+    /// Without anything remembered.
+    pub(crate) fn new(settings: &'a Settings) -> Self {
+        Rows { settings, ceilings: HashMap::new(), commands: Vec::new() }
+    }
+
+    /// The command lines so far.
+    pub(crate) fn commands(&self) -> String {
+        self.commands.join("\n")
+    }
+
+    /// Measures a row.
+    pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
+        match row.kind {
+            Kind::Rate { shape, against, target } => self.rate(row.name, shape, against, target),
+            Kind::Latency { shape, target } => self.latency(row.name, shape, target),
+            Kind::Within { shape, other, target } => self.within(row.name, shape, other, target),
+            Kind::Tail { shape, connections, target } => {
+                self.tail(row.name, shape, connections, target)
+            }
+            Kind::Memory { connections, target } => self.memory(row.name, connections, target),
+        }
+    }
+
+    fn rate(
+        &mut self,
+        name: &'static str,
+        shape: Shape,
+        against: Against,
+        target: f64,
+    ) -> Result<Measured, String> {
+        let ours = (self.subject(shape)?, shape, None);
+        let theirs = match against {
+            Against::Ceiling => Contender::Ceiling(self.ceiling(shape)?),
+            Against::Naive => Contender::Naive,
+        };
+        let (ours, theirs) = self.in_turns(ours, (theirs, shape, None))?;
+        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
+        let result = ours.median(of) / theirs.median(of);
+        let theirs = Some(theirs);
+        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true })
+    }
+
+    fn latency(
+        &mut self,
+        name: &'static str,
+        shape: Shape,
+        target: f64,
+    ) -> Result<Measured, String> {
+        let ours = (self.subject(shape)?, shape, None);
+        let ceiling = Contender::Ceiling(self.ceiling(shape)?);
+        let (ours, theirs) = self.in_turns(ours, (ceiling, shape, None))?;
+        let (of, unit) = (|figure: &Figure| figure.mean_us, "µs mean");
+        let result = ours.median(of) - theirs.median(of);
+        let (theirs, is_rate) = (Some(theirs), false);
+        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
+    }
+
+    fn within(
+        &mut self,
+        name: &'static str,
+        shape: Shape,
+        other: Shape,
+        target: f64,
+    ) -> Result<Measured, String> {
+        let ours = (self.subject(shape)?, shape, None);
+        let theirs = (self.subject(other)?, other, None);
+        let (ours, mut theirs) = self.in_turns(ours, theirs)?;
+        theirs.what = format!("its own {}s", other.op.name());
+        let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
+        let result = ours.median(of) / theirs.median(of);
+        let theirs = Some(theirs);
+        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: true, is_rate: true })
+    }
+
+    fn tail(
+        &mut self,
+        name: &'static str,
+        shape: Shape,
+        connections: usize,
+        target: f64,
+    ) -> Result<Measured, String> {
+        let subject = self.subject(shape)?;
+        let full = self.once(subject, shape, None)?.rate;
+        let few = Shape { connections, queue_depth: shape.connections / connections, ..shape };
+        let half = Some(full / 2.0);
+        let (ours, mut theirs) = self.in_turns((subject, shape, half), (subject, few, half))?;
+        theirs.what = format!("{connections} connections at {:.0}/s", full / 2.0);
+        let (of, unit) = (|figure: &Figure| figure.p95_us, "µs p95");
+        let result = ours.median(of) / theirs.median(of);
+        let (theirs, is_rate) = (Some(theirs), false);
+        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least: false, is_rate })
+    }
+
+    fn memory(
+        &mut self,
+        name: &'static str,
+        connections: usize,
+        target: f64,
+    ) -> Result<Measured, String> {
+        let shape = shape(Op::Read, 512, connections, 1);
+        let subject = self.subject(shape)?;
+        self.remember(show(&subject.command(shape, 7420)));
+        let mut figures = Vec::new();
+        for _ in 0..self.settings.repetitions.min(3) {
+            let server = subject.start(shape)?;
+            let bytes = idle::bytes_per_connection(&server, connections)?;
+            // The figure of this row is a size; it takes the place of the rate.
+            figures.push(Figure { rate: bytes, ..Figure::default() });
+        }
+        let ours = Side { what: subject.name(), figures };
+        let (of, unit) = (|figure: &Figure| figure.rate, "bytes/connection");
+        let result = ours.median(of);
+        let (theirs, at_least, is_rate) = (None, false, false);
+        Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
+    }
+
+    /// The server that the table is about.
+    fn subject(&mut self, shape: Shape) -> Result<Contender, String> {
+        Ok(match self.settings.stand_in {
+            None => Contender::Nearflash,
+            Some(StandIn::Naive) => Contender::Naive,
+            Some(StandIn::Ceiling) => Contender::Ceiling(self.ceiling(shape)?),
+        })
+    }
+
+    /// The best way of running the ceiling for this shape.
+    fn ceiling(&mut self, shape: Shape) -> Result<Ceiling, String> {
+        if let Some(known) = self.ceilings.get(&shape) {
+            return Ok(*known);
+        }
+        let mut best: Option<(f64, Ceiling)> = None;
+        for way in Ceiling::ways(self.settings.quick) {
+            let server = Contender::Ceiling(way).start(shape)?;
+            let rate = load::measure(self.settings.client, &server, shape, 1, None)?.rate;
+            if best.is_none_or(|(most, _)| rate > most) {
+                best = Some((rate, way));
+            }
+        }
+        let (rate, way) = best.expect("there are ways");
+        println!("  ceiling: {way:?} with {rate:.0}/s in the search");
+        self.ceilings.insert(shape, way);
+        Ok(way)
+    }
+
+    fn once(
+        &mut self,
+        contender: Contender,
+        shape: Shape,
+        rate: Option<f64>,
+    ) -> Result<Figure, String> {
+        let Settings { client, seconds, .. } = *self.settings;
+        let server = contender.start(shape)?;
+        let figure = load::measure(client, &server, shape, seconds, rate)?;
+        self.remember(show(&contender.command(shape, 7420)));
+        let address = "127.0.0.1:7420";
+        self.remember(show(&load::command(client, address, shape, seconds, rate)?));
+        Ok(figure)
+    }
+
+    /// A B A B …
+    fn in_turns(
+        &mut self,
+        ours: (Contender, Shape, Option<f64>),
+        theirs: (Contender, Shape, Option<f64>),
+    ) -> Result<(Side, Side), String> {
+        let mut sides = (
+            Side { what: ours.0.name(), figures: Vec::new() },
+            Side { what: theirs.0.name(), figures: Vec::new() },
+        );
+        for _ in 0..self.settings.repetitions {
+            sides.0.figures.push(self.once(ours.0, ours.1, ours.2)?);
+            sides.1.figures.push(self.once(theirs.0, theirs.1, theirs.2)?);
+        }
+        Ok(sides)
+    }
+
+    fn remember(&mut self, command: String) {
+        if !self.commands.contains(&command) {
+            self.commands.push(command);
+        }
+    }
+}
+
+impl Contender {
+    fn name(self) -> String {
+        match self {
+            Contender::Nearflash => "nearflash".to_owned(),
+            Contender::Naive => "naive".to_owned(),
+            Contender::Ceiling(Ceiling { interface, send_cap, socket_buffer }) => {
+                format!("ceiling ({interface}, cap {send_cap}, buffer {socket_buffer})")
+            }
+        }
+    }
+}
+
+impl Side {
+    /// The median of a field over the repetitions.
+    pub(crate) fn median(&self, of: fn(&Figure) -> f64) -> f64 {
+        let sorted = self.sorted(of);
+        let middle = sorted.len() / 2;
+        if sorted.len().is_multiple_of(2) {
+            (sorted[middle - 1] + sorted[middle]) / 2.0
+        } else {
+            sorted[middle]
+        }
+    }
+
+    /// All of a field, ascending.
+    pub(crate) fn sorted(&self, of: fn(&Figure) -> f64) -> Vec<f64> {
+        let mut values: Vec<f64> = self.figures.iter().map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+}
+
+impl Measured {
+    /// Whether the target is met.
+    pub(crate) fn is_met(&self) -> bool {
+        if self.at_least { self.result >= self.target } else { self.result <= self.target }
+    }
+}
