@@ -10,7 +10,7 @@ use super::process::{self, Server};
 use super::servers::{self, Op, Shape};
 
 /// The core that the client has to itself.
-const CLIENT_CPU: usize = 1;
+const CLIENT_CPU: &str = "1";
 
 /// Bytes that addresses range over: what the naive server's file holds.
 const SPAN_BYTES: u64 = 64 << 20;
@@ -59,7 +59,6 @@ pub(crate) fn measure(
     let shown = process::show(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
-    pin(child.id())?;
     let mut output = child.stdout.take().expect("it was asked for");
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
@@ -132,39 +131,30 @@ pub(crate) fn command(
     rate: Option<f64>,
 ) -> Result<Command, String> {
     let bare = address.trim_start_matches("reflex://");
-    let mut command = match client {
+    let mut command = Command::new("taskset");
+    command.args(["-c", CLIENT_CPU]);
+    match client {
         Client::Nearflash => {
-            let mut command = Command::new(servers::built("nearflash"));
-            command.args(["bench", &format!("reflex://{bare}?v=1"), "--json", "--threads", "1"]);
+            command.arg(servers::built("nearflash"));
+            command.args(["bench", &format!("reflex://{bare}?v=1"), "--json", "--spin"]);
             let reads = if shape.op == Op::Read { "100" } else { "0" };
             command.args(["--read-percent", reads, "--span", &SPAN_BYTES.to_string()]);
             command.args(["--warmup", "1", "--seconds", &seconds.to_string()]);
             if let Some(rate) = rate {
                 command.args(["--rate", &format!("{rate:.0}")]);
             }
-            command
         }
         Client::Hammer if rate.is_some() => return Err("hammer knows no open loop".to_owned()),
         Client::Hammer => {
-            let mut command = Command::new(servers::built("examples/hammer"));
+            command.arg(servers::built("examples/hammer"));
             command.args([bare, "--copy", "--op", shape.op.name()]);
             command.args(["--seconds", &format!("{:.2}", seconds as f64 * 1.25)]);
-            command
         }
-    };
+    }
     command.args(["--block-size", &shape.block_size.to_string()]);
     command.args(["--connections", &shape.connections.to_string()]);
     command.args(["--queue-depth", &shape.queue_depth.to_string()]);
     Ok(command)
-}
-
-/// Moves a process to the client's core. Threads that it starts later follow.
-fn pin(id: u32) -> Result<(), String> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(CLIENT_CPU);
-    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
-    rustix::thread::sched_setaffinity(id, &set)
-        .map_err(|error| format!("core {CLIENT_CPU} for the client: {error}"))
 }
 
 /// What the client printed at its end.

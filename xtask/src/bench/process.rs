@@ -77,7 +77,10 @@ pub(crate) fn show(command: &Command) -> String {
 pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
     let mut sum = 0;
     for task in std::fs::read_dir(format!("/proc/{id}/task")).ok()? {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        // A thread may end while we look.
+        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("schedstat")) else {
+            continue;
+        };
         sum += text.split(' ').next()?.parse::<u64>().ok()?;
     }
     Some(sum)

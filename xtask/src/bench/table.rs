@@ -37,8 +37,8 @@ pub(crate) fn markdown(rows: &[Measured]) -> String {
         text.push_str("|\n");
     }
     text.push_str(
-        "\nFigures are medians of the repetitions. A row marked `client-bound` shows what the \
-         client could do, not what the server can: the server was not busy.\n",
+        "\nFigures are medians of the repetitions. A row marked `server idle` does not count: the \
+         server had time left, because its client or another program held it up.\n",
     );
     text
 }
@@ -80,12 +80,12 @@ fn cells(row: &Measured) -> Vec<String> {
 
 fn verdict(row: &Measured) -> &'static str {
     let idle = |side: &Side| side.median(|figure| figure.server_busy) < BUSY_MIN;
-    let client_bound = row.is_rate && idle(&row.ours);
-    match (row.is_met(), client_bound) {
+    let server_idle = row.is_rate && idle(&row.ours);
+    match (row.is_met(), server_idle) {
         (true, false) => "met",
         (false, false) => "MISSED",
-        (true, true) => "met, client-bound",
-        (false, true) => "MISSED, client-bound",
+        (true, true) => "met, server idle",
+        (false, true) => "MISSED, server idle",
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         assert!(text.contains("2000 k (1000 k–3000 k)"), "{text}");
         assert!(text.contains("| 0.50 ") && text.contains("| met "), "{text}");
         assert_eq!(verdict(&row(1.5, 0.99)), "MISSED");
-        assert_eq!(verdict(&row(2.0, 0.5)), "met, client-bound");
+        assert_eq!(verdict(&row(2.0, 0.5)), "met, server idle");
     }
 
     #[test]

@@ -51,7 +51,6 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-qos", "nearflash-io"),
     ("nearflash-flash", "nearflash-io"),
     ("nearflash-target", "nearflash-io"),
-    ("nearflash-target", "nearflash-qos"),
     ("nearflash-client", "nearflash-io"),
     ("nearflash-sim", "nearflash-io"),
     ("nearflash-io", "nearflash-target"),

@@ -128,7 +128,11 @@ impl Server<'_> {
                     return 0;
                 }
                 Ok((len, _)) => {
-                    connection.counter.take(&self.inbox[..len], &mut connection.outbox.ready);
+                    let bytes = &self.inbox[..len];
+                    if !connection.counter.take(bytes, &mut connection.outbox.ready) {
+                        self.connections[index] = None;
+                        return 0;
+                    }
                     if len < RECEIVE_BYTES {
                         return connection.outbox.ready.len() - before;
                     }

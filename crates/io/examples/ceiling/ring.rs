@@ -150,7 +150,12 @@ impl Server<'_> {
         if let Some(buffer) = cqueue::buffer_select(entry.flags()) {
             let len = entry.result().max(0) as usize;
             let bytes = self.provided.bytes(buffer, len);
-            connection.counter.take(bytes, &mut connection.outbox.ready);
+            if !connection.counter.take(bytes, &mut connection.outbox.ready) {
+                // The receive that is under way ends with the stream.
+                connection.closed = true;
+                let both = rustix::net::Shutdown::Both;
+                let _gone = rustix::net::shutdown(&connection.socket, both);
+            }
             self.provided.give(buffer);
         }
         let requests = connection.outbox.ready.len() - before;

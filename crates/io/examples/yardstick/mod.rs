@@ -96,6 +96,8 @@ pub(crate) fn pin(cpu: Option<usize>) -> std::io::Result<()> {
 /// Finds the requests in a stream of bytes that is cut anywhere, by their known length alone.
 #[derive(Clone)]
 pub(crate) struct Counter {
+    /// Whether any byte has come.
+    begun: bool,
     /// Bytes of a request, its payload included.
     request_bytes: usize,
     /// `0 ≤ at < request_bytes`: bytes of the current request that have come.
@@ -108,11 +110,18 @@ impl Counter {
     /// For requests of this many bytes.
     pub(crate) fn new(request_bytes: usize) -> Counter {
         assert!(request_bytes >= HEAD_BYTES, "a request is at least a header");
-        Counter { request_bytes, at: 0, partial: [0; HEAD_BYTES] }
+        Counter { begun: false, request_bytes, at: 0, partial: [0; HEAD_BYTES] }
     }
 
-    /// Takes the bytes and adds the header of each request that they complete.
-    pub(crate) fn take(&mut self, mut bytes: &[u8], requests: &mut Vec<Head>) {
+    /// Takes the bytes and adds the header of each request that they complete. False when the
+    /// stream does not begin as one of this protocol does: its connection is to be closed.
+    pub(crate) fn take(&mut self, mut bytes: &[u8], requests: &mut Vec<Head>) -> bool {
+        if !self.begun {
+            self.begun = true;
+            if bytes.first() != Some(&MAGIC.to_le_bytes()[0]) {
+                return false;
+            }
+        }
         if self.request_bytes == HEAD_BYTES && self.at == 0 {
             let (whole, rest) = bytes.as_chunks::<HEAD_BYTES>();
             requests.extend_from_slice(whole);
@@ -131,5 +140,6 @@ impl Counter {
                 requests.push(self.partial);
             }
         }
+        true
     }
 }
