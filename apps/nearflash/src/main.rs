@@ -2,8 +2,10 @@
 //! the worker, the devices and the sockets, and speaks to the person at the terminal.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod config;
 mod listen;
+mod report;
 mod serve;
 mod volumes;
 
@@ -22,6 +24,8 @@ struct Cli {
 enum Command {
     /// Export devices over TCP
     Serve(serve::Args),
+    /// Measure a server or a local device
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +33,7 @@ fn main() -> ExitCode {
     start_log();
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Bench(arguments) => Ok(bench::main(&arguments)),
     };
     match result {
         Ok(code) => code,

@@ -1,0 +1,121 @@
+//! Asks a server how large it is, which also tells whether it is there.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use client::{Initiator, Loss, Options, Report, Version};
+use contract::{Control, NamespaceId, Status, Turn};
+use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
+
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// This side is not able to ask.
+    Local(io::Error),
+    /// The server does not answer, for this reason.
+    Unanswered(Loss),
+    /// The server does not tell.
+    Refused(Status),
+}
+
+impl Failure {
+    /// What went wrong, and what to do about it.
+    pub(super) fn explain(&self, address: SocketAddr) -> String {
+        let loss = match self {
+            Failure::Local(error) => return error.to_string(),
+            Failure::Refused(status) => {
+                return format!("the server does not say what it has: {status}");
+            }
+            Failure::Unanswered(loss) => *loss,
+        };
+        let mut text = format!("cannot use reflex://{address}: {loss}");
+        let hint = match loss.errno() {
+            Some(errno) => {
+                let _ = write!(text, ": {}", std::io::Error::from_raw_os_error(errno));
+                match std::io::Error::from_raw_os_error(errno).kind() {
+                    std::io::ErrorKind::ConnectionRefused => {
+                        "is the server running? start it with `nearflash serve`"
+                    }
+                    _ => "is the address right, and does no firewall stand between?",
+                }
+            }
+            None if loss == Loss::Refused(Status::Denied) => {
+                "does --token fit the server's access rules?"
+            }
+            None => "is it a nearflash server? one of the original protocol needs `?v=1`",
+        };
+        format!("{text}\n{hint}")
+    }
+}
+
+/// The blocks of the namespace; `None` where the server cannot say. Asked in version 2, which every
+/// server of ours speaks.
+pub(super) fn look(
+    address: SocketAddr,
+    options: &Options,
+    namespace: Option<NamespaceId>,
+) -> Result<Option<u64>, Failure> {
+    let ring = Ring::new().map_err(Failure::Local)?;
+    let config = SocketsConfig {
+        connections_max: 4,
+        receive_buffers: 16,
+        frames_max: 64,
+        ..SocketsConfig::default()
+    };
+    let mut sockets = Sockets::new(&ring, config).map_err(Failure::Local)?;
+    sockets.dial_to(address);
+    let clock = Clock::start();
+    let options = Options {
+        connections: 1,
+        in_flight_max: 4,
+        version: Version::Two,
+        client: 0,
+        ..options.clone()
+    };
+    let mut initiator = Initiator::new(sockets, options);
+    let question = Control::Info { tag: 0, namespace };
+    initiator.control(clock.now(), None, question).expect("nothing is in flight yet");
+    let deadline = clock.now() + PATIENCE;
+    let mut answer = Err(Failure::Unanswered(Loss::Silent));
+    let mut done = Vec::new();
+    io::run(&ring, &clock, SpinPolicy::default(), |now| {
+        let progressed = initiator.turn(now, &mut done);
+        for report in initiator.reports() {
+            match report {
+                Report::Info(_, info) => {
+                    answer = info.map(|info| Some(info.blocks)).map_err(Failure::Refused);
+                    return None;
+                }
+                Report::Lost { why, .. } => {
+                    answer = Err(Failure::Unanswered(why));
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if now >= deadline {
+            return None;
+        }
+        let wake_at = initiator.wake_at().map_or(deadline, |at| at.min(deadline));
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::CloseReason;
+
+    #[test]
+    fn a_refused_connection_says_what_to_do() {
+        let address = "127.0.0.1:7420".parse().unwrap();
+        let loss = Loss::Network(CloseReason::Unreachable(111));
+        let text = Failure::Unanswered(loss).explain(address);
+        assert!(text.contains("is the server running? start it with `nearflash serve`"), "{text}");
+    }
+}

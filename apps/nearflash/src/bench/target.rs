@@ -1,0 +1,92 @@
+//! What is measured: a server's address, or a device of this process.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use client::Version;
+use flash::Spec;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A server.
+    Server {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Which version to speak.
+        version: Version,
+        /// As it was given.
+        text: String,
+    },
+    /// A device of this process.
+    Device {
+        /// Which.
+        spec: Spec,
+        /// As it was given.
+        text: String,
+    },
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(rest) = text.strip_prefix("reflex://") else {
+            if let Some((scheme, _)) = text.split_once("://") {
+                return Err(format!(
+                    "`{scheme}://` is not spoken here; a server is reflex://HOST:PORT"
+                ));
+            }
+            let spec = text.parse::<Spec>().map_err(|e| e.to_string())?;
+            return Ok(Target::Device { spec, text: text.to_owned() });
+        };
+        let (host, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let version = match query {
+            "" | "v=2" => Version::Two,
+            "v=1" => Version::One,
+            _ => return Err(format!("`?{query}` is not understood; only ?v=1 and ?v=2 are")),
+        };
+        let host = host.strip_suffix('/').unwrap_or(host);
+        if !host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            return Err("a port is missing, as in reflex://127.0.0.1:7420".to_owned());
+        }
+        let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
+        let address = found.next().ok_or_else(|| format!("`{host}` has no address"))?;
+        Ok(Target::Server { address, version, text: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Server { text, .. } | Target::Device { text, .. } => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_devices_are_told_apart() {
+        let Ok(Target::Server { address, version, .. }) = "reflex://127.0.0.1:7420?v=1".parse()
+        else {
+            panic!("a server")
+        };
+        assert_eq!(address.to_string(), "127.0.0.1:7420");
+        assert_eq!(version, Version::One);
+        assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
+        assert!(matches!("null:1GiB".parse(), Ok(Target::Device { .. })));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<Target>().unwrap_err();
+        assert!(error("reflex://localhost").contains("port is missing"));
+        assert!(error("reflex://127.0.0.1:1?v=3").contains("?v=3"));
+        assert!(error("http://localhost:80").contains("reflex://HOST:PORT"));
+        assert!(!error("nonsense").is_empty());
+    }
+}
