@@ -56,7 +56,10 @@ impl Buf {
     /// Makes the first `len` bytes zero, at no cost where they are already known to be.
     pub fn zero_prefix(&mut self, len: usize) {
         let dirty = self.dirty.min(len);
-        self.bytes[..dirty].fill(0);
+        if dirty > 0 {
+            // Guarded, because even an empty fill wakes the processor's widest vector unit.
+            self.bytes[..dirty].fill(0);
+        }
         if dirty == self.dirty {
             self.dirty = 0;
         }
