@@ -7,6 +7,7 @@
 mod arena;
 mod clock;
 mod cpu;
+pub mod device;
 mod error;
 mod listen;
 mod outer;

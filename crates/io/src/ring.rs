@@ -68,19 +68,23 @@ struct Inner {
     uring: IoUring,
     inboxes: [Vec<RingEvent>; OWNERS],
     waker_armed: bool,
-    buffers_registered: bool,
+    /// The registered memory's first address and what lies behind it; empty without any.
+    registered: std::ops::Range<usize>,
 }
 
 /// Operations that nearflash needs, by the names that `io_uring_enter(2)` gives them.
-const OPERATIONS: [(&str, u8); 9] = [
+const OPERATIONS: [(&str, u8); 12] = [
     ("ACCEPT", opcode::AcceptMulti::CODE),
     ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
     ("CONNECT", opcode::Connect::CODE),
+    ("FALLOCATE", opcode::Fallocate::CODE),
     ("FSYNC", opcode::Fsync::CODE),
     ("POLL_ADD", opcode::PollAdd::CODE),
+    ("READ", opcode::Read::CODE),
     ("READ_FIXED", opcode::ReadFixed::CODE),
     ("RECV", opcode::RecvMulti::CODE),
     ("SENDMSG", opcode::SendMsg::CODE),
+    ("WRITE", opcode::Write::CODE),
     ("WRITE_FIXED", opcode::WriteFixed::CODE),
 ];
 
@@ -113,12 +117,8 @@ impl Ring {
                 missing.join(", ")
             )));
         }
-        let inner = Inner {
-            uring,
-            inboxes: Default::default(),
-            waker_armed: false,
-            buffers_registered: false,
-        };
+        let inner =
+            Inner { uring, inboxes: Default::default(), waker_armed: false, registered: 0..0 };
         Ok(Ring { inner: Rc::new(RefCell::new(inner)), waker: Waker::new()? })
     }
 
@@ -167,14 +167,21 @@ impl Ring {
                 e,
             )
         })?;
-        inner.buffers_registered = true;
+        inner.registered = arena.base.addr()..arena.base.addr() + arena.len;
         Ok(())
     }
 
     /// Whether [`register_buffers`](Ring::register_buffers) succeeded: fixed reads and writes may
     /// name buffer 0.
     pub fn has_registered_buffers(&self) -> bool {
-        self.inner.borrow().buffers_registered
+        !self.inner.borrow().registered.is_empty()
+    }
+
+    /// Whether `bytes` lies in the registered memory, so that a fixed read or write may name it.
+    pub(crate) fn has_registered(&self, bytes: &[u8]) -> bool {
+        let addresses = bytes.as_ptr_range();
+        let registered = &self.inner.borrow().registered;
+        registered.start <= addresses.start.addr() && addresses.end.addr() <= registered.end
     }
 
     /// Runs `f` with the ring's submitter, to register things.

@@ -1,0 +1,62 @@
+//! What alignment direct I/O needs on a file.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+/// The multiples that direct I/O needs, in bytes; both are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alignment {
+    /// Of the buffer's address.
+    pub(super) memory: usize,
+    /// Of the file offset and the length.
+    pub(super) offset: usize,
+}
+
+/// What buffered I/O needs: nothing.
+pub(super) const BUFFERED: Alignment = Alignment { memory: 1, offset: 512 };
+
+/// What direct I/O on this descriptor (opened with `O_DIRECT`) needs, or `None` where the file
+/// system takes the flag but cannot do it. Kernels or file systems that do not tell are tried out.
+pub(super) fn of(file: &OwnedFd) -> Option<Alignment> {
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = told.filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    match told {
+        Some(told) if told.stx_dio_offset_align == 0 => None,
+        Some(told) => Some(Alignment {
+            memory: told.stx_dio_mem_align as usize,
+            offset: (told.stx_dio_offset_align as usize).max(512),
+        }),
+        None => [512, 4096]
+            .into_iter()
+            .find(|&bytes| reads(file, bytes))
+            .map(|bytes| Alignment { memory: bytes, offset: bytes }),
+    }
+}
+
+/// Whether a direct read of that many bytes, aligned to no more, works.
+fn reads(file: &OwnedFd, bytes: usize) -> bool {
+    let mut memory = vec![0_u8; 4 * bytes];
+    // The first multiple of `bytes` that is no multiple of twice that.
+    let skip = memory.as_ptr().align_offset(2 * bytes) + bytes;
+    rustix::io::pread(file, &mut memory[skip..skip + bytes], bytes as u64).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags};
+
+    #[test]
+    fn a_trial_finds_what_statx_tells_or_less() {
+        let path = std::env::temp_dir().join(format!("nearflash-align-{}", std::process::id()));
+        std::fs::write(&path, [0; 16384]).unwrap();
+        let file = rustix::fs::open(&path, OFlags::RDWR | OFlags::DIRECT, Mode::empty());
+        std::fs::remove_file(&path).unwrap();
+        let Ok(file) = file else { return };
+        if let Some(alignment) = of(&file) {
+            assert!(alignment.offset.is_power_of_two() && alignment.memory.is_power_of_two());
+            assert!(reads(&file, alignment.offset.max(alignment.memory)));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Opening the file behind a volume.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8};
+
+use contract::{BLOCK_BYTES, Geometry};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::align::{self, Alignment};
+use crate::Error;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileOptions {
+    /// Refuse writes; several servers may then share the file.
+    pub read_only: bool,
+    /// Go past the page cache where the file system can.
+    pub direct: bool,
+    /// Take no requests finer than this (a power of two), even where the device would.
+    pub granularity_bytes_min: usize,
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        FileOptions { read_only: false, direct: true, granularity_bytes_min: BLOCK_BYTES }
+    }
+}
+
+/// A file or block device, opened and locked; clones are the same. Each worker opens its queue to
+/// it: [`FileQueue`](super::FileQueue) or [`ThreadedQueue`](super::ThreadedQueue).
+#[derive(Clone, Debug)]
+pub struct FileVolume {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) file: OwnedFd,
+    pub(super) geometry: Geometry,
+    pub(super) alignment: Alignment,
+    notes: Vec<String>,
+    /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
+    pub(super) refused_zeroing: AtomicU8,
+    /// Whether the file refused synchronous writes, so that each needs a sync of its own.
+    pub(super) refused_dsync: AtomicBool,
+}
+
+impl FileVolume {
+    /// Opens `path`. A file that is missing or empty is made `size` bytes large (sparse, its
+    /// directories too); without a size, and where an existing one is smaller than `size`, that is
+    /// an error. A larger one is used whole.
+    ///
+    /// # Errors
+    /// Says what is wrong with the path, and what to do: missing, too small, no file, in use by
+    /// another server or mounted, not writable.
+    pub fn open(
+        path: impl AsRef<Path>,
+        size: Option<u64>,
+        options: FileOptions,
+    ) -> Result<FileVolume, Error> {
+        let path = path.as_ref();
+        let mut notes = Vec::new();
+        let missing = !path.exists();
+        if missing {
+            prepare_missing(path, size, options)?;
+        }
+        let (file, alignment) = open_aligned(path, options, &mut notes)?;
+        lock(&file, path, options)?;
+        let status = rustix::fs::fstat(&file).map_err(|e| failed("ask about", path, e))?;
+        let block_device = match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => false,
+            FileType::BlockDevice => true,
+            _ => {
+                let path = path.display();
+                return Err(Error::new(format!("{path} is neither a file nor a block device")));
+            }
+        };
+        let bytes = settle_size(&file, path, size, options, missing)?;
+        let physical = if block_device {
+            rustix::fs::ioctl_blkpbszget(&file).unwrap_or(4096)
+        } else {
+            (status.st_blksize as u32).clamp(512, 65_536).next_power_of_two()
+        };
+        let granule = alignment.offset as u64;
+        let usable = bytes / granule * granule;
+        if usable == 0 {
+            let path = path.display();
+            return Err(Error::new(format!("{path} holds {bytes} bytes: less than one block")));
+        }
+        if usable < bytes {
+            let tail = bytes - usable;
+            notes.push(format!("{}: the last {tail} bytes are not used", path.display()));
+        }
+        let geometry = Geometry {
+            blocks: usable / BLOCK_BYTES as u64,
+            physical_block_bytes: physical.max(alignment.offset as u32),
+            atomic_blocks_max: (alignment.offset / BLOCK_BYTES) as u32,
+            volatile_cache: true,
+            read_only: options.read_only,
+        };
+        let shared = Shared {
+            file,
+            geometry,
+            alignment,
+            notes,
+            refused_zeroing: AtomicU8::new(0),
+            refused_dsync: AtomicBool::new(false),
+        };
+        Ok(FileVolume { shared: Arc::new(shared) })
+    }
+
+    /// What the device is.
+    pub fn geometry(&self) -> Geometry {
+        self.shared.geometry
+    }
+
+    /// The bytes that ranges must be multiples of; `flash::Exclusive::with_granularity` serves what
+    /// is finer.
+    pub fn granularity_bytes(&self) -> usize {
+        self.shared.alignment.offset
+    }
+
+    /// What the operator should know, such as that the page cache cannot be avoided.
+    pub fn notes(&self) -> &[String] {
+        &self.shared.notes
+    }
+}
+
+fn failed(what: &str, path: &Path, errno: Errno) -> Error {
+    Error::system(format!("cannot {what} {}", path.display()), errno)
+}
+
+/// Makes the directories of a file that is to be made, or says why it is not.
+fn prepare_missing(path: &Path, size: Option<u64>, options: FileOptions) -> Result<(), Error> {
+    let shown = path.display();
+    if size.is_none() || options.read_only {
+        return Err(Error::new(format!(
+            "{shown} does not exist; name its size to make it, like file:{shown}?size=1GiB"
+        )));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let Some(parent) = parent else { return Ok(()) };
+    fs::create_dir_all(parent)
+        .map_err(|e| Error::system(format!("cannot make the directory {}", parent.display()), e))
+}
+
+/// Opens the file past the page cache, or through it where that must be.
+fn open_aligned(
+    path: &Path,
+    options: FileOptions,
+    notes: &mut Vec<String>,
+) -> Result<(OwnedFd, Alignment), Error> {
+    let aligned = |alignment: Alignment| {
+        let offset = alignment.offset.max(options.granularity_bytes_min);
+        Alignment { offset, ..alignment }
+    };
+    if options.direct {
+        match open_with(path, options, OFlags::DIRECT) {
+            Ok(file) => {
+                if let Some(alignment) = align::of(&file) {
+                    return Ok((file, aligned(alignment)));
+                }
+            }
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(explain_open(path, errno)),
+        }
+        notes.push(format!(
+            "{}: its file system has no direct I/O; the page cache stands between",
+            path.display()
+        ));
+    }
+    let file = open_with(path, options, OFlags::empty()).map_err(|e| explain_open(path, e))?;
+    Ok((file, aligned(align::BUFFERED)))
+}
+
+fn open_with(path: &Path, options: FileOptions, direct: OFlags) -> Result<OwnedFd, Errno> {
+    let is_device = fs::metadata(path).is_ok_and(|status| {
+        use std::os::unix::fs::FileTypeExt;
+        status.file_type().is_block_device()
+    });
+    let access = match (options.read_only, is_device) {
+        (true, _) => OFlags::RDONLY,
+        // On a block device this refuses one that is mounted or otherwise held.
+        (false, true) => OFlags::RDWR | OFlags::EXCL,
+        (false, false) => OFlags::RDWR | OFlags::CREATE,
+    };
+    rustix::fs::open(path, access | direct | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
+}
+
+fn explain_open(path: &Path, errno: Errno) -> Error {
+    let path: PathBuf = path.to_owned();
+    let shown = path.display();
+    let what = match errno {
+        Errno::BUSY => format!("{shown} is mounted or held by something else"),
+        Errno::ISDIR => format!("{shown} is a directory; name a file in it"),
+        Errno::ROFS | Errno::ACCESS | Errno::PERM => {
+            format!("{shown} cannot be opened for writing (is this its owner's process?)")
+        }
+        _ => format!("cannot open {shown}"),
+    };
+    Error::system(what, errno)
+}
+
+/// Takes the advisory lock that keeps two servers from writing to one file.
+fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> {
+    let operation = match options.read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            Err(Error::new(format!("{} is in use by another server", path.display())))
+        }
+        Err(errno) => Err(failed("lock", path, errno)),
+    }
+}
+
+/// The file's size, after making a new one as large as was asked.
+fn settle_size(
+    file: &OwnedFd,
+    path: &Path,
+    size: Option<u64>,
+    options: FileOptions,
+    created: bool,
+) -> Result<u64, Error> {
+    let bytes = rustix::fs::seek(file, SeekFrom::End(0)).map_err(|e| failed("size", path, e))?;
+    match size {
+        Some(size) if bytes == 0 && !options.read_only => {
+            rustix::fs::ftruncate(file, size).and_then(|()| rustix::fs::fsync(file)).map_err(
+                |errno| {
+                    if created {
+                        let _ = fs::remove_file(path);
+                    }
+                    failed(&format!("make {size} bytes of"), path, errno)
+                },
+            )?;
+            Ok(size)
+        }
+        Some(size) if bytes < size => Err(Error::new(format!(
+            "{} holds {bytes} bytes, fewer than the {size} that were asked for; remove it, or \
+             leave the size away to use it as it is",
+            path.display()
+        ))),
+        _ => Ok(bytes),
+    }
+}

@@ -1,0 +1,14 @@
+//! Devices made of files: regular files and block devices, through the ring or through threads.
+//!
+//! A [`FileVolume`] is opened once; each worker opens its queue to it. Queues take whole granules
+//! only ([`FileVolume::granularity_bytes`]); `flash::Exclusive` around them serves what is finer.
+
+mod align;
+mod file;
+mod flight;
+mod queue;
+mod threads;
+
+pub use file::{FileOptions, FileVolume};
+pub use queue::FileQueue;
+pub use threads::ThreadedQueue;

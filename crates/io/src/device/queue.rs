@@ -1,0 +1,146 @@
+//! One worker's queue to a file, through its ring.
+
+// UNSAFETY: submission entries carry pointers into buffers that this queue holds meanwhile.
+#![allow(unsafe_code)]
+
+use std::os::fd::AsRawFd;
+
+use contract::{Completion, Device, Geometry, Instant, Slot, SlotTable, Submission};
+use io_uring::{opcode, squeue, types};
+use rustix::io::ReadWriteFlags;
+
+use super::file::FileVolume;
+use super::flight::{Flight, Operation, ZEROES};
+use crate::{Owner, Ring, RingEvent};
+
+/// A queue to a [`FileVolume`] that shares the worker's ring with its sockets. It only writes
+/// entries and drains its inbox; `Ring::enter` starts them. Buffers must come from
+/// [`carve`](crate::carve) (their alignment is checked), ranges must be whole granules.
+///
+/// Dropped with requests in flight, it leaks their buffers' places to the kernel for good: their
+/// memory is never used again.
+pub struct FileQueue {
+    volume: FileVolume,
+    ring: Ring,
+    owner: Owner,
+    flights: SlotTable<Flight>,
+    refused: Vec<Completion>,
+    events: Vec<RingEvent>,
+}
+
+impl FileQueue {
+    /// Requests in flight unless told otherwise.
+    pub const DEPTH: usize = 256;
+}
+
+impl FileVolume {
+    /// A queue of [`FileQueue::DEPTH`] requests on the calling thread's ring, as its `owner`: one
+    /// of `Owner::device(n)` that nothing else on this ring uses.
+    pub fn open_queue(&self, ring: &Ring, owner: Owner) -> FileQueue {
+        let depth = FileQueue::DEPTH;
+        FileQueue {
+            volume: self.clone(),
+            ring: ring.clone(),
+            owner,
+            flights: SlotTable::new(depth),
+            refused: Vec::with_capacity(depth),
+            events: Vec::with_capacity(depth),
+        }
+    }
+}
+
+impl FileQueue {
+    /// Queues the request's next system call.
+    fn push(&mut self, slot: Slot) {
+        let shared = &self.volume.shared;
+        let flight = self.flights.get(slot);
+        let operation = flight.operation(shared);
+        let fd = types::Fd(shared.file.as_raw_fd());
+        let entry = entry(&self.ring, fd, operation, flight);
+        // SAFETY: the entry points into the flight's buffer or at a static. The buffer stays in
+        // `flights`, untouched, until the completion; its memory is never unmapped, also when the
+        // queue is dropped before. The file stays open while a queue to it exists, and the kernel
+        // holds it for what is in flight.
+        unsafe { self.ring.push(self.owner, u64::from(slot.to_bits()), entry) };
+    }
+}
+
+fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) -> squeue::Entry {
+    match operation {
+        Operation::Read { offset, at, bytes } => {
+            let buf = flight.buf.as_mut().expect("a read has a buffer");
+            let target = &mut buf.prefix_mut(at + bytes)[at..];
+            let (pointer, len) = (target.as_mut_ptr(), bytes as u32);
+            if ring.has_registered(target) {
+                opcode::ReadFixed::new(fd, pointer, len, 0).offset(offset).build()
+            } else {
+                opcode::Read::new(fd, pointer, len).offset(offset).build()
+            }
+        }
+        Operation::Write { offset, at, bytes, dsync } => {
+            let buf = flight.buf.as_ref().expect("a write has a buffer");
+            let source = &buf.bytes()[at..at + bytes];
+            let (pointer, len) = (source.as_ptr(), bytes as u32);
+            let flags = if dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let flags = flags.bits() as i32;
+            if ring.has_registered(source) {
+                opcode::WriteFixed::new(fd, pointer, len, 0).offset(offset).rw_flags(flags).build()
+            } else {
+                opcode::Write::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
+            }
+        }
+        Operation::WriteZeroes { offset, bytes } => {
+            opcode::Write::new(fd, ZEROES.0.as_ptr(), bytes as u32).offset(offset).build()
+        }
+        Operation::Allocate { mode, offset, bytes } => {
+            opcode::Fallocate::new(fd, bytes).offset(offset).mode(mode.bits() as i32).build()
+        }
+        Operation::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+    }
+}
+
+impl Device for FileQueue {
+    fn geometry(&self) -> Geometry {
+        self.volume.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.flights.room() - self.refused.len()
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        assert!(self.room() > 0, "more submissions than the device has room for");
+        match Flight::start(submission, &self.volume.shared) {
+            Ok(flight) => {
+                let slot = self.flights.insert(flight).expect("room was checked");
+                self.push(slot);
+            }
+            Err(refused) => self.refused.push(refused),
+        }
+    }
+
+    /// Nothing to do: the outer loop enters the kernel once a turn, for all that was queued.
+    fn kick(&mut self, _now: Instant) {}
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        done.append(&mut self.refused);
+        let mut events = std::mem::take(&mut self.events);
+        self.ring.drain(self.owner, &mut events);
+        for event in events.drain(..) {
+            let slot = Slot::from_bits(event.data as u32);
+            match self.flights.get(slot).advance(event.result, &self.volume.shared) {
+                None => self.push(slot),
+                Some(status) => {
+                    let Flight { slot, buf, .. } = self.flights.remove(slot);
+                    done.push(Completion { slot, status, buf });
+                }
+            }
+        }
+        self.events = events;
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let ready = !self.refused.is_empty() || self.ring.has_events(self.owner);
+        ready.then_some(Instant::ZERO)
+    }
+}

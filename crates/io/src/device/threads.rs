@@ -1,0 +1,200 @@
+//! One worker's queue to a file, through a few threads: for machines where io_uring is forbidden.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use contract::{Completion, Device, Geometry, Instant, Submission};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::file::{FileVolume, Shared};
+use super::flight::{Flight, Operation, ZEROES};
+use crate::{Error, Waker};
+
+/// A queue to a [`FileVolume`] whose system calls are made by threads of its own, each blocking in
+/// one at a time. Slower than a ring by two thread switches a request, and otherwise the same.
+#[derive(Debug)]
+pub struct ThreadedQueue {
+    volume: FileVolume,
+    desk: Arc<Desk>,
+    threads: Vec<JoinHandle<()>>,
+    /// Requests that the next kick hands over.
+    submitted: Vec<Flight>,
+    refused: Vec<Completion>,
+    /// Requests that were taken and not yet given back.
+    outstanding: usize,
+}
+
+/// Where requests and completions change hands.
+#[derive(Debug, Default)]
+struct Desk {
+    state: Mutex<State>,
+    /// Signalled when there is work, or when the threads shall end.
+    work: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Flight>,
+    done: Vec<Completion>,
+    closed: bool,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("a thread of the device panicked")
+    }
+}
+
+impl ThreadedQueue {
+    /// Requests in flight.
+    pub const DEPTH: usize = 256;
+    /// Threads unless told otherwise.
+    pub const THREADS: usize = 8;
+}
+
+impl FileVolume {
+    /// A queue of [`ThreadedQueue::DEPTH`] requests, carried out by `threads` threads that end with
+    /// it. With each completion they wake the worker whose `waker` this is.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn open_threaded_queue(
+        &self,
+        threads: usize,
+        waker: Waker,
+    ) -> Result<ThreadedQueue, Error> {
+        assert!(threads > 0, "somebody must do the work");
+        let depth = ThreadedQueue::DEPTH;
+        let desk = Arc::new(Desk::default());
+        desk.lock().waiting.reserve(depth);
+        desk.lock().done.reserve(depth);
+        let mut queue = ThreadedQueue {
+            volume: self.clone(),
+            desk,
+            threads: Vec::with_capacity(threads),
+            submitted: Vec::with_capacity(depth),
+            refused: Vec::with_capacity(depth),
+            outstanding: 0,
+        };
+        for number in 0..threads {
+            let (volume, desk, waker) = (self.clone(), queue.desk.clone(), waker.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("file-{number}"))
+                .spawn(move || serve(&volume.shared, &desk, &waker))
+                .map_err(|e| Error::system("cannot start a thread for a file device", e))?;
+            queue.threads.push(thread);
+        }
+        Ok(queue)
+    }
+}
+
+/// A thread's life: takes requests until the queue is closed.
+fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
+    loop {
+        let mut state = desk.lock();
+        let mut flight = loop {
+            if state.closed {
+                return;
+            }
+            match state.waiting.pop_front() {
+                Some(flight) => break flight,
+                None => state = desk.work.wait(state).expect("a thread of the device panicked"),
+            }
+        };
+        drop(state);
+        let status = loop {
+            let operation = flight.operation(shared);
+            let result = match call(&shared.file, operation, &mut flight) {
+                Ok(count) => count as i32,
+                Err(errno) => -errno.raw_os_error(),
+            };
+            if let Some(status) = flight.advance(result, shared) {
+                break status;
+            }
+        };
+        let Flight { slot, buf, .. } = flight;
+        desk.lock().done.push(Completion { slot, status, buf });
+        waker.wake();
+    }
+}
+
+/// Makes the call and waits for it.
+fn call(file: &OwnedFd, operation: Operation, flight: &mut Flight) -> Result<usize, Errno> {
+    match operation {
+        Operation::Read { offset, at, bytes } => {
+            let buf = flight.buf.as_mut().expect("a read has a buffer");
+            rustix::io::pread(file, &mut buf.prefix_mut(at + bytes)[at..], offset)
+        }
+        Operation::Write { offset, at, bytes, dsync } => {
+            let buf = flight.buf.as_ref().expect("a write has a buffer");
+            let source = &buf.bytes()[at..at + bytes];
+            if dsync {
+                let source = [std::io::IoSlice::new(source)];
+                rustix::io::pwritev2(file, &source, offset, ReadWriteFlags::DSYNC)
+            } else {
+                rustix::io::pwrite(file, source, offset)
+            }
+        }
+        Operation::WriteZeroes { offset, bytes } => {
+            rustix::io::pwrite(file, &ZEROES.0[..bytes], offset)
+        }
+        Operation::Allocate { mode, offset, bytes } => {
+            rustix::fs::fallocate(file, mode, offset, bytes).map(|()| 0)
+        }
+        Operation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+    }
+}
+
+impl Device for ThreadedQueue {
+    fn geometry(&self) -> Geometry {
+        self.volume.geometry()
+    }
+
+    fn room(&self) -> usize {
+        Self::DEPTH - self.outstanding
+    }
+
+    fn submit(&mut self, _now: Instant, submission: Submission) {
+        assert!(self.room() > 0, "more submissions than the device has room for");
+        self.outstanding += 1;
+        match Flight::start(submission, &self.volume.shared) {
+            Ok(flight) => self.submitted.push(flight),
+            Err(refused) => self.refused.push(refused),
+        }
+    }
+
+    fn kick(&mut self, _now: Instant) {
+        if !self.submitted.is_empty() {
+            self.desk.lock().waiting.extend(self.submitted.drain(..));
+            self.desk.work.notify_all();
+        }
+    }
+
+    fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
+        let before = done.len();
+        done.append(&mut self.refused);
+        if self.outstanding > 0 {
+            done.append(&mut self.desk.lock().done);
+        }
+        self.outstanding -= done.len() - before;
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        (!self.refused.is_empty()).then_some(Instant::ZERO)
+    }
+}
+
+impl Drop for ThreadedQueue {
+    /// Waits for the calls that are being made; what was not begun is dropped.
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.desk.state.lock() {
+            state.closed = true;
+        }
+        self.desk.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Files as devices: the conformance suite on every way to reach them, and how opening goes wrong.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{BufPool, Device, Instant};
+use flash::conformance::{self, Bench};
+use flash::{Exclusive, RangeLocks};
+use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
+use nearflash_io::{Clock, Owner, Ring, carve};
+
+/// A directory that goes away with its value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    /// On the file system of the build, or in memory.
+    fn new(name: &str, in_memory: bool) -> Scratch {
+        let root = if in_memory { "/dev/shm" } else { env!("CARGO_TARGET_TMPDIR") };
+        let path = Path::new(root).join(format!("nearflash-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// How the bench reaches its files.
+#[derive(Clone, Copy)]
+struct Way {
+    in_memory: bool,
+    direct: bool,
+    registered: bool,
+    granularity_bytes_min: usize,
+}
+
+const PLAIN: Way =
+    Way { in_memory: false, direct: true, registered: true, granularity_bytes_min: 512 };
+
+/// A bench whose volumes are files; `open` makes the queue.
+struct Files<F> {
+    scratch: Scratch,
+    way: Way,
+    ring: Ring,
+    clock: Clock,
+    pool: BufPool,
+    made: usize,
+    open: F,
+}
+
+impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
+    fn new(name: &str, way: Way, open: F) -> Self {
+        let ring = Ring::new().unwrap();
+        let arena = carve(&BufPool::CLASSES).unwrap();
+        if way.registered {
+            ring.register_buffers(&arena).unwrap();
+        }
+        Files {
+            scratch: Scratch::new(name, way.in_memory),
+            way,
+            ring,
+            clock: Clock::start(),
+            pool: BufPool::new(arena.bufs),
+            made: 0,
+            open,
+        }
+    }
+
+    fn queue(
+        &mut self,
+        volume: &FileVolume,
+        locks: &Arc<RangeLocks>,
+        number: usize,
+    ) -> Exclusive<D> {
+        let granule = volume.granularity_bytes();
+        let class = contract::SizeClass { bytes: Exclusive::<D>::scratch_bytes(granule), count: 2 };
+        let inner = (self.open)(volume, &self.ring, number);
+        let scratch = carve(&[class]).unwrap().bufs;
+        Exclusive::with_granularity(inner, locks.clone(), scratch, granule)
+    }
+
+    fn volume(&mut self, blocks: u64, read_only: bool) -> FileVolume {
+        self.made += 1;
+        let path = self.scratch.file(&self.made.to_string());
+        let Way { direct, granularity_bytes_min, .. } = self.way;
+        let options = FileOptions { read_only: false, direct, granularity_bytes_min };
+        let volume = FileVolume::open(&path, Some(blocks * 512), options).unwrap();
+        if !read_only {
+            return volume;
+        }
+        drop(volume);
+        FileVolume::open(&path, None, FileOptions { read_only, ..options }).unwrap()
+    }
+}
+
+impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
+    type Queue = Exclusive<D>;
+
+    fn fresh(&mut self, blocks: u64) -> [Self::Queue; 2] {
+        let (volume, locks) = (self.volume(blocks, false), Arc::new(RangeLocks::new()));
+        [0, 1].map(|number| self.queue(&volume, &locks, number))
+    }
+
+    fn read_only(&mut self, blocks: u64) -> Option<Self::Queue> {
+        let (volume, locks) = (self.volume(blocks, true), Arc::new(RangeLocks::new()));
+        Some(self.queue(&volume, &locks, 0))
+    }
+
+    fn pool(&mut self) -> &mut BufPool {
+        &mut self.pool
+    }
+
+    fn pass(&mut self, wake_at: Option<Instant>) -> Instant {
+        let now = self.clock.now();
+        let wait = match wake_at {
+            Some(at) => at.since(now).min(Duration::from_millis(10)),
+            None => Duration::from_millis(10),
+        };
+        self.ring.enter((!wait.is_zero()).then_some(Some(wait)));
+        self.clock.now()
+    }
+}
+
+fn through_the_ring(volume: &FileVolume, ring: &Ring, number: usize) -> FileQueue {
+    volume.open_queue(ring, Owner::device(number))
+}
+
+fn through_threads(volume: &FileVolume, ring: &Ring, _number: usize) -> ThreadedQueue {
+    volume.open_threaded_queue(3, ring.waker()).unwrap()
+}
+
+#[test]
+fn a_file_conforms() {
+    conformance::run(&mut Files::new("plain", PLAIN, through_the_ring));
+}
+
+#[test]
+fn a_file_conforms_without_registered_buffers_and_through_the_page_cache() {
+    let way = Way { registered: false, direct: false, ..PLAIN };
+    conformance::run(&mut Files::new("cached", way, through_the_ring));
+}
+
+#[test]
+fn a_file_of_large_granules_conforms() {
+    let way = Way { granularity_bytes_min: 4096, ..PLAIN };
+    conformance::run(&mut Files::new("granules", way, through_the_ring));
+}
+
+#[test]
+fn a_file_in_memory_conforms() {
+    let way = Way { in_memory: true, ..PLAIN };
+    conformance::run(&mut Files::new("memory", way, through_the_ring));
+}
+
+#[test]
+fn a_file_behind_threads_conforms() {
+    conformance::run(&mut Files::new("threads", PLAIN, through_threads));
+}
+
+#[test]
+fn a_file_of_large_granules_behind_threads_conforms() {
+    let way = Way { granularity_bytes_min: 4096, in_memory: true, ..PLAIN };
+    conformance::run(&mut Files::new("threads-granules", way, through_threads));
+}
+
+fn complaint(path: &Path, size: Option<u64>, options: FileOptions) -> String {
+    FileVolume::open(path, size, options).expect_err("it must not open").to_string()
+}
+
+#[test]
+fn opening_says_what_is_wrong() {
+    let scratch = Scratch::new("complaints", false);
+    let options = FileOptions::default();
+    let read_only = FileOptions { read_only: true, ..options };
+    let missing = scratch.file("missing");
+    assert!(complaint(&missing, None, options).contains("does not exist; name its size"));
+    assert!(complaint(&missing, Some(4096), read_only).contains("does not exist"));
+    assert!(!missing.exists());
+
+    let small = scratch.file("small");
+    std::fs::write(&small, [1; 4096]).unwrap();
+    let text = complaint(&small, Some(8192), options);
+    assert!(text.contains("holds 4096 bytes, fewer than the 8192"), "{text}");
+    assert_eq!(std::fs::read(&small).unwrap(), [1; 4096], "it is left as it was");
+
+    let empty = scratch.file("empty");
+    std::fs::write(&empty, []).unwrap();
+    assert!(complaint(&empty, None, options).contains("less than one block"));
+    assert!(complaint(&scratch.0, None, options).contains("is a directory"));
+    let null = complaint(Path::new("/dev/null"), None, options);
+    assert!(null.contains("neither a file nor a block device"), "{null}");
+    let below = complaint(&small.join("volume"), Some(4096), options);
+    assert!(below.contains("cannot make the directory"), "{below}");
+}
+
+#[test]
+fn a_new_file_gets_its_directories_and_an_old_one_keeps_its_size() {
+    let scratch = Scratch::new("sizes", false);
+    let path = scratch.file("a/b/volume");
+    let options = FileOptions::default();
+    let volume = FileVolume::open(&path, Some(1 << 20), options).unwrap();
+    assert_eq!(volume.geometry().blocks, 2048);
+    drop(volume);
+    for size in [None, Some(4096), Some(1 << 20)] {
+        let volume = FileVolume::open(&path, size, options).unwrap();
+        assert_eq!(volume.geometry().blocks, 2048);
+    }
+}
+
+#[test]
+fn a_tail_that_is_no_granule_is_named_and_left_alone() {
+    let scratch = Scratch::new("tail", false);
+    let path = scratch.file("volume");
+    std::fs::write(&path, [7; 8192 + 100]).unwrap();
+    let options = FileOptions { granularity_bytes_min: 4096, ..FileOptions::default() };
+    let volume = FileVolume::open(&path, None, options).unwrap();
+    assert_eq!((volume.geometry().blocks, volume.granularity_bytes()), (16, 4096));
+    assert!(volume.notes()[0].contains("the last 100 bytes are not used"));
+}
+
+#[test]
+fn two_servers_do_not_share_a_file_unless_both_only_read() {
+    let scratch = Scratch::new("lock", false);
+    let path = scratch.file("volume");
+    let options = FileOptions::default();
+    let read_only = FileOptions { read_only: true, ..options };
+    let writer = FileVolume::open(&path, Some(4096), options).unwrap();
+    assert!(complaint(&path, None, options).contains("is in use by another server"));
+    assert!(complaint(&path, None, read_only).contains("is in use by another server"));
+    drop(writer);
+    let _reader = FileVolume::open(&path, None, read_only).unwrap();
+    let _another = FileVolume::open(&path, None, read_only).unwrap();
+    assert!(complaint(&path, None, options).contains("is in use by another server"));
+}
