@@ -1,6 +1,7 @@
 //! Files as devices: the conformance suite on every way to reach them, and how opening goes wrong.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,10 +41,38 @@ struct Way {
     direct: bool,
     registered: bool,
     granularity_bytes_min: usize,
+    /// Whether the file stands behind a block device of 4 KiB sectors.
+    block_device: bool,
 }
 
-const PLAIN: Way =
-    Way { in_memory: false, direct: true, registered: true, granularity_bytes_min: 512 };
+const PLAIN: Way = Way {
+    in_memory: false,
+    direct: true,
+    registered: true,
+    granularity_bytes_min: 512,
+    block_device: false,
+};
+
+/// A block device with 4 KiB sectors whose data is in a file; goes away with its value.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn new(file: &Path) -> Result<LoopDevice, String> {
+        let arguments = ["--find", "--show", "--sector-size", "4096"];
+        let output = Command::new("losetup").args(arguments).arg(file).output();
+        let output = output.map_err(|e| format!("losetup cannot run: {e}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(LoopDevice(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())))
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
 
 /// A bench whose volumes are files; `open` makes the queue.
 struct Files<F> {
@@ -54,6 +83,7 @@ struct Files<F> {
     pool: BufPool,
     made: usize,
     open: F,
+    loop_device: Option<LoopDevice>,
 }
 
 impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
@@ -71,6 +101,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
             pool: BufPool::new(arena.bufs),
             made: 0,
             open,
+            loop_device: None,
         }
     }
 
@@ -89,8 +120,15 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
 
     fn volume(&mut self, blocks: u64, read_only: bool) -> FileVolume {
         self.made += 1;
-        let path = self.scratch.file(&self.made.to_string());
-        let Way { direct, granularity_bytes_min, .. } = self.way;
+        let mut path = self.scratch.file(&self.made.to_string());
+        let Way { direct, granularity_bytes_min, block_device, .. } = self.way;
+        if block_device {
+            let file = std::fs::File::create(&path).unwrap();
+            file.set_len(blocks * 512).unwrap();
+            let device = LoopDevice::new(&path).unwrap();
+            path = device.0.clone();
+            self.loop_device = Some(device);
+        }
         let options = FileOptions { read_only: false, direct, granularity_bytes_min };
         let volume = FileVolume::open(&path, Some(blocks * 512), options).unwrap();
         if !read_only {
@@ -169,6 +207,24 @@ fn a_file_behind_threads_conforms() {
 fn a_file_of_large_granules_behind_threads_conforms() {
     let way = Way { granularity_bytes_min: 4096, in_memory: true, ..PLAIN };
     conformance::run(&mut Files::new("threads-granules", way, through_threads));
+}
+
+#[test]
+fn a_block_device_conforms() {
+    let scratch = Scratch::new("loop", false);
+    std::fs::write(scratch.file("probe"), [0; 8192]).unwrap();
+    if let Err(reason) = LoopDevice::new(&scratch.file("probe")) {
+        println!("skipped: no loop devices here: {reason}");
+        return;
+    }
+    let way = Way { block_device: true, ..PLAIN };
+    let mut files = Files::new("block", way, through_the_ring);
+    conformance::run(&mut files);
+    let device = files.loop_device.as_ref().unwrap().0.clone();
+    let options = FileOptions { read_only: true, ..FileOptions::default() };
+    let volume = FileVolume::open(&device, None, options).unwrap();
+    assert_eq!(volume.granularity_bytes(), 4096, "sectors are granules");
+    assert!(complaint(&device, Some(1 << 40), options).contains("fewer than"));
 }
 
 fn complaint(path: &Path, size: Option<u64>, options: FileOptions) -> String {
