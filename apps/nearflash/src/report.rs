@@ -155,11 +155,11 @@ impl Report {
 
     /// What else there is to say.
     fn remarks(&self, text: &mut String, style: Style) {
+        text.push('\n');
         let mut line = |bad: bool, words: String| {
             let words = if bad { style.red(&words) } else { words };
             let _ = writeln!(text, "  {words}");
         };
-        line(false, String::new());
         let total = self.tally.count();
         let measured = format!(
             "{} requests in {} s, {} a second",

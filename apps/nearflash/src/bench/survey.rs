@@ -1,6 +1,5 @@
 //! Asks a server how large it is, which also tells whether it is there.
 
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,23 +31,19 @@ impl Failure {
             }
             Failure::Unanswered(loss) => *loss,
         };
-        let mut text = format!("cannot use reflex://{address}: {loss}");
-        let hint = match loss.errno() {
-            Some(errno) => {
-                let _ = write!(text, ": {}", std::io::Error::from_raw_os_error(errno));
-                match std::io::Error::from_raw_os_error(errno).kind() {
-                    std::io::ErrorKind::ConnectionRefused => {
-                        "is the server running? start it with `nearflash serve`"
-                    }
-                    _ => "is the address right, and does no firewall stand between?",
-                }
+        let system = loss.errno().map(std::io::Error::from_raw_os_error);
+        let hint = match &system {
+            Some(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                "is the server running? start it with `nearflash serve`"
             }
+            Some(_) => "is the address right, and does no firewall stand between?",
             None if loss == Loss::Refused(Status::Denied) => {
                 "does --token fit the server's access rules?"
             }
             None => "is it a nearflash server? one of the original protocol needs `?v=1`",
         };
-        format!("{text}\n{hint}")
+        let what = system.map_or(loss.to_string(), |error| error.to_string());
+        format!("cannot use reflex://{address}: {what}\n{hint}")
     }
 }
 
