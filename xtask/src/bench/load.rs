@@ -44,6 +44,8 @@ pub(crate) struct Figure {
     pub(crate) server_busy: f64,
     /// Share of the time that the client was on its core.
     pub(crate) client_busy: f64,
+    /// How many cores other programs kept busy meanwhile.
+    pub(crate) others_busy: f64,
 }
 
 /// Runs the client against the server for `seconds`, at `rate` requests a second if one is given,
@@ -99,13 +101,15 @@ struct Sample {
     at: Instant,
     server_nanos: u64,
     client_nanos: u64,
+    machine_nanos: u64,
 }
 
 impl Sample {
     fn take(server: u32, client: u32) -> Option<Sample> {
         let server_nanos = process::cpu_nanos(server)?;
         let client_nanos = process::cpu_nanos(client)?;
-        Some(Sample { at: Instant::now(), server_nanos, client_nanos })
+        let machine_nanos = process::machine_cpu_nanos()?;
+        Some(Sample { at: Instant::now(), server_nanos, client_nanos, machine_nanos })
     }
 }
 
@@ -116,6 +120,8 @@ impl Figure {
         self.client_busy = share(first.client_nanos, last.client_nanos);
         let on_core = share(first.server_nanos, last.server_nanos);
         self.server_busy = says_busy.unwrap_or(on_core);
+        let all = share(first.machine_nanos, last.machine_nanos);
+        self.others_busy = (all - self.client_busy - on_core).max(0.0);
         if self.rate > 0.0 {
             self.server_nanos = self.server_busy * 1e9 / self.rate;
         }
@@ -204,12 +210,14 @@ mod tests {
     #[test]
     fn shares_come_from_the_accounts() {
         let at = Instant::now();
-        let first = Sample { at, server_nanos: 100, client_nanos: 0 };
+        let first = Sample { at, server_nanos: 100, client_nanos: 0, machine_nanos: 0 };
         let later = at + Duration::from_nanos(1000);
-        let last = Sample { at: later, server_nanos: 600, client_nanos: 1000 };
+        let (server_nanos, client_nanos, machine_nanos) = (600, 1000, 1750);
+        let last = Sample { at: later, server_nanos, client_nanos, machine_nanos };
         let mut figure = Figure { rate: 1e6, ..Figure::default() };
         figure.account(&first, &last, None);
         assert_eq!((figure.server_busy, figure.client_busy), (0.5, 1.0));
+        assert_eq!(figure.others_busy, 0.25);
         assert_eq!(figure.server_nanos, 500.0);
         figure.account(&first, &last, Some(0.25));
         assert_eq!(figure.server_busy, 0.25);

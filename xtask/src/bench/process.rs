@@ -86,6 +86,17 @@ pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
     Some(sum)
 }
 
+/// Nanoseconds that all processors were busy since the machine started, in steps of ten
+/// milliseconds.
+pub(crate) fn machine_cpu_nanos() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields: Vec<u64> =
+        text.lines().next()?.split_whitespace().skip(1).map_while(|f| f.parse().ok()).collect();
+    // user, nice, system, (idle, waiting,) interrupts, soft interrupts, stolen
+    let ticks: u64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|place| fields.get(*place)).sum();
+    Some(ticks * 10_000_000)
+}
+
 /// Bytes of memory that only this process holds resident (shared pages of the program aside).
 pub(crate) fn private_bytes(id: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
@@ -114,6 +125,7 @@ mod tests {
         assert!(cpu_nanos(id).unwrap() > 0);
         assert!(private_bytes(id).unwrap() > 4096);
         assert_eq!(cpu_nanos(u32::MAX), None);
+        assert!(machine_cpu_nanos().unwrap() > 0);
     }
 
     #[test]

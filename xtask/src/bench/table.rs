@@ -7,6 +7,9 @@ use super::rows::{Measured, Side};
 /// A server below this share of its core waited for its client.
 const BUSY_MIN: f64 = 0.85;
 
+/// Cores that other programs may keep busy without clouding a figure.
+const OTHERS_MAX: f64 = 0.1;
+
 const HEADINGS: [&str; 10] = [
     "row",
     "unit",
@@ -17,7 +20,7 @@ const HEADINGS: [&str; 10] = [
     "target",
     "verdict",
     "server ns/request",
-    "busy: server, client; other server, client",
+    "busy: server, client, others; the same of the other side",
 ];
 
 /// The rows as a markdown table that is also readable as text.
@@ -38,7 +41,8 @@ pub(crate) fn markdown(rows: &[Measured]) -> String {
     }
     text.push_str(
         "\nFigures are medians of the repetitions. A row marked `server idle` does not count: the \
-         server had time left, because its client or another program held it up.\n",
+         server waited for its client. Nor does one marked `disturbed`: other programs kept cores \
+         busy.\n",
     );
     text
 }
@@ -72,27 +76,31 @@ fn cells(row: &Measured) -> Vec<String> {
         theirs.map_or("–".to_owned(), |side| range(side, row.of)),
         result,
         format!("{sign} {}", row.target),
-        verdict(row).to_owned(),
+        verdict(row),
         format!("{:.0}", row.ours.median(|figure| figure.server_nanos)),
         busy,
     ]
 }
 
-fn verdict(row: &Measured) -> &'static str {
-    let idle = |side: &Side| side.median(|figure| figure.server_busy) < BUSY_MIN;
-    let server_idle = row.is_rate && idle(&row.ours);
-    match (row.is_met(), server_idle) {
-        (true, false) => "met",
-        (false, false) => "MISSED",
-        (true, true) => "met, server idle",
-        (false, true) => "MISSED, server idle",
-    }
+fn verdict(row: &Measured) -> String {
+    let sides = [Some(&row.ours), row.theirs.as_ref()];
+    let disturbed =
+        sides.iter().flatten().any(|side| side.median(|figure| figure.others_busy) > OTHERS_MAX);
+    let idle = row.is_rate && row.ours.median(|figure| figure.server_busy) < BUSY_MIN;
+    let met = if row.is_met() { "met" } else { "MISSED" };
+    let but = match (disturbed, idle) {
+        (true, _) => ", disturbed",
+        (false, true) => ", server idle",
+        (false, false) => "",
+    };
+    format!("{met}{but}")
 }
 
 fn shares(side: &Side) -> String {
     let server = side.median(|figure| figure.server_busy) * 100.0;
     let client = side.median(|figure| figure.client_busy) * 100.0;
-    format!("{server:.0} %, {client:.0} %")
+    let others = side.median(|figure| figure.others_busy) * 100.0;
+    format!("{server:.0}, {client:.0}, {others:.0} %")
 }
 
 fn range(side: &Side, of: fn(&Figure) -> f64) -> String {
@@ -137,6 +145,9 @@ mod tests {
         assert!(text.contains("| 0.50 ") && text.contains("| met "), "{text}");
         assert_eq!(verdict(&row(1.5, 0.99)), "MISSED");
         assert_eq!(verdict(&row(2.0, 0.5)), "met, server idle");
+        let mut disturbed = row(2.0, 0.5);
+        disturbed.ours.figures.iter_mut().for_each(|figure| figure.others_busy = 0.5);
+        assert_eq!(verdict(&disturbed), "met, disturbed");
     }
 
     #[test]
