@@ -250,12 +250,18 @@ fn build(
             sockets.listen(ListenerId(n as u16), listener);
         }
     }
+    if plan.volumes.iter().any(Volume::is_direct)
+        && let Err(error) = ring.register_buffers(&arena)
+    {
+        tracing::warn!("{error}");
+    }
     let devices = plan
         .volumes
         .iter()
-        .map(|volume| {
+        .enumerate()
+        .map(|(n, volume)| {
             let scheduler = PassThrough::new(plan.limits.in_flight);
-            Ok(Attached::new(volume.open_queue(number)?, scheduler))
+            Ok(Attached::new(volume.open_queue(&ring, n, number)?, scheduler))
         })
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);

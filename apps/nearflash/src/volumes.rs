@@ -1,65 +1,103 @@
-//! The devices that a spec can name, opened: a closed set behind one type.
+//! The devices that a spec can name, opened: a closed set behind one type, for the server and for
+//! local measurements alike.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use contract::{BLOCK_BYTES, Buf, Completion, Device, Geometry, Instant, SizeClass, Submission};
 use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
-use io::carve;
+use io::device::{FileOptions, FileQueue, FileVolume};
+use io::{Owner, Ring, carve};
 
-/// Scratch buffers of a queue: compare-and-writes that run at the same time on one worker.
+/// Scratch buffers of a queue: compare-and-writes and requests finer than the device's granularity
+/// that run at the same time on one worker.
 const SCRATCH: usize = 4;
 
 /// An opened device, from which each worker gets a queue.
+#[derive(Debug)]
 pub(crate) struct Volume {
     storage: Storage,
     locks: Arc<RangeLocks>,
     spec: Spec,
 }
 
+#[derive(Debug)]
 enum Storage {
-    Null,
+    Null { blocks: u64 },
     Mem(MemVolume),
+    File(FileVolume),
 }
 
 /// One worker's queue to a device.
 pub(crate) enum AnyDevice {
     Null(Null),
     Mem(Exclusive<MemQueue>),
+    File(Exclusive<FileQueue>),
 }
 
 impl Volume {
     /// Opens what the spec names.
     pub(crate) fn open(spec: &Spec) -> Result<Volume, String> {
         let storage = match &spec.source {
-            Source::Null { .. } => Storage::Null,
+            Source::Null { bytes } => Storage::Null { blocks: bytes / BLOCK_BYTES as u64 },
             Source::Mem { bytes } => Storage::Mem(MemVolume::new(bytes / BLOCK_BYTES as u64)),
-            Source::File { .. } => return Err("not yet".to_owned()),
+            Source::File { path, bytes } => {
+                let volume = FileVolume::open(Path::new(path), *bytes, FileOptions::default())
+                    .map_err(|error| error.to_string())?;
+                for note in volume.notes() {
+                    tracing::warn!("{note}");
+                }
+                Storage::File(volume)
+            }
         };
         Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
     }
 
     /// Its size in blocks.
     pub(crate) fn blocks(&self) -> u64 {
-        match &self.spec.source {
-            Source::Null { bytes } | Source::Mem { bytes } => bytes / BLOCK_BYTES as u64,
-            Source::File { .. } => 0,
+        match &self.storage {
+            Storage::Null { blocks } => *blocks,
+            Storage::Mem(_) => match self.spec.source {
+                Source::Mem { bytes } => bytes / BLOCK_BYTES as u64,
+                _ => unreachable!("memory was opened from a memory spec"),
+            },
+            Storage::File(volume) => volume.geometry().blocks,
         }
     }
 
-    /// The queue of worker number `worker`, for the calling thread.
-    pub(crate) fn open_queue(&self, worker: usize) -> Result<Decorated<AnyDevice>, String> {
+    /// Whether its queues transfer straight between the device and a worker's buffers, so that
+    /// registering those pays.
+    pub(crate) fn is_direct(&self) -> bool {
+        matches!(self.storage, Storage::File(_))
+    }
+
+    /// The queue of worker number `worker` on its ring, of which this is the `n`-th device.
+    pub(crate) fn open_queue(
+        &self,
+        ring: &Ring,
+        n: usize,
+        worker: usize,
+    ) -> Result<Decorated<AnyDevice>, String> {
+        let locks = self.locks.clone();
         let queue = match &self.storage {
-            Storage::Null => AnyDevice::Null(Null::new(self.blocks())),
+            Storage::Null { blocks } => AnyDevice::Null(Null::new(*blocks)),
             Storage::Mem(volume) => {
-                AnyDevice::Mem(Exclusive::new(volume.open_queue(), self.locks.clone(), scratch()?))
+                let scratch = scratch(BLOCK_BYTES)?;
+                AnyDevice::Mem(Exclusive::new(volume.open_queue(), locks, scratch))
+            }
+            Storage::File(volume) => {
+                let granularity = volume.granularity_bytes();
+                let queue = volume.open_queue(ring, Owner::device(n));
+                let scratch = scratch(granularity)?;
+                AnyDevice::File(Exclusive::with_granularity(queue, locks, scratch, granularity))
             }
         };
         Ok(self.spec.decorations.wrap(queue, worker as u64))
     }
 }
 
-fn scratch() -> Result<Vec<Buf>, String> {
-    let bytes = Exclusive::<Null>::scratch_bytes(4096);
+fn scratch(granularity: usize) -> Result<Vec<Buf>, String> {
+    let bytes = Exclusive::<Null>::scratch_bytes(granularity);
     let arena = carve(&[SizeClass { bytes, count: SCRATCH }]).map_err(|e| e.to_string())?;
     Ok(arena.bufs)
 }
@@ -69,6 +107,7 @@ macro_rules! each {
         match $self {
             AnyDevice::Null($device) => $call,
             AnyDevice::Mem($device) => $call,
+            AnyDevice::File($device) => $call,
         }
     };
 }

@@ -48,7 +48,7 @@ impl FromStr for Target {
             _ => return Err(format!("`?{query}` is not understood; only ?v=1 and ?v=2 are")),
         };
         let host = host.strip_suffix('/').unwrap_or(host);
-        if !host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+        if host.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
             return Err("a port is missing, as in reflex://127.0.0.1:7420".to_owned());
         }
         let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
