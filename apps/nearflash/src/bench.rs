@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 use client::load::{Arrival, Pattern, Tally};
 
 use crate::report::Report;
@@ -138,6 +138,20 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Measures as the command with these words would, for other commands of this program.
+pub(crate) fn measure<'a>(words: impl Iterator<Item = &'a &'a str>) -> Result<Report, String> {
+    let arguments = Words::try_parse_from(words).map_err(|error| error.to_string())?.arguments;
+    run(&arguments).map_err(|problem| match problem {
+        Problem::Usage(text) | Problem::Failed(text) => text,
+    })
+}
+
+#[derive(Debug, Parser)]
+struct Words {
+    #[command(flatten)]
+    arguments: Arguments,
 }
 
 fn run(arguments: &Arguments) -> Result<Report, Problem> {

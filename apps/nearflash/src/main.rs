@@ -4,6 +4,7 @@
 
 mod bench;
 mod config;
+mod demo;
 mod listen;
 mod report;
 mod serve;
@@ -26,6 +27,8 @@ enum Command {
     Serve(serve::Args),
     /// Measure a server or a local device
     Bench(bench::Arguments),
+    /// Show what it does: verified traffic, local and remote latency, requests a core
+    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     start_log();
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
     };
     match result {

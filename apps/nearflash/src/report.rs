@@ -74,8 +74,33 @@ impl Report {
         self.errors() == 0 && self.tally.verify_failures == 0
     }
 
+    /// What reads came to.
+    pub(crate) fn read(&self) -> &Side {
+        &self.tally.read
+    }
+
+    /// What writes came to.
+    pub(crate) fn write(&self) -> &Side {
+        &self.tally.write
+    }
+
+    /// Requests that ended.
+    pub(crate) fn count(&self) -> u64 {
+        self.tally.count()
+    }
+
+    /// Requests a second.
+    pub(crate) fn iops(&self) -> f64 {
+        self.per_second(self.tally.count())
+    }
+
+    /// Blocks that held what they must not.
+    pub(crate) fn verify_failures(&self) -> u64 {
+        self.tally.verify_failures
+    }
+
     /// Requests that ended badly or not at all.
-    fn errors(&self) -> u64 {
+    pub(crate) fn errors(&self) -> u64 {
         self.tally.errors + self.end.stuck as u64
     }
 

@@ -65,6 +65,11 @@ impl Volume {
         }
     }
 
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.blocks() * BLOCK_BYTES as u64
+    }
+
     /// Whether its queues transfer straight between the device and a worker's buffers, so that
     /// registering those pays.
     pub(crate) fn is_direct(&self) -> bool {

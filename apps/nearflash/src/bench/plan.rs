@@ -1,6 +1,7 @@
 //! The command line, checked, and what each thread is to do.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client::load::{Pace, Pattern, Shape, VERIFY_UNITS_MAX, unit_bytes};
@@ -8,9 +9,10 @@ use client::{Options, Version};
 use contract::{BLOCK_BYTES, NamespaceId, REQUEST_BYTES_MAX};
 
 use super::Arguments;
+use super::survey;
 use super::target::Target;
-use super::{survey, threads::Volume};
 use crate::report::{bytes_text, number_text};
+use crate::volumes::Volume;
 
 /// Why there is no measurement.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ pub(super) enum Way {
         /// Of the first thread; the others differ in `client` and `connections`.
         options: Options,
     },
-    Device(Volume),
+    Device(Arc<Volume>),
 }
 
 impl Plan {
@@ -95,7 +97,7 @@ fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
         Target::Device { spec, .. } => {
             let volume = Volume::open(spec).map_err(Problem::Failed)?;
             let bytes = volume.bytes();
-            Ok((Way::Device(volume), Some(bytes)))
+            Ok((Way::Device(Arc::new(volume)), Some(bytes)))
         }
         Target::Server { address, version, .. } => {
             let options = Options {

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
 use client::{Initiator, Options, Report, Version};
-use contract::{BufPool, Device, Instant, NamespaceId, SizeClass, Turn};
-use flash::{MemVolume, Null, Source, Spec};
+use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
 use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
 
 use super::plan::{Plan, Problem, Way};
+use crate::volumes::Volume;
 
 /// How often a thread hands over what it measured.
 const REPORT_GAP: Duration = Duration::from_millis(200);
@@ -25,31 +25,6 @@ const CONNECT_MAX: Duration = Duration::from_secs(15);
 
 /// Lost connections that are told.
 const NOTES_MAX: usize = 5;
-
-/// A device of this process, from which each thread gets a queue.
-#[derive(Debug)]
-pub(super) enum Volume {
-    Null { blocks: u64 },
-    Mem { volume: MemVolume, bytes: u64 },
-}
-
-impl Volume {
-    /// Opens what `spec` names.
-    pub(super) fn open(spec: &Spec) -> Result<Volume, String> {
-        match spec.source {
-            Source::Null { bytes } => Ok(Volume::Null { blocks: bytes / 512 }),
-            Source::Mem { bytes } => Ok(Volume::Mem { volume: MemVolume::new(bytes / 512), bytes }),
-            Source::File { .. } => Err("files are not measured locally yet".to_owned()),
-        }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Volume::Null { blocks } => blocks * 512,
-            Volume::Mem { bytes, .. } => *bytes,
-        }
-    }
-}
 
 /// What a thread leaves behind.
 #[derive(Debug, Default)]
@@ -150,13 +125,9 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
             let (address, namespace) = (*address, *namespace);
             builder.spawn(move || remote(address, namespace, options, job))
         }
-        Way::Device(Volume::Null { blocks }) => {
-            let null = Null::with_depth(*blocks, job.shape.in_flight_max());
-            builder.spawn(move || local(null, job))
-        }
-        Way::Device(Volume::Mem { volume, .. }) => {
-            let queue = volume.open_queue_of(job.shape.in_flight_max());
-            builder.spawn(move || local(queue, job))
+        Way::Device(volume) => {
+            let volume = volume.clone();
+            builder.spawn(move || local(&volume, n, job))
         }
     };
     spawned.map_err(|e| Problem::Failed(format!("cannot start a thread: {e}")))
@@ -208,8 +179,9 @@ impl Crew {
 }
 
 /// Makes load on a device of this process.
-fn local<D: Device>(device: D, job: Job) -> Result<End, String> {
+fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
+    let device = volume.open_queue(&ring, 0, n)?;
     let path = Local::new(device, job.shape.in_flight_max());
     drive(&ring, path, job, |_, _| ())
 }
