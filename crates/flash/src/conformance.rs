@@ -37,6 +37,11 @@ pub trait Bench {
     fn keeps_data(&self) -> bool {
         true
     }
+
+    /// Turns without a completion after which the device counts as stuck.
+    fn turns_max(&self) -> usize {
+        200_000
+    }
 }
 
 /// Blocks of the volumes that [`run`] asks for: 16 MiB.

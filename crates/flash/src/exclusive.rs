@@ -103,7 +103,9 @@ impl<D: Device> Exclusive<D> {
         let granule = self.granule as u32;
         match self.inner.geometry().atomic_blocks_max / granule {
             0 => 0,
-            granules => (granules - 1) * granule + 1,
+            granules => {
+                ((granules - 1) * granule + 1).min((REQUEST_BYTES_MAX / BLOCK_BYTES) as u32)
+            }
         }
     }
 

@@ -129,7 +129,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
             path = device.0.clone();
             self.loop_device = Some(device);
         }
-        let options = FileOptions { read_only: false, direct, granularity_bytes_min };
+        let options = FileOptions { direct, granularity_bytes_min, ..FileOptions::default() };
         let volume = FileVolume::open(&path, Some(blocks * 512), options).unwrap();
         if !read_only {
             return volume;
@@ -154,6 +154,11 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
 
     fn pool(&mut self) -> &mut BufPool {
         &mut self.pool
+    }
+
+    /// A turn may be as short as a microsecond, a sync as long as a second.
+    fn turns_max(&self) -> usize {
+        30_000_000
     }
 
     fn pass(&mut self, wake_at: Option<Instant>) -> Instant {

@@ -11,9 +11,6 @@ use contract::{
 
 use super::Bench;
 
-/// Turns without a completion after which a device counts as stuck.
-const TURNS_MAX: usize = 200_000;
-
 /// What a block holds: the mark it was written with; an absent one is zero.
 type Model = BTreeMap<u64, u64>;
 
@@ -161,7 +158,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         let mut turns = 0;
         while self.flights.get(slot).outcome.is_none() {
             let command = self.flights.get(slot).command;
-            assert!(turns < TURNS_MAX, "{}: {command:?} never completed", self.name);
+            assert!(turns < self.bench.turns_max(), "{}: {command:?} never completed", self.name);
             self.turn();
             turns += 1;
         }

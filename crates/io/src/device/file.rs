@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 
-use contract::{BLOCK_BYTES, Geometry};
+use contract::{BLOCK_BYTES, Geometry, REQUEST_BYTES_MAX};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::align::{self, Alignment};
+use super::journal::{self, Journal, Plain};
 use crate::Error;
 
 /// How to open a file.
@@ -20,13 +21,21 @@ pub struct FileOptions {
     pub read_only: bool,
     /// Go past the page cache where the file system can.
     pub direct: bool,
+    /// Keep a journal in `PATH.journal`, so that a crash never tears an atomic write. Regular files
+    /// only.
+    pub journal: bool,
     /// Take no requests finer than this (a power of two), even where the device would.
     pub granularity_bytes_min: usize,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
-        FileOptions { read_only: false, direct: true, granularity_bytes_min: BLOCK_BYTES }
+        FileOptions {
+            read_only: false,
+            direct: true,
+            journal: true,
+            granularity_bytes_min: BLOCK_BYTES,
+        }
     }
 }
 
@@ -43,6 +52,7 @@ pub(super) struct Shared {
     pub(super) geometry: Geometry,
     pub(super) alignment: Alignment,
     notes: Vec<String>,
+    pub(super) journal: Option<Journal>,
     /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
     pub(super) refused_zeroing: AtomicU8,
     /// Whether the file refused synchronous writes, so that each needs a sync of its own.
@@ -95,10 +105,21 @@ impl FileVolume {
             let tail = bytes - usable;
             notes.push(format!("{}: the last {tail} bytes are not used", path.display()));
         }
+        let blocks = usable / BLOCK_BYTES as u64;
+        let journal = if block_device {
+            None
+        } else {
+            let data = Plain { file: &file, path };
+            open_journal(&data, status.st_ino, blocks, alignment, options, &mut notes)?
+        };
+        if missing {
+            sync_directory(path)?;
+        }
+        let atomic_bytes = journal.as_ref().map_or(alignment.offset, |j| j.payload_bytes_max);
         let geometry = Geometry {
-            blocks: usable / BLOCK_BYTES as u64,
+            blocks,
             physical_block_bytes: physical.max(alignment.offset as u32),
-            atomic_blocks_max: (alignment.offset / BLOCK_BYTES) as u32,
+            atomic_blocks_max: (atomic_bytes / BLOCK_BYTES) as u32,
             volatile_cache: true,
             read_only: options.read_only,
         };
@@ -107,6 +128,7 @@ impl FileVolume {
             geometry,
             alignment,
             notes,
+            journal,
             refused_zeroing: AtomicU8::new(0),
             refused_dsync: AtomicBool::new(false),
         };
@@ -128,6 +150,39 @@ impl FileVolume {
     pub fn notes(&self) -> &[String] {
         &self.shared.notes
     }
+}
+
+/// Opens the journal beside a file and finishes the atomic writes that a crash has left in it.
+fn open_journal(
+    data: &Plain<'_>,
+    inode: u64,
+    blocks: u64,
+    alignment: Alignment,
+    options: FileOptions,
+    notes: &mut Vec<String>,
+) -> Result<Option<Journal>, Error> {
+    let path = journal::path_of(data.path);
+    // The largest request, and what surrounds it in its first and last granule.
+    let payload_bytes_max = REQUEST_BYTES_MAX + 2 * alignment.offset;
+    if options.read_only || !options.journal {
+        if journal::has_records(&path, payload_bytes_max) {
+            return Err(Error::new(format!(
+                "{} was not closed in order: {} holds writes to finish; open it once for writing, \
+                 with its journal",
+                data.path.display(),
+                path.display()
+            )));
+        }
+        return Ok(None);
+    }
+    let (file, _) = open_aligned(&path, options, &mut Vec::new())?;
+    let (journal, finished) =
+        journal::recover(file, &path, data, inode, blocks, payload_bytes_max)?;
+    if finished > 0 {
+        let path = data.path.display();
+        notes.push(format!("{path}: finished {finished} atomic writes that a crash interrupted"));
+    }
+    Ok(Some(journal))
 }
 
 fn failed(what: &str, path: &Path, errno: Errno) -> Error {
@@ -220,6 +275,15 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
     }
 }
 
+/// Makes the names of new files durable.
+fn sync_directory(path: &Path) -> Result<(), Error> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    fs::File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|e| Error::system(format!("cannot sync the directory {}", parent.display()), e))
+}
+
 /// The file's size, after making a new one as large as was asked.
 fn settle_size(
     file: &OwnedFd,
@@ -231,6 +295,15 @@ fn settle_size(
     let bytes = rustix::fs::seek(file, SeekFrom::End(0)).map_err(|e| failed("size", path, e))?;
     match size {
         Some(size) if bytes == 0 && !options.read_only => {
+            // What an earlier file of this name has left must not be written into the new one.
+            match fs::remove_file(journal::path_of(path)) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    let journal = journal::path_of(path);
+                    let what = format!("cannot remove the old journal {}", journal.display());
+                    return Err(Error::system(what, e));
+                }
+                _ => {}
+            }
             rustix::fs::ftruncate(file, size).and_then(|()| rustix::fs::fsync(file)).map_err(
                 |errno| {
                     if created {

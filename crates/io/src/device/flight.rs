@@ -4,6 +4,7 @@
 //! unit access may need a sync. [`Flight::operation`] says the next call, [`Flight::advance`] takes
 //! its result.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use contract::{BLOCK_BYTES, Buf, Command, Completion, Kind, Range, Slot, Status, Submission};
@@ -11,6 +12,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::file::Shared;
+use super::journal::{HEADER_BYTES, Journal, JournalSlot};
 
 /// Calls that may ask to be repeated before a request is given back with `Retry`.
 const REPEATS_MAX: u8 = 100;
@@ -31,6 +33,10 @@ pub(super) struct Flight {
     progress: u64,
     step: Step,
     repeats: u8,
+    /// The place in the journal of an atomic write, from its first step to its last.
+    journal: Option<JournalSlot>,
+    /// How a journaled write will end once its record is cleared.
+    outcome: Status,
 }
 
 /// What is being done for the request.
@@ -40,8 +46,27 @@ enum Step {
     Transfer,
     /// Making the range zero.
     Zero(Zeroing),
-    /// Making what was done durable. The last step.
+    /// Making what was done durable. The last step, but for the clearing of the journal.
     Sync,
+    /// Something in the journal.
+    Journal(Record),
+}
+
+/// The life of a record, around the transfer in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    /// Waiting for a slot; whoever finishes an atomic write ends this.
+    Await,
+    /// Writing the data.
+    Payload,
+    /// Writing the header behind it.
+    Header,
+    /// Making both durable. The transfer in place and its sync follow.
+    Sync,
+    /// Writing an empty header, durably.
+    Clear,
+    /// Making that durable where synchronous writes are refused.
+    ClearSync,
 }
 
 /// Ways to make a range zero.
@@ -55,13 +80,28 @@ enum Zeroing {
     Write = 4,
 }
 
-/// A system call on the file.
+/// A system call, and the file it is made on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) target: Target,
+    pub(super) operation: Operation,
+}
+
+/// A file of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Data,
+    Journal,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Read `bytes` to `at` in the buffer.
     Read { offset: u64, at: usize, bytes: usize },
     /// Write `bytes` from `at` in the buffer, durably if `dsync`.
     Write { offset: u64, at: usize, bytes: usize, dsync: bool },
+    /// Write the journal slot's header, durably if `dsync`.
+    WriteHeader { offset: u64, dsync: bool },
     /// Write so many of [`ZEROES`].
     WriteZeroes { offset: u64, bytes: usize },
     /// `fallocate`.
@@ -77,6 +117,7 @@ impl Flight {
         let Submission { slot, command, buf } = submission;
         let atomic_max = shared.geometry.atomic_blocks_max;
         let refusal = match command {
+            _ if shared.is_broken() && command.kind() == Kind::Write => Status::MediaError,
             _ if shared.geometry.read_only && command.kind() == Kind::Write => Status::ReadOnly,
             Command::CompareAndWrite(_) => Status::Unsupported,
             Command::WriteAtomic(range) if range.blocks > atomic_max => Status::AtomicTooLarge,
@@ -85,7 +126,11 @@ impl Flight {
         if !refusal.is_ok() {
             return Err(Completion { slot, status: refusal, buf });
         }
+        let granule_blocks = (shared.alignment.offset / BLOCK_BYTES) as u32;
         let step = match command {
+            Command::WriteAtomic(range) if range.blocks > granule_blocks => {
+                Step::Journal(Record::Await)
+            }
             Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_) => Step::Transfer,
             Command::Discard(_) | Command::WriteZeroes { .. } => {
                 Step::Zero(shared.zeroing(command))
@@ -95,11 +140,54 @@ impl Flight {
                 unreachable!("{command:?} cannot get here")
             }
         };
-        Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0 })
+        let (journal, outcome) = (None, Status::Ok);
+        Ok(Flight { slot, command, buf, progress: 0, step, repeats: 0, journal, outcome })
+    }
+
+    /// Whether [`call`](Flight::call) may be asked; false while all slots of the journal are in use.
+    pub(super) fn is_ready(&mut self, shared: &Shared) -> bool {
+        if self.step != Step::Journal(Record::Await) {
+            return true;
+        }
+        self.journal = shared.journal().take();
+        if self.journal.is_some() {
+            self.step = Step::Journal(Record::Payload);
+        }
+        self.journal.is_some()
     }
 
     /// The system call to make now.
-    pub(super) fn operation(&self, shared: &Shared) -> Operation {
+    pub(super) fn call(&self, shared: &Shared) -> Call {
+        match self.step {
+            Step::Journal(record) => {
+                let operation = self.journal_operation(record, shared);
+                Call { target: Target::Journal, operation }
+            }
+            _ => Call { target: Target::Data, operation: self.operation(shared) },
+        }
+    }
+
+    fn journal_operation(&self, record: Record, shared: &Shared) -> Operation {
+        let slot = self.journal.as_ref().expect("a slot was taken");
+        let offset = slot.offset(shared.journal().payload_bytes_max);
+        match record {
+            Record::Await => unreachable!("it waits for a slot"),
+            Record::Payload => {
+                let at = self.progress as usize;
+                let bytes = self.command.payload_bytes() - at;
+                let offset = offset + HEADER_BYTES as u64 + self.progress;
+                Operation::Write { offset, at, bytes, dsync: false }
+            }
+            Record::Header => Operation::WriteHeader { offset, dsync: false },
+            Record::Clear => {
+                let dsync = !shared.refused_dsync.load(Ordering::Relaxed);
+                Operation::WriteHeader { offset, dsync }
+            }
+            Record::Sync | Record::ClearSync => Operation::Sync,
+        }
+    }
+
+    fn operation(&self, shared: &Shared) -> Operation {
         let range = self.command.range().unwrap_or(Range::new(0, 0));
         let offset = range.lba * BLOCK_BYTES as u64 + self.progress;
         let left = u64::from(range.blocks) * BLOCK_BYTES as u64 - self.progress;
@@ -107,7 +195,7 @@ impl Flight {
         match (self.step, self.command) {
             (Step::Transfer, Command::Read(_)) => Operation::Read { offset, at, bytes },
             (Step::Transfer, _) => {
-                let dsync = self.is_forced() && !shared.refused_dsync.load(Ordering::Relaxed);
+                let dsync = self.is_forced_with_write(shared);
                 Operation::Write { offset, at, bytes, dsync }
             }
             (Step::Zero(Zeroing::Write), _) => {
@@ -122,6 +210,7 @@ impl Flight {
                 Operation::Allocate { mode, offset, bytes: left }
             }
             (Step::Sync, _) => Operation::Sync,
+            (Step::Journal(_), _) => unreachable!("that is the journal's"),
         }
     }
 
@@ -129,34 +218,126 @@ impl Flight {
     /// ended, or `None` when it takes another call.
     pub(super) fn advance(&mut self, result: i32, shared: &Shared) -> Option<Status> {
         if result < 0 {
-            return self.fall_back(Errno::from_raw_os_error(-result), shared);
+            let status = self.fall_back(Errno::from_raw_os_error(-result), shared)?;
+            return self.fail(status, shared);
         }
-        let range_bytes =
-            self.command.range().map_or(0, |range| u64::from(range.blocks) * BLOCK_BYTES as u64);
         match self.step {
-            Step::Sync => return Some(Status::Ok),
-            Step::Zero(Zeroing::Punch | Zeroing::ZeroRange) => self.progress = range_bytes,
+            Step::Journal(record) => return self.advance_record(record, result as usize, shared),
+            Step::Sync => return self.succeed(),
+            Step::Zero(Zeroing::Punch | Zeroing::ZeroRange) => self.progress = self.range_bytes(),
             Step::Transfer | Step::Zero(Zeroing::Write) => {
-                // The next call must be aligned again, so what ends within a granule is repeated.
-                let granule = shared.alignment.offset as u64;
-                let end = self.progress + result as u64;
-                let end = if end < range_bytes { end / granule * granule } else { end };
-                if end == self.progress {
-                    // The file became shorter beneath us.
-                    return Some(Status::MediaError);
+                if !self.go_on(result as u64, shared) {
+                    return self.fail(Status::MediaError, shared);
                 }
-                self.progress = end;
             }
         }
-        if self.progress < range_bytes {
+        if self.progress < self.range_bytes() {
             return None;
         }
-        let synced = self.step == Step::Transfer && !shared.refused_dsync.load(Ordering::Relaxed);
+        let synced = self.step == Step::Transfer && self.is_forced_with_write(shared);
         if self.is_forced() && !synced {
             self.step = Step::Sync;
             return None;
         }
-        Some(Status::Ok)
+        self.succeed()
+    }
+
+    /// Moves on behind a transfer of `count` bytes; false when nothing was transferred, because the
+    /// file became shorter beneath us. The next call must be aligned again, so what ends within a
+    /// granule is repeated.
+    fn go_on(&mut self, count: u64, shared: &Shared) -> bool {
+        let granule = shared.alignment.offset as u64;
+        let end = self.progress + count;
+        let end = if end < self.range_bytes() { end / granule * granule } else { end };
+        let moved = end > self.progress;
+        self.progress = end;
+        moved
+    }
+
+    fn advance_record(&mut self, record: Record, count: usize, shared: &Shared) -> Option<Status> {
+        let short = count < HEADER_BYTES;
+        self.step = match record {
+            Record::Await => unreachable!("it waits for a slot"),
+            Record::Payload => {
+                if !self.go_on(count as u64, shared) {
+                    return self.fail(Status::MediaError, shared);
+                }
+                if self.progress < self.range_bytes() {
+                    return None;
+                }
+                self.seal(shared);
+                Step::Journal(Record::Header)
+            }
+            Record::Header | Record::Clear if short => {
+                return self.fail(Status::MediaError, shared);
+            }
+            Record::Header => Step::Journal(Record::Sync),
+            Record::Sync => {
+                self.progress = 0;
+                Step::Transfer
+            }
+            Record::Clear if shared.refused_dsync.load(Ordering::Relaxed) => {
+                Step::Journal(Record::ClearSync)
+            }
+            Record::Clear | Record::ClearSync => return Some(self.outcome),
+        };
+        None
+    }
+
+    fn seal(&mut self, shared: &Shared) {
+        let range = self.command.range().expect("an atomic write has a range");
+        let data = &self.buf.as_ref().expect("a write has a buffer").bytes()[..range.bytes()];
+        let slot = self.journal.as_mut().expect("a slot was taken");
+        shared.journal().seal(slot, range, data);
+    }
+
+    /// Ends the request, or clears its record first.
+    fn succeed(&mut self) -> Option<Status> {
+        let Some(slot) = &mut self.journal else { return Some(Status::Ok) };
+        slot.clear();
+        self.step = Step::Journal(Record::Clear);
+        None
+    }
+
+    /// The same after an error. A record whose clearing fails breaks the volume: writes end until a
+    /// restart has dealt with it.
+    fn fail(&mut self, status: Status, shared: &Shared) -> Option<Status> {
+        match (self.step, &mut self.journal) {
+            (Step::Journal(Record::Clear | Record::ClearSync), _) => {
+                shared.journal().broken.store(true, Ordering::Relaxed);
+                Some(Status::MediaError)
+            }
+            (_, None) | (Step::Journal(Record::Payload), _) => Some(status),
+            (_, Some(slot)) => {
+                slot.clear();
+                self.outcome = status;
+                self.step = Step::Journal(Record::Clear);
+                None
+            }
+        }
+    }
+
+    /// The end of the request; its slot in the journal is free again.
+    pub(super) fn complete(self, status: Status, shared: &Shared) -> Completion {
+        if let Some(slot) = self.journal {
+            shared.journal().give(slot);
+        }
+        Completion { slot: self.slot, status, buf: self.buf }
+    }
+
+    /// The header of its slot in the journal.
+    pub(super) fn journal_header(&self) -> &[u8] {
+        self.journal.as_ref().expect("a slot was taken").header.bytes()
+    }
+
+    fn range_bytes(&self) -> u64 {
+        self.command.range().map_or(0, |range| u64::from(range.blocks) * BLOCK_BYTES as u64)
+    }
+
+    /// Whether the write itself makes the data durable.
+    fn is_forced_with_write(&self, shared: &Shared) -> bool {
+        let refused = shared.refused_dsync.load(Ordering::Relaxed);
+        self.is_forced() && self.journal.is_none() && !refused
     }
 
     /// Whether the data must be durable before the reply.
@@ -182,7 +363,7 @@ impl Flight {
                 self.step = Step::Zero(shared.zeroing(self.command));
                 None
             }
-            (Errno::OPNOTSUPP, Step::Transfer)
+            (Errno::OPNOTSUPP, Step::Transfer | Step::Journal(Record::Clear))
                 if self.is_forced() && !shared.refused_dsync.swap(true, Ordering::Relaxed) =>
             {
                 None
@@ -193,6 +374,23 @@ impl Flight {
 }
 
 impl Shared {
+    /// The file that a call is made on.
+    pub(super) fn file(&self, target: Target) -> BorrowedFd<'_> {
+        match target {
+            Target::Data => self.file.as_fd(),
+            Target::Journal => self.journal().file.as_fd(),
+        }
+    }
+
+    fn journal(&self) -> &Journal {
+        self.journal.as_ref().expect("only a volume with a journal takes large atomic writes")
+    }
+
+    /// Whether writes must end, because a restart would put an older record over them.
+    fn is_broken(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.broken.load(Ordering::Relaxed))
+    }
+
     /// The best way to carry out a zeroing command that the file has not refused.
     fn zeroing(&self, command: Command) -> Zeroing {
         let refused = self.refused_zeroing.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@
 mod align;
 mod file;
 mod flight;
+mod journal;
 mod queue;
 mod threads;
 

@@ -3,6 +3,7 @@
 // UNSAFETY: submission entries carry pointers into buffers that this queue holds meanwhile.
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 
 use contract::{Completion, Device, Geometry, Instant, Slot, SlotTable, Submission};
@@ -11,6 +12,7 @@ use rustix::io::ReadWriteFlags;
 
 use super::file::FileVolume;
 use super::flight::{Flight, Operation, ZEROES};
+use super::journal::HEADER_BYTES;
 use crate::{Owner, Ring, RingEvent};
 
 /// A queue to a [`FileVolume`] that shares the worker's ring with its sockets. It only writes
@@ -25,6 +27,8 @@ pub struct FileQueue {
     owner: Owner,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
+    /// Atomic writes that wait for a slot of the journal, oldest first.
+    waiting: VecDeque<Slot>,
     events: Vec<RingEvent>,
 }
 
@@ -44,23 +48,28 @@ impl FileVolume {
             owner,
             flights: SlotTable::new(depth),
             refused: Vec::with_capacity(depth),
+            waiting: VecDeque::with_capacity(depth),
             events: Vec::with_capacity(depth),
         }
     }
 }
 
 impl FileQueue {
-    /// Queues the request's next system call.
+    /// Queues the request's next system call, or lets it wait for a slot of the journal.
     fn push(&mut self, slot: Slot) {
         let shared = &self.volume.shared;
         let flight = self.flights.get(slot);
-        let operation = flight.operation(shared);
-        let fd = types::Fd(shared.file.as_raw_fd());
-        let entry = entry(&self.ring, fd, operation, flight);
-        // SAFETY: the entry points into the flight's buffer or at a static. The buffer stays in
-        // `flights`, untouched, until the completion; its memory is never unmapped, also when the
-        // queue is dropped before. The file stays open while a queue to it exists, and the kernel
-        // holds it for what is in flight.
+        if !flight.is_ready(shared) {
+            self.waiting.push_back(slot);
+            return;
+        }
+        let call = flight.call(shared);
+        let fd = types::Fd(shared.file(call.target).as_raw_fd());
+        let entry = entry(&self.ring, fd, call.operation, flight);
+        // SAFETY: the entry points into the flight's buffer or header, or at a static. Those stay
+        // in `flights`, untouched, until the completion; their memory is never unmapped, also when
+        // the queue is dropped before. The file stays open while a queue to it exists, and the
+        // kernel holds it for what is in flight.
         unsafe { self.ring.push(self.owner, u64::from(slot.to_bits()), entry) };
     }
 }
@@ -88,6 +97,12 @@ fn entry(ring: &Ring, fd: types::Fd, operation: Operation, flight: &mut Flight) 
             } else {
                 opcode::Write::new(fd, pointer, len).offset(offset).rw_flags(flags).build()
             }
+        }
+        Operation::WriteHeader { offset, dsync } => {
+            let header = flight.journal_header()[..HEADER_BYTES].as_ptr();
+            let flags = if dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+            let entry = opcode::Write::new(fd, header, HEADER_BYTES as u32).offset(offset);
+            entry.rw_flags(flags.bits() as i32).build()
         }
         Operation::WriteZeroes { offset, bytes } => {
             opcode::Write::new(fd, ZEROES.0.as_ptr(), bytes as u32).offset(offset).build()
@@ -131,16 +146,21 @@ impl Device for FileQueue {
             match self.flights.get(slot).advance(event.result, &self.volume.shared) {
                 None => self.push(slot),
                 Some(status) => {
-                    let Flight { slot, buf, .. } = self.flights.remove(slot);
-                    done.push(Completion { slot, status, buf });
+                    let flight = self.flights.remove(slot);
+                    done.push(flight.complete(status, &self.volume.shared));
                 }
             }
         }
         self.events = events;
+        for _ in 0..self.waiting.len() {
+            let slot = self.waiting.pop_front().expect("it was just counted");
+            self.push(slot);
+        }
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let ready = !self.refused.is_empty() || self.ring.has_events(self.owner);
+        let due = !self.refused.is_empty() || !self.waiting.is_empty();
+        let ready = due || self.ring.has_events(self.owner);
         ready.then_some(Instant::ZERO)
     }
 }

@@ -1,16 +1,21 @@
 //! One worker's queue to a file, through a few threads: for machines where io_uring is forbidden.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use contract::{Completion, Device, Geometry, Instant, Submission};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::file::{FileVolume, Shared};
-use super::flight::{Flight, Operation, ZEROES};
+use super::flight::{Call, Flight, Operation, ZEROES};
+use super::journal::HEADER_BYTES;
 use crate::{Error, Waker};
+
+/// How long a thread sleeps between two looks for a free slot of the journal.
+const JOURNAL_WAIT: Duration = Duration::from_micros(200);
 
 /// A queue to a [`FileVolume`] whose system calls are made by threads of its own, each blocking in
 /// one at a time. Slower than a ring by two thread switches a request, and otherwise the same.
@@ -104,9 +109,12 @@ fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
             }
         };
         drop(state);
+        while !flight.is_ready(shared) {
+            // Whoever has the journal's slots is in a call of its own, and ends.
+            std::thread::sleep(JOURNAL_WAIT);
+        }
         let status = loop {
-            let operation = flight.operation(shared);
-            let result = match call(&shared.file, operation, &mut flight) {
+            let result = match make(flight.call(shared), &mut flight, shared) {
                 Ok(count) => count as i32,
                 Err(errno) => -errno.raw_os_error(),
             };
@@ -114,28 +122,25 @@ fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
                 break status;
             }
         };
-        let Flight { slot, buf, .. } = flight;
-        desk.lock().done.push(Completion { slot, status, buf });
+        desk.lock().done.push(flight.complete(status, shared));
         waker.wake();
     }
 }
 
 /// Makes the call and waits for it.
-fn call(file: &OwnedFd, operation: Operation, flight: &mut Flight) -> Result<usize, Errno> {
-    match operation {
+pub(super) fn make(call: Call, flight: &mut Flight, shared: &Shared) -> Result<usize, Errno> {
+    let file = shared.file(call.target);
+    match call.operation {
         Operation::Read { offset, at, bytes } => {
             let buf = flight.buf.as_mut().expect("a read has a buffer");
             rustix::io::pread(file, &mut buf.prefix_mut(at + bytes)[at..], offset)
         }
         Operation::Write { offset, at, bytes, dsync } => {
             let buf = flight.buf.as_ref().expect("a write has a buffer");
-            let source = &buf.bytes()[at..at + bytes];
-            if dsync {
-                let source = [std::io::IoSlice::new(source)];
-                rustix::io::pwritev2(file, &source, offset, ReadWriteFlags::DSYNC)
-            } else {
-                rustix::io::pwrite(file, source, offset)
-            }
+            write(file, &buf.bytes()[at..at + bytes], offset, dsync)
+        }
+        Operation::WriteHeader { offset, dsync } => {
+            write(file, &flight.journal_header()[..HEADER_BYTES], offset, dsync)
         }
         Operation::WriteZeroes { offset, bytes } => {
             rustix::io::pwrite(file, &ZEROES.0[..bytes], offset)
@@ -144,6 +149,15 @@ fn call(file: &OwnedFd, operation: Operation, flight: &mut Flight) -> Result<usi
             rustix::fs::fallocate(file, mode, offset, bytes).map(|()| 0)
         }
         Operation::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+    }
+}
+
+fn write(file: BorrowedFd<'_>, data: &[u8], offset: u64, dsync: bool) -> Result<usize, Errno> {
+    if dsync {
+        let data = [std::io::IoSlice::new(data)];
+        rustix::io::pwritev2(file, &data, offset, ReadWriteFlags::DSYNC)
+    } else {
+        rustix::io::pwrite(file, data, offset)
     }
 }
 

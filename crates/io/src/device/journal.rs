@@ -1,0 +1,278 @@
+//! The journal that makes atomic writes survive a crash whole: `PATH.journal` beside the file.
+//!
+//! It has a few fixed slots. An atomic write puts its data into one, then a header with a checksum
+//! over both, makes them durable, writes the data in place, makes that durable, and clears the
+//! header durably before it is acknowledged (so an old record never overwrites newer data). Opening
+//! writes every whole record in place again; a torn record's data never began to go in place.
+//!
+//! What is deliberately not here: ordering between overlapping atomic writes, which range locks
+//! above keep apart.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use contract::{BLOCK_BYTES, Buf, Range, SizeClass};
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::{Error, carve};
+
+/// Slots of a journal: atomic writes at once, over all workers.
+pub(super) const SLOTS: usize = 4;
+/// Bytes of a header on the file; only the first [`RECORD_BYTES`] say something.
+pub(super) const HEADER_BYTES: usize = 4096;
+const RECORD_BYTES: usize = 48;
+/// Tells a journal and its layout.
+const MAGIC: [u8; 8] = *b"nfjrnl01";
+
+/// An open journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub(super) file: OwnedFd,
+    free: Mutex<Vec<JournalSlot>>,
+    /// Bytes of data that a slot holds.
+    pub(super) payload_bytes_max: usize,
+    /// The number of the next record.
+    sequence: AtomicU64,
+    /// The inode of the file that the journal belongs to.
+    inode: u64,
+    /// Whether a record could not be cleared: nothing may be written any more, or a restart would
+    /// put the record's older data over it.
+    pub(super) broken: AtomicBool,
+}
+
+/// The right to one slot, with the memory of its header.
+#[derive(Debug)]
+pub(super) struct JournalSlot {
+    index: usize,
+    pub(super) header: Buf,
+}
+
+impl JournalSlot {
+    /// Where the slot's header is in the journal, in bytes; its data follows.
+    pub(super) fn offset(&self, payload_bytes_max: usize) -> u64 {
+        offset_of(self.index, payload_bytes_max)
+    }
+
+    /// Makes the header say nothing.
+    pub(super) fn clear(&mut self) {
+        self.header.zero_prefix(HEADER_BYTES);
+    }
+}
+
+fn offset_of(index: usize, payload_bytes_max: usize) -> u64 {
+    (index * (HEADER_BYTES + payload_bytes_max)) as u64
+}
+
+impl Journal {
+    /// A slot, or `None` while all are in use.
+    pub(super) fn take(&self) -> Option<JournalSlot> {
+        self.free.lock().expect("nothing panics with the slots").pop()
+    }
+
+    pub(super) fn give(&self, slot: JournalSlot) {
+        self.free.lock().expect("nothing panics with the slots").push(slot);
+    }
+
+    /// Fills the slot's header for these data of `range`.
+    pub(super) fn seal(&self, slot: &mut JournalSlot, range: Range, data: &[u8]) {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let record = Record { sequence, range, inode: self.inode };
+        slot.clear();
+        record.seal(slot.header.prefix_mut(RECORD_BYTES), data);
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Record {
+    sequence: u64,
+    range: Range,
+    inode: u64,
+}
+
+impl Record {
+    /// Writes the header: magic, sequence, inode, first block, blocks, CRC32C over all of these and
+    /// the data; little-endian.
+    fn seal(&self, header: &mut [u8], data: &[u8]) {
+        header[..8].copy_from_slice(&MAGIC);
+        header[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        header[16..24].copy_from_slice(&self.inode.to_le_bytes());
+        header[24..32].copy_from_slice(&self.range.lba.to_le_bytes());
+        header[32..36].copy_from_slice(&self.range.blocks.to_le_bytes());
+        header[36..40].fill(0);
+        let checksum = checksum(&header[..40], data);
+        header[40..RECORD_BYTES].copy_from_slice(&u64::from(checksum).to_le_bytes());
+    }
+
+    /// What the header claims; nobody has checked its data yet.
+    fn parse(header: &[u8]) -> Option<Record> {
+        let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
+        let range = Range::new(word(24), word(32) as u32);
+        let record = Record { sequence: word(8), range, inode: word(16) };
+        (header[..8] == MAGIC).then_some(record)
+    }
+
+    /// Whether the header and its data belong together.
+    fn is_whole(header: &[u8], data: &[u8]) -> bool {
+        u64::from(checksum(&header[..40], data)).to_le_bytes() == header[40..RECORD_BYTES]
+    }
+}
+
+fn checksum(header: &[u8], data: &[u8]) -> u32 {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(header);
+    digest.update(data);
+    digest.finalize() as u32
+}
+
+/// A file as recovery sees it: whole transfers, then a sync.
+pub(super) struct Plain<'a> {
+    pub(super) file: &'a OwnedFd,
+    pub(super) path: &'a Path,
+}
+
+impl Plain<'_> {
+    fn failed(&self, what: &str, error: impl Into<std::io::Error>) -> Error {
+        Error::system(format!("cannot {what} {}", self.path.display()), error)
+    }
+
+    /// Reads until the buffer is full or the file ends; what lies behind its end is zero.
+    fn read(&self, mut data: &mut [u8], mut offset: u64) -> Result<(), Error> {
+        while !data.is_empty() {
+            match rustix::io::pread(self.file, &mut *data, offset) {
+                Ok(0) => {
+                    data.fill(0);
+                    return Ok(());
+                }
+                Ok(count) => {
+                    data = &mut data[count..];
+                    offset += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("read", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, mut data: &[u8], mut offset: u64) -> Result<(), Error> {
+        while !data.is_empty() {
+            match rustix::io::pwrite(self.file, data, offset) {
+                Ok(count) => {
+                    data = &data[count..];
+                    offset += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("write", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        rustix::fs::fdatasync(self.file).map_err(|errno| self.failed("sync", errno))
+    }
+}
+
+/// The journal's path for a file.
+pub(super) fn path_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".journal");
+    PathBuf::from(name)
+}
+
+/// Whether the journal at this path has a record that was never cleared.
+pub(super) fn has_records(path: &Path, payload_bytes_max: usize) -> bool {
+    use std::os::unix::fs::FileExt;
+    let Ok(file) = fs::File::open(path) else { return false };
+    (0..SLOTS).any(|index| {
+        let mut header = [0; RECORD_BYTES];
+        let offset = offset_of(index, payload_bytes_max);
+        file.read_exact_at(&mut header, offset).is_ok() && Record::parse(&header).is_some()
+    })
+}
+
+/// Opens a journal whose file is open already, after writing in place what a crash has left in it.
+/// Returns it with the number of records that were written.
+///
+/// # Errors
+/// When a file cannot be read or written, or a record belongs to another file.
+pub(super) fn recover(
+    journal: OwnedFd,
+    journal_path: &Path,
+    data: &Plain<'_>,
+    inode: u64,
+    blocks: u64,
+    payload_bytes_max: usize,
+) -> Result<(Journal, usize), Error> {
+    let plain = Plain { file: &journal, path: journal_path };
+    let mut headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
+    let mut found: Vec<(Record, usize)> = Vec::new();
+    let mut used = Vec::new();
+    let mut payload: Option<Buf> = None;
+    for (index, header) in headers.iter_mut().enumerate() {
+        let offset = offset_of(index, payload_bytes_max);
+        plain.read(header.bytes_mut(), offset)?;
+        let Some(record) = Record::parse(header.bytes()) else { continue };
+        used.push(index);
+        let range = record.range;
+        if range.bytes() > payload_bytes_max || !range.fits(blocks) {
+            continue;
+        }
+        let payload = recovery_buf(&mut payload, payload_bytes_max)?;
+        let target = payload.prefix_mut(range.bytes());
+        plain.read(target, offset + HEADER_BYTES as u64)?;
+        if Record::is_whole(header.bytes(), target) {
+            found.push((record, index));
+        }
+    }
+    if found.iter().any(|(record, _)| record.inode != inode) {
+        return Err(Error::new(format!(
+            "{} holds an atomic write that belongs to another file than {}; remove the journal if \
+             that write may be lost",
+            journal_path.display(),
+            data.path.display()
+        )));
+    }
+    found.sort_by_key(|(record, _)| record.sequence);
+    for (record, index) in &found {
+        let payload = recovery_buf(&mut payload, payload_bytes_max)?;
+        let bytes = payload.prefix_mut(record.range.bytes());
+        let offset = offset_of(*index, payload_bytes_max);
+        plain.read(bytes, offset + HEADER_BYTES as u64)?;
+        data.write(bytes, record.range.lba * BLOCK_BYTES as u64)?;
+    }
+    data.sync()?;
+    for header in &mut headers {
+        header.zero_prefix(HEADER_BYTES);
+    }
+    for index in used {
+        plain.write(headers[index].bytes(), offset_of(index, payload_bytes_max))?;
+    }
+    plain.sync()?;
+    let next = found.last().map_or(1, |(record, _)| record.sequence.wrapping_add(1));
+    let slots = headers.into_iter().enumerate();
+    let opened = Journal {
+        free: Mutex::new(slots.map(|(index, header)| JournalSlot { index, header }).collect()),
+        payload_bytes_max,
+        sequence: AtomicU64::new(next),
+        inode,
+        broken: AtomicBool::new(false),
+        file: journal,
+    };
+    Ok((opened, found.len()))
+}
+
+/// The buffer for a record's data, made when the first record is seen.
+fn recovery_buf(buf: &mut Option<Buf>, bytes: usize) -> Result<&mut Buf, Error> {
+    if buf.is_none() {
+        *buf = carve(&[SizeClass { bytes, count: 1 }])?.bufs.pop();
+    }
+    Ok(buf.as_mut().expect("it was just made"))
+}
+
+#[cfg(test)]
+mod tests;

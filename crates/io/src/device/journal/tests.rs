@@ -1,0 +1,266 @@
+//! Crashes between any two system calls, with a disk that forgets what was not synced.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use contract::{Command, SlotTable, Status, Submission};
+use flash::Chance;
+
+use super::*;
+use crate::device::flight::{Call, Flight, Operation, Target};
+use crate::device::{FileOptions, FileVolume};
+
+const BLOCKS: u64 = 64;
+const FIRST: Range = Range::new(8, 17);
+const SECOND: Range = Range::new(32, 24);
+
+/// A file behind a volatile cache: what is not synced is lost in a crash, or not, sector by sector.
+struct Disk {
+    file: File,
+    pending: Vec<(u64, Vec<u8>)>,
+}
+
+impl Disk {
+    fn open(path: &Path) -> Disk {
+        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        Disk { file, pending: Vec::new() }
+    }
+
+    fn sync(&mut self) {
+        for (offset, data) in self.pending.drain(..) {
+            self.file.write_all_at(&data, offset).unwrap();
+        }
+    }
+
+    fn crash(&mut self, chance: &mut Chance) {
+        let share = [0.0, 0.1, 0.5, 0.9, 1.0][chance.within(0..=4) as usize];
+        for (offset, data) in self.pending.drain(..) {
+            for (place, sector) in data.chunks(512).enumerate() {
+                if chance.happens(share) {
+                    self.file.write_all_at(sector, offset + place as u64 * 512).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// A volume whose system calls go to disks that can crash.
+struct Machine {
+    directory: PathBuf,
+    volume: FileVolume,
+    data: Disk,
+    journal: Disk,
+}
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let directory = std::env::temp_dir();
+        let directory = directory.join(format!("nearflash-journal-{name}-{}", std::process::id()));
+        let volume = Self::open(&directory, Some(BLOCKS * 512));
+        let data = Disk::open(&directory.join("volume"));
+        let journal = Disk::open(&directory.join("volume.journal"));
+        Machine { directory, volume, data, journal }
+    }
+
+    fn open(directory: &Path, size: Option<u64>) -> FileVolume {
+        FileVolume::open(directory.join("volume"), size, FileOptions::default()).unwrap()
+    }
+
+    /// Carries one system call out; the result is what the kernel would say.
+    fn make(&mut self, call: Call, flight: &Flight) -> i32 {
+        let disk = match call.target {
+            Target::Data => &mut self.data,
+            Target::Journal => &mut self.journal,
+        };
+        let (offset, bytes, dsync) = match call.operation {
+            Operation::Write { offset, at, bytes, dsync } => {
+                let buf = flight.buf.as_ref().unwrap();
+                (offset, buf.bytes()[at..at + bytes].to_vec(), dsync)
+            }
+            Operation::WriteHeader { offset, dsync } => {
+                (offset, flight.journal_header()[..HEADER_BYTES].to_vec(), dsync)
+            }
+            Operation::Sync => {
+                disk.sync();
+                return 0;
+            }
+            operation => panic!("an atomic write has no business with {operation:?}"),
+        };
+        let count = bytes.len() as i32;
+        if dsync {
+            // Forced unit access makes this write durable and says nothing about others.
+            disk.file.write_all_at(&bytes, offset).unwrap();
+        } else {
+            disk.pending.push((offset, bytes));
+        }
+        count
+    }
+
+    fn restart(&mut self) {
+        // The lock goes with the old volume.
+        let spare = FileOptions { journal: false, ..FileOptions::default() };
+        let placeholder = self.directory.join("placeholder");
+        self.volume = FileVolume::open(&placeholder, Some(4096), spare).unwrap();
+        self.volume = Self::open(&self.directory, None);
+    }
+
+    /// The one byte that fills the range.
+    fn mark(&self, range: Range) -> u8 {
+        let mut data = vec![0; range.bytes()];
+        self.data.file.read_exact_at(&mut data, range.lba * 512).unwrap();
+        assert!(data.iter().all(|byte| *byte == data[0]), "{range:?} is torn");
+        data[0]
+    }
+
+    fn fill(&self, range: Range, mark: u8) {
+        self.data.file.write_all_at(&vec![mark; range.bytes()], range.lba * 512).unwrap();
+    }
+
+    fn flight(&self, range: Range, mark: u8) -> Flight {
+        let command = Command::WriteAtomic(range);
+        let class = SizeClass { bytes: 16384, count: 1 };
+        let mut buf = carve(&[class]).unwrap().bufs.pop().unwrap();
+        buf.bytes_mut().fill(mark);
+        let slot = SlotTable::new(1).insert(()).unwrap();
+        Flight::start(Submission { slot, command, buf: Some(buf) }, &self.volume.shared).unwrap()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Whether the step was the request's last.
+fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
+    let volume = machine.volume.clone();
+    if !flight.is_ready(&volume.shared) {
+        return false;
+    }
+    let result = machine.make(flight.call(&volume.shared), flight);
+    match flight.advance(result, &volume.shared) {
+        None => false,
+        Some(status) => {
+            assert_eq!(status, Status::Ok);
+            true
+        }
+    }
+}
+
+#[test]
+fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
+    let mut machine = Machine::new("crash");
+    let (mut old, mut new, mut finished) = (0, 0, 0);
+    for seed in 0..400 {
+        let mut chance = Chance::new(seed);
+        for range in [FIRST, SECOND] {
+            machine.fill(range, 1);
+        }
+        let mut flights = [(FIRST, 2), (SECOND, 3)].map(|(range, mark)| {
+            let flight = machine.flight(range, mark);
+            (range, mark, Some(flight))
+        });
+        for _ in 0..chance.within(0..=20) {
+            let (_, _, flight) = &mut flights[chance.within(0..=1) as usize];
+            if flight.as_mut().is_some_and(|running| step(&mut machine, running)) {
+                let shared = machine.volume.shared.clone();
+                flight.take().unwrap().complete(Status::Ok, &shared);
+            }
+        }
+        machine.data.crash(&mut chance);
+        machine.journal.crash(&mut chance);
+        machine.restart();
+        for (range, mark, flight) in &flights {
+            let found = machine.mark(*range);
+            match flight {
+                None => assert_eq!(found, *mark, "seed {seed}: an acknowledged write is lost"),
+                Some(_) => assert!(found == 1 || found == *mark, "seed {seed}: {range:?} {found}"),
+            }
+            old += u32::from(found == 1);
+            new += u32::from(found == *mark);
+            finished += u32::from(flight.is_none());
+            machine.fill(*range, 9);
+        }
+        machine.restart();
+        for range in [FIRST, SECOND] {
+            assert_eq!(machine.mark(range), 9, "seed {seed}: an old record came back");
+        }
+    }
+    assert!(old > 100 && new > 100 && finished > 100, "{old} old, {new} new, {finished} finished");
+    assert!(new > finished + 20, "recovery hardly ever had to finish a write");
+}
+
+#[test]
+fn a_request_waits_for_a_slot_and_gets_it_when_one_is_free() {
+    let machine = Machine::new("slots");
+    let shared = machine.volume.shared.clone();
+    let mut flights: Vec<Flight> = (0..SLOTS).map(|_| machine.flight(FIRST, 2)).collect();
+    assert!(flights.iter_mut().all(|flight| flight.is_ready(&shared)));
+    let mut late = machine.flight(SECOND, 3);
+    assert!(!late.is_ready(&shared));
+    flights.pop().unwrap().complete(Status::MediaError, &shared);
+    assert!(late.is_ready(&shared));
+}
+
+#[test]
+fn an_error_clears_the_record_and_one_in_clearing_ends_all_writes() {
+    let mut machine = Machine::new("errors");
+    let shared = machine.volume.shared.clone();
+    let to_transfer = |machine: &mut Machine| {
+        let mut flight = machine.flight(FIRST, 2);
+        while !matches!(flight_target(&mut flight, &shared), Target::Data) {
+            assert!(!step(machine, &mut flight));
+        }
+        flight
+    };
+    let mut flight = to_transfer(&mut machine);
+    assert_eq!(flight.advance(-libc::EIO, &shared), None, "the record is cleared first");
+    let call = flight.call(&shared);
+    assert!(matches!(call.operation, Operation::WriteHeader { dsync: true, .. }), "{call:?}");
+    assert_eq!(flight.advance(HEADER_BYTES as i32, &shared), Some(Status::MediaError));
+    flight.complete(Status::MediaError, &shared);
+
+    let mut flight = to_transfer(&mut machine);
+    assert_eq!(flight.advance(-libc::ENOSPC, &shared), None);
+    assert_eq!(flight.advance(-libc::EIO, &shared), Some(Status::MediaError));
+    flight.complete(Status::MediaError, &shared);
+    let slot = SlotTable::new(1).insert(()).unwrap();
+    let command = Command::Discard(FIRST);
+    let refused = Flight::start(Submission { slot, command, buf: None }, &shared).unwrap_err();
+    assert_eq!(refused.status, Status::MediaError);
+}
+
+fn flight_target(flight: &mut Flight, shared: &super::super::file::Shared) -> Target {
+    assert!(flight.is_ready(shared));
+    flight.call(shared).target
+}
+
+#[test]
+fn a_pending_record_keeps_strangers_away() {
+    let mut machine = Machine::new("strangers");
+    let mut flight = machine.flight(FIRST, 2);
+    for _ in 0..3 {
+        step(&mut machine, &mut flight);
+    }
+    machine.data.sync();
+    machine.journal.sync();
+    let path = machine.directory.join("volume");
+    let spare = FileOptions { journal: false, ..FileOptions::default() };
+    machine.volume =
+        FileVolume::open(machine.directory.join("placeholder"), Some(4096), spare).unwrap();
+    for options in [spare, FileOptions { read_only: true, ..FileOptions::default() }] {
+        let complaint = FileVolume::open(&path, None, options).unwrap_err().to_string();
+        assert!(complaint.contains("was not closed in order"), "{complaint}");
+    }
+    let copy = machine.directory.join("copy");
+    fs::copy(&path, &copy).unwrap();
+    fs::copy(path_of(&path), path_of(&copy)).unwrap();
+    let options = FileOptions::default();
+    let complaint = FileVolume::open(&copy, None, options).unwrap_err().to_string();
+    assert!(complaint.contains("belongs to another file"), "{complaint}");
+    fs::remove_file(&path).unwrap();
+    let made_anew = FileVolume::open(&path, Some(BLOCKS * 512), options).unwrap();
+    assert!(made_anew.notes().is_empty(), "the old record died with the old file");
+    assert_eq!(fs::read(&path).unwrap(), vec![0; BLOCKS as usize * 512]);
+}
