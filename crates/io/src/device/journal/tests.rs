@@ -162,10 +162,15 @@ fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
             (range, mark, Some(flight))
         });
         for _ in 0..chance.within(0..=20) {
-            let (_, _, flight) = &mut flights[chance.within(0..=1) as usize];
+            let (range, mark, flight) = &mut flights[chance.within(0..=1) as usize];
             if flight.as_mut().is_some_and(|running| step(&mut machine, running)) {
                 let shared = machine.volume.shared.clone();
                 flight.take().unwrap().complete(Status::Ok, &shared);
+                if chance.happens(0.5) {
+                    // A newer write, made durable.
+                    *mark = 5;
+                    machine.fill(*range, *mark);
+                }
             }
         }
         machine.data.crash(&mut chance);
