@@ -95,17 +95,7 @@ impl FileVolume {
         } else {
             (status.st_blksize as u32).clamp(512, 65_536).next_power_of_two()
         };
-        let granule = alignment.offset as u64;
-        let usable = bytes / granule * granule;
-        if usable == 0 {
-            let path = path.display();
-            return Err(Error::new(format!("{path} holds {bytes} bytes: less than one block")));
-        }
-        if usable < bytes {
-            let tail = bytes - usable;
-            notes.push(format!("{}: the last {tail} bytes are not used", path.display()));
-        }
-        let blocks = usable / BLOCK_BYTES as u64;
+        let blocks = usable_blocks(bytes, alignment, path, &mut notes)?;
         let journal = if block_device {
             None
         } else {
@@ -115,7 +105,11 @@ impl FileVolume {
         if missing {
             sync_directory(path)?;
         }
-        let atomic_bytes = journal.as_ref().map_or(alignment.offset, |j| j.payload_bytes_max);
+        // With a journal, a range of the largest request has its granules whole wherever it starts.
+        let atomic_bytes = match journal {
+            Some(_) => REQUEST_BYTES_MAX + 2 * (alignment.offset - BLOCK_BYTES),
+            None => alignment.offset,
+        };
         let geometry = Geometry {
             blocks,
             physical_block_bytes: physical.max(alignment.offset as u32),
@@ -152,6 +146,24 @@ impl FileVolume {
     }
 }
 
+/// The blocks of the file's whole granules.
+fn usable_blocks(
+    bytes: u64,
+    alignment: Alignment,
+    path: &Path,
+    notes: &mut Vec<String>,
+) -> Result<u64, Error> {
+    let path = path.display();
+    let tail = bytes % alignment.offset as u64;
+    if tail == bytes {
+        return Err(Error::new(format!("{path} holds {bytes} bytes: less than one block")));
+    }
+    if tail > 0 {
+        notes.push(format!("{path}: the last {tail} bytes are not used"));
+    }
+    Ok((bytes - tail) / BLOCK_BYTES as u64)
+}
+
 /// Opens the journal beside a file and finishes the atomic writes that a crash has left in it.
 fn open_journal(
     data: &Plain<'_>,
@@ -162,10 +174,9 @@ fn open_journal(
     notes: &mut Vec<String>,
 ) -> Result<Option<Journal>, Error> {
     let path = journal::path_of(data.path);
-    // The largest request, and what surrounds it in its first and last granule.
-    let payload_bytes_max = REQUEST_BYTES_MAX + 2 * alignment.offset;
-    if options.read_only || !options.journal {
-        if journal::has_records(&path, payload_bytes_max) {
+    let possible = alignment.offset <= journal::GRANULE_BYTES_MAX;
+    if options.read_only || !options.journal || !possible {
+        if journal::has_records(&path) {
             return Err(Error::new(format!(
                 "{} was not closed in order: {} holds writes to finish; open it once for writing, \
                  with its journal",
@@ -175,9 +186,14 @@ fn open_journal(
         }
         return Ok(None);
     }
-    let (file, _) = open_aligned(&path, options, &mut Vec::new())?;
-    let (journal, finished) =
-        journal::recover(file, &path, data, inode, blocks, payload_bytes_max)?;
+    let fine = FileOptions { granularity_bytes_min: BLOCK_BYTES, ..options };
+    let (mut file, needed) = open_aligned(&path, fine, &mut Vec::new())?;
+    if needed.offset > journal::HEADER_BYTES {
+        // Its headers are finer than direct I/O takes here.
+        let cached = FileOptions { direct: false, ..fine };
+        file = open_aligned(&path, cached, &mut Vec::new())?.0;
+    }
+    let (journal, finished) = journal::recover(file, &path, data, inode, blocks)?;
     if finished > 0 {
         let path = data.path.display();
         notes.push(format!("{path}: finished {finished} atomic writes that a crash interrupted"));

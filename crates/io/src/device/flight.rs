@@ -169,7 +169,7 @@ impl Flight {
 
     fn journal_operation(&self, record: Record, shared: &Shared) -> Operation {
         let slot = self.journal.as_ref().expect("a slot was taken");
-        let offset = slot.offset(shared.journal().payload_bytes_max);
+        let offset = slot.offset();
         match record {
             Record::Await => unreachable!("it waits for a slot"),
             Record::Payload => {

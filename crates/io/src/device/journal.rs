@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use contract::{BLOCK_BYTES, Buf, Range, SizeClass};
+use contract::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Range, SizeClass};
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::{Error, carve};
@@ -24,6 +24,11 @@ pub(super) const SLOTS: usize = 4;
 /// Bytes of a header on the file; only the first [`RECORD_BYTES`] say something.
 pub(super) const HEADER_BYTES: usize = 4096;
 const RECORD_BYTES: usize = 48;
+/// Bytes of data that a slot holds, whatever the file's granule is (at most 64 KiB): the largest
+/// request, and what surrounds it in its first and last granule.
+pub(super) const PAYLOAD_BYTES_MAX: usize = REQUEST_BYTES_MAX + 2 * GRANULE_BYTES_MAX;
+/// The largest granule of a file with a journal.
+pub(super) const GRANULE_BYTES_MAX: usize = 64 << 10;
 /// Tells a journal and its layout.
 const MAGIC: [u8; 8] = *b"nfjrnl01";
 
@@ -32,8 +37,6 @@ const MAGIC: [u8; 8] = *b"nfjrnl01";
 pub(super) struct Journal {
     pub(super) file: OwnedFd,
     free: Mutex<Vec<JournalSlot>>,
-    /// Bytes of data that a slot holds.
-    pub(super) payload_bytes_max: usize,
     /// The number of the next record.
     sequence: AtomicU64,
     /// The inode of the file that the journal belongs to.
@@ -52,8 +55,8 @@ pub(super) struct JournalSlot {
 
 impl JournalSlot {
     /// Where the slot's header is in the journal, in bytes; its data follows.
-    pub(super) fn offset(&self, payload_bytes_max: usize) -> u64 {
-        offset_of(self.index, payload_bytes_max)
+    pub(super) fn offset(&self) -> u64 {
+        offset_of(self.index)
     }
 
     /// Makes the header say nothing.
@@ -62,8 +65,8 @@ impl JournalSlot {
     }
 }
 
-fn offset_of(index: usize, payload_bytes_max: usize) -> u64 {
-    (index * (HEADER_BYTES + payload_bytes_max)) as u64
+fn offset_of(index: usize) -> u64 {
+    (index * (HEADER_BYTES + PAYLOAD_BYTES_MAX)) as u64
 }
 
 impl Journal {
@@ -185,12 +188,12 @@ pub(super) fn path_of(path: &Path) -> PathBuf {
 }
 
 /// Whether the journal at this path has a record that was never cleared.
-pub(super) fn has_records(path: &Path, payload_bytes_max: usize) -> bool {
+pub(super) fn has_records(path: &Path) -> bool {
     use std::os::unix::fs::FileExt;
     let Ok(file) = fs::File::open(path) else { return false };
     (0..SLOTS).any(|index| {
         let mut header = [0; RECORD_BYTES];
-        let offset = offset_of(index, payload_bytes_max);
+        let offset = offset_of(index);
         file.read_exact_at(&mut header, offset).is_ok() && Record::parse(&header).is_some()
     })
 }
@@ -206,7 +209,6 @@ pub(super) fn recover(
     data: &Plain<'_>,
     inode: u64,
     blocks: u64,
-    payload_bytes_max: usize,
 ) -> Result<(Journal, usize), Error> {
     let plain = Plain { file: &journal, path: journal_path };
     let mut headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
@@ -214,15 +216,15 @@ pub(super) fn recover(
     let mut used = Vec::new();
     let mut payload: Option<Buf> = None;
     for (index, header) in headers.iter_mut().enumerate() {
-        let offset = offset_of(index, payload_bytes_max);
+        let offset = offset_of(index);
         plain.read(header.bytes_mut(), offset)?;
         let Some(record) = Record::parse(header.bytes()) else { continue };
         used.push(index);
         let range = record.range;
-        if range.bytes() > payload_bytes_max || !range.fits(blocks) {
+        if range.bytes() > PAYLOAD_BYTES_MAX || !range.fits(blocks) {
             continue;
         }
-        let payload = recovery_buf(&mut payload, payload_bytes_max)?;
+        let payload = recovery_buf(&mut payload)?;
         let target = payload.prefix_mut(range.bytes());
         plain.read(target, offset + HEADER_BYTES as u64)?;
         if Record::is_whole(header.bytes(), target) {
@@ -239,9 +241,9 @@ pub(super) fn recover(
     }
     found.sort_by_key(|(record, _)| record.sequence);
     for (record, index) in &found {
-        let payload = recovery_buf(&mut payload, payload_bytes_max)?;
+        let payload = recovery_buf(&mut payload)?;
         let bytes = payload.prefix_mut(record.range.bytes());
-        let offset = offset_of(*index, payload_bytes_max);
+        let offset = offset_of(*index);
         plain.read(bytes, offset + HEADER_BYTES as u64)?;
         data.write(bytes, record.range.lba * BLOCK_BYTES as u64)?;
     }
@@ -250,14 +252,13 @@ pub(super) fn recover(
         header.zero_prefix(HEADER_BYTES);
     }
     for index in used {
-        plain.write(headers[index].bytes(), offset_of(index, payload_bytes_max))?;
+        plain.write(headers[index].bytes(), offset_of(index))?;
     }
     plain.sync()?;
     let next = found.last().map_or(1, |(record, _)| record.sequence.wrapping_add(1));
     let slots = headers.into_iter().enumerate();
     let opened = Journal {
         free: Mutex::new(slots.map(|(index, header)| JournalSlot { index, header }).collect()),
-        payload_bytes_max,
         sequence: AtomicU64::new(next),
         inode,
         broken: AtomicBool::new(false),
@@ -267,9 +268,9 @@ pub(super) fn recover(
 }
 
 /// The buffer for a record's data, made when the first record is seen.
-fn recovery_buf(buf: &mut Option<Buf>, bytes: usize) -> Result<&mut Buf, Error> {
+fn recovery_buf(buf: &mut Option<Buf>) -> Result<&mut Buf, Error> {
     if buf.is_none() {
-        *buf = carve(&[SizeClass { bytes, count: 1 }])?.bufs.pop();
+        *buf = carve(&[SizeClass { bytes: PAYLOAD_BYTES_MAX, count: 1 }])?.bufs.pop();
     }
     Ok(buf.as_mut().expect("it was just made"))
 }

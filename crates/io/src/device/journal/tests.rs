@@ -151,8 +151,8 @@ fn step(machine: &mut Machine, flight: &mut Flight) -> bool {
 #[test]
 fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
     let mut machine = Machine::new("crash");
-    let (mut old, mut new, mut finished) = (0, 0, 0);
-    for seed in 0..400 {
+    let (mut old, mut new, mut finished, mut recovered) = (0, 0, 0, 0);
+    for seed in 0..200 {
         let mut chance = Chance::new(seed);
         for range in [FIRST, SECOND] {
             machine.fill(range, 1);
@@ -176,6 +176,7 @@ fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
         machine.data.crash(&mut chance);
         machine.journal.crash(&mut chance);
         machine.restart();
+        recovered += u32::from(!machine.volume.notes().is_empty());
         for (range, mark, flight) in &flights {
             let found = machine.mark(*range);
             match flight {
@@ -192,8 +193,8 @@ fn no_crash_tears_an_atomic_write_or_revives_an_old_one() {
             assert_eq!(machine.mark(range), 9, "seed {seed}: an old record came back");
         }
     }
-    assert!(old > 100 && new > 100 && finished > 100, "{old} old, {new} new, {finished} finished");
-    assert!(new > finished + 20, "recovery hardly ever had to finish a write");
+    assert!(old > 50 && new > 50 && finished > 50, "{old} old, {new} new, {finished} finished");
+    assert!(recovered > 10, "recovery hardly ever had to finish a write: {recovered}");
 }
 
 #[test]
