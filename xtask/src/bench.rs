@@ -1,11 +1,12 @@
 //! `cargo xtask bench`: the server beside its yardsticks, in one run.
 //!
-//! Server on core 0, load on core 1, loopback. Each row measures both sides of its ratio in turns
+//! Server on core 0, load on core 1, loopback (or a virtual cable). Each row measures both sides of its ratio in turns
 //! (A B A B …) with the same client and shows medians and ranges; what a shared machine's hour does
 //! to one side it does to the other. The ceiling of a shape is the best over interfaces, send caps
 //! and socket buffers, found by a short search, then measured in turns like everybody else.
 
 mod idle;
+mod link;
 mod load;
 mod machine;
 mod process;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::shell;
+use link::Link;
 use load::Client;
 use rows::Rows;
 
@@ -42,6 +44,9 @@ pub(crate) struct BenchOptions {
     /// Measure this yardstick in the place of the server (to try the bench itself).
     #[arg(long, value_enum)]
     stand_in: Option<servers::StandIn>,
+    /// Put a cable between two network namespaces in the place of loopback (as root).
+    #[arg(long)]
+    veth: bool,
     /// Write the table, with the machine and the command lines, to this markdown file.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -54,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) seconds: u64,
     pub(crate) repetitions: usize,
     pub(crate) quick: bool,
+    pub(crate) link: Link,
 }
 
 /// Builds the programs, measures the rows, prints the table.
@@ -64,6 +70,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
         seconds: options.seconds.unwrap_or(if options.quick { 1 } else { 3 }),
         repetitions: options.repetitions.unwrap_or(if options.quick { 2 } else { 5 }).max(1),
         quick: options.quick,
+        link: if options.veth { Link::veth()? } else { Link::Loopback },
     };
     build(&settings)?;
     process::raise_descriptor_limit()?;
@@ -73,9 +80,13 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
     let mut done = Vec::new();
     for row in rows::ALL {
         let chosen = options.rows.is_empty() || options.rows.iter().any(|r| row.name.contains(r));
-        if chosen {
-            println!("measuring {} …", row.name);
-            done.push(rows.measure(row)?);
+        match rows.obstacle(row) {
+            _ if !chosen => {}
+            Some(obstacle) => println!("left out: {}: {obstacle}", row.name),
+            None => {
+                println!("measuring {} …", row.name);
+                done.push(rows.measure(row)?);
+            }
         }
     }
     if done.is_empty() {

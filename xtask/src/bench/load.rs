@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use super::Settings;
 use super::process::{self, Server};
 use super::servers::{self, Op, Shape};
 
@@ -51,13 +52,13 @@ pub(crate) struct Figure {
 /// Runs the client against the server for `seconds`, at `rate` requests a second if one is given,
 /// else as fast as it goes.
 pub(crate) fn measure(
-    client: Client,
+    settings: &Settings,
     server: &Server,
     shape: Shape,
     seconds: u64,
     rate: Option<f64>,
 ) -> Result<Figure, String> {
-    let mut command = command(client, &server.address, shape, seconds, rate)?;
+    let mut command = command(settings, &server.address, shape, seconds, rate)?;
     let shown = process::show(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
@@ -88,7 +89,8 @@ pub(crate) fn measure(
         let read = child.stderr.take().map(|mut stream| stream.read_to_string(&mut error));
         return Err(format!("{shown}: {status} {read:?}\n{error}{text}"));
     }
-    let mut figure = parse(client, shape, &text).ok_or(format!("{shown}: printed\n{text}"))?;
+    let mut figure =
+        parse(settings.client, shape, &text).ok_or(format!("{shown}: printed\n{text}"))?;
     if let (Some(first), Some(last)) = (first, last) {
         figure.account(&first, &last, server.says("busy"));
     }
@@ -130,16 +132,16 @@ impl Figure {
 
 /// The client's command line.
 pub(crate) fn command(
-    client: Client,
+    settings: &Settings,
     address: &str,
     shape: Shape,
     seconds: u64,
     rate: Option<f64>,
 ) -> Result<Command, String> {
     let bare = address.trim_start_matches("reflex://");
-    let mut command = Command::new("taskset");
+    let mut command = settings.link.client_side("taskset");
     command.args(["-c", CLIENT_CPU]);
-    match client {
+    match settings.client {
         Client::Nearflash => {
             command.arg(servers::built("nearflash"));
             command.args(["bench", &format!("reflex://{bare}?v=1"), "--json", "--spin"]);

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::load::{self, Figure};
+use super::link::Link;
+use super::load::{self, Client, Figure};
 use super::process::show;
 use super::servers::{Ceiling, Contender, Op, Shape, StandIn};
 use super::{Settings, idle};
@@ -111,6 +112,15 @@ impl<'a> Rows<'a> {
         self.commands.join("\n")
     }
 
+    /// Why a row cannot be measured with these settings.
+    pub(crate) fn obstacle(&self, row: &Row) -> Option<&'static str> {
+        match (&row.kind, &self.settings.link, self.settings.client) {
+            (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
+            (Kind::Tail { .. }, _, Client::Hammer) => Some("hammer knows no open loop"),
+            _ => None,
+        }
+    }
+
     /// Measures a row.
     pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
         match row.kind {
@@ -202,10 +212,10 @@ impl<'a> Rows<'a> {
     ) -> Result<Measured, String> {
         let shape = shape(Op::Read, 512, connections, 1);
         let subject = self.subject(shape)?;
-        self.remember(show(&subject.command(shape, 7420)));
+        self.remember(show(&subject.command(shape, &self.settings.link, 7420)));
         let mut figures = Vec::new();
         for _ in 0..self.settings.repetitions.min(3) {
-            let server = subject.start(shape)?;
+            let server = subject.start(shape, &self.settings.link)?;
             let bytes = idle::bytes_per_connection(&server, connections)?;
             // The figure of this row is a size; it takes the place of the rate.
             figures.push(Figure { rate: bytes, ..Figure::default() });
@@ -233,8 +243,8 @@ impl<'a> Rows<'a> {
         }
         let mut best: Option<(f64, Ceiling)> = None;
         for way in Ceiling::ways(self.settings.quick) {
-            let server = Contender::Ceiling(way).start(shape)?;
-            let rate = load::measure(self.settings.client, &server, shape, 1, None)?.rate;
+            let server = Contender::Ceiling(way).start(shape, &self.settings.link)?;
+            let rate = load::measure(self.settings, &server, shape, 1, None)?.rate;
             if best.is_none_or(|(most, _)| rate > most) {
                 best = Some((rate, way));
             }
@@ -251,12 +261,13 @@ impl<'a> Rows<'a> {
         shape: Shape,
         rate: Option<f64>,
     ) -> Result<Figure, String> {
-        let Settings { client, seconds, .. } = *self.settings;
-        let server = contender.start(shape)?;
-        let figure = load::measure(client, &server, shape, seconds, rate)?;
-        self.remember(show(&contender.command(shape, 7420)));
-        let address = "127.0.0.1:7420";
-        self.remember(show(&load::command(client, address, shape, seconds, rate)?));
+        let settings = self.settings;
+        let server = contender.start(shape, &settings.link)?;
+        let figure = load::measure(settings, &server, shape, settings.seconds, rate)?;
+        self.remember(show(&contender.command(shape, &settings.link, 7420)));
+        let address = format!("{}:7420", settings.link.server_address());
+        let client = load::command(settings, &address, shape, settings.seconds, rate)?;
+        self.remember(show(&client));
         Ok(figure)
     }
 

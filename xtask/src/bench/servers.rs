@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
+use super::link::Link;
 use super::process::Server;
 use crate::shell;
 
@@ -89,17 +90,22 @@ pub(crate) fn built(name: &str) -> PathBuf {
 
 impl Contender {
     /// The command that serves this shape on `port`.
-    pub(crate) fn command(self, shape: Shape, port: u16) -> Command {
-        let listen = format!("127.0.0.1:{port}");
+    pub(crate) fn command(self, shape: Shape, link: &Link, port: u16) -> Command {
+        let listen = format!("{}:{port}", link.server_address());
+        let program = |name: &str| link.server_side(&built(name).display().to_string());
         match self {
             Contender::Nearflash => {
-                let mut command = Command::new(built("nearflash"));
+                let mut command = program("nearflash");
                 command.args(["serve", "--device", DEVICE, "--workers", "1"]);
                 command.args(["--cpus", SERVER_CPU, "--listen", &format!("reflex://{listen}")]);
+                if matches!(link, Link::Veth(_)) {
+                    // Beyond loopback it asks for access rules, and leaves congestion to the system.
+                    command.args(["--insecure", "--congestion", "cubic"]);
+                }
                 command
             }
             Contender::Ceiling(way) => {
-                let mut command = Command::new(built("examples/ceiling"));
+                let mut command = program("examples/ceiling");
                 command.args(["--listen", &listen, "--cpu", SERVER_CPU]);
                 command.args(["--interface", way.interface, "--op", shape.op.name()]);
                 command.args(["--block-size", &shape.block_size.to_string()]);
@@ -108,7 +114,7 @@ impl Contender {
                 command
             }
             Contender::Naive => {
-                let mut command = Command::new(built("examples/naive"));
+                let mut command = program("examples/naive");
                 command.args(["--listen", &listen, "--cpu", SERVER_CPU]);
                 command
             }
@@ -116,8 +122,8 @@ impl Contender {
     }
 
     /// Starts it on a port that was free just now.
-    pub(crate) fn start(self, shape: Shape) -> Result<Server, String> {
-        Server::start(&mut self.command(shape, free_port()?))
+    pub(crate) fn start(self, shape: Shape, link: &Link) -> Result<Server, String> {
+        Server::start(&mut self.command(shape, link, free_port()?))
     }
 }
 
@@ -144,12 +150,12 @@ mod tests {
     fn commands_carry_the_shape() {
         let shape = Shape { op: Op::Write, block_size: 4096, connections: 4, queue_depth: 32 };
         let way = Ceiling { interface: "epoll", send_cap: 7, socket_buffer: 9 };
-        let shown = process::show(&Contender::Ceiling(way).command(shape, 81));
+        let shown = process::show(&Contender::Ceiling(way).command(shape, &Link::Loopback, 81));
         assert!(shown.ends_with(
             "ceiling --listen 127.0.0.1:81 --cpu 0 --interface epoll --op write \
              --block-size 4096 --send-cap 7 --socket-buffer 9"
         ));
-        let shown = process::show(&Contender::Nearflash.command(shape, 82));
+        let shown = process::show(&Contender::Nearflash.command(shape, &Link::Loopback, 82));
         assert!(shown.contains("--workers 1 --cpus 0 --listen reflex://127.0.0.1:82"), "{shown}");
     }
 }

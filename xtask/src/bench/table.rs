@@ -51,7 +51,7 @@ pub(crate) fn markdown(rows: &[Measured]) -> String {
 pub(crate) fn document(machine: &Machine, table: &str, commands: &str) -> String {
     format!(
         "# Speed beside the yardsticks\n\nMade by `cargo xtask bench`: server on core 0, client on \
-         core 1, loopback, both sides of each ratio in turns in one run.\n\n```\n{machine}\n```\n\n\
+         core 1, both sides of each ratio in turns in one run.\n\n```\n{machine}\n```\n\n\
          {table}\nThe command lines (ports differ from run to run):\n\n```sh\n{commands}\n```\n"
     )
 }

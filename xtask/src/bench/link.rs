@@ -1,0 +1,103 @@
+//! What lies between server and client: loopback, or a pair of virtual cables between two network
+//! namespaces, which crosses the network stack twice as a real cable would.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::shell;
+
+/// The namespaces; the names are also those of the cable's ends.
+const SERVER_SIDE: &str = "nfbench-server";
+const CLIENT_SIDE: &str = "nfbench-client";
+
+/// The way between server and client.
+pub(crate) enum Link {
+    Loopback,
+    /// The namespaces exist as long as this does.
+    Veth(Namespaces),
+}
+
+/// Two network namespaces with a cable between them; removed when dropped.
+pub(crate) struct Namespaces(());
+
+impl Link {
+    /// A cable between two namespaces. Needs root.
+    pub(crate) fn veth() -> Result<Link, String> {
+        if !shell::is_root() {
+            return Err("--veth makes network namespaces, which needs root".to_owned());
+        }
+        // What an earlier run left behind when it was killed.
+        drop(Namespaces(()));
+        let namespaces = Namespaces(());
+        let (server, client) = (SERVER_SIDE, CLIENT_SIDE);
+        for line in [
+            format!("netns add {server}"),
+            format!("netns add {client}"),
+            format!("link add {server} netns {server} type veth peer name {client} netns {client}"),
+            format!("-n {server} address add 10.99.0.1/24 dev {server}"),
+            format!("-n {client} address add 10.99.0.2/24 dev {client}"),
+            format!("-n {server} link set {server} up"),
+            format!("-n {client} link set {client} up"),
+        ] {
+            ip(&line)?;
+        }
+        Ok(Link::Veth(namespaces))
+    }
+
+    /// The address on which servers listen.
+    pub(crate) fn server_address(&self) -> &'static str {
+        match self {
+            Link::Loopback => "127.0.0.1",
+            Link::Veth(_) => "10.99.0.1",
+        }
+    }
+
+    /// Begins a command line that runs on the server's side.
+    pub(crate) fn server_side(&self, program: &str) -> Command {
+        self.side(SERVER_SIDE, program)
+    }
+
+    /// Begins a command line that runs on the client's side.
+    pub(crate) fn client_side(&self, program: &str) -> Command {
+        self.side(CLIENT_SIDE, program)
+    }
+
+    fn side(&self, namespace: &str, program: &str) -> Command {
+        match self {
+            Link::Loopback => Command::new(program),
+            Link::Veth(_) => {
+                // It becomes the program, so its number among the processes is the program's.
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", namespace, program]);
+                command
+            }
+        }
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for namespace in [SERVER_SIDE, CLIENT_SIDE] {
+            // There is none when making it had failed.
+            let _none = ip(&format!("netns delete {namespace}"));
+        }
+    }
+}
+
+fn ip(line: &str) -> Result<(), String> {
+    let mut command = Command::new("ip");
+    command.args(line.split(' '));
+    let ran = shell::capture(&mut command, Duration::from_secs(20))?;
+    if ran.ok { Ok(()) } else { Err(format!("ip {line}: {}", ran.output.trim())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_adds_nothing_to_a_command() {
+        let command = Link::Loopback.client_side("taskset");
+        assert_eq!(super::super::process::show(&command), "taskset");
+    }
+}
