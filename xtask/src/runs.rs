@@ -43,8 +43,9 @@ pub(crate) struct InteropOptions {
 /// The arguments for cargo that run the simulated world, or `None` while there is no such program.
 pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Option<Vec<String>> {
     let programs = manifest.targets("bin");
-    programs.iter().find(|(package, _)| *package == SIM_PACKAGE)?;
-    let words = format!("run --release --package {SIM_PACKAGE} -- --seed {seed} --count {count}");
+    let (package, name) = programs.iter().find(|(package, _)| *package == SIM_PACKAGE)?;
+    let program = format!("run --release --package {package} --bin {name}");
+    let words = format!("{program} -- --seed {seed} --count {count}");
     Some(words.split(' ').map(str::to_owned).collect())
 }
 
@@ -100,7 +101,7 @@ mod tests {
         assert!(sim_arguments(&manifest(r#"{"name": "sim", "kind": ["lib"]}"#), 7, 2).is_none());
         let with = manifest(r#"{"name": "nearflash-sim", "kind": ["bin"]}"#);
         let arguments = sim_arguments(&with, 7, 2).unwrap().join(" ");
-        assert!(arguments.ends_with("nearflash-sim -- --seed 7 --count 2"), "{arguments}");
+        assert!(arguments.ends_with("--bin nearflash-sim -- --seed 7 --count 2"), "{arguments}");
     }
 
     #[test]

@@ -73,28 +73,29 @@ pub(crate) fn show(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Nanoseconds on a processor of all threads of the process, or `None` when it is gone.
+/// Nanoseconds of a tick, in which the system gives its accounts.
+const TICK_NANOS: u64 = 10_000_000;
+
+/// Nanoseconds on a processor of all threads of the process, ended ones included, in ticks; `None`
+/// when it is gone.
 pub(crate) fn cpu_nanos(id: u32) -> Option<u64> {
-    let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{id}/task")).ok()? {
-        // A thread may end while we look.
-        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("schedstat")) else {
-            continue;
-        };
-        sum += text.split(' ').next()?.parse::<u64>().ok()?;
-    }
-    Some(sum)
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The program's name comes second, in brackets, and may hold anything.
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split(' ').skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some((user + system) * TICK_NANOS)
 }
 
-/// Nanoseconds that all processors were busy since the machine started, in steps of ten
-/// milliseconds.
+/// Nanoseconds that all processors were busy since the machine started, in ticks.
 pub(crate) fn machine_cpu_nanos() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let fields: Vec<u64> =
         text.lines().next()?.split_whitespace().skip(1).map_while(|f| f.parse().ok()).collect();
     // user, nice, system, (idle, waiting,) interrupts, soft interrupts, stolen
     let ticks: u64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|place| fields.get(*place)).sum();
-    Some(ticks * 10_000_000)
+    Some(ticks * TICK_NANOS)
 }
 
 /// Bytes of memory that only this process holds resident (shared pages of the program aside).
@@ -122,7 +123,14 @@ mod tests {
     #[test]
     fn the_system_knows_this_process() {
         let id = std::process::id();
-        assert!(cpu_nanos(id).unwrap() > 0);
+        let before = cpu_nanos(id).unwrap();
+        let spun = std::thread::spawn(move || {
+            while cpu_nanos(id).unwrap() < before + 2 * TICK_NANOS {
+                std::hint::spin_loop();
+            }
+        });
+        spun.join().unwrap();
+        assert!(cpu_nanos(id).unwrap() >= before + 2 * TICK_NANOS, "an ended thread counts");
         assert!(private_bytes(id).unwrap() > 4096);
         assert_eq!(cpu_nanos(u32::MAX), None);
         assert!(machine_cpu_nanos().unwrap() > 0);
