@@ -74,6 +74,12 @@ impl Listener {
     }
 }
 
+/// The other end of a stream; an error when it was reset before we looked.
+pub(crate) fn peer_address(socket: impl AsFd) -> Result<SocketAddr, ()> {
+    let any = rustix::net::getpeername(socket).map_err(|_| ())?.ok_or(())?;
+    SocketAddr::try_from(any).map_err(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use contract::CloseReason;
 
-use super::frames::FrameQueue;
-use super::sendblock::SendBlock;
+use crate::frames::FrameQueue;
+use crate::sendblock::SendBlock;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

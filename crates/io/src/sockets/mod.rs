@@ -11,9 +11,7 @@
 #![allow(unsafe_code)]
 
 mod conn;
-mod frames;
 mod provided;
-mod sendblock;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,17 +26,18 @@ use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
 
 use self::conn::{Conn, Operation, Phase, Receiving};
-use self::frames::{FrameQueue, FrameStore};
 use self::provided::ProvidedBuffers;
-use self::sendblock::SendBlock;
+use crate::frames::{FrameQueue, FrameStore};
+use crate::listen::peer_address;
+use crate::sendblock::SendBlock;
 use crate::spread::Arrival;
 use crate::{Error, Listener, Owner, Ring, RingEvent, Spread, TcpOptions};
 
 /// How long a connection that we finished may take to close its side.
-const FINISH_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long to leave a listener alone after an accept failed (no descriptors, say).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The provided-buffer group of the receives.
 const GROUP: u16 = 0;
@@ -698,9 +697,4 @@ impl Sockets {
         self.events.push_back(NetEvent::Closed { conn, reason });
         conn
     }
-}
-
-fn peer_address(socket: &OwnedFd) -> Result<SocketAddr, ()> {
-    let any = rustix::net::getpeername(socket).map_err(|_| ())?.ok_or(())?;
-    SocketAddr::try_from(any).map_err(|_| ())
 }

@@ -7,15 +7,15 @@ const NONE: u32 = u32::MAX;
 
 /// A connection's frames, oldest first: a list threaded through a [`FrameStore`].
 #[derive(Debug)]
-pub(super) struct FrameQueue {
+pub(crate) struct FrameQueue {
     head: u32,
     tail: u32,
 }
 
 impl FrameQueue {
-    pub(super) const EMPTY: FrameQueue = FrameQueue { head: NONE, tail: NONE };
+    pub(crate) const EMPTY: FrameQueue = FrameQueue { head: NONE, tail: NONE };
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.head == NONE
     }
 }
@@ -23,7 +23,7 @@ impl FrameQueue {
 /// Room for a fixed number of frames. A frame stays where it is until it is popped, so a send in
 /// flight may point into it.
 #[derive(Debug)]
-pub(super) struct FrameStore {
+pub(crate) struct FrameStore {
     places: Box<[Place]>,
     /// First free place, threaded through `next`.
     free: u32,
@@ -37,7 +37,7 @@ struct Place {
 }
 
 impl FrameStore {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let places = (0..capacity as u32)
             .map(|n| Place {
                 frame: None,
@@ -47,11 +47,11 @@ impl FrameStore {
         FrameStore { places, free: if capacity == 0 { NONE } else { 0 }, room: capacity }
     }
 
-    pub(super) fn room(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.room
     }
 
-    pub(super) fn push(&mut self, queue: &mut FrameQueue, frame: Frame) {
+    pub(crate) fn push(&mut self, queue: &mut FrameQueue, frame: Frame) {
         let n = self.free;
         assert!(n != NONE, "send() was called without asking for room()");
         let place = &mut self.places[n as usize];
@@ -66,7 +66,7 @@ impl FrameStore {
         self.room -= 1;
     }
 
-    pub(super) fn pop(&mut self, queue: &mut FrameQueue) -> Option<Frame> {
+    pub(crate) fn pop(&mut self, queue: &mut FrameQueue) -> Option<Frame> {
         if queue.head == NONE {
             return None;
         }
@@ -84,7 +84,7 @@ impl FrameStore {
     }
 
     /// The frames of `queue`, oldest first.
-    pub(super) fn iter<'a>(&'a self, queue: &FrameQueue) -> impl Iterator<Item = &'a Frame> {
+    pub(crate) fn iter<'a>(&'a self, queue: &FrameQueue) -> impl Iterator<Item = &'a Frame> {
         let mut at = queue.head;
         std::iter::from_fn(move || {
             let place = self.places.get(at as usize)?;
