@@ -1,6 +1,7 @@
 //! What a server is told: one TOML file, or the command line (docs/configuration.md).
 
 use std::path::Path;
+use std::time::Duration;
 
 use contract::{BLOCK_BYTES, NamespaceId, Rights, TenantId};
 use flash::{Spec, parse_size};
@@ -95,6 +96,10 @@ struct LimitsConfig {
     unsent_of_connection: Option<String>,
     carried: Option<String>,
     pub(crate) connections: Option<usize>,
+    /// How long a message may take to arrive, and replies to be taken.
+    stuck_seconds: Option<usize>,
+    /// How long a drain waits for requests in flight.
+    drain_seconds: Option<usize>,
 }
 
 impl Config {
@@ -199,6 +204,13 @@ impl Config {
         }
         if let Some(n) = config.in_flight_of_connection {
             limits.in_flight_of_connection = within("in_flight_of_connection", n, 65_536)?;
+        }
+        if let Some(n) = config.stuck_seconds {
+            limits.stuck = Duration::from_secs(within("stuck_seconds", n, 3600)? as u64);
+            limits.stuck_under_pressure = limits.stuck_under_pressure.min(limits.stuck);
+        }
+        if let Some(n) = config.drain_seconds {
+            limits.drain = Duration::from_secs(within("drain_seconds", n, 3600)? as u64);
         }
         if let Some(text) = &config.unsent_of_connection {
             limits.unsent_of_connection = size_in_blocks(text)? as usize * BLOCK_BYTES;
