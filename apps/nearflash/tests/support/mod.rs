@@ -1,0 +1,45 @@
+//! What the end-to-end tests share: the real program as a child process, clients of both versions
+//! over plain sockets, and a polite client that must be served well whatever else goes on.
+//!
+//! Every wait is bounded, and every child is ended by its id.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+mod polite;
+mod server;
+mod v1;
+mod v2;
+
+pub use polite::Polite;
+pub use server::{Launch, Server};
+pub use v1::{V1, head as v1_head};
+pub use v2::{Answer, V2};
+
+use std::time::{Duration, Instant};
+
+/// Longer than anything that works takes, on a busy machine too.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a clock on the wall says.
+#[allow(clippy::disallowed_methods, reason = "these tests watch a real program in real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Waits until `done`; fails the test when it takes longer than `limit`.
+pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+    let end = now() + limit;
+    while !done() {
+        assert!(now() < end, "{what}: not within {limit:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// `count` blocks of 512 bytes that tell where they are and which version they are.
+pub fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
+    let block = |lba: u64| {
+        let mut bytes = vec![version; 512];
+        bytes[..8].copy_from_slice(&lba.to_le_bytes());
+        bytes
+    };
+    (lba..lba + u64::from(count)).flat_map(block).collect()
+}

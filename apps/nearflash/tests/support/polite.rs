@@ -1,0 +1,79 @@
+//! A client that behaves, whatever others do: what it writes it reads back, all the while.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::{PATIENCE, V2, now, pattern, wait_until};
+
+/// Blocks that the polite client has for itself, at the start of the namespace.
+pub const BLOCKS: u64 = 64;
+
+/// Writes and reads back 4 KiB every millisecond until it is dismissed.
+pub struct Polite {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    worst: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Polite {
+    /// Starts, and has been served once. Its data must stay what it wrote, so the device must keep
+    /// data, and others must leave the first [`BLOCKS`] blocks alone.
+    pub fn start(address: SocketAddr) -> Polite {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let worst = Arc::new(AtomicU64::new(0));
+        let (stopped, counted, slowest) = (stop.clone(), rounds.clone(), worst.clone());
+        let thread = std::thread::spawn(move || {
+            let mut v2 = V2::connect(address);
+            for round in 0u64.. {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (lba, version) = (round % (BLOCKS / 8) * 8, round as u8);
+                let data = pattern(lba, 8, version);
+                let started = now();
+                v2.write_blocks(lba, &data, false);
+                assert_eq!(v2.read_blocks(lba, 8), data, "round {round}");
+                slowest.fetch_max(started.elapsed().as_millis() as u64, Ordering::Relaxed);
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let polite = Polite { stop, rounds, worst, thread: Some(thread) };
+        polite.is_served();
+        polite
+    }
+
+    /// Expects that it is being served right now.
+    pub fn is_served(&self) {
+        let before = self.rounds.load(Ordering::Relaxed);
+        wait_until("the polite client is served", PATIENCE, || {
+            let thread = self.thread.as_ref().expect("not dismissed");
+            assert!(!thread.is_finished(), "the polite client came to harm");
+            self.rounds.load(Ordering::Relaxed) >= before + 3
+        });
+    }
+
+    /// The longest that a write with the read after it took so far.
+    pub fn worst(&self) -> Duration {
+        Duration::from_millis(self.worst.load(Ordering::Relaxed))
+    }
+
+    /// Expects that it was served well to the end; tells the longest round.
+    pub fn dismiss(mut self) -> Duration {
+        self.is_served();
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().expect("not dismissed yet");
+        assert!(thread.join().is_ok(), "the polite client came to harm");
+        self.worst()
+    }
+}
+
+impl Drop for Polite {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

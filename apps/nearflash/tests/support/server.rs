@@ -1,0 +1,233 @@
+//! The program under test as a child process.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{PATIENCE, wait_until};
+
+/// How a server is started.
+pub struct Launch {
+    arguments: Vec<String>,
+    config: Option<tempfile::NamedTempFile>,
+    descriptors: Option<u32>,
+    log: &'static str,
+}
+
+impl Launch {
+    /// `nearflash serve` with these arguments.
+    pub fn new(arguments: &[&str]) -> Launch {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Launch { arguments, config: None, descriptors: None, log: "warn" }
+    }
+
+    /// A server of this device on a free port of loopback.
+    pub fn device(spec: &str) -> Launch {
+        Launch::new(&["--device", spec, "--listen", "reflex://127.0.0.1:0"])
+    }
+
+    /// A server with this configuration file; it listens on a free port of loopback unless the
+    /// file says otherwise.
+    pub fn config(text: &str) -> Launch {
+        let mut launch = Launch::new(&[]);
+        if !text.contains("[[listen]]") {
+            launch.arguments = ["--listen", "reflex://127.0.0.1:0"].map(str::to_owned).to_vec();
+        }
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), text).expect("the file can be written");
+        launch.arguments.extend(["--config".to_owned(), file.path().display().to_string()]);
+        launch.config = Some(file);
+        launch
+    }
+
+    /// One more argument.
+    pub fn with(mut self, argument: &str) -> Launch {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// With no more than so many descriptors.
+    pub fn descriptors(mut self, most: u32) -> Launch {
+        self.descriptors = Some(most);
+        self
+    }
+
+    /// With this much log.
+    pub fn log(mut self, filter: &'static str) -> Launch {
+        self.log = filter;
+        self
+    }
+
+    fn command(&self) -> Command {
+        let program = env!("CARGO_BIN_EXE_nearflash");
+        let mut command = match self.descriptors {
+            None => Command::new(program),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                let script = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &script, program]);
+                shell
+            }
+        };
+        command.arg("serve").args(&self.arguments).env("NEARFLASH_LOG", self.log);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Starts it and waits until it accepts.
+    pub fn start(self) -> Server {
+        let mut child = self.command().spawn().expect("the program starts");
+        let lines = lines_of(child.stdout.take().expect("piped"));
+        let log = Arc::new(Mutex::new(String::new()));
+        let log_lines = lines_of(child.stderr.take().expect("piped"));
+        let collected = log.clone();
+        std::thread::spawn(move || {
+            for line in log_lines {
+                let mut log = collected.lock().unwrap();
+                log.push_str(&line);
+                log.push('\n');
+            }
+        });
+        let mut server = Server { child, log, addresses: Vec::new(), config: self.config };
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => server.addresses = parse_ready(&line),
+            Err(_) => panic!("no `ready` line; its log: {}", server.log()),
+        }
+        server
+    }
+
+    /// Starts it and expects it to give up with an error: its exit code and what it wrote.
+    pub fn fail(self) -> (i32, String) {
+        let mut child = self.command().spawn().expect("the program starts");
+        let mut said = child.stderr.take().expect("piped");
+        let status = wait_or_kill(&mut child, PATIENCE);
+        let mut text = String::new();
+        said.read_to_string(&mut text).expect("its words are text");
+        (status.code().unwrap_or_else(|| panic!("ended by a signal: {text}")), text)
+    }
+}
+
+fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(source).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn parse_ready(line: &str) -> Vec<SocketAddr> {
+    let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
+    let address = |url: &str| url.strip_prefix("reflex://").and_then(|a| a.parse().ok());
+    urls.split(' ').map(|url| address(url).unwrap_or_else(|| panic!("no URL: {url:?}"))).collect()
+}
+
+/// Waits for the end of a child; one that outlives `limit` is killed and fails the test.
+fn wait_or_kill(child: &mut Child, limit: Duration) -> ExitStatus {
+    let mut status = None;
+    let end = super::now() + limit;
+    while status.is_none() && super::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+        status = child.try_wait().expect("it is our child");
+    }
+    status.unwrap_or_else(|| {
+        let _ = child.kill(); // it may have ended just now
+        let _ = child.wait();
+        panic!("the program still ran after {limit:?}");
+    })
+}
+
+/// A server that accepts. It is killed when it goes out of scope.
+pub struct Server {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    addresses: Vec<SocketAddr>,
+    config: Option<tempfile::NamedTempFile>,
+}
+
+impl Server {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Where its `n`-th listener listens.
+    pub fn listener(&self, n: usize) -> SocketAddr {
+        self.addresses[n]
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until its log has these words.
+    pub fn await_log(&self, words: &str) {
+        wait_until(&format!("a log of {words:?}"), PATIENCE, || self.log().contains(words));
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Memory in RAM, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
+    }
+
+    /// Processor time used so far, in ticks of 10 ms.
+    pub fn ticks(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(path).expect("it runs");
+        let (_, rest) = stat.rsplit_once(") ").expect("the name ends");
+        let field = |n: usize| rest.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
+        field(11) + field(12)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// Asks it to stop.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends it as a crash would, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        wait_or_kill(&mut self.child, PATIENCE)
+    }
+
+    /// Whether it has not ended.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log:\n{}---", self.log());
+        }
+    }
+}

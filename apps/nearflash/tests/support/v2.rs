@@ -1,0 +1,230 @@
+//! Version 2 of the protocol: the client's session over a plain blocking socket.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use contract::{
+    Command, Control, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range, Status, Tag,
+};
+use proto::reflex::{ClientEvent, ClientSession};
+
+use super::PATIENCE;
+
+/// What the server said, whole.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Done { tag: Tag, status: Status, data: Vec<u8> },
+    Info { tag: Tag, info: Result<NamespaceInfo, Status> },
+    Tenant { tag: Tag, status: Status },
+    Pong { tag: Tag },
+    Notice(Notice),
+    End,
+}
+
+/// A connection of version 2.
+pub struct V2 {
+    pub stream: TcpStream,
+    pub session: ClientSession,
+    answers: VecDeque<Answer>,
+    hello: Option<(Status, HelloReply)>,
+    /// The reply whose data is arriving.
+    partial: Option<(Tag, usize, Vec<u8>)>,
+    ended: bool,
+}
+
+impl V2 {
+    /// Connects and is let in.
+    pub fn connect(address: SocketAddr) -> V2 {
+        V2::hello(address, Hello::default()).unwrap_or_else(|status| panic!("hello: {status}"))
+    }
+
+    /// Connects with a token.
+    pub fn with_token(address: SocketAddr, token: &str) -> Result<V2, Status> {
+        V2::hello(address, Hello { token: token.as_bytes().into(), ..Hello::default() })
+    }
+
+    /// Connects and introduces itself.
+    pub fn hello(address: SocketAddr, hello: Hello) -> Result<V2, Status> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let session = ClientSession::v2(hello);
+        let mut v2 = V2 {
+            stream,
+            session,
+            answers: VecDeque::new(),
+            hello: None,
+            partial: None,
+            ended: false,
+        };
+        for head in v2.session.greeting() {
+            v2.stream.write_all(head.bytes()).expect("the server reads");
+        }
+        while v2.hello.is_none() {
+            assert!(!v2.ended, "the connection ended before the hello was answered");
+            v2.read().expect("the hello is answered");
+        }
+        match v2.hello {
+            Some((Status::Ok, _)) => Ok(v2),
+            Some((status, _)) => Err(status),
+            None => unreachable!("waited for it"),
+        }
+    }
+
+    /// The limits that the server told.
+    pub fn limits(&self) -> HelloReply {
+        self.hello.expect("it was let in").1
+    }
+
+    /// Bytes of a request, to send in whatever way.
+    pub fn encode(
+        &mut self,
+        tag: Tag,
+        stream: u8,
+        namespace: u16,
+        command: Command,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        let namespace = (namespace != 0).then_some(NamespaceId(namespace));
+        let head = self.session.request(tag, stream, namespace, command, payload);
+        [head.expect("a request that can be said").bytes(), payload].concat()
+    }
+
+    pub fn send(&mut self, tag: Tag, command: Command, payload: &[u8]) {
+        let bytes = self.encode(tag, 0, 0, command, payload);
+        self.send_bytes(&bytes);
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
+    pub fn control(&mut self, control: &Control) {
+        for head in self.session.control(control).expect("a control that can be said") {
+            self.stream.write_all(head.bytes()).expect("the server reads");
+        }
+    }
+
+    /// What the server says next.
+    pub fn answer(&mut self) -> Answer {
+        self.try_answer(PATIENCE).expect("an answer in time")
+    }
+
+    /// What the server says next; `None` when it says nothing within `limit`.
+    pub fn try_answer(&mut self, limit: Duration) -> Option<Answer> {
+        self.stream.set_read_timeout(Some(limit)).unwrap();
+        while self.answers.is_empty() {
+            if self.ended {
+                return Some(Answer::End);
+            }
+            self.read()?;
+        }
+        self.answers.pop_front()
+    }
+
+    /// Asks and waits: how the command ended, and the data.
+    pub fn call_in(
+        &mut self,
+        namespace: u16,
+        command: Command,
+        payload: &[u8],
+    ) -> (Status, Vec<u8>) {
+        let bytes = self.encode(77, 0, namespace, command, payload);
+        self.send_bytes(&bytes);
+        match self.answer() {
+            Answer::Done { tag: 77, status, data } => (status, data),
+            other => panic!("{command:?} was answered by {other:?}"),
+        }
+    }
+
+    pub fn call(&mut self, command: Command, payload: &[u8]) -> (Status, Vec<u8>) {
+        self.call_in(0, command, payload)
+    }
+
+    pub fn read_blocks(&mut self, lba: u64, blocks: u32) -> Vec<u8> {
+        let (status, data) = self.call(Command::Read(Range::new(lba, blocks)), &[]);
+        assert_eq!(status, Status::Ok, "read of {blocks} blocks at {lba}");
+        data
+    }
+
+    pub fn write_blocks(&mut self, lba: u64, data: &[u8], fua: bool) {
+        let range = Range::new(lba, (data.len() / 512) as u32);
+        assert_eq!(self.call(Command::Write { range, fua }, data).0, Status::Ok, "write at {lba}");
+    }
+
+    pub fn info(&mut self, namespace: u16) -> Result<NamespaceInfo, Status> {
+        self.control(&Control::Info { tag: 5, namespace: Some(NamespaceId(namespace)) });
+        match self.answer() {
+            Answer::Info { tag: 5, info } => info,
+            other => panic!("info was answered by {other:?}"),
+        }
+    }
+
+    /// Expects that the server ends the connection within `limit`, whatever it says before.
+    pub fn expect_end(&mut self, limit: Duration) {
+        let end = super::now() + limit;
+        while self.try_answer(limit).expect("the end of the connection") != Answer::End {
+            assert!(super::now() < end, "the connection did not end within {limit:?}");
+        }
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) {
+        rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Takes what has arrived. `None`: nothing did in time.
+    fn read(&mut self) -> Option<()> {
+        let mut bytes = vec![0; 1 << 16];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => self.ended = true,
+            Ok(n) => self.parse(&bytes[..n]),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return None;
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {
+                self.ended = true;
+            }
+            Err(e) => panic!("{e}"),
+        }
+        Some(())
+    }
+
+    fn parse(&mut self, mut input: &[u8]) {
+        loop {
+            let event = self.session.next_event(&mut input).expect("the server keeps the protocol");
+            let answer = match event {
+                None => return,
+                Some(ClientEvent::Hello { status, reply, .. }) => {
+                    self.hello = Some((status, reply));
+                    continue;
+                }
+                Some(ClientEvent::Reply { tag, status, body_bytes: 0 }) => {
+                    Answer::Done { tag, status, data: Vec::new() }
+                }
+                Some(ClientEvent::Reply { tag, status, body_bytes }) => {
+                    assert_eq!(status, Status::Ok, "only a success has data");
+                    self.partial = Some((tag, body_bytes, Vec::with_capacity(body_bytes)));
+                    continue;
+                }
+                Some(ClientEvent::Body { bytes, end }) => {
+                    let (_, _, data) = self.partial.as_mut().expect("its reply came before");
+                    data.extend_from_slice(bytes);
+                    let Some(end) = end else { continue };
+                    assert_eq!(end, Status::Ok, "the checksum matches");
+                    let (tag, body_bytes, data) = self.partial.take().expect("looked at above");
+                    assert_eq!(data.len(), body_bytes);
+                    Answer::Done { tag, status: Status::Ok, data }
+                }
+                Some(ClientEvent::Info { tag, info }) => Answer::Info { tag, info },
+                Some(ClientEvent::Tenant { tag, status, .. }) => Answer::Tenant { tag, status },
+                Some(ClientEvent::Pong { tag }) => Answer::Pong { tag },
+                Some(ClientEvent::Notice(notice)) => Answer::Notice(notice),
+            };
+            self.answers.push_back(answer);
+        }
+    }
+}
