@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ struct Inner {
     waker_armed: bool,
     /// The registered memory's first address and what lies behind it; empty without any.
     registered: std::ops::Range<usize>,
+    /// The first of the devices' places among the registered files, once there is a table of them.
+    device_files: Option<u32>,
 }
 
 /// Operations that nearflash needs, by the names that `io_uring_enter(2)` gives them.
@@ -117,8 +119,13 @@ impl Ring {
                 missing.join(", ")
             )));
         }
-        let inner =
-            Inner { uring, inboxes: Default::default(), waker_armed: false, registered: 0..0 };
+        let inner = Inner {
+            uring,
+            inboxes: Default::default(),
+            waker_armed: false,
+            registered: 0..0,
+            device_files: None,
+        };
         Ok(Ring { inner: Rc::new(RefCell::new(inner)), waker: Waker::new()? })
     }
 
@@ -182,6 +189,29 @@ impl Ring {
         let addresses = bytes.as_ptr_range();
         let registered = &self.inner.borrow().registered;
         registered.start <= addresses.start.addr() && addresses.end.addr() <= registered.end
+    }
+
+    /// Makes a table of registered files with `places` empty places, and a few behind them for the
+    /// devices. Once a ring.
+    pub(crate) fn register_files(&self, places: u32) -> std::io::Result<()> {
+        let mut inner = self.inner.borrow_mut();
+        let all = places + Owner::DEVICES_MAX as u32;
+        inner.uring.submitter().register_files_sparse(all)?;
+        inner.device_files = Some(places);
+        Ok(())
+    }
+
+    /// Puts a device's file (or none) into its place; `None` where there is no table.
+    pub(crate) fn register_device_file(
+        &self,
+        owner: Owner,
+        file: Option<BorrowedFd<'_>>,
+    ) -> Option<u32> {
+        let inner = self.inner.borrow();
+        let place = inner.device_files? + (owner as u32 - Owner::Device0 as u32);
+        let file = file.map_or(-1, |file| file.as_raw_fd());
+        inner.uring.submitter().register_files_update(place, &[file]).ok()?;
+        Some(place)
     }
 
     /// Runs `f` with the ring's submitter, to register things.

@@ -9,7 +9,7 @@ use contract::{BufPool, Device, Instant};
 use flash::conformance::{self, Bench};
 use flash::{Exclusive, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
-use nearflash_io::{Clock, Owner, Ring, carve};
+use nearflash_io::{Clock, Owner, Ring, Sockets, SocketsConfig, carve};
 
 /// A directory that goes away with its value.
 struct Scratch(PathBuf);
@@ -183,6 +183,15 @@ fn through_threads(volume: &FileVolume, ring: &Ring, _number: usize) -> Threaded
 #[test]
 fn a_file_conforms() {
     conformance::run(&mut Files::new("plain", PLAIN, through_the_ring));
+}
+
+#[test]
+fn a_file_conforms_beside_sockets_and_is_released_with_its_queue() {
+    let mut files = Files::new("sockets", PLAIN, through_the_ring);
+    let _sockets = Sockets::new(&files.ring, SocketsConfig::default()).unwrap();
+    conformance::run(&mut files);
+    let path = files.scratch.file(&files.made.to_string());
+    FileVolume::open(&path, None, FileOptions::default()).expect("nobody holds the file any more");
 }
 
 #[test]

@@ -375,7 +375,7 @@ impl Flight {
 
 impl Shared {
     /// The file that a call is made on.
-    pub(super) fn file(&self, target: Target) -> BorrowedFd<'_> {
+    pub(super) fn target(&self, target: Target) -> BorrowedFd<'_> {
         match target {
             Target::Data => self.file.as_fd(),
             Target::Journal => self.journal().file.as_fd(),

@@ -11,7 +11,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::io::ReadWriteFlags;
 
 use super::file::FileVolume;
-use super::flight::{Flight, Operation, ZEROES};
+use super::flight::{Flight, Operation, Target, ZEROES};
 use super::journal::HEADER_BYTES;
 use crate::{Owner, Ring, RingEvent};
 
@@ -25,11 +25,23 @@ pub struct FileQueue {
     volume: FileVolume,
     ring: Ring,
     owner: Owner,
+    /// Where the file is among the ring's registered files.
+    place: Place,
     flights: SlotTable<Flight>,
     refused: Vec<Completion>,
     /// Atomic writes that wait for a slot of the journal, oldest first.
     waiting: VecDeque<Slot>,
     events: Vec<RingEvent>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nobody has asked yet.
+    Unknown,
+    /// In the table, so that a request need not count the file's users.
+    Registered(i32),
+    /// The ring has no table.
+    Nowhere,
 }
 
 impl FileQueue {
@@ -46,6 +58,7 @@ impl FileVolume {
             volume: self.clone(),
             ring: ring.clone(),
             owner,
+            place: Place::Unknown,
             flights: SlotTable::new(depth),
             refused: Vec::with_capacity(depth),
             waiting: VecDeque::with_capacity(depth),
@@ -64,8 +77,25 @@ impl FileQueue {
             return;
         }
         let call = flight.call(shared);
-        let fd = types::Fd(shared.file(call.target).as_raw_fd());
-        let entry = entry(&self.ring, fd, call.operation, flight);
+        if self.place == Place::Unknown {
+            // Late, because the sockets make the table.
+            self.place =
+                match self.ring.register_device_file(self.owner, Some(shared.target(Target::Data)))
+                {
+                    Some(place) => Place::Registered(place as i32),
+                    None => Place::Nowhere,
+                };
+        }
+        let entry = match (call.target, self.place) {
+            (Target::Data, Place::Registered(place)) => {
+                let entry = entry(&self.ring, types::Fd(place), call.operation, flight);
+                entry.flags(squeue::Flags::FIXED_FILE)
+            }
+            _ => {
+                let fd = types::Fd(shared.target(call.target).as_raw_fd());
+                entry(&self.ring, fd, call.operation, flight)
+            }
+        };
         // SAFETY: the entry points into the flight's buffer or header, or at a static. Those stay
         // in `flights`, untouched, until the completion; their memory is never unmapped, also when
         // the queue is dropped before. The file stays open while a queue to it exists, and the
@@ -162,5 +192,50 @@ impl Device for FileQueue {
         let due = !self.refused.is_empty() || !self.waiting.is_empty();
         let ready = due || self.ring.has_events(self.owner);
         ready.then_some(Instant::ZERO)
+    }
+}
+
+impl Drop for FileQueue {
+    /// Takes the file out of the ring's table, which would keep it open and locked.
+    fn drop(&mut self) {
+        if let Place::Registered(_) = self.place {
+            self.ring.register_device_file(self.owner, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::FileOptions;
+    use crate::{Sockets, SocketsConfig};
+    use contract::{Command, Status};
+    use std::time::Duration;
+
+    fn flush(queue: &mut FileQueue) -> Status {
+        let slot = SlotTable::new(1).insert(()).unwrap();
+        queue.submit(Instant::ZERO, Submission { slot, command: Command::Flush, buf: None });
+        let mut done = Vec::new();
+        while done.is_empty() {
+            queue.ring.enter(Some(Some(Duration::from_millis(10))));
+            queue.poll(Instant::ZERO, &mut done);
+        }
+        done[0].status
+    }
+
+    #[test]
+    fn the_file_is_registered_where_the_ring_has_a_table() {
+        let path = std::env::temp_dir().join(format!("nearflash-place-{}", std::process::id()));
+        let options = FileOptions { journal: false, ..FileOptions::default() };
+        let volume = FileVolume::open(&path, Some(4096), options).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let bare = Ring::new().unwrap();
+        let mut queue = volume.open_queue(&bare, Owner::device(0));
+        assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Nowhere));
+        let shared = Ring::new().unwrap();
+        let config = SocketsConfig { connections_max: 10, ..SocketsConfig::default() };
+        let _sockets = Sockets::new(&shared, config).unwrap();
+        let mut queue = volume.open_queue(&shared, Owner::device(1));
+        assert_eq!((flush(&mut queue), queue.place), (Status::Ok, Place::Registered(11)));
     }
 }

@@ -129,7 +129,7 @@ fn serve(shared: &Shared, desk: &Desk, waker: &Waker) {
 
 /// Makes the call and waits for it.
 pub(super) fn make(call: Call, flight: &mut Flight, shared: &Shared) -> Result<usize, Errno> {
-    let file = shared.file(call.target);
+    let file = shared.target(call.target);
     match call.operation {
         Operation::Read { offset, at, bytes } => {
             let buf = flight.buf.as_mut().expect("a read has a buffer");

@@ -122,7 +122,7 @@ impl Sockets {
             config.receive_buffers,
         )?;
         let places = config.connections_max as u32;
-        ring.with_submitter(|submitter| submitter.register_files_sparse(places)).map_err(|e| {
+        ring.register_files(places).map_err(|e| {
             Error::system(format!("cannot register {places} descriptors (raise `ulimit -n`)"), e)
         })?;
         Ok(Sockets {
