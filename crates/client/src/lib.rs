@@ -8,10 +8,12 @@
 //! What is deliberately not here: sockets, threads, clocks, printing.
 #![forbid(unsafe_code)]
 
+mod address;
 mod initiator;
 mod random;
 
 pub mod load;
 
+pub use address::{Address, AddressError};
 pub use initiator::{Done, Initiator, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 pub use random::Random;

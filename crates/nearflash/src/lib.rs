@@ -1,1 +1,32 @@
-//! Placeholder.
+//! Remote flash at close to local speed: the client library.
+//!
+//! [`Client`] reads and writes the blocks of a `nearflash serve` (or of a server of the original
+//! ReFlex protocol) over TCP, asynchronously and under any executor; [`blocking::Client`] is the same
+//! without futures.
+//!
+//! ```no_run
+//! use nearflash::{Options, blocking::Client};
+//!
+//! # fn main() -> Result<(), nearflash::Error> {
+//! let client = Client::connect("reflex://127.0.0.1:7420", Options::default())?;
+//! client.write_durable(0, &[7; 4096])?; // block 0, eight blocks of 512 bytes
+//! assert_eq!(client.read(0, 4096)?, [7; 4096]);
+//! # Ok(()) }
+//! ```
+//!
+//! What is deliberately not here: the protocol, reconnecting and re-issuing (the crate
+//! `nearflash-client`, a core without I/O), and the system calls (`nearflash-io`).
+#![forbid(unsafe_code)]
+
+mod answer;
+pub mod blocking;
+mod client;
+mod error;
+mod info;
+mod queue;
+mod thread;
+
+pub use self::client::{Client, Options, Stream};
+pub use contract::Status;
+pub use error::Error;
+pub use info::Info;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-use client::Version;
+use client::{Address, AddressError, Version};
 use flash::Spec;
 
 /// What is measured.
@@ -32,28 +32,18 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let Some(rest) = text.strip_prefix("reflex://") else {
-            if let Some((scheme, _)) = text.split_once("://") {
-                return Err(format!(
-                    "`{scheme}://` is not spoken here; a server is reflex://HOST:PORT"
-                ));
+        let server = match text.parse::<Address>() {
+            Ok(server) => server,
+            Err(AddressError::Scheme) if !text.contains("://") => {
+                let spec = text.parse::<Spec>().map_err(|e| e.to_string())?;
+                return Ok(Target::Device { spec, text: text.to_owned() });
             }
-            let spec = text.parse::<Spec>().map_err(|e| e.to_string())?;
-            return Ok(Target::Device { spec, text: text.to_owned() });
+            Err(error) => return Err(error.to_string()),
         };
-        let (host, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let version = match query {
-            "" | "v=2" => Version::Two,
-            "v=1" => Version::One,
-            _ => return Err(format!("`?{query}` is not understood; only ?v=1 and ?v=2 are")),
-        };
-        let host = host.strip_suffix('/').unwrap_or(host);
-        if host.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-            return Err("a port is missing, as in reflex://127.0.0.1:7420".to_owned());
-        }
+        let host = &server.host_and_port;
         let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
         let address = found.next().ok_or_else(|| format!("`{host}` has no address"))?;
-        Ok(Target::Server { address, version, text: text.to_owned() })
+        Ok(Target::Server { address, version: server.version, text: text.to_owned() })
     }
 }
 

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
-use client::{Initiator, Options, Report, Version};
-use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
+use client::{Initiator, Loss, Options, Report, Version};
+use contract::{BufPool, CloseReason, Instant, NamespaceId, SizeClass, Turn};
 use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
 
 use super::plan::{Plan, Problem, Way};
@@ -211,7 +211,7 @@ fn remote(
     drive(&ring, path, job, |path, losses| {
         for report in path.initiator().reports() {
             if let Report::Lost { link, why } = report {
-                losses(format!("connection {link}: {why}; dialling again"));
+                losses(why, format!("connection {link}: {why}; dialling again"));
             }
         }
     })
@@ -257,7 +257,7 @@ fn drive<P: Path>(
     ring: &Ring,
     path: P,
     job: Job,
-    mut reports: impl FnMut(&mut P, &mut dyn FnMut(String)),
+    mut reports: impl FnMut(&mut P, &mut dyn FnMut(Loss, String)),
 ) -> Result<End, String> {
     let Job { shape, clock, spin, desk, ready, go, .. } = job;
     let count = shape.in_flight_max();
@@ -272,15 +272,18 @@ fn drive<P: Path>(
     let policy = if spin { SpinPolicy { spin: Duration::MAX } } else { SpinPolicy::default() };
     let mut report_at = start + REPORT_GAP;
     let mut end = End::default();
+    let mut notes = 0;
     io::run(ring, &clock, policy, |now| {
         let progressed = generator.turn(now);
         let finished = generator.is_finished(now);
         if now >= report_at || finished {
             report_at = now + REPORT_GAP;
             generator.report(&mut desk.tally.lock().expect("no holder panics"));
-            reports(generator.path(), &mut |text| {
-                end.losses += 1;
-                if end.losses as usize <= NOTES_MAX {
+            reports(generator.path(), &mut |why, text| {
+                // A dial in vain is not one more loss.
+                end.losses += u64::from(!matches!(why, Loss::Network(CloseReason::Unreachable(_))));
+                notes += 1;
+                if notes <= NOTES_MAX {
                     desk.notes.lock().expect("no holder panics").push(text);
                 }
             });

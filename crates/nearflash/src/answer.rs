@@ -1,0 +1,97 @@
+//! One answer on its way from the client's thread to whoever awaits it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use crate::Error;
+
+/// Makes the two ends.
+pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
+    let shared = Arc::new(Mutex::new(State::Awaited(None)));
+    (Promise { shared: Some(shared.clone()) }, Answer { shared })
+}
+
+#[derive(Debug)]
+enum State<T> {
+    /// Ended by the promise.
+    Awaited(Option<Waker>),
+    /// Ended by the answer's poll.
+    Here(Result<T, Error>),
+    Taken,
+}
+
+/// The end that answers, once. Dropped without an answer, it answers that the client is closed.
+#[derive(Debug)]
+pub(crate) struct Promise<T> {
+    shared: Option<Arc<Mutex<State<T>>>>,
+}
+
+impl<T> Promise<T> {
+    /// Answers.
+    pub(crate) fn keep(mut self, result: Result<T, Error>) {
+        self.put(result);
+    }
+
+    fn put(&mut self, result: Result<T, Error>) {
+        let Some(shared) = self.shared.take() else { return };
+        let before = std::mem::replace(&mut *lock(&shared), State::Here(result));
+        if let State::Awaited(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.put(Err(Error::Closed));
+    }
+}
+
+/// The end that awaits. Dropping it gives up the answer and nothing else.
+#[derive(Debug)]
+pub(crate) struct Answer<T> {
+    shared: Arc<Mutex<State<T>>>,
+}
+
+impl<T> Future for Answer<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = lock(&self.shared);
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Here(result) => Poll::Ready(result),
+            State::Awaited(_) => {
+                *state = State::Awaited(Some(context.waker().clone()));
+                Poll::Pending
+            }
+            State::Taken => panic!("an answer is awaited once"),
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
+    shared.lock().expect("no holder of this lock panics")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::block_on;
+
+    #[test]
+    fn an_answer_crosses_threads() {
+        let (promise, answer) = answer();
+        let thread = std::thread::spawn(move || promise.keep(Ok(7)));
+        assert_eq!(block_on(answer), Ok(7));
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_broken_promise_is_told() {
+        let (promise, answer) = answer::<u8>();
+        drop(promise);
+        assert_eq!(block_on(answer), Err(Error::Closed));
+    }
+}

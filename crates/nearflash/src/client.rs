@@ -1,0 +1,400 @@
+//! The asynchronous client.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use client::{Address, Version};
+use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
+
+use crate::answer::{Answer, answer};
+use crate::queue::Queue;
+use crate::thread::{self, Closing, Request, Route};
+use crate::{Error, Info};
+
+/// Streams of a connection. The first is everybody's; the others are given out.
+const STREAMS: u8 = 8;
+
+/// How a [`Client`] behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Connections to the server.
+    pub connections: usize,
+    /// Requests in flight over all connections, and as many again waiting to be sent.
+    pub in_flight_max: usize,
+    /// The namespace to use; `None` for the server's default.
+    pub namespace: Option<u16>,
+    /// Credentials; empty for none.
+    pub token: Vec<u8>,
+    /// The tenant to belong to; empty for the server's choice.
+    pub tenant: String,
+    /// Ask for checksums of payloads on the network.
+    pub checksums: bool,
+    /// How long requests wait for a server that is gone before they end as
+    /// [`Error::ConnectionLost`].
+    pub outage_max: Duration,
+    /// How long the client's thread looks for more work before it sleeps: processor time for
+    /// latency.
+    pub spin: Duration,
+}
+
+impl Default for Options {
+    /// One connection, 256 requests in flight, 30 s of patience, 50 µs of spinning.
+    fn default() -> Self {
+        Options {
+            connections: 1,
+            in_flight_max: 256,
+            namespace: None,
+            token: Vec::new(),
+            tenant: String::new(),
+            checksums: false,
+            outage_max: Duration::from_secs(30),
+            spin: Duration::from_micros(50),
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn for_initiator(&self, version: Version) -> client::Options {
+        // Each hasher has keys of its own: the one source of chance in the standard library.
+        let chance = || RandomState::new().build_hasher().finish();
+        client::Options {
+            connections: self.connections,
+            in_flight_max: self.in_flight_max,
+            version,
+            client: u128::from(chance()) << 64 | u128::from(chance()) | 1,
+            checksums: self.checksums,
+            token: self.token.clone().into(),
+            tenant: self.tenant.clone().into(),
+            outage_max: self.outage_max,
+            seed: chance(),
+            ..client::Options::default()
+        }
+    }
+}
+
+/// A handle to a server's namespace: cheap to clone, and all clones share the connections. Works
+/// under any executor; the connections live on a thread of their own, which ends with the last
+/// handle.
+///
+/// Addresses (`lba`) and counts of blocks are in blocks of 512 bytes; data is in bytes, in multiples
+/// of 512. Reads, writes and discards of any length are cut into requests of at most 1 MiB, which
+/// are carried out in any order.
+///
+/// A request is under way once its future was first polled. Dropping the future gives up the answer,
+/// not the request.
+///
+/// When a connection is lost, the client connects again and sends again what is safe to send again;
+/// what is not ends as [`Error::ConnectionLost`].
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+    route: Route,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Arc<Queue<Request>>,
+    _closing: Closing,
+    waker: io::Waker,
+    /// Streams that nobody has.
+    free: Mutex<Vec<Route>>,
+}
+
+impl Drop for Shared {
+    /// Ends the thread.
+    fn drop(&mut self) {
+        self.queue.close();
+        self.waker.wake();
+    }
+}
+
+impl Client {
+    /// Connects to the server at `url`: `reflex://HOST:PORT`, with `?v=1` for version 1 of the
+    /// protocol (reads and writes only).
+    ///
+    /// # Errors
+    /// [`Error::Address`], [`Error::Connect`] when the server cannot be reached now, or
+    /// [`Error::System`].
+    ///
+    /// # Panics
+    /// If the options ask for no connection or no request in flight.
+    pub async fn connect(url: &str, options: Options) -> Result<Client, Error> {
+        assert!(options.connections > 0 && options.in_flight_max > 0, "a client has both");
+        let address: Address = url.parse().map_err(|e| Error::Address(format!("`{url}`: {e}")))?;
+        let queue = Arc::new(Queue::new(options.in_flight_max));
+        let (promise, opened) = answer();
+        let free = (0..options.connections)
+            .flat_map(|link| (1..STREAMS).map(move |stream| Route { link: Some(link), stream }))
+            .collect();
+        let thread_queue = queue.clone();
+        std::thread::Builder::new()
+            .name("nearflash".to_owned())
+            .spawn(move || thread::run(&address, &options, &thread_queue, promise))
+            .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
+        // Dropped here or by a caller who waits no longer, it ends the thread.
+        let closing = Closing(queue.clone());
+        let waker = opened.await?;
+        let shared = Shared { queue, _closing: closing, waker, free: Mutex::new(free) };
+        Ok(Client { shared: Arc::new(shared), route: Route::default() })
+    }
+
+    /// Reads `bytes` bytes from block `lba`.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn read(&self, lba: u64, bytes: usize) -> Result<Vec<u8>, Error> {
+        let mut answers = Vec::new();
+        for range in pieces(lba, bytes)? {
+            answers.push(self.send(Command::Read(range), Vec::new()).await?);
+        }
+        let mut data = Vec::new();
+        for answer in answers {
+            let piece = answer.await?;
+            if data.is_empty() {
+                data = piece;
+            } else {
+                data.extend_from_slice(&piece);
+            }
+        }
+        Ok(data)
+    }
+
+    /// Fills `into` from block `lba`.
+    ///
+    /// # Errors
+    /// As [`read`](Client::read); `into` is then as it was.
+    pub async fn read_into(&self, lba: u64, into: &mut [u8]) -> Result<(), Error> {
+        into.copy_from_slice(&self.read(lba, into.len()).await?);
+        Ok(())
+    }
+
+    /// Writes `data` to block `lba`. When it returns, every reader sees it; it is durable after a
+    /// [`flush`](Client::flush).
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn write(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
+        self.write_pieces(lba, data, false).await
+    }
+
+    /// Writes `data` to block `lba`; it is durable when this returns (forced unit access).
+    ///
+    /// # Errors
+    /// As [`write`](Client::write).
+    pub async fn write_durable(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
+        self.write_pieces(lba, data, true).await
+    }
+
+    async fn write_pieces(&self, lba: u64, data: &[u8], fua: bool) -> Result<(), Error> {
+        let mut answers = Vec::new();
+        let parts = data.chunks(REQUEST_BYTES_MAX);
+        for (range, part) in pieces(lba, data.len())?.zip(parts) {
+            answers.push(self.send(Command::Write { range, fua }, part.to_vec()).await?);
+        }
+        wait_for_all(answers).await
+    }
+
+    /// Makes every write that was acknowledged before durable.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.send(Command::Flush, Vec::new()).await?.await.map(drop)
+    }
+
+    /// Says that the contents of `blocks` blocks from `lba` are no longer needed; they read as zeroes
+    /// from then on.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn discard(&self, lba: u64, blocks: u64) -> Result<(), Error> {
+        self.on_ranges(lba, blocks, Command::Discard).await
+    }
+
+    /// Writes zeroes to `blocks` blocks from `lba`.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), Error> {
+        self.on_ranges(lba, blocks, |range| Command::WriteZeroes { range, fua: false }).await
+    }
+
+    async fn on_ranges(
+        &self,
+        lba: u64,
+        blocks: u64,
+        command: impl Fn(Range) -> Command,
+    ) -> Result<(), Error> {
+        let bytes = usize::try_from(blocks).ok().and_then(|n| n.checked_mul(BLOCK_BYTES));
+        let bytes = bytes.ok_or(Error::TooLarge { bytes_max: usize::MAX })?;
+        let mut answers = Vec::new();
+        for range in pieces(lba, bytes)? {
+            answers.push(self.send(command(range), Vec::new()).await?);
+            // Many answers are not kept waiting for long.
+            if answers.len() == 64 {
+                wait_for_all(std::mem::take(&mut answers)).await?;
+            }
+        }
+        wait_for_all(answers).await
+    }
+
+    /// Writes `new` to block `lba` if what is there equals `expected`, as one step that nobody sees
+    /// half of. Both have the same length, at most 1 MiB.
+    ///
+    /// # Errors
+    /// [`Error::CompareFailed`] if other data is there; [`Error::Length`], [`Error::TooLarge`],
+    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub async fn compare_and_write(
+        &self,
+        lba: u64,
+        expected: &[u8],
+        new: &[u8],
+    ) -> Result<(), Error> {
+        assert_eq!(expected.len(), new.len(), "both have the same length");
+        let range = one_piece(lba, new.len())?;
+        let payload = [expected, new].concat();
+        self.send(Command::CompareAndWrite(range), payload).await?.await.map(drop)
+    }
+
+    /// Writes `data` to block `lba` so that a reader, and a crash, sees all of it or nothing; durable
+    /// when it returns. [`Info::atomic_bytes_max`] says how much the device takes.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::TooLarge`], [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn write_atomic(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
+        let range = one_piece(lba, data.len())?;
+        self.send(Command::WriteAtomic(range), data.to_vec()).await?.await.map(drop)
+    }
+
+    /// What the namespace is.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] (version 1 cannot say it) or [`Error::ConnectionLost`].
+    pub async fn info(&self) -> Result<Info, Error> {
+        let (promise, answer) = answer();
+        self.push(Request::Info(promise)).await?;
+        answer.await.map(Info::from)
+    }
+
+    /// A stream of requests that barriers can order.
+    ///
+    /// # Errors
+    /// [`Error::NoStreams`]: there are 7 a connection.
+    pub fn stream(&self) -> Result<Stream, Error> {
+        let route = self.shared.free.lock().expect("no holder panics").pop();
+        let route = route.ok_or(Error::NoStreams)?;
+        Ok(Stream { client: Client { shared: self.shared.clone(), route } })
+    }
+
+    async fn send(&self, command: Command, payload: Vec<u8>) -> Result<Answer<Vec<u8>>, Error> {
+        let (promise, answer) = answer();
+        self.push(Request::Data { command, route: self.route, payload, promise }).await?;
+        Ok(answer)
+    }
+
+    async fn push(&self, request: Request) -> Result<(), Error> {
+        self.shared.queue.push(request).await?;
+        self.shared.waker.wake();
+        Ok(())
+    }
+}
+
+/// A stream of requests on one connection: what comes before a [`barrier`](Stream::barrier) ends
+/// before anything behind it starts. All that a [`Client`] can do, a stream can.
+///
+/// The order is that in which the futures are first polled; with an executor's `join!` the requests
+/// are in flight together and the order still holds.
+///
+/// ```no_run
+/// # async fn example(client: nearflash::Client) -> Result<(), nearflash::Error> {
+/// let stream = client.stream()?;
+/// stream.write(8, &[1; 512]).await?;
+/// stream.barrier().await?;
+/// stream.write(0, &[2; 512]).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Stream {
+    client: Client,
+}
+
+impl Stream {
+    /// Orders: every request of the stream before it ends before any request behind it starts.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] or [`Error::ConnectionLost`].
+    pub async fn barrier(&self) -> Result<(), Error> {
+        self.client.send(Command::Barrier, Vec::new()).await?.await.map(drop)
+    }
+}
+
+impl Deref for Stream {
+    type Target = Client;
+
+    /// The requests of the stream. A clone of this client sends on the stream only as long as the
+    /// stream is there; afterwards somebody else may have it.
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut free = self.client.shared.free.lock().expect("no holder panics");
+        free.push(self.client.route);
+    }
+}
+
+async fn wait_for_all(answers: Vec<Answer<Vec<u8>>>) -> Result<(), Error> {
+    let mut result = Ok(());
+    for answer in answers {
+        // Each is waited for, so that nothing is under way when this returns.
+        let ended = answer.await.map(drop);
+        result = result.and(ended);
+    }
+    result
+}
+
+/// The requests of at most 1 MiB that `bytes` bytes from `lba` are cut into.
+fn pieces(lba: u64, bytes: usize) -> Result<impl Iterator<Item = Range>, Error> {
+    if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
+        return Err(Error::Length { bytes });
+    }
+    let blocks = (bytes / BLOCK_BYTES) as u64;
+    if lba.checked_add(blocks).is_none() {
+        return Err(Error::Failed(contract::Status::OutOfRange));
+    }
+    let step = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
+    Ok((0..blocks.div_ceil(step)).map(move |n| {
+        let first = n * step;
+        Range::new(lba + first, (blocks - first).min(step) as u32)
+    }))
+}
+
+fn one_piece(lba: u64, bytes: usize) -> Result<Range, Error> {
+    if bytes > REQUEST_BYTES_MAX {
+        return Err(Error::TooLarge { bytes_max: REQUEST_BYTES_MAX });
+    }
+    Ok(pieces(lba, bytes)?.next().expect("there is a piece"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_requests_are_cut_and_odd_ones_refused() {
+        let all: Vec<Range> = pieces(10, (2 << 20) + 512).unwrap().collect();
+        assert_eq!(all, [Range::new(10, 2048), Range::new(2058, 2048), Range::new(4106, 1)]);
+        assert_eq!(pieces(0, 100).err(), Some(Error::Length { bytes: 100 }));
+        assert_eq!(pieces(0, 0).err(), Some(Error::Length { bytes: 0 }));
+        assert!(pieces(u64::MAX, 512).is_err());
+        assert_eq!(one_piece(3, 1024), Ok(Range::new(3, 2)));
+        assert_eq!(one_piece(3, 2 << 20), Err(Error::TooLarge { bytes_max: 1 << 20 }));
+    }
+}

@@ -1,0 +1,71 @@
+//! What can go wrong, in words for the caller.
+
+use std::fmt;
+
+use contract::Status;
+
+/// Why a request, or the connection to a server, did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server's address cannot be read or found.
+    Address(String),
+    /// The server could not be reached, or refused the connection.
+    Connect(String),
+    /// This machine cannot do what the client needs (io_uring, memory); says what is missing.
+    System(String),
+    /// The data's length is not a multiple of 512 bytes, or is zero.
+    Length {
+        /// The length in bytes.
+        bytes: usize,
+    },
+    /// The request is larger than one request can be: what must happen as one cannot be cut.
+    TooLarge {
+        /// The largest length in bytes.
+        bytes_max: usize,
+    },
+    /// A compare found other data; nothing was written.
+    CompareFailed,
+    /// The connection was lost before the outcome was known, and the request could not be sent
+    /// again: it may have been carried out or not.
+    ConnectionLost,
+    /// The server answered with this status; nothing was done unless the status says otherwise.
+    Failed(Status),
+    /// All streams are in use.
+    NoStreams,
+    /// The client's thread has ended.
+    Closed,
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Error {
+        match status {
+            Status::CompareFailed => Error::CompareFailed,
+            Status::ConnectionLost => Error::ConnectionLost,
+            other => Error::Failed(other),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Address(text) | Error::Connect(text) | Error::System(text) => f.write_str(text),
+            Error::Length { bytes } => {
+                write!(f, "{bytes} bytes are not a whole number of 512-byte blocks")
+            }
+            Error::TooLarge { bytes_max } => {
+                write!(f, "larger than one request can be ({bytes_max} bytes)")
+            }
+            Error::CompareFailed => f.write_str("the compare found other data"),
+            Error::ConnectionLost => {
+                f.write_str("the connection was lost before the outcome was known")
+            }
+            Error::Failed(status) => write!(f, "the server answered: {status}"),
+            Error::NoStreams => f.write_str("all streams are in use"),
+            Error::Closed => f.write_str("the client is closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,257 @@
+//! The client's thread: its ring, sockets and initiator, between the program's queue of requests and
+//! their answers.
+
+use std::net::ToSocketAddrs;
+use std::sync::{Arc, Mutex};
+
+use client::{Address, Done, Initiator, Loss, Op, Report, Ticket};
+use contract::{
+    Buf, BufPool, Command, Control, NamespaceId, NamespaceInfo, SizeClass, Status, Turn,
+};
+use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
+
+use crate::answer::Promise;
+use crate::queue::Queue;
+use crate::{Error, Options};
+
+/// Where a request is sent: a stream of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The connection; `None` for the least loaded.
+    pub(crate) link: Option<usize>,
+    pub(crate) stream: u8,
+}
+
+/// A request on its way to the thread.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// About data. The answer is what was read, or empty.
+    Data { command: Command, route: Route, payload: Vec<u8>, promise: Promise<Vec<u8>> },
+    /// What the namespace is.
+    Info(Promise<NamespaceInfo>),
+}
+
+impl Request {
+    fn buffer_bytes(&self) -> usize {
+        match self {
+            Request::Data { command, .. } => command.buffer_bytes(),
+            Request::Info(_) => 0,
+        }
+    }
+}
+
+/// Who waits for a request in flight.
+#[derive(Debug)]
+enum Waiting {
+    Data(Promise<Vec<u8>>),
+    Info(Promise<NamespaceInfo>),
+}
+
+/// The buffers of a client: 25 MiB of address space, of which only what was once used is resident.
+const CLASSES: [SizeClass; 4] = [
+    SizeClass { bytes: 4 << 10, count: 256 },
+    SizeClass { bytes: 64 << 10, count: 64 },
+    SizeClass { bytes: 1 << 20, count: 16 },
+    SizeClass { bytes: 2 << 20, count: 2 },
+];
+
+/// Pools of clients that are gone: buffers live as long as the process, so they are used again.
+static IDLE_POOLS: Mutex<Vec<BufPool>> = Mutex::new(Vec::new());
+
+fn take_pool() -> Result<BufPool, Error> {
+    if let Some(pool) = IDLE_POOLS.lock().expect("no holder panics").pop() {
+        return Ok(pool);
+    }
+    let arena = io::carve(&CLASSES).map_err(|e| Error::System(e.to_string()))?;
+    Ok(BufPool::new(arena.bufs))
+}
+
+/// Runs the client until its queue is closed. `opened` hears of the first connection, or why there
+/// is none.
+pub(crate) fn run(
+    address: &Address,
+    options: &Options,
+    queue: &Arc<Queue<Request>>,
+    opened: Promise<io::Waker>,
+) {
+    let _closing = Closing(queue.clone());
+    match Engine::open(address, options, queue.clone()) {
+        Ok((ring, engine)) => engine.run(&ring, options, address, opened),
+        Err(error) => opened.keep(Err(error)),
+    }
+}
+
+/// Closes the queue when its holder ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct Closing(pub(crate) Arc<Queue<Request>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+struct Engine {
+    initiator: Initiator<Sockets>,
+    namespace: Option<NamespaceId>,
+    pool: BufPool,
+    queue: Arc<Queue<Request>>,
+    /// By the tickets' indices.
+    waiting: Vec<Option<Waiting>>,
+    done: Vec<Done>,
+}
+
+impl Engine {
+    fn open(
+        address: &Address,
+        options: &Options,
+        queue: Arc<Queue<Request>>,
+    ) -> Result<(Ring, Engine), Error> {
+        let name = &address.host_and_port;
+        let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
+        let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+        let server = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
+        let system = |e: io::Error| Error::System(e.to_string());
+        let ring = Ring::new().map_err(system)?;
+        let config = SocketsConfig {
+            connections_max: options.connections + 4,
+            receive_buffers: 64,
+            frames_max: options.in_flight_max + 4 * options.connections,
+            ..SocketsConfig::default()
+        };
+        let mut sockets = Sockets::new(&ring, config).map_err(system)?;
+        sockets.dial_to(server);
+        let engine = Engine {
+            initiator: Initiator::new(sockets, options.for_initiator(address.version)),
+            namespace: options.namespace.map(NamespaceId),
+            pool: take_pool()?,
+            queue,
+            waiting: (0..options.in_flight_max).map(|_| None).collect(),
+            done: Vec::with_capacity(options.in_flight_max),
+        };
+        Ok((ring, engine))
+    }
+
+    fn run(
+        mut self,
+        ring: &Ring,
+        options: &Options,
+        address: &Address,
+        opened: Promise<io::Waker>,
+    ) {
+        let clock = Clock::start();
+        let mut opened = Some(opened);
+        io::run(ring, &clock, SpinPolicy { spin: options.spin }, |now| {
+            let mut progressed = self.initiator.turn(now, &mut self.done);
+            let mut done = std::mem::take(&mut self.done);
+            for done in done.drain(..) {
+                self.finish(done);
+            }
+            self.done = done;
+            let reports: Vec<Report> = self.initiator.reports().collect();
+            for report in reports {
+                match report {
+                    Report::Connected { .. } => {
+                        if let Some(opened) = opened.take() {
+                            opened.keep(Ok(ring.waker()));
+                        }
+                    }
+                    Report::Lost { why, .. } => {
+                        if let Some(opened) = opened.take() {
+                            opened.keep(Err(Error::Connect(unreachable_text(address, why))));
+                            return None;
+                        }
+                    }
+                    Report::Info(ticket, info) => self.inform(ticket, info),
+                    Report::Tenant(..) | Report::Pong(..) | Report::Notice { .. } => {}
+                }
+            }
+            if self.queue.is_closed() {
+                return None;
+            }
+            progressed |= self.take_requests(now);
+            self.initiator.flush(now);
+            Some(Turn { progressed, wake_at: self.initiator.wake_at() })
+        });
+        let Engine { initiator, pool, .. } = self;
+        drop(initiator);
+        if pool.is_whole() {
+            IDLE_POOLS.lock().expect("no holder panics").push(pool);
+        }
+    }
+
+    /// Takes requests while there is a place in flight and a buffer for the next one.
+    fn take_requests(&mut self, now: contract::Instant) -> bool {
+        let mut any = false;
+        while self.initiator.room() > 0 {
+            let mut buf = None;
+            let pool = &mut self.pool;
+            let next = self.queue.pop_if(|request| {
+                let bytes = request.buffer_bytes();
+                if bytes > 0 {
+                    buf = pool.take(bytes);
+                }
+                bytes == 0 || buf.is_some()
+            });
+            let Some(request) = next else { break };
+            self.submit(now, request, buf);
+            any = true;
+        }
+        any
+    }
+
+    fn submit(&mut self, now: contract::Instant, request: Request, mut buf: Option<Buf>) {
+        let (ticket, waiting) = match request {
+            Request::Data { command, route, payload, promise } => {
+                if let Some(buf) = &mut buf
+                    && !payload.is_empty()
+                {
+                    buf.prefix_mut(payload.len()).copy_from_slice(&payload);
+                }
+                let Route { link, stream } = route;
+                let op = Op { link, stream, namespace: self.namespace, command, buf };
+                let ticket = self.initiator.submit(now, op).expect("there is room");
+                (ticket, Waiting::Data(promise))
+            }
+            Request::Info(promise) => {
+                let question = Control::Info { tag: 0, namespace: self.namespace };
+                let ticket = self.initiator.control(now, None, question).expect("there is room");
+                (ticket, Waiting::Info(promise))
+            }
+        };
+        let before = self.waiting[ticket.index()].replace(waiting);
+        assert!(before.is_none(), "a ticket's index names one request");
+    }
+
+    fn finish(&mut self, done: Done) {
+        let Some(Waiting::Data(promise)) = self.waiting[done.ticket.index()].take() else {
+            unreachable!("only requests about data end so")
+        };
+        let mut data = Vec::new();
+        if let Some(buf) = done.buf {
+            if done.status.is_ok() {
+                data.extend_from_slice(&buf.bytes()[..done.command.reply_bytes()]);
+            }
+            self.pool.give(buf);
+        }
+        promise.keep(match done.status {
+            Status::Ok => Ok(data),
+            status => Err(status.into()),
+        });
+    }
+
+    fn inform(&mut self, ticket: Ticket, info: Result<NamespaceInfo, Status>) {
+        let Some(Waiting::Info(promise)) = self.waiting[ticket.index()].take() else {
+            unreachable!("only questions are answered so")
+        };
+        promise.keep(info.map_err(Error::from));
+    }
+}
+
+fn unreachable_text(address: &Address, why: Loss) -> String {
+    let what = match why.errno() {
+        Some(errno) => std::io::Error::from_raw_os_error(errno).to_string(),
+        None => why.to_string(),
+    };
+    format!("cannot connect to {address}: {what}")
+}
