@@ -35,6 +35,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         source::parses,
         source::module_docs,
         source::pure_crates,
+        source::clocks,
         source::leftovers,
         source::machine_paths,
         unsafe_code::check,

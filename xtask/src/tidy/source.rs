@@ -7,6 +7,9 @@ use super::tree::{File, Tree};
 /// Crates that are arithmetic on values: no system call can compile in them.
 const PURE: [&str; 5] = ["contract", "wire", "proto", "qos", "flash"];
 
+/// Where a clock may be read: the outer loop's crate, the simulated world's driver, programs.
+const CLOCKS: [&str; 4] = ["crates/io/", "crates/sim/", "apps/", "xtask/"];
+
 /// Words and macros that mark work as unfinished. Spelled in two parts so that this file passes.
 const LEFTOVERS: [&str; 6] = [
     concat!("TO", "DO"),
@@ -72,6 +75,19 @@ fn forbids_unsafe(attribute: &Attribute) -> bool {
     let Meta::List(list) = &attribute.meta else { return false };
     let named = list.path.is_ident("forbid") && list.tokens.to_string().contains("unsafe_code");
     named && is_inner(attribute)
+}
+
+/// Leave to read a clock (which clippy forbids) where time has to come in as an argument. Tests may
+/// take it, to know when to end.
+pub(super) fn clocks(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    let lint = "clippy::disallowed_methods";
+    for file in tree.sources().filter(|file| !file.is_test()) {
+        if !CLOCKS.iter().any(|place| file.path.starts_with(place)) {
+            report(file, lint, "time comes in as an argument here", &mut found, |_, _| true);
+        }
+    }
+    found
 }
 
 /// Marks of unfinished work.
@@ -158,6 +174,15 @@ mod tests {
         files[0].1 = "//! #![no_std] only talked about\n#![deny(unsafe_code)]";
         assert_eq!(pure_crates(&Tree::of(&files)).len(), 2);
         assert_eq!(pure_crates(&Tree::of(&files[1..])).len(), 2);
+    }
+
+    #[test]
+    fn leave_to_read_a_clock_is_found() {
+        let text = "//! Doc.\n#![allow(clippy::disallowed_methods)]\n";
+        let tree = Tree::of(&[("crates/qos/src/a.rs", text), ("crates/io/src/clock.rs", text)]);
+        let found = clocks(&tree);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("crates/qos/src/a.rs:2:"), "{found:?}");
     }
 
     #[test]
