@@ -65,12 +65,18 @@ impl Drop for Server {
     }
 }
 
-/// The command line, for people.
+/// The command line, for people and their shells.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let root = format!("{}/", crate::shell::root().display());
-    let words: Vec<String> = words.map(|word| word.to_string_lossy().replace(&root, "")).collect();
+    let words: Vec<String> =
+        words.map(|word| quoted(word.to_string_lossy().replace(&root, ""))).collect();
     words.join(" ")
+}
+
+fn quoted(word: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,".contains(c);
+    if word.chars().all(plain) { word } else { format!("'{word}'") }
 }
 
 /// Nanoseconds of a tick, in which the system gives its accounts.
@@ -149,6 +155,13 @@ mod tests {
         }
         assert_eq!((server.says("busy"), server.says("count")), (Some(0.5), Some(7.0)));
         assert_eq!(server.says("none"), None);
+    }
+
+    #[test]
+    fn shown_commands_can_be_pasted() {
+        let mut command = Command::new("a");
+        command.args(["--b", "reflex://c:1?v=1"]);
+        assert_eq!(show(&command), "a --b 'reflex://c:1?v=1'");
     }
 
     #[test]

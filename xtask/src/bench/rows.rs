@@ -31,6 +31,8 @@ enum Kind {
 #[derive(Clone, Copy)]
 enum Against {
     Ceiling,
+    /// The ceiling at another shape.
+    CeilingAt(Shape),
     Naive,
 }
 
@@ -40,6 +42,7 @@ const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize
 
 const READ_1K: Shape = shape(Op::Read, 1024, 4, 32);
 const READ_4K: Shape = shape(Op::Read, 4096, 4, 32);
+const READ_4K_WIDE: Shape = shape(Op::Read, 4096, 16, 32);
 const CROWD: Shape = shape(Op::Read, 1024, 5000, 1);
 
 /// All rows, in the order of the table.
@@ -47,7 +50,8 @@ pub(crate) const ALL: &[Row] = &[
     rate("read-1k-4x32", READ_1K, Against::Ceiling, 0.60),
     rate("read-1k-4x32-naive", READ_1K, Against::Naive, 3.0),
     rate("read-4k-4x32", READ_4K, Against::Ceiling, 0.75),
-    rate("read-4k-16x32", shape(Op::Read, 4096, 16, 32), Against::Ceiling, 0.75),
+    rate("read-4k-4x32-floor", READ_4K, Against::CeilingAt(READ_4K_WIDE), 0.65),
+    rate("read-4k-16x32", READ_4K_WIDE, Against::Ceiling, 0.75),
     rate("read-1k-64x4", shape(Op::Read, 1024, 64, 4), Against::Ceiling, 0.7),
     Row {
         name: "read-4k-1x1-latency",
@@ -143,10 +147,14 @@ impl<'a> Rows<'a> {
     ) -> Result<Measured, String> {
         let ours = (self.subject(shape)?, shape, None);
         let theirs = match against {
-            Against::Ceiling => Contender::Ceiling(self.ceiling(shape)?),
-            Against::Naive => Contender::Naive,
+            Against::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
+            Against::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
+            Against::Naive => (Contender::Naive, shape, None),
         };
-        let (ours, theirs) = self.in_turns(ours, (theirs, shape, None))?;
+        let (ours, mut theirs) = self.in_turns(ours, theirs)?;
+        if let Against::CeilingAt(Shape { connections, queue_depth, .. }) = against {
+            theirs.what = format!("{} at {connections} × {queue_depth}", theirs.what);
+        }
         let (of, unit) = (|figure: &Figure| figure.rate, "requests/s");
         let result = ours.median(of) / theirs.median(of);
         let theirs = Some(theirs);

@@ -19,7 +19,7 @@ const HEADINGS: [&str; 10] = [
     "result",
     "target",
     "verdict",
-    "server ns/request",
+    "server ns/request: it, other",
     "busy: server, client, others; the same of the other side",
 ];
 
@@ -77,7 +77,8 @@ fn cells(row: &Measured) -> Vec<String> {
         result,
         format!("{sign} {}", row.target),
         verdict(row),
-        format!("{:.0}", row.ours.median(|figure| figure.server_nanos)),
+        theirs
+            .map_or(nanos(&row.ours), |theirs| format!("{}, {}", nanos(&row.ours), nanos(theirs))),
         busy,
     ]
 }
@@ -94,6 +95,10 @@ fn verdict(row: &Measured) -> String {
         (false, false) => "",
     };
     format!("{met}{but}")
+}
+
+fn nanos(side: &Side) -> String {
+    format!("{:.0}", side.median(|figure| figure.server_nanos))
 }
 
 fn shares(side: &Side) -> String {
