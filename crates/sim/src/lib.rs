@@ -1,1 +1,32 @@
-//! Placeholder.
+//! The simulated world: the real worker and the real initiator between a simulated network and the
+//! devices of `flash`, on one virtual clock, from one seed.
+//!
+//! A seed chooses sizes, weather, habits and faults ([`Mark`] lists what is meant to be reached);
+//! a [`World`] runs to its end and panics with what went wrong: a request answered twice or never, a
+//! read that shows what it must not, an acknowledged write that is lost, a barrier overtaken, two
+//! winners of one comparison, a torn atomic write, a buffer or slot that does not come back, a
+//! world that does not come to rest. [`Sabotage`] breaks a promise of the server on purpose, so
+//! that the tests can show that the checkers notice.
+//!
+//! What is deliberately not here: real time, threads, system calls, and the crash of a server (the
+//! durability of acknowledged writes needs a real kernel).
+#![forbid(unsafe_code)]
+
+mod arena;
+mod disk;
+mod hostile;
+mod layout;
+mod ledger;
+mod marks;
+mod network;
+mod plan;
+mod site;
+mod spoken;
+mod stamp;
+mod steady;
+mod world;
+
+pub use arena::Arena;
+pub use marks::{Mark, Marks};
+pub use plan::Sabotage;
+pub use world::{Outcome, World};

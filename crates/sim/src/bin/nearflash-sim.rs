@@ -1,0 +1,68 @@
+//! Runs the simulated worlds of some seeds: `nearflash-sim --seed N [--count M] [--trace]`.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use nearflash_sim::{Arena, Mark, Marks, Outcome, Sabotage, World};
+
+/// Seeds from which on every mark must have been reached.
+const SEEDS_FOR_MARKS: u64 = 1000;
+
+/// Runs simulated worlds and checks them.
+#[derive(Parser)]
+struct Options {
+    /// The first seed.
+    #[arg(long)]
+    seed: u64,
+    /// How many seeds, one after the other.
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// Say what happens.
+    #[arg(long)]
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let (marks, mut arena) = (Marks::default(), Arena::default());
+    let mut total = Outcome::default();
+    for seed in options.seed..options.seed + options.count {
+        let run = || {
+            let world = World::new(seed, Sabotage::None, &mut arena, &marks, options.trace);
+            world.run(&mut arena)
+        };
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(outcome) => add(&mut total, outcome),
+            Err(_) => {
+                eprintln!("seed {seed} failed; replay it with: cargo xtask sim --seed {seed}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    print(options.count, &total, &marks);
+    let missing: Vec<_> = marks.missing().map(|(mark, _)| mark).collect();
+    if options.count >= SEEDS_FOR_MARKS && !missing.is_empty() {
+        eprintln!("never reached: {missing:?}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn add(total: &mut Outcome, outcome: Outcome) {
+    total.steps += outcome.steps;
+    total.requests += outcome.requests;
+    total.elapsed += outcome.elapsed;
+}
+
+fn print(seeds: u64, total: &Outcome, marks: &Marks) {
+    let elapsed = Duration::from_millis(total.elapsed.as_millis() as u64);
+    println!(
+        "{seeds} seeds passed: {} steps, {} requests, {elapsed:?} of virtual time",
+        total.steps, total.requests
+    );
+    for &(mark, meaning) in Mark::ALL {
+        println!("{:>10}  {meaning}", marks.count(mark));
+    }
+}

@@ -1,0 +1,244 @@
+//! A worker's queue to the simulated volume: the devices of `flash`, wrapped so that commands are
+//! carried out late, fail, tear and stall, with a recorder around them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Buf, Command, Completion, Device, Geometry, Instant, Slot, Submission};
+use flash::{
+    Chance, Delay, Delayed, Exclusive, FaultSwitch, Faults, Faulty, MemQueue, MemVolume, RangeLocks,
+};
+
+use crate::ledger::Ledger;
+use crate::marks::{Mark, Marks};
+use crate::stamp;
+
+/// Carries commands out late: not before so long after they were submitted. [`Delayed`] only tells
+/// late; this is the drive that finishes a write long after its connection died.
+#[derive(Debug)]
+struct Late<D> {
+    inner: D,
+    lateness: Lateness,
+    chance: Chance,
+    /// Submissions and when they reach the inner device.
+    held: Vec<(Instant, Submission)>,
+    calm: Rc<RefCell<bool>>,
+    marks: Marks,
+}
+
+/// How late commands are carried out, in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Lateness {
+    pub(crate) usual: RangeInclusive<u64>,
+    pub(crate) rare: RangeInclusive<u64>,
+    /// The share of the rare ones.
+    pub(crate) share: f64,
+}
+
+impl<D: Device> Device for Late<D> {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.inner.room().saturating_sub(self.held.len())
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        let rare = !*self.calm.borrow() && self.chance.happens(self.lateness.share);
+        let range = if rare { &self.lateness.rare } else { &self.lateness.usual };
+        if rare {
+            self.marks.hit(Mark::DeviceLate);
+        }
+        let due = now + Duration::from_nanos(self.chance.within(range.clone()));
+        self.held.push((due, submission));
+    }
+
+    fn kick(&mut self, _now: Instant) {}
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let mut n = 0;
+        while n < self.held.len() {
+            if self.held[n].0 <= now {
+                let (_, submission) = self.held.swap_remove(n);
+                self.inner.submit(now, submission);
+            } else {
+                n += 1;
+            }
+        }
+        self.inner.kick(now);
+        self.inner.poll(now, done);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let held = self.held.iter().map(|&(due, _)| due).min();
+        held.into_iter().chain(self.inner.wake_at()).min()
+    }
+}
+
+/// How a queue behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    pub(crate) depth: usize,
+    pub(crate) granularity_bytes: usize,
+    pub(crate) lateness: Lateness,
+    pub(crate) delay: Delay,
+    pub(crate) faults: Faults,
+}
+
+/// What the queues of a volume share.
+#[derive(Clone, Debug)]
+pub(crate) struct Volume {
+    pub(crate) data: MemVolume,
+    pub(crate) locks: Arc<RangeLocks>,
+    pub(crate) ledger: Rc<RefCell<Ledger>>,
+    /// Nothing is very late any more.
+    pub(crate) calm: Rc<RefCell<bool>>,
+    pub(crate) marks: Marks,
+}
+
+type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
+
+/// A worker's queue.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    /// `None` once it was taken apart.
+    stack: Option<Stack>,
+    switch: FaultSwitch,
+    ledger: Rc<RefCell<Ledger>>,
+    in_flight: HashMap<Slot, Option<u32>>,
+    marks: Marks,
+}
+
+impl Disk {
+    pub(crate) fn new(volume: &Volume, habits: &Habits, scratch: Vec<Buf>, seed: u64) -> Self {
+        let late = Late {
+            inner: volume.data.open_queue_of(habits.depth),
+            lateness: habits.lateness.clone(),
+            chance: Chance::new(seed),
+            held: Vec::new(),
+            calm: volume.calm.clone(),
+            marks: volume.marks.clone(),
+        };
+        let delayed = Delayed::new(late, habits.delay, seed ^ 1);
+        let faulty = Faulty::new(delayed, habits.faults.clone());
+        let switch = faulty.switch();
+        let (locks, granularity) = (volume.locks.clone(), habits.granularity_bytes);
+        let stack = Exclusive::with_granularity(faulty, locks, scratch, granularity);
+        Disk {
+            stack: Some(stack),
+            switch,
+            ledger: volume.ledger.clone(),
+            in_flight: HashMap::new(),
+            marks: volume.marks.clone(),
+        }
+    }
+
+    /// Stalls and releases it, and counts its faults.
+    pub(crate) fn switch(&self) -> FaultSwitch {
+        self.switch.clone()
+    }
+
+    /// Commands that it has.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Takes the queue, which is at rest, apart for its buffers.
+    pub(crate) fn take_scratch(&mut self) -> Vec<Buf> {
+        self.stack.take().map_or_else(Vec::new, |stack| stack.into_parts().1)
+    }
+
+    fn stack(&self) -> &Stack {
+        self.stack.as_ref().expect("it was not taken apart")
+    }
+
+    fn stack_mut(&mut self) -> &mut Stack {
+        self.stack.as_mut().expect("it was not taken apart")
+    }
+}
+
+impl Device for Disk {
+    fn geometry(&self) -> Geometry {
+        self.stack().geometry()
+    }
+
+    fn room(&self) -> usize {
+        let room = self.stack().room();
+        if room == 0 {
+            self.marks.hit(Mark::DeviceFull);
+        }
+        room
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        let Submission { slot, command, buf } = &submission;
+        let writer = match (command, buf) {
+            (Command::Write { .. } | Command::WriteAtomic(_), Some(buf)) => {
+                stamp::writer(buf.bytes())
+            }
+            (Command::CompareAndWrite(range), Some(buf)) => {
+                stamp::writer(&buf.bytes()[range.bytes()..])
+            }
+            _ => None,
+        };
+        if let Some(op) = writer {
+            self.ledger.borrow_mut().submitted(op);
+        }
+        let before = self.in_flight.insert(*slot, writer);
+        assert!(before.is_none(), "{slot:?} is at the device already");
+        self.stack_mut().submit(now, submission);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.stack_mut().kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let old = done.len();
+        self.stack_mut().poll(now, done);
+        for Completion { slot, .. } in &done[old..] {
+            let writer = self.in_flight.remove(slot);
+            let writer = writer.unwrap_or_else(|| panic!("{slot:?} completed unasked"));
+            if let Some(op) = writer {
+                self.ledger.borrow_mut().completed(op);
+            }
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.stack().wake_at()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flash::conformance::{self, Heap, leak_buf};
+
+    #[test]
+    fn late_devices_conform() {
+        let lateness = Lateness { usual: 0..=500, rare: 1_000..=9_000, share: 0.3 };
+        conformance::run(&mut Heap::new(|blocks| {
+            let volume = Volume {
+                data: MemVolume::new(blocks),
+                locks: Arc::new(RangeLocks::new()),
+                ledger: Rc::new(RefCell::new(Ledger::new(Marks::default()))),
+                calm: Rc::new(RefCell::new(false)),
+                marks: Marks::default(),
+            };
+            let habits = Habits {
+                depth: 64,
+                granularity_bytes: 512,
+                lateness: lateness.clone(),
+                delay: Delay { min: Duration::ZERO, max: Duration::from_nanos(300) },
+                faults: Faults::default(),
+            };
+            [0, 1].map(|seed| Disk::new(&volume, &habits, vec![leak_buf(1 << 20, 0)], seed))
+        }));
+    }
+}

@@ -1,0 +1,125 @@
+//! Coverage marks: which faults and branches a run has reached. A world that never fills a queue
+//! does not test the full queue, so the runs of many seeds fail when a mark stays at zero.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Declares the marks, with what each one means for the table.
+macro_rules! marks {
+    ($($name:ident: $meaning:literal),+ $(,)?) => {
+        /// Something that a run is meant to reach.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mark {
+            $(#[doc = $meaning] $name),+
+        }
+
+        impl Mark {
+            /// Every mark with its meaning.
+            pub const ALL: &[(Mark, &str)] = &[$((Mark::$name, $meaning)),+];
+        }
+    };
+}
+
+marks! {
+    SegmentsCut: "sends cut into segments",
+    PieceOfOneByte: "receives of a single byte",
+    SendBlocked: "sends that waited for the peer's window",
+    FramesCoalesced: "sends of several frames at once",
+    ReceiveDry: "receives that found no buffer",
+    FramesFull: "frame stores filled to the last place",
+    PausedStillDelivered: "bytes that still came after a pause",
+    Paused: "connections paused",
+    Resumed: "connections resumed",
+    ResetByNetwork: "connections reset by the network",
+    ResetMidMessage: "connections ended with a message half delivered",
+    FinByNetwork: "connections ended in order by the network",
+    WentDark: "connections that fell silent without an end",
+    HalfOpen: "dials that only the client believes in",
+    DialRefused: "dials refused",
+    DialFailedAtOnce: "dials that never became a connection",
+    PlaceReused: "places of connections used again",
+    SentToGone: "frames sent to connections that were gone",
+    SendCutByClose: "sends that the end of a connection cut",
+    FinishWaited: "finished connections whose peer closed",
+    FinishExpired: "finished connections whose peer did not close in time",
+    AtAnotherWorker: "clients that came back at another worker",
+    Drained: "workers that drained to the end",
+    Restarted: "servers that stopped and started again",
+    DeviceFailed: "device commands that failed",
+    DeviceTorn: "device writes that were torn",
+    DeviceStalled: "stalls of a device",
+    DeviceLate: "device commands that took very long",
+    FinishedAfterClose: "device commands that ended after their connection",
+    DeviceFull: "device queues without room",
+    PoolEmpty: "buffer pools of workers found empty",
+    Reissued: "requests that the device saw more than once",
+    OutlivedAcknowledgement: "writes with several copies that were acknowledged",
+    LostConnection: "requests that ended as lost with their connection",
+    AnsweredRetry: "requests answered with retry",
+    AnsweredError: "requests answered with a media error",
+    AnsweredRange: "requests answered as out of range",
+    NoticeDraining: "clients told of a drain",
+    ServerSilent: "servers given up as silent",
+    CompareWon: "compare-and-writes that won",
+    CompareLost: "compare-and-writes that lost",
+    AtomicRead: "atomic groups read back",
+    BarrierOrdered: "pairs of writes that a barrier ordered",
+    ReadChecked: "reads checked against the model",
+    ReadOfRacing: "reads that raced with a write",
+    HugeRequest: "requests of at least 256 KiB",
+    VersionOne: "requests of version 1 that succeeded",
+    HostileEnded: "hostile connections ended by the server",
+    HostileFlood: "hostile floods that the server stopped reading",
+    HostileHalf: "hostile messages left half sent",
+    HostileStuck: "hostile connections ended for being stuck",
+    HostileWrote: "hostile writes inside the hostile namespace",
+}
+
+/// How often each mark was reached; clones count together.
+#[derive(Clone, Debug)]
+pub struct Marks {
+    counts: Rc<[Cell<u64>]>,
+}
+
+impl Default for Marks {
+    fn default() -> Self {
+        Marks { counts: Mark::ALL.iter().map(|_| Cell::new(0)).collect() }
+    }
+}
+
+impl Marks {
+    /// Counts one.
+    pub fn hit(&self, mark: Mark) {
+        self.add(mark, 1);
+    }
+
+    /// Counts several.
+    pub fn add(&self, mark: Mark, count: u64) {
+        let cell = &self.counts[mark as usize];
+        cell.set(cell.get() + count);
+    }
+
+    /// How often it was reached.
+    pub fn count(&self, mark: Mark) -> u64 {
+        self.counts[mark as usize].get()
+    }
+
+    /// The marks that were never reached.
+    pub fn missing(&self) -> impl Iterator<Item = (Mark, &'static str)> + '_ {
+        Mark::ALL.iter().copied().filter(|&(mark, _)| self.count(mark) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_count_together() {
+        let marks = Marks::default();
+        assert_eq!(marks.missing().count(), Mark::ALL.len());
+        marks.clone().add(Mark::Paused, 2);
+        assert_eq!(marks.count(Mark::Paused), 2);
+        assert!(marks.missing().all(|(mark, _)| mark != Mark::Paused));
+    }
+}

@@ -1,0 +1,413 @@
+//! The simulated network: hosts, connections between them, and what goes wrong on the way.
+//!
+//! A host's [`Port`] keeps the promises of the real sockets (`io`): one coalesced send in flight a
+//! connection, `Sent` for each body before `Closed`, places used again with another generation,
+//! what had arrived before a pause still delivered. What is deliberately not here: packets,
+//! retransmission, congestion; a connection is two pipes of bytes.
+
+mod conn;
+mod motion;
+mod pipe;
+mod port;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::time::Duration;
+
+use contract::{Buf, CloseReason, ConnId, Instant, ListenerId, NetEvent, Peer};
+use flash::Chance;
+
+use self::conn::{Conn, Phase};
+use self::pipe::{End, Pipe};
+pub(crate) use self::port::Port;
+use crate::marks::{Mark, Marks};
+
+/// The error of a connection that was reset.
+const RESET: i32 = 104;
+/// The error of a connection that timed out.
+const TIMED_OUT: i32 = 110;
+/// The error of a dial that nobody answers.
+const REFUSED: i32 = 111;
+/// The error of too many descriptors.
+const TOO_MANY: i32 = 24;
+
+/// How the network behaves. Durations are in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Weather {
+    /// How long a segment takes.
+    pub(crate) latency: RangeInclusive<u64>,
+    /// The share of segments that take a hundred times as long.
+    pub(crate) hiccups: f64,
+    /// Bytes of a segment.
+    pub(crate) segment: RangeInclusive<u64>,
+    /// Bytes that a receive takes at once, as far as they have arrived.
+    pub(crate) piece: RangeInclusive<u64>,
+    /// Bytes on their way in one direction of a connection.
+    pub(crate) window: RangeInclusive<u64>,
+    /// The share of dials that only the client believes in.
+    pub(crate) half_open: f64,
+    /// The share of dials that fail at once.
+    pub(crate) failed_dials: f64,
+    /// How long a silent connection takes to be noticed by the system.
+    pub(crate) timeout: RangeInclusive<u64>,
+}
+
+/// The sizes of a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    /// Connections at the same time.
+    pub(crate) connections_max: usize,
+    /// Frames that wait to be sent, over all connections.
+    pub(crate) frames_max: usize,
+}
+
+/// A host of the network: a worker's sockets, or a client's.
+struct Host {
+    address: SocketAddr,
+    sizes: Sizes,
+    conns: Vec<Conn>,
+    /// Free places of `conns`.
+    free: Vec<u32>,
+    /// Frames queued on all connections.
+    frames: usize,
+    /// Receive buffers that are not lent, and how many there are.
+    buffers: Vec<Buf>,
+    buffers_max: usize,
+    events: VecDeque<NetEvent>,
+    listening: bool,
+    failed_dials: u32,
+    /// Where its last dial arrived.
+    last_server: Option<usize>,
+}
+
+/// A dial on its way to the server.
+struct Dialled {
+    at: Instant,
+    host: usize,
+    conn: ConnId,
+}
+
+/// The network of a world.
+pub(crate) struct Network {
+    now: Instant,
+    chance: Chance,
+    weather: Weather,
+    /// Nothing goes wrong any more.
+    calm: bool,
+    hosts: Vec<Host>,
+    dialled: Vec<Dialled>,
+    marks: Marks,
+    trace: bool,
+}
+
+/// A network that several ports lead to.
+pub(crate) type Shared = Rc<RefCell<Network>>;
+
+impl Network {
+    pub(crate) fn new(weather: Weather, seed: u64, marks: Marks, trace: bool) -> Shared {
+        Rc::new(RefCell::new(Network {
+            now: Instant::ZERO,
+            chance: Chance::new(seed),
+            weather,
+            calm: false,
+            hosts: Vec::new(),
+            dialled: Vec::new(),
+            marks,
+            trace,
+        }))
+    }
+
+    /// Adds a host with these receive buffers; its number.
+    pub(crate) fn add_host(
+        &mut self,
+        address: SocketAddr,
+        sizes: Sizes,
+        buffers: Vec<Buf>,
+        listening: bool,
+    ) -> usize {
+        self.hosts.push(Host {
+            address,
+            sizes,
+            conns: Vec::new(),
+            free: Vec::new(),
+            frames: 0,
+            buffers_max: buffers.len(),
+            buffers,
+            events: VecDeque::new(),
+            listening,
+            failed_dials: 0,
+            last_server: None,
+        });
+        self.hosts.len() - 1
+    }
+
+    /// The host accepts connections again.
+    pub(crate) fn listen(&mut self, host: usize) {
+        self.hosts[host].listening = true;
+    }
+
+    /// Nothing goes wrong any more; what has gone wrong already takes its course.
+    pub(crate) fn calm_down(&mut self) {
+        self.calm = true;
+    }
+
+    fn happens(&mut self, share: f64) -> bool {
+        !self.calm && self.chance.happens(share)
+    }
+
+    fn say(&self, host: usize, conn: ConnId, what: &dyn std::fmt::Display) {
+        if self.trace {
+            let micros = self.now.as_nanos() as f64 / 1e3;
+            let ConnId { index, generation } = conn;
+            eprintln!("{micros:14.3} net host {host} conn {index}.{generation}: {what}");
+        }
+    }
+
+    fn latency(&mut self) -> Duration {
+        let nanos = self.chance.within(self.weather.latency.clone());
+        let share = self.weather.hiccups;
+        let factor = if self.happens(share) { 100 } else { 1 };
+        Duration::from_nanos(nanos * factor)
+    }
+
+    fn id(&self, host: usize, index: u32) -> ConnId {
+        let generation = self.hosts[host].conns[index as usize].generation;
+        ConnId { index, generation }
+    }
+
+    fn find(&mut self, host: usize, id: ConnId) -> Option<&mut Conn> {
+        let conn = self.hosts[host].conns.get_mut(id.index as usize)?;
+        (conn.generation == id.generation && conn.phase != Phase::Vacant).then_some(conn)
+    }
+
+    /// Puts an end of a connection into a free place; `None` when there is none.
+    fn place(&mut self, host: usize, phase: Phase) -> Option<u32> {
+        let window = self.chance.within(self.weather.window.clone()) as usize;
+        let owner = &mut self.hosts[host];
+        let index = match owner.free.pop() {
+            Some(index) => {
+                self.marks.hit(Mark::PlaceReused);
+                index
+            }
+            None if owner.conns.len() < owner.sizes.connections_max => {
+                owner.conns.push(Conn::vacant());
+                owner.conns.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let conn = &mut owner.conns[index as usize];
+        conn.phase = phase;
+        conn.inbound = Pipe::new(window);
+        Some(index)
+    }
+
+    /// Starts a dial of a host; see [`contract::Dial`].
+    fn dial(&mut self, host: usize, now: Instant) -> ConnId {
+        self.now = now;
+        let share = self.weather.failed_dials;
+        let placed = if self.happens(share) { None } else { self.place(host, Phase::Dialling) };
+        let Some(index) = placed else {
+            self.marks.hit(Mark::DialFailedAtOnce);
+            let owner = &mut self.hosts[host];
+            owner.failed_dials += 1;
+            let conn = ConnId { index: u32::MAX, generation: owner.failed_dials };
+            let reason = CloseReason::Unreachable(TOO_MANY);
+            owner.events.push_back(NetEvent::Closed { conn, reason });
+            return conn;
+        };
+        let conn = self.id(host, index);
+        let at = now + self.latency();
+        self.dialled.push(Dialled { at, host, conn });
+        self.say(host, conn, &"dials");
+        conn
+    }
+
+    /// Lets dials arrive at servers whose time has come.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        self.now = now;
+        while let Some(n) = self.dialled.iter().position(|dialled| dialled.at <= now) {
+            let Dialled { host, conn, .. } = self.dialled.remove(n);
+            self.arrive(host, conn);
+        }
+    }
+
+    /// When the next dial arrives.
+    pub(crate) fn next_dial(&self) -> Option<Instant> {
+        self.dialled.iter().map(|dialled| dialled.at).min()
+    }
+
+    fn arrive(&mut self, host: usize, conn: ConnId) {
+        let at = self.now + self.latency();
+        let servers: Vec<usize> =
+            (0..self.hosts.len()).filter(|&host| self.hosts[host].listening).collect();
+        if servers.is_empty() {
+            self.marks.hit(Mark::DialRefused);
+            if let Some(dialling) = self.find(host, conn) {
+                dialling.answer = Some((at, Err(REFUSED)));
+            }
+            return;
+        }
+        let share = self.weather.half_open;
+        if self.happens(share) {
+            self.marks.hit(Mark::HalfOpen);
+            let timeout = self.timeout();
+            if let Some(dialling) = self.find(host, conn) {
+                dialling.answer = Some((at, Ok(())));
+                dialling.inbound.dark = true;
+                dialling.inbound.end(timeout, End::Reset(TIMED_OUT));
+            }
+            return;
+        }
+        let server = servers[self.chance.within(0..=servers.len() as u64 - 1) as usize];
+        let accepted = self.place(server, Phase::Open);
+        let address = self.hosts[host].address;
+        let near = accepted.map(|index| (server, self.id(server, index)));
+        let waits = |phase| phase == Phase::Dialling;
+        let dialler_lives = self.find(host, conn).is_some_and(|conn| waits(conn.phase));
+        if let Some(dialling) = self.find(host, conn).filter(|_| dialler_lives) {
+            dialling.answer = Some((at, Ok(())));
+            dialling.peer = near;
+            if near.is_none() {
+                dialling.inbound.end(at, End::Reset(RESET));
+            }
+        }
+        let Some((_, id)) = near else { return };
+        let last = self.hosts[host].last_server.replace(server);
+        if last.is_some_and(|last| last != server) {
+            self.marks.hit(Mark::AtAnotherWorker);
+        }
+        let far = dialler_lives.then_some((host, conn));
+        let now = self.now;
+        let accepted = self.find(server, id).expect("it was just placed");
+        accepted.peer = far;
+        if far.is_none() {
+            accepted.inbound.end(now, End::Reset(RESET));
+        }
+        let (peer, listener) = (Peer::Internet(address), Some(ListenerId(0)));
+        self.hosts[server].events.push_back(NetEvent::Opened { conn: id, peer, listener });
+        self.say(server, id, &format_args!("accepts {address}"));
+    }
+
+    fn timeout(&mut self) -> Instant {
+        let nanos = self.chance.within(self.weather.timeout.clone());
+        self.now + Duration::from_nanos(nanos)
+    }
+
+    /// Something happens to a connection that is open, if there is one.
+    pub(crate) fn strike(&mut self, now: Instant) {
+        self.now = now;
+        let mut victims = Vec::new();
+        for (host, owner) in self.hosts.iter().enumerate() {
+            let live = (0..owner.conns.len()).filter(|&n| owner.conns[n].is_live());
+            victims.extend(live.map(|n| (host, self.id(host, n as u32))));
+        }
+        if victims.is_empty() {
+            return;
+        }
+        let (host, id) = victims[self.chance.within(0..=victims.len() as u64 - 1) as usize];
+        let peer = self.find(host, id).expect("it is open").peer;
+        match self.chance.within(0..=4) {
+            0 => {
+                self.marks.hit(Mark::WentDark);
+                self.say(host, id, &"goes dark");
+                for (host, id) in [Some((host, id)), peer].into_iter().flatten() {
+                    let timeout = self.timeout();
+                    if let Some(conn) = self.find(host, id) {
+                        conn.inbound.dark = true;
+                        conn.inbound.end(timeout, End::Reset(TIMED_OUT));
+                    }
+                }
+            }
+            1 => {
+                self.marks.hit(Mark::FinByNetwork);
+                let conn = self.find(host, id).expect("it is open");
+                conn.inbound.end(now, End::Fin);
+                conn.peer = None;
+                if let Some((host, id)) = peer
+                    && let Some(conn) = self.find(host, id)
+                {
+                    conn.inbound.end(now, End::Reset(RESET));
+                    conn.peer = None;
+                }
+            }
+            _ => {
+                self.marks.hit(Mark::ResetByNetwork);
+                for (host, id) in [Some((host, id)), peer].into_iter().flatten() {
+                    let at = now + self.latency();
+                    if let Some(conn) = self.find(host, id) {
+                        conn.inbound.end(at, End::Reset(RESET));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The host's process is gone: its connections are reset, what it had not taken is dropped.
+    pub(crate) fn kill(&mut self, host: usize, now: Instant) {
+        self.now = now;
+        self.hosts[host].listening = false;
+        for index in 0..self.hosts[host].conns.len() as u32 {
+            if self.hosts[host].conns[index as usize].phase != Phase::Vacant {
+                self.end(host, index, CloseReason::Local);
+                self.hosts[host].conns[index as usize].quiet_at = now;
+            }
+        }
+        self.advance(host);
+        let owner = &mut self.hosts[host];
+        let events = std::mem::take(&mut owner.events);
+        for event in events {
+            match event {
+                NetEvent::Received { buf, .. } => owner.buffers.push(buf),
+                event => owner.events.push_back(event),
+            }
+        }
+    }
+
+    /// Connections of the host that are not vacant.
+    pub(crate) fn connections(&self, host: usize) -> usize {
+        self.hosts[host].conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
+    }
+
+    /// Whether every receive buffer is back and no frame is queued.
+    pub(crate) fn is_at_rest(&self, host: usize) -> bool {
+        let owner = &self.hosts[host];
+        owner.buffers.len() == owner.buffers_max && owner.frames == 0 && owner.events.is_empty()
+    }
+
+    /// What keeps a host from rest, for a failure's message.
+    pub(crate) fn describe(&self, host: usize) -> String {
+        let owner = &self.hosts[host];
+        let mut text = format!(
+            "host {host} {}: {} of {} receive buffers, {} frames, {} events",
+            owner.address,
+            owner.buffers.len(),
+            owner.buffers_max,
+            owner.frames,
+            owner.events.len()
+        );
+        for (index, conn) in owner.conns.iter().enumerate() {
+            if conn.phase != Phase::Vacant {
+                text += &format!(
+                    "\n  conn {index}.{}: {:?}{}{} peer {:?}, {} queued, {} unsent, in {}",
+                    conn.generation,
+                    conn.phase,
+                    if conn.paused { " paused" } else { "" },
+                    if conn.inbound.dark { " dark" } else { "" },
+                    conn.peer,
+                    conn.queue.len(),
+                    conn.unsent,
+                    conn.inbound.describe()
+                );
+            }
+        }
+        text
+    }
+
+    /// Takes the receive buffers of every host, at the end of the world.
+    pub(crate) fn take_buffers(&mut self) -> Vec<Buf> {
+        self.hosts.iter_mut().flat_map(|host| std::mem::take(&mut host.buffers)).collect()
+    }
+}

@@ -1,0 +1,314 @@
+//! How bytes move: sends, receives and the ends of connections.
+
+use std::time::Duration;
+
+use contract::{CloseReason, ConnId, Instant, NetEvent, Peer};
+
+use super::conn::{Phase, Sending};
+use super::pipe::End;
+use super::{Network, RESET};
+use crate::marks::Mark;
+
+/// Frames that one send carries at most.
+const FRAMES_MAX: u64 = 64;
+/// Bytes that one send carries at most, unless a single frame is larger.
+const SEND_BYTES: usize = 256 << 10;
+/// Pieces that one advance receives of a connection.
+const PIECES_MAX: u64 = 8;
+
+impl Network {
+    /// Lets everything happen at `host` whose time has come.
+    pub(super) fn advance(&mut self, host: usize) {
+        let count = self.hosts[host].conns.len();
+        if count == 0 {
+            return;
+        }
+        let first = self.chance.within(0..=count as u64 - 1) as usize;
+        for index in (first..count).chain(0..first) {
+            let index = index as u32;
+            match self.hosts[host].conns[index as usize].phase {
+                Phase::Vacant => {}
+                Phase::Dialling => self.answer(host, index),
+                Phase::Open | Phase::Finishing => {
+                    self.send_on(host, index);
+                    self.receive(host, index);
+                }
+                Phase::Closing(_) => {}
+            }
+            let conn = &self.hosts[host].conns[index as usize];
+            if let Phase::Closing(reason) = conn.phase
+                && conn.quiet_at <= self.now
+            {
+                self.let_go(host, index, reason);
+            }
+        }
+    }
+
+    /// When something happens at `host`.
+    pub(crate) fn wake_at(&self, host: usize) -> Option<Instant> {
+        let owner = &self.hosts[host];
+        if !owner.events.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        let can_receive = !owner.buffers.is_empty();
+        let next = |conn: &super::Conn| {
+            conn.next(self.now, can_receive, self.window(conn).is_none_or(|room| room > 0))
+        };
+        owner.conns.iter().filter_map(next).min()
+    }
+
+    /// Room in the pipe to the peer; `None` when nobody is there.
+    fn window(&self, conn: &super::Conn) -> Option<usize> {
+        let (host, id) = conn.peer?;
+        let peer = &self.hosts[host].conns[id.index as usize];
+        let there = peer.generation == id.generation && peer.phase != Phase::Vacant;
+        there.then(|| peer.inbound.room())
+    }
+
+    fn answer(&mut self, host: usize, index: u32) {
+        let id = self.id(host, index);
+        let conn = &mut self.hosts[host].conns[index as usize];
+        let Some((at, answer)) = conn.answer else { return };
+        if at > self.now {
+            return;
+        }
+        conn.answer = None;
+        match answer {
+            Ok(()) => {
+                conn.phase = Phase::Open;
+                let peer = Peer::Local { uid: 0 };
+                let opened = NetEvent::Opened { conn: id, peer, listener: None };
+                self.hosts[host].events.push_back(opened);
+                self.say(host, id, &"is open");
+                self.receive(host, index);
+            }
+            Err(errno) => {
+                conn.phase = Phase::Closing(CloseReason::Unreachable(errno));
+                conn.quiet_at = self.now;
+            }
+        }
+    }
+
+    /// Starts a send of what is queued, unless one is in flight.
+    pub(super) fn start_send(&mut self, host: usize, index: u32) {
+        let frames_max = self.chance.within(1..=FRAMES_MAX) as usize;
+        let conn = &mut self.hosts[host].conns[index as usize];
+        if conn.sending.is_some() || conn.queue.is_empty() || !conn.is_live() {
+            return;
+        }
+        let (mut bytes, mut frames) = (Vec::new(), 0);
+        for frame in conn.queue.iter().take(frames_max) {
+            let body = frame.body.as_ref().map_or(&[][..], |body| &body.bytes()[..frame.body_len]);
+            if frames > 0 && bytes.len() + body.len() > SEND_BYTES {
+                break;
+            }
+            bytes.extend_from_slice(frame.head.bytes());
+            bytes.extend_from_slice(body);
+            frames += 1;
+        }
+        if frames > 1 {
+            self.marks.hit(Mark::FramesCoalesced);
+        }
+        conn.sending = Some(Sending { frames, bytes, taken: 0, done_at: None });
+        self.send_on(host, index);
+    }
+
+    /// Goes on with the send in flight.
+    fn send_on(&mut self, host: usize, index: u32) {
+        let Some(mut sending) = self.hosts[host].conns[index as usize].sending.take() else {
+            return;
+        };
+        if sending.done_at.is_none() {
+            self.transfer(host, index, &mut sending);
+            if sending.taken == sending.bytes.len() {
+                let pause = self.chance.within(0..=2_000);
+                sending.done_at = Some(self.now + Duration::from_nanos(pause));
+            }
+        }
+        let done = sending.done_at.is_some_and(|at| at <= self.now);
+        self.hosts[host].conns[index as usize].sending = Some(sending);
+        if done {
+            self.complete_send(host, index);
+            let conn = &self.hosts[host].conns[index as usize];
+            if conn.queue.is_empty() && conn.phase == Phase::Finishing {
+                self.shut(host, index);
+            }
+        }
+    }
+
+    /// Moves bytes of the send into the peer's pipe, cut into segments.
+    fn transfer(&mut self, host: usize, index: u32, sending: &mut Sending) {
+        let conn = &self.hosts[host].conns[index as usize];
+        let Some(mut room) = self.window(conn) else {
+            // Into the void; unless the silence is older than that, a reset comes back.
+            sending.taken = sending.bytes.len();
+            let at = self.now + self.latency();
+            let conn = &mut self.hosts[host].conns[index as usize];
+            if !conn.inbound.dark {
+                conn.inbound.end(at, End::Reset(RESET));
+            }
+            return;
+        };
+        let (peer, id) = conn.peer.expect("the window is somebody's");
+        let mut pieces = 0;
+        while room > 0 && sending.taken < sending.bytes.len() {
+            let most = self.chance.within(self.weather.segment.clone()) as usize;
+            let length = most.min(room).min(sending.bytes.len() - sending.taken);
+            let at = self.now + self.latency();
+            let segment = &sending.bytes[sending.taken..][..length];
+            self.hosts[peer].conns[id.index as usize].inbound.push(at, segment);
+            sending.taken += length;
+            room -= length;
+            pieces += 1;
+        }
+        if sending.taken < sending.bytes.len() {
+            self.marks.hit(Mark::SendBlocked);
+        }
+        if pieces > 1 {
+            self.marks.hit(Mark::SegmentsCut);
+        }
+    }
+
+    /// The send in flight has ended; the bodies of its frames go back.
+    fn complete_send(&mut self, host: usize, index: u32) {
+        let id = self.id(host, index);
+        let owner = &mut self.hosts[host];
+        let conn = &mut owner.conns[index as usize];
+        let sending = conn.sending.take().expect("a send was in flight");
+        for frame in conn.queue.drain(..sending.frames) {
+            owner.frames -= 1;
+            if let Some(buf) = frame.body {
+                owner.events.push_back(NetEvent::Sent { conn: id, buf });
+            }
+        }
+        conn.unsent -= sending.bytes.len();
+    }
+
+    /// Ends the sending direction in order.
+    pub(super) fn shut(&mut self, host: usize, index: u32) {
+        let at = self.now + self.latency();
+        let conn = &mut self.hosts[host].conns[index as usize];
+        if std::mem::replace(&mut conn.is_shut, true) {
+            return;
+        }
+        if let Some((host, id)) = conn.peer
+            && let Some(peer) = self.find(host, id)
+        {
+            peer.inbound.end(at, End::Fin);
+        }
+    }
+
+    /// Receives what has arrived, as far as there are buffers.
+    fn receive(&mut self, host: usize, index: u32) {
+        let conn = &mut self.hosts[host].conns[index as usize];
+        let sees_reset = !conn.paused || conn.sending.is_some();
+        let (now, finishing) = (self.now, conn.phase == Phase::Finishing);
+        if finishing && conn.finish_by <= now {
+            self.marks.hit(Mark::FinishExpired);
+            return self.end(host, index, CloseReason::Local);
+        }
+        if let Some(End::Reset(errno)) = conn.inbound.ended(now)
+            && sees_reset
+        {
+            return self.end(host, index, CloseReason::Reset(errno));
+        }
+        if conn.paused {
+            return;
+        }
+        for _ in 0..self.chance.within(1..=PIECES_MAX) {
+            if !self.receive_piece(host, index) {
+                break;
+            }
+        }
+        let conn = &self.hosts[host].conns[index as usize];
+        if let Some(End::Fin) = conn.inbound.ended(now) {
+            if finishing {
+                self.marks.hit(Mark::FinishWaited);
+            }
+            self.end(host, index, CloseReason::Peer);
+        }
+    }
+
+    /// Receives one piece; whether there was one, and a buffer for it.
+    pub(super) fn receive_piece(&mut self, host: usize, index: u32) -> bool {
+        let id = self.id(host, index);
+        let most = self.chance.within(self.weather.piece.clone()) as usize;
+        let owner = &mut self.hosts[host];
+        let conn = &mut owner.conns[index as usize];
+        let arrived = conn.inbound.arrive(self.now);
+        if arrived == 0 {
+            return false;
+        }
+        if conn.phase != Phase::Open {
+            conn.inbound.read(&mut vec![0; arrived]); // what comes now means nothing any more
+            return false;
+        }
+        let Some(mut buf) = owner.buffers.pop() else {
+            self.marks.hit(Mark::ReceiveDry);
+            return false;
+        };
+        let len = arrived.min(most).min(buf.capacity());
+        if len == 1 {
+            self.marks.hit(Mark::PieceOfOneByte);
+        }
+        conn.inbound.read(buf.prefix_mut(len));
+        owner.events.push_back(NetEvent::Received { conn: id, buf, len });
+        true
+    }
+
+    /// The connection ends for `reason`; `Closed` follows when what is in flight has ended.
+    pub(super) fn end(&mut self, host: usize, index: u32, reason: CloseReason) {
+        let id = self.id(host, index);
+        let resets = self.chance.happens(0.5);
+        let pause = match self.chance.within(0..=9) {
+            0 => self.chance.within(0..=5_000_000),
+            _ => self.chance.within(0..=5_000),
+        };
+        let at = self.now + self.latency();
+        let owner = &mut self.hosts[host];
+        let conn = &mut owner.conns[index as usize];
+        if matches!(conn.phase, Phase::Closing(_) | Phase::Vacant) {
+            return;
+        }
+        let cut = conn.sending.as_ref().map(|sending| sending.taken < sending.bytes.len());
+        if cut == Some(true) {
+            self.marks.hit(Mark::SendCutByClose);
+        }
+        let unread = !conn.inbound.is_empty();
+        conn.phase = Phase::Closing(reason);
+        conn.quiet_at = self.now + Duration::from_nanos(pause);
+        let carried = conn.sending.as_ref().map_or(0, |sending| sending.frames);
+        for frame in conn.queue.drain(carried..) {
+            owner.frames -= 1;
+            if let Some(buf) = frame.body {
+                owner.events.push_back(NetEvent::Sent { conn: id, buf });
+            }
+        }
+        let (peer, dark, shut) = (conn.peer, conn.inbound.dark, conn.is_shut);
+        self.say(host, id, &format_args!("ends: {reason:?}"));
+        if let Some((host, id)) = peer
+            && !dark
+            && let Some(peer) = self.find(host, id)
+        {
+            let end = if unread || (resets && !shut) { End::Reset(RESET) } else { End::Fin };
+            peer.inbound.end(at, end);
+        }
+        if unread || cut == Some(true) {
+            self.marks.hit(Mark::ResetMidMessage);
+        }
+    }
+
+    /// Nothing of the connection is in flight any more.
+    fn let_go(&mut self, host: usize, index: u32, reason: CloseReason) {
+        let id: ConnId = self.id(host, index);
+        if self.hosts[host].conns[index as usize].sending.is_some() {
+            self.complete_send(host, index);
+        }
+        let owner = &mut self.hosts[host];
+        let conn = &mut owner.conns[index as usize];
+        assert!(conn.queue.is_empty(), "frames of a closed connection are returned");
+        conn.vacate();
+        owner.free.push(index);
+        owner.events.push_back(NetEvent::Closed { conn: id, reason });
+    }
+}

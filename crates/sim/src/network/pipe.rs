@@ -1,0 +1,152 @@
+//! One direction of a connection: bytes on their way, and what arrives behind the last of them.
+
+use std::collections::VecDeque;
+
+use contract::Instant;
+
+/// How the peer's bytes end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// In order, behind the last byte.
+    Fin,
+    /// At once, whatever has not been read; the number is the system's error.
+    Reset(i32),
+}
+
+/// Bytes towards one end of a connection.
+///
+/// `arrived + sum(arrivals) = bytes.len()`.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    bytes: VecDeque<u8>,
+    /// Segments that have not arrived: when they will, and how long they are; in order.
+    arrivals: VecDeque<(Instant, usize)>,
+    arrived: usize,
+    /// Bytes that it holds at most: the receiver's window.
+    window: usize,
+    pub(super) end: Option<(Instant, End)>,
+    /// Nothing arrives any more but the end.
+    pub(super) dark: bool,
+}
+
+impl Pipe {
+    pub(super) fn new(window: usize) -> Self {
+        Pipe {
+            bytes: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            arrived: 0,
+            window,
+            end: None,
+            dark: false,
+        }
+    }
+
+    /// Bytes that may be sent now.
+    pub(super) fn room(&self) -> usize {
+        self.window - self.bytes.len()
+    }
+
+    /// Sends a segment that arrives at `at`, or with the one before it if that is later.
+    pub(super) fn push(&mut self, at: Instant, segment: &[u8]) {
+        self.bytes.extend(segment);
+        let at = self.arrivals.back().map_or(at, |&(last, _)| last.max(at));
+        self.arrivals.push_back((at, segment.len()));
+    }
+
+    /// Lets segments arrive whose time has come; how many bytes can be read.
+    pub(super) fn arrive(&mut self, now: Instant) -> usize {
+        while let Some(&(at, bytes)) = self.arrivals.front()
+            && at <= now
+            && !self.dark
+        {
+            self.arrivals.pop_front();
+            self.arrived += bytes;
+        }
+        if self.dark { 0 } else { self.arrived }
+    }
+
+    /// Reads into `target`, which is not longer than what has arrived.
+    pub(super) fn read(&mut self, target: &mut [u8]) {
+        assert!(target.len() <= self.arrived, "only what has arrived can be read");
+        let (front, back) = self.bytes.as_slices();
+        let first = front.len().min(target.len());
+        target[..first].copy_from_slice(&front[..first]);
+        let second = target.len() - first;
+        target[first..].copy_from_slice(&back[..second]);
+        self.bytes.drain(..target.len());
+        self.arrived -= target.len();
+    }
+
+    /// The peer ends its direction: `end` arrives at `at`, an orderly one not before the bytes.
+    /// Only the first counts, unless a reset overtakes.
+    pub(super) fn end(&mut self, at: Instant, end: End) {
+        let at = match (end, self.arrivals.back()) {
+            (End::Fin, Some(&(last, _))) => at.max(last),
+            _ => at,
+        };
+        match self.end {
+            Some((_, End::Reset(_))) => {}
+            Some((_, End::Fin)) if end == End::Fin => {}
+            _ => self.end = Some((at, end)),
+        }
+    }
+
+    /// The end, once it is there: a reset at once, an orderly end behind the last byte.
+    pub(super) fn ended(&self, now: Instant) -> Option<End> {
+        let (at, end) = self.end?;
+        let over = at <= now && (self.bytes.is_empty() || self.dark || end != End::Fin);
+        over.then_some(end)
+    }
+
+    /// When there is something to read: at once, or when the next segment arrives.
+    pub(super) fn next_arrival(&self, now: Instant) -> Option<Instant> {
+        match self.arrivals.front() {
+            _ if self.dark => None,
+            _ if self.arrived > 0 => Some(now),
+            next => next.map(|&(at, _)| at),
+        }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let (bytes, arrived, end) = (self.bytes.len(), self.arrived, self.end);
+        format!("{bytes} bytes ({arrived} arrived), end {end:?}")
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn segments_keep_their_order_and_the_end_comes_last() {
+        let mut pipe = Pipe::new(8);
+        pipe.push(at(9), b"abc");
+        pipe.push(at(5), b"de");
+        pipe.end(at(6), End::Fin);
+        assert_eq!((pipe.room(), pipe.arrive(at(8))), (3, 0));
+        assert_eq!(pipe.next_arrival(at(8)), Some(at(9)));
+        assert_eq!(pipe.arrive(at(9)), 5);
+        assert_eq!(pipe.ended(at(9)), None);
+        let mut out = [0; 5];
+        pipe.read(&mut out);
+        assert_eq!((&out, pipe.ended(at(9))), (b"abcde", Some(End::Fin)));
+    }
+
+    #[test]
+    fn a_reset_overtakes() {
+        let mut pipe = Pipe::new(8);
+        pipe.push(at(9), b"abc");
+        pipe.end(at(1), End::Fin);
+        pipe.end(at(3), End::Reset(104));
+        assert_eq!(pipe.ended(at(2)), None);
+        assert_eq!(pipe.ended(at(3)), Some(End::Reset(104)));
+    }
+}

@@ -1,0 +1,153 @@
+//! A host's end of the network, behind the ports of `contract`.
+
+use std::time::Duration;
+
+use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, NetEvent, Transport};
+
+use super::Shared;
+use super::conn::Phase;
+use crate::marks::Mark;
+
+/// How long a connection that we finished may take to close its side.
+const FINISH_LIMIT: Duration = Duration::from_secs(2);
+
+/// The network as one host has it.
+#[derive(Clone)]
+pub(crate) struct Port {
+    network: Shared,
+    host: usize,
+}
+
+impl Port {
+    pub(crate) fn new(network: Shared, host: usize) -> Self {
+        Port { network, host }
+    }
+
+    /// The host's number.
+    pub(crate) fn host(&self) -> usize {
+        self.host
+    }
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Port of host {}", self.host)
+    }
+}
+
+impl Transport for Port {
+    fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
+        let mut network = self.network.borrow_mut();
+        network.settle(now);
+        network.advance(self.host);
+        let inbox = &mut network.hosts[self.host].events;
+        let take = max.min(inbox.len());
+        events.extend(inbox.drain(..take));
+    }
+
+    fn give(&mut self, buf: Buf) {
+        let owner = &mut self.network.borrow_mut().hosts[self.host];
+        assert!(owner.buffers.len() < owner.buffers_max, "a receive buffer was returned twice");
+        owner.buffers.push(buf);
+    }
+
+    fn room(&self) -> usize {
+        let owner = &self.network.borrow().hosts[self.host];
+        owner.sizes.frames_max - owner.frames
+    }
+
+    fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
+        let mut network = self.network.borrow_mut();
+        let bytes = frame.head.bytes().len() + frame.body_len;
+        match network.find(self.host, conn) {
+            Some(found) if found.is_live() => {
+                found.unsent += bytes;
+                found.queue.push_back(frame);
+                let owner = &mut network.hosts[self.host];
+                owner.frames += 1;
+                let room = owner.sizes.frames_max.checked_sub(owner.frames);
+                let room = room.expect("send() was called without asking for room()");
+                if room == 0 {
+                    network.marks.hit(Mark::FramesFull);
+                }
+            }
+            _ => {
+                network.marks.hit(Mark::SentToGone);
+                if let Some(buf) = frame.body {
+                    let inbox = &mut network.hosts[self.host].events;
+                    inbox.push_back(NetEvent::Sent { conn, buf });
+                }
+            }
+        }
+    }
+
+    fn kick(&mut self, now: Instant) {
+        let mut network = self.network.borrow_mut();
+        network.now = now;
+        for index in 0..network.hosts[self.host].conns.len() as u32 {
+            network.start_send(self.host, index);
+        }
+    }
+
+    fn pause(&mut self, conn: ConnId) {
+        let mut network = self.network.borrow_mut();
+        let Some(found) = network.find(self.host, conn) else { return };
+        if std::mem::replace(&mut found.paused, true) {
+            return;
+        }
+        let open = found.phase == Phase::Open;
+        network.marks.hit(Mark::Paused);
+        // What the kernel had taken for us before it heard of the pause.
+        if open && network.chance.happens(0.5) && network.receive_piece(self.host, conn.index) {
+            network.marks.hit(Mark::PausedStillDelivered);
+        }
+    }
+
+    fn resume(&mut self, conn: ConnId) {
+        let mut network = self.network.borrow_mut();
+        let Some(found) = network.find(self.host, conn) else { return };
+        if std::mem::replace(&mut found.paused, false) {
+            network.marks.hit(Mark::Resumed);
+        }
+    }
+
+    fn unsent(&self, conn: ConnId) -> usize {
+        self.network.borrow_mut().find(self.host, conn).map_or(0, |found| found.unsent)
+    }
+
+    fn finish(&mut self, conn: ConnId) {
+        let mut network = self.network.borrow_mut();
+        let by = network.now + FINISH_LIMIT;
+        let Some(found) = network.find(self.host, conn) else { return };
+        if found.phase != Phase::Open {
+            return;
+        }
+        found.phase = Phase::Finishing;
+        found.finish_by = by;
+        found.paused = false; // to see the peer's close
+        if found.queue.is_empty() {
+            network.shut(self.host, conn.index);
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let mut network = self.network.borrow_mut();
+        if network.find(self.host, conn).is_some() {
+            network.end(self.host, conn.index, CloseReason::Local);
+        }
+    }
+
+    fn stop_listening(&mut self) {
+        self.network.borrow_mut().hosts[self.host].listening = false;
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.network.borrow().wake_at(self.host)
+    }
+}
+
+impl Dial for Port {
+    fn dial(&mut self, now: Instant) -> ConnId {
+        self.network.borrow_mut().dial(self.host, now)
+    }
+}

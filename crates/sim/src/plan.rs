@@ -1,0 +1,232 @@
+//! What a seed chooses: the sizes, the weather, the habits, and what happens when.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use client::{Options, Version};
+use contract::{SizeClass, Status};
+use flash::{Chance, Delay, Faults};
+use target::Limits;
+
+use crate::disk::{self, Lateness};
+use crate::network::{Sizes, Weather};
+use crate::steady;
+
+/// A promise of the server that is broken on purpose, to show that the checkers notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sabotage {
+    /// None.
+    #[default]
+    None,
+    /// Each worker has fences of its own, so a client that comes back at another worker does not
+    /// wait for its old requests.
+    SeparateFences,
+    /// Each worker has range locks of its own.
+    SeparateLocks,
+    /// Sessions spread requests over streams, so barriers order nothing.
+    ScatteredStreams,
+}
+
+/// A worker's sizes.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerPlan {
+    pub(crate) limits: Limits,
+    pub(crate) pool: Vec<SizeClass>,
+    pub(crate) scratch: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) receive_buffers: SizeClass,
+    pub(crate) sizes: Sizes,
+    pub(crate) disk: disk::Habits,
+}
+
+/// What happens to a world from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// A connection is reset, ended or falls silent.
+    Strike,
+    /// A worker's device stalls.
+    Stall { worker: usize, lasts: Duration },
+    /// A worker drains and starts again.
+    Drain { worker: usize },
+    /// Every worker drains; then all start again, as a new process would.
+    Restart,
+}
+
+/// Everything that a seed chooses.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) weather: Weather,
+    pub(crate) workers: Vec<WorkerPlan>,
+    pub(crate) clients: Vec<steady::Habits>,
+    pub(crate) hostile: usize,
+    /// In the order of time.
+    pub(crate) happenings: Vec<(Duration, Happening)>,
+}
+
+/// Picks one.
+fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
+    from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Plan {
+        let chance = &mut Chance::new(seed ^ 0x9a17_0000_0000);
+        let granularity_bytes = any(chance, &[512, 512, 4096]);
+        let huge = chance.happens(0.1);
+        let workers = chance.within(1..=3) as usize;
+        let clients = chance.within(1..=4) as usize;
+        let quota = chance.within(50..=250) as u32;
+        let think = any(chance, &[1_000, 50_000, 500_000]);
+        let hot_blocks = any(chance, &[2, 8, 40, 96]);
+        Plan {
+            weather: weather(chance),
+            workers: (0..workers).map(|_| worker(chance, granularity_bytes, huge)).collect(),
+            clients: (0..clients)
+                .map(|n| client(chance, n, quota, huge, hot_blocks, 0..=think))
+                .collect(),
+            hostile: any(chance, &[0, 1, 2, 3]),
+            happenings: happenings(chance, workers),
+        }
+    }
+}
+
+fn weather(chance: &mut Chance) -> Weather {
+    let base = any(chance, &[5_000, 20_000, 100_000]);
+    Weather {
+        latency: base..=any(chance, &[base, 2 * base, 20 * base]),
+        hiccups: any(chance, &[0.0, 0.001, 0.02]),
+        segment: any(chance, &[1..=40, 1..=1460, 512..=4096, 1460..=65_536]),
+        piece: any(chance, &[1..=30, 1..=2000, 4096..=65_536, 65_536..=65_536]),
+        window: any(chance, &[2_000..=8_000, 20_000..=100_000, 500_000..=500_000]),
+        half_open: any(chance, &[0.0, 0.0, 0.05]),
+        failed_dials: any(chance, &[0.0, 0.0, 0.05]),
+        timeout: 1_000_000..=any(chance, &[100_000_000, 5_000_000_000]),
+    }
+}
+
+fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPlan {
+    let seconds = |chance: &mut Chance, from: &[u64]| Duration::from_secs(any(chance, from));
+    let in_flight = any(chance, &[4, 16, 64, 200]);
+    let limits = Limits {
+        batch: any(chance, &[1, 3, 64]),
+        in_flight,
+        in_flight_of_connection: any(chance, &[1, 3, 8, 64]),
+        unsent_of_connection: any(chance, &[1_000, 20_000, 1 << 20]),
+        carried: any(chance, &[20_000, 200_000, 4 << 20]),
+        stuck: seconds(chance, &[2, 5, 10]),
+        stuck_under_pressure: seconds(chance, &[1, 2]),
+        drain: seconds(chance, &[1, 3]),
+    };
+    // The largest request of ordinary worlds is an atomic write of 160 blocks.
+    let mut pool = vec![
+        SizeClass { bytes: 8 << 10, count: any(chance, &[1, 4, 32]) },
+        SizeClass { bytes: 96 << 10, count: any(chance, &[1, 2, 6]) },
+    ];
+    if huge {
+        pool.push(SizeClass { bytes: 1 << 20, count: 1 });
+    }
+    let frames_max = any(chance, &[in_flight + 2, in_flight + 8, 512]).max(8);
+    let receive_bytes = any(chance, &[64, 1024, 16 << 10]);
+    WorkerPlan {
+        limits,
+        pool,
+        scratch: any(chance, &[1, 1, 3]),
+        queue_max: any(chance, &[2, 512, 512]),
+        receive_buffers: SizeClass { bytes: receive_bytes, count: any(chance, &[1, 2, 8, 32]) },
+        sizes: Sizes { connections_max: any(chance, &[8, 64]), frames_max },
+        disk: disk(chance, granularity_bytes),
+    }
+}
+
+fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {
+    let usual = any(chance, &[1_000, 80_000, 500_000]);
+    let longest = Duration::from_nanos(any(chance, &[0, 20_000, 300_000]));
+    let fails = chance.happens(0.4);
+    let mut script = Vec::new();
+    for nth in 0..200 {
+        if fails && chance.happens(0.02) {
+            script.push((nth, any(chance, &[Status::MediaError, Status::NoSpace])));
+        }
+    }
+    let share = if fails { 0.01 } else { 0.0 };
+    disk::Habits {
+        depth: any(chance, &[2, 16, 128]),
+        granularity_bytes,
+        lateness: Lateness {
+            usual: 0..=usual,
+            rare: 1_000_000..=any(chance, &[20_000_000, 3_000_000_000]),
+            share: any(chance, &[0.0, 0.01, 0.05]),
+        },
+        delay: Delay { min: Duration::ZERO, max: longest },
+        faults: Faults {
+            fail_reads: share,
+            fail_writes: share,
+            script,
+            torn_writes: chance.happens(0.5),
+            stall: None,
+            seed: chance.number(),
+        },
+    }
+}
+
+fn client(
+    chance: &mut Chance,
+    number: usize,
+    quota: u32,
+    huge: bool,
+    hot_blocks: u64,
+    think: RangeInclusive<u64>,
+) -> steady::Habits {
+    let version = any(chance, &[Version::One, Version::Two, Version::Two, Version::Two]);
+    let fenced = chance.happens(0.8);
+    let millis = |chance: &mut Chance, from: &[u64]| Duration::from_millis(any(chance, from));
+    steady::Habits {
+        options: Options {
+            connections: chance.within(1..=3) as usize,
+            in_flight_max: any(chance, &[1, 4, 16, 40]),
+            version,
+            client: if fenced { 1000 + number as u128 } else { 0 },
+            checksums: chance.happens(0.5),
+            backoff_min: millis(chance, &[1, 10]),
+            backoff_max: millis(chance, &[20, 300]),
+            attempts_max: any(chance, &[u32::MAX, u32::MAX, 3]),
+            outage_max: Duration::from_secs(any(chance, &[2, 30])),
+            reissues_max: any(chance, &[0, 1, 8, 8]),
+            silence_max: millis(chance, &[50, 1_000, 4_000]),
+            seed: chance.number(),
+            ..Options::default()
+        },
+        quota,
+        reads: any(chance, &[0.2, 0.5, 0.8]),
+        huge,
+        hot_blocks,
+        think,
+    }
+}
+
+fn happenings(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
+    let strikes = any(chance, &[0, 5, 40]);
+    let stalls = any(chance, &[0, 0, 1, 4]);
+    let drains = any(chance, &[0, 0, 1, 2]);
+    let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
+    let mut list = Vec::new();
+    let mut add = |chance: &mut Chance, what| {
+        list.push((Duration::from_nanos(chance.within(0..=last)), what));
+    };
+    for _ in 0..strikes {
+        add(chance, Happening::Strike);
+    }
+    for _ in 0..stalls {
+        let worker = chance.within(0..=workers as u64 - 1) as usize;
+        let lasts = Duration::from_millis(any(chance, &[1, 50, 2_500]));
+        add(chance, Happening::Stall { worker, lasts });
+    }
+    for _ in 0..drains {
+        let worker = chance.within(0..=workers as u64 - 1) as usize;
+        let what =
+            if chance.happens(0.3) { Happening::Restart } else { Happening::Drain { worker } };
+        add(chance, what);
+    }
+    list.sort_by_key(|&(at, _)| at);
+    list
+}

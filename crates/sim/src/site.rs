@@ -1,0 +1,170 @@
+//! A worker in its place: what it was made of, so that it can be made again.
+
+use std::sync::Arc;
+
+use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
+use flash::{Exclusive, FaultSwitch};
+use qos::PassThrough;
+use target::{Access, Attached, Fences, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker};
+
+use crate::arena::Arena;
+use crate::disk::{Disk, Volume};
+use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
+use crate::marks::{Mark, Marks};
+use crate::network::Port;
+use crate::plan::{Sabotage, WorkerPlan};
+use crate::spoken::Spoken;
+
+type Served = Worker<Port, Disk, PassThrough, Spoken>;
+
+/// A worker in its place.
+pub(crate) struct Site {
+    /// `None` only while it is made again.
+    worker: Option<Served>,
+    plan: WorkerPlan,
+    pub(crate) port: Port,
+    volume: Volume,
+    sabotage: Sabotage,
+    switch: FaultSwitch,
+    /// When a stall of its device ends.
+    pub(crate) stalled_until: Option<Instant>,
+    faults_counted: (u64, u64),
+    marks: Marks,
+}
+
+impl Site {
+    pub(crate) fn new(
+        plan: WorkerPlan,
+        port: Port,
+        volume: Volume,
+        parts: Arc<Parts>,
+        sabotage: Sabotage,
+        arena: &mut Arena,
+    ) -> Self {
+        let marks = volume.marks.clone();
+        let mut site = Site {
+            worker: None,
+            plan,
+            port,
+            volume,
+            sabotage,
+            switch: FaultSwitch::default(),
+            stalled_until: None,
+            faults_counted: (0, 0),
+            marks,
+        };
+        site.make(parts, arena);
+        site
+    }
+
+    fn make(&mut self, parts: Arc<Parts>, arena: &mut Arena) {
+        let bytes = Exclusive::<Disk>::scratch_bytes(self.plan.disk.granularity_bytes);
+        let scratch = (0..self.plan.scratch).map(|n| arena.take(bytes, n as u32)).collect();
+        let seed = self.plan.disk.faults.seed;
+        let disk = Disk::new(&self.volume, &self.plan.disk, scratch, seed);
+        self.switch = disk.switch();
+        self.faults_counted = (0, 0);
+        let new_session = match self.sabotage {
+            Sabotage::ScatteredStreams => Spoken::scattering,
+            _ => Spoken::faithful,
+        };
+        let attached = Attached::new(disk, PassThrough::new(self.plan.queue_max));
+        let pool = arena.pool(&self.plan.pool);
+        let (port, limits) = (self.port.clone(), self.plan.limits);
+        let worker = Worker::new(port, vec![attached], pool, parts, limits, new_session);
+        self.worker = Some(worker);
+    }
+
+    pub(crate) fn worker(&mut self) -> &mut Served {
+        self.worker.as_mut().expect("it is not being made")
+    }
+
+    /// Starts it again, when it has drained.
+    pub(crate) fn restart(&mut self, parts: Arc<Parts>, arena: &mut Arena) {
+        self.take_apart(arena);
+        self.make(parts, arena);
+    }
+
+    /// Gives the memory of a worker at rest back.
+    pub(crate) fn take_apart(&mut self, arena: &mut Arena) {
+        assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
+        let mut worker = self.worker.take().expect("it is not being made");
+        for disk in worker.ports().1 {
+            assert!(disk.in_flight() == 0, "a drained worker's device still works");
+            arena.give(disk.take_scratch());
+        }
+        let pool: BufPool = worker.into_pool();
+        arena.give(pool.into_bufs());
+    }
+
+    fn load(&mut self) -> target::Load {
+        self.worker().load()
+    }
+
+    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
+        if self.stalled_until.is_some_and(|until| until <= now) {
+            self.stalled_until = None;
+            self.switch.release();
+        }
+        let turn = self.worker().turn(now);
+        let load = self.load();
+        let limit = self.plan.limits.carried;
+        assert!(load.carried <= limit, "{} bytes carried, at most {limit}", load.carried);
+        let buffers: usize = self.plan.pool.iter().map(|class| class.count).sum();
+        if load.buffers == buffers {
+            self.marks.hit(Mark::PoolEmpty);
+        }
+        let worker = self.worker();
+        if worker.connections() == 0 && worker.ports().1.any(|disk| disk.in_flight() > 0) {
+            self.marks.hit(Mark::FinishedAfterClose);
+        }
+        let (failed, torn) = (self.switch.failed(), self.switch.torn());
+        self.marks.add(Mark::DeviceFailed, failed - self.faults_counted.0);
+        self.marks.add(Mark::DeviceTorn, torn - self.faults_counted.1);
+        self.faults_counted = (failed, torn);
+        turn
+    }
+
+    /// Nothing of the device completes until then.
+    pub(crate) fn stall(&mut self, until: Instant) {
+        self.marks.hit(Mark::DeviceStalled);
+        self.switch.stall();
+        self.stalled_until = Some(self.stalled_until.map_or(until, |other| other.max(until)));
+    }
+
+    pub(crate) fn describe(&mut self) -> String {
+        let worker = self.worker();
+        let (load, connections) = (worker.load(), worker.connections());
+        let drained = worker.is_drained();
+        let in_flight: usize = worker.ports().1.map(|disk| disk.in_flight()).sum();
+        format!(
+            "worker: {connections} connections, {load:?}, {in_flight} at the device, drained \
+             {drained}, stalled until {:?}\n  {:?}",
+            self.stalled_until, self.plan.limits
+        )
+    }
+}
+
+/// What the workers of a server share, anew.
+pub(crate) fn parts() -> Arc<Parts> {
+    let namespace = |first, blocks| Namespace { device: 0, first, blocks, read_only: false };
+    let namespaces = vec![namespace(0, BLOCKS), namespace(BLOCKS, HOSTILE_BLOCKS)];
+    let rule = |network: [u8; 4], scope| Rule {
+        who: Who::Network { address: network.into(), prefix: 16 },
+        tenant: TenantId::DEFAULT,
+        tenant_name: String::new(),
+        scope,
+    };
+    let (first, second) = (NamespaceId(1), NamespaceId(2));
+    let reading = Rights { read: true, write: false };
+    let rules = vec![
+        rule([10, 0, 0, 0], Scope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 9, 0, 0], Scope::Only(vec![(first, reading), (second, Rights::ALL)])),
+    ];
+    Arc::new(Parts {
+        access: Access::new(rules, namespaces.len()),
+        namespaces: Namespaces::new(namespaces),
+        listener_namespaces: vec![first],
+        fences: Fences::default(),
+    })
+}

@@ -1,0 +1,450 @@
+//! The world: one clock, one seed, everybody in it, and what is checked at its end.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass};
+use flash::{Chance, MemVolume, RangeLocks};
+use target::Parts;
+
+use crate::arena::Arena;
+use crate::disk::Volume;
+use crate::hostile::Hostile;
+use crate::layout::{self, COMPARED};
+use crate::ledger::Ledger;
+use crate::marks::{Mark, Marks};
+use crate::network::{Network, Port, Shared, Sizes};
+use crate::plan::{Happening, Plan, Sabotage};
+use crate::site::{self, Site};
+use crate::stamp;
+use crate::steady::Steady;
+
+/// How long faults go on at most.
+const STORM: Duration = Duration::from_secs(20);
+/// How long the good clients may take to finish once nothing goes wrong any more.
+const CALM: Duration = Duration::from_secs(120);
+/// How long the workers may take to drain at the end.
+const DRAIN: Duration = Duration::from_secs(30);
+/// Steps after which a world is believed to run in circles.
+const STEPS_MAX: u64 = 3_000_000;
+/// How long somebody who wants to be asked again at once waits when nothing else happens.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// What a world came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Turns of somebody.
+    pub steps: u64,
+    /// Requests of good clients that ended.
+    pub requests: u64,
+    /// Virtual time that passed.
+    pub elapsed: Duration,
+}
+
+/// How somebody's last turn ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drive {
+    wake_at: Option<Instant>,
+    /// It did something, so it may find more to do.
+    hot: bool,
+    /// It found nothing to do, at that time and after so many turns of others that did.
+    idle_since: Option<(Instant, u64)>,
+}
+
+/// A world.
+pub struct World {
+    now: Instant,
+    chance: Chance,
+    network: Shared,
+    sites: Vec<Site>,
+    clients: Vec<Steady>,
+    hostile: Vec<Hostile>,
+    /// By party: workers, clients, hostile ones.
+    drives: Vec<Drive>,
+    /// Turns that did something.
+    progress: u64,
+    steps: u64,
+    /// What is still to happen, the last first.
+    happenings: Vec<(Instant, Happening)>,
+    parts: Arc<Parts>,
+    /// Every worker drains, to start as a new process.
+    is_restarting: bool,
+    /// The good clients and the hostile ones are gone.
+    is_deserted: bool,
+    volume: Volume,
+    sabotage: Sabotage,
+    marks: Marks,
+    trace: bool,
+}
+
+impl World {
+    /// The world of this seed. Its memory comes from `arena`.
+    pub fn new(
+        seed: u64,
+        sabotage: Sabotage,
+        arena: &mut Arena,
+        marks: &Marks,
+        trace: bool,
+    ) -> Self {
+        let plan = Plan::new(seed);
+        if trace {
+            eprintln!("{plan:#?}");
+        }
+        let network = Network::new(plan.weather.clone(), seed ^ 0x4e7, marks.clone(), trace);
+        let volume = Volume {
+            data: MemVolume::new(layout::VOLUME_BLOCKS),
+            locks: Arc::new(RangeLocks::new()),
+            ledger: Rc::new(RefCell::new(Ledger::new(marks.clone()))),
+            calm: Rc::new(RefCell::new(false)),
+            marks: marks.clone(),
+        };
+        let mut happenings: Vec<(Instant, Happening)> =
+            plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
+        happenings.reverse();
+        let mut world = World {
+            now: Instant::ZERO,
+            chance: Chance::new(seed ^ 0x0123_4567),
+            network,
+            sites: Vec::new(),
+            clients: Vec::new(),
+            hostile: Vec::new(),
+            drives: Vec::new(),
+            progress: 0,
+            steps: 0,
+            happenings,
+            parts: site::parts(),
+            is_restarting: false,
+            is_deserted: false,
+            volume,
+            sabotage,
+            marks: marks.clone(),
+            trace,
+        };
+        world.populate(&plan, seed, arena);
+        world
+    }
+
+    fn populate(&mut self, plan: &Plan, seed: u64, arena: &mut Arena) {
+        for (n, worker) in plan.workers.iter().enumerate() {
+            let mut volume = self.volume.clone();
+            if self.sabotage == Sabotage::SeparateLocks {
+                volume.locks = Arc::new(RangeLocks::new());
+            }
+            let address = ([10, 1, 0, n as u8], 7420);
+            let port = self.host(address.into(), worker.sizes, worker.receive_buffers, true, arena);
+            let parts = self.parts_of_one();
+            self.sites.push(Site::new(worker.clone(), port, volume, parts, self.sabotage, arena));
+        }
+        let sizes = Sizes { connections_max: 64, frames_max: 64 };
+        let buffers = SizeClass { bytes: 16 << 10, count: 8 };
+        for (n, habits) in plan.clients.iter().enumerate() {
+            let address = ([10, 0, 0, n as u8], 1000);
+            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let pool = client_pool(habits.options.in_flight_max, habits.huge, arena);
+            let ledger = self.volume.ledger.clone();
+            let marks = self.marks.clone();
+            self.clients.push(Steady::new(n, port, habits.clone(), ledger, pool, marks));
+        }
+        let sizes = Sizes { connections_max: 4, frames_max: 4096 };
+        for n in 0..plan.hostile {
+            let address = ([10, 9, 0, n as u8], 1000);
+            let port = self.host(address.into(), sizes, buffers, false, arena);
+            let seed = seed.wrapping_mul(31) ^ n as u64;
+            self.hostile.push(Hostile::new(port, seed, self.marks.clone()));
+        }
+        let parties = self.sites.len() + self.clients.len() + self.hostile.len();
+        self.drives = vec![Drive { hot: true, ..Drive::default() }; parties];
+    }
+
+    fn host(
+        &mut self,
+        address: SocketAddr,
+        sizes: Sizes,
+        buffers: SizeClass,
+        listening: bool,
+        arena: &mut Arena,
+    ) -> Port {
+        let buffers = (0..buffers.count).map(|n| arena.take(buffers.bytes, n as u32)).collect();
+        let host = self.network.borrow_mut().add_host(address, sizes, buffers, listening);
+        Port::new(self.network.clone(), host)
+    }
+
+    fn parts_of_one(&self) -> Arc<Parts> {
+        match self.sabotage {
+            Sabotage::SeparateFences => site::parts(),
+            _ => self.parts.clone(),
+        }
+    }
+
+    /// Runs to the end and checks everything.
+    ///
+    /// # Panics
+    /// With what went wrong.
+    pub fn run(mut self, arena: &mut Arena) -> Outcome {
+        self.run_until(STORM, arena, |world| world.clients.iter().all(Steady::has_sent));
+        self.calm_down();
+        let content = |world: &mut World| world.clients.iter().all(Steady::is_content);
+        if !self.run_until(CALM, arena, content) {
+            panic!("the good clients do not come to an end\n{}", self.describe());
+        }
+        self.desert();
+        let drained = |world: &mut World| {
+            !world.is_restarting && world.sites.iter_mut().all(|site| site.worker().is_drained())
+        };
+        if !self.run_until(DRAIN, arena, drained) {
+            panic!("the workers do not come to rest\n{}", self.describe());
+        }
+        self.check_rest();
+        self.check_volume();
+        self.take_apart(arena)
+    }
+
+    /// Takes steps until `done` says so; `false` when the time is over first.
+    fn run_until(
+        &mut self,
+        limit: Duration,
+        arena: &mut Arena,
+        done: impl Fn(&mut World) -> bool,
+    ) -> bool {
+        let until = self.now + limit;
+        while !done(self) {
+            if self.now >= until || !self.step(until, arena) {
+                return done(self);
+            }
+        }
+        true
+    }
+
+    /// One turn of somebody who can act, or a jump to when somebody can, at most to `until`;
+    /// `false` when nobody ever will.
+    fn step(&mut self, until: Instant, arena: &mut Arena) -> bool {
+        self.steps += 1;
+        assert!(self.steps < STEPS_MAX, "the world runs in circles\n{}", self.describe());
+        while self.happenings.last().is_some_and(|&(at, _)| at <= self.now) {
+            let (_, what) = self.happenings.pop().expect("it was looked at");
+            self.happen(what);
+        }
+        self.restart_drained(arena);
+        self.network.borrow_mut().settle(self.now);
+        let (mut due, mut next, mut spins) = (Vec::new(), Vec::new(), false);
+        for party in 0..self.drives.len() {
+            let wake = self.wake_at(party);
+            let idle = self.drives[party].idle_since == Some((self.now, self.progress));
+            match wake {
+                Some(at) if at > self.now => next.push(at),
+                Some(_) if idle => spins = true,
+                Some(_) => due.push(party),
+                None => {}
+            }
+        }
+        if !due.is_empty() {
+            let party = due[self.chance.within(0..=due.len() as u64 - 1) as usize];
+            self.turn(party);
+            return true;
+        }
+        next.extend(self.network.borrow().next_dial());
+        next.extend(self.happenings.last().map(|&(at, _)| at));
+        match next.into_iter().min() {
+            Some(at) => self.now = at.min(until),
+            None if spins => self.now = self.now + SPIN,
+            None => return false,
+        }
+        true
+    }
+
+    fn host_of(&mut self, party: usize) -> usize {
+        let (sites, clients) = (self.sites.len(), self.clients.len());
+        match party {
+            n if n < sites => self.sites[n].port.host(),
+            n if n < sites + clients => self.clients[n - sites].port().host(),
+            n => self.hostile[n - sites - clients].port().host(),
+        }
+    }
+
+    /// When somebody can act next.
+    fn wake_at(&mut self, party: usize) -> Option<Instant> {
+        if party >= self.sites.len() && self.is_deserted {
+            return None;
+        }
+        if self.drives[party].hot {
+            return Some(self.now);
+        }
+        let host = self.host_of(party);
+        let network = self.network.borrow().wake_at(host);
+        let stall = self.sites.get(party).and_then(|site| site.stalled_until);
+        [self.drives[party].wake_at, network, stall].into_iter().flatten().min()
+    }
+
+    fn turn(&mut self, party: usize) {
+        let (now, sites, clients) = (self.now, self.sites.len(), self.clients.len());
+        let (progressed, wake_at) = match party {
+            n if n < sites => {
+                let turn = self.sites[n].turn(now);
+                (turn.progressed, turn.wake_at)
+            }
+            n if n < sites + clients => {
+                let client = &mut self.clients[n - sites];
+                (client.turn(now), client.wake_at())
+            }
+            n => {
+                let hostile = &mut self.hostile[n - sites - clients];
+                (hostile.turn(now), hostile.wake_at())
+            }
+        };
+        self.progress += u64::from(progressed);
+        let idle_since = (!progressed).then_some((now, self.progress));
+        self.drives[party] = Drive { wake_at, hot: progressed, idle_since };
+    }
+
+    fn happen(&mut self, what: Happening) {
+        if self.trace {
+            eprintln!("{:14.3} {what:?}", self.now.as_nanos() as f64 / 1e3);
+        }
+        match what {
+            Happening::Strike => self.network.borrow_mut().strike(self.now),
+            Happening::Stall { worker, lasts } => self.sites[worker].stall(self.now + lasts),
+            Happening::Drain { worker } => self.drain(worker),
+            Happening::Restart => {
+                self.is_restarting = true;
+                (0..self.sites.len()).for_each(|worker| self.drain(worker));
+            }
+        }
+    }
+
+    fn drain(&mut self, worker: usize) {
+        self.sites[worker].worker().drain(self.now);
+        self.drives[worker].hot = true;
+    }
+
+    /// Starts workers again that have drained.
+    fn restart_drained(&mut self, arena: &mut Arena) {
+        let count = self.sites.len();
+        let drained: Vec<usize> =
+            (0..count).filter(|&n| self.sites[n].worker().is_drained()).collect();
+        if drained.is_empty() || self.is_deserted && !self.is_restarting {
+            return;
+        }
+        if self.is_restarting {
+            if drained.len() < count {
+                return;
+            }
+            self.is_restarting = false;
+            self.parts = site::parts();
+            self.marks.hit(Mark::Restarted);
+        }
+        for worker in drained {
+            self.marks.hit(Mark::Drained);
+            let parts = self.parts_of_one();
+            let host = self.sites[worker].port.host();
+            let rests = self.network.borrow().is_at_rest(host);
+            assert!(rests, "a drained worker's network is not at rest\n{}", self.describe());
+            self.sites[worker].restart(parts, arena);
+            self.network.borrow_mut().listen(host);
+            self.drives[worker] = Drive { hot: true, ..Drive::default() };
+            if self.is_deserted {
+                self.drain(worker);
+            }
+        }
+    }
+
+    /// Nothing goes wrong any more; the hostile clients leave.
+    fn calm_down(&mut self) {
+        self.happenings.clear();
+        self.network.borrow_mut().calm_down();
+        *self.volume.calm.borrow_mut() = true;
+        for client in &mut self.clients {
+            client.calm_down();
+        }
+        for n in 0..self.hostile.len() {
+            self.hostile[n].retire();
+            let host = self.hostile[n].port().host();
+            self.network.borrow_mut().kill(host, self.now);
+        }
+        self.drives.iter_mut().for_each(|drive| drive.hot = true);
+    }
+
+    /// The clients go, and the workers drain.
+    fn desert(&mut self) {
+        for n in 0..self.clients.len() {
+            let host = self.clients[n].port().host();
+            self.network.borrow_mut().kill(host, self.now);
+        }
+        self.is_deserted = true;
+        (0..self.sites.len()).for_each(|worker| self.drain(worker));
+    }
+
+    fn check_rest(&mut self) {
+        for n in 0..self.sites.len() {
+            let host = self.sites[n].port.host();
+            let rests = self.sites[n].worker().is_at_rest()
+                && self.sites[n].worker().load().carried == 0
+                && self.network.borrow().is_at_rest(host)
+                && self.network.borrow().connections(host) == 0;
+            assert!(rests, "worker {n} is not at rest\n{}", self.describe());
+        }
+        for n in 0..self.hostile.len() + self.clients.len() {
+            let host = self.host_of(self.sites.len() + n);
+            let connections = self.network.borrow().connections(host);
+            assert!(connections == 0, "host {host} has connections\n{}", self.describe());
+        }
+    }
+
+    fn check_volume(&mut self) {
+        let mut ledger = self.volume.ledger.borrow_mut();
+        ledger.check_order();
+        let mut data = vec![0; layout::BLOCKS as usize * BLOCK_BYTES];
+        let all = Range::new(0, layout::BLOCKS as u32);
+        self.volume.data.read_now(all, &mut data);
+        ledger.check_final(all, &data);
+        for lba in COMPARED.lba..COMPARED.lba + u64::from(COMPARED.blocks) {
+            let block = &data[lba as usize * BLOCK_BYTES..][..BLOCK_BYTES];
+            let content = stamp::read(lba, block).expect("it was checked just now");
+            ledger.check_chain(lba, content);
+        }
+    }
+
+    fn take_apart(mut self, arena: &mut Arena) -> Outcome {
+        for site in &mut self.sites {
+            site.take_apart(arena);
+        }
+        let mut requests = 0;
+        for client in self.clients {
+            requests += client.ended;
+            arena.give(client.into_pool().into_bufs());
+        }
+        arena.give(self.network.borrow_mut().take_buffers());
+        Outcome { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
+    }
+
+    /// Who waits, and for what.
+    fn describe(&mut self) -> String {
+        let mut lines = vec![format!(
+            "at {:.3} ms, after {} steps",
+            self.now.as_nanos() as f64 / 1e6,
+            self.steps
+        )];
+        lines.extend(self.sites.iter_mut().map(Site::describe));
+        lines.extend(self.clients.iter().map(Steady::describe));
+        for party in 0..self.drives.len() {
+            let host = self.host_of(party);
+            let (drive, network) = (self.drives[party], self.network.borrow());
+            lines.push(format!("{drive:?}, network {:?}", network.wake_at(host)));
+            lines.push(network.describe(host));
+        }
+        lines.join("\n")
+    }
+}
+
+fn client_pool(in_flight_max: usize, huge: bool, arena: &mut Arena) -> BufPool {
+    let mut classes = vec![
+        SizeClass { bytes: 8 << 10, count: in_flight_max.min(16) },
+        SizeClass { bytes: 96 << 10, count: 2 },
+    ];
+    if huge {
+        classes.push(SizeClass { bytes: 1 << 20, count: 2 });
+    }
+    arena.pool(&classes)
+}
