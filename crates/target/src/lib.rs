@@ -21,4 +21,4 @@ pub use access::{Access, Grant, Rule, Scope, Who};
 pub use fence::Fences;
 pub use limits::Limits;
 pub use namespaces::{Namespace, Namespaces};
-pub use worker::{Attached, Parts, Worker};
+pub use worker::{Attached, Load, Parts, Worker};

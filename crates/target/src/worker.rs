@@ -51,6 +51,17 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     }
 }
 
+/// What a worker holds at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Requests in flight.
+    pub in_flight: usize,
+    /// Buffers that are out of the pool.
+    pub buffers: usize,
+    /// Bytes kept for stopped connections, at most [`Limits::carried`].
+    pub carried: usize,
+}
+
 /// Received bytes that have not been taken yet.
 #[derive(Debug)]
 pub(crate) struct Chunk {
@@ -325,6 +336,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.open_connections
+    }
+
+    /// What it holds now.
+    pub fn load(&self) -> Load {
+        Load {
+            in_flight: self.in_flight.len(),
+            buffers: self.pool.taken(),
+            carried: self.carried,
+        }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
