@@ -5,7 +5,7 @@ use contract::{
     Transport,
 };
 
-use crate::connection::{Receiving, STREAMS, Stalled};
+use crate::connection::{Receiving, STREAMS};
 use crate::inflight::InFlight;
 use crate::worker::{Chunk, Worker};
 
@@ -110,7 +110,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             let left = rest.len();
             stalled.taken = stalled.bytes.len() - left;
             match stop {
-                Stop::Empty => self.resume(id, &stalled),
+                Stop::Empty => {
+                    self.carried -= before;
+                    self.transport.resume(id);
+                }
                 Stop::Gone => self.carried -= before,
                 Stop::Batch | Stop::Shortage | Stop::Stall => {
                     self.carried -= before - left;
@@ -124,11 +127,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 return;
             }
         }
-    }
-
-    fn resume(&mut self, id: ConnId, stalled: &Stalled) {
-        self.carried -= stalled.bytes.len() - stalled.taken;
-        self.transport.resume(id);
     }
 
     /// Parses and admits requests off the front of `input`.
