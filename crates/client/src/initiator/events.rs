@@ -252,7 +252,7 @@ impl<T: Dial> Initiator<T> {
                 self.owe(now, link);
                 self.send_heads(now, conn, heads);
             }
-            Err(status) => self.finish(slot, status),
+            Err(status) => self.refused.push((slot, status)),
         }
     }
 }

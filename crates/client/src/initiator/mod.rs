@@ -49,6 +49,8 @@ pub struct Initiator<T> {
     orphans: VecDeque<Slot>,
     /// Links that may have something to send; each is listed at most once.
     eager: VecDeque<usize>,
+    /// Requests that could not be sent at all, and why: the next turn ends them.
+    refused: Vec<(Slot, Status)>,
     /// What has ended since the last turn ended.
     done: Vec<Done>,
     reports: Vec<Report>,
@@ -102,6 +104,7 @@ impl<T: Dial> Initiator<T> {
             names: Vec::new(),
             orphans: VecDeque::new(),
             eager: VecDeque::with_capacity(options.connections),
+            refused: Vec::new(),
             done: Vec::with_capacity(options.in_flight_max),
             reports: Vec::new(),
             events: Vec::with_capacity(EVENTS_MAX),
@@ -212,6 +215,12 @@ impl<T: Dial> Initiator<T> {
             self.tend(now);
         }
         self.flush(now);
+        // Only now, so that no ticket is given away again before its request's end was told.
+        let mut refused = std::mem::take(&mut self.refused);
+        for (slot, status) in refused.drain(..) {
+            self.finish(slot, status);
+        }
+        self.refused = refused;
         progressed |= !self.done.is_empty();
         done.append(&mut self.done);
         progressed
@@ -240,6 +249,9 @@ impl<T: Dial> Initiator<T> {
 
     /// When the next turn is worth while without an event of the network.
     pub fn wake_at(&self) -> Option<Instant> {
+        if !self.refused.is_empty() {
+            return Some(Instant::ZERO);
+        }
         match (self.alarm, self.transport.wake_at()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -302,7 +314,7 @@ impl<T: Dial> Initiator<T> {
                     _ => &[],
                 };
                 match session.request(tag, *stream, *namespace, *command, payload) {
-                    Err(status) => return self.finish(slot, status),
+                    Err(status) => return self.refused.push((slot, status)),
                     Ok(head) if bytes == 0 => Frame::bare(head),
                     Ok(head) => Frame { head, body: buf.take(), body_len: bytes },
                 }
