@@ -9,24 +9,24 @@ mod server;
 mod v1;
 mod v2;
 
-pub use polite::Polite;
-pub use server::{Launch, Server};
-pub use v1::{V1, head as v1_head};
-pub use v2::{Answer, V2};
+pub(crate) use polite::Polite;
+pub(crate) use server::{Launch, Server};
+pub(crate) use v1::{V1, head as v1_head};
+pub(crate) use v2::{Answer, V2};
 
 use std::time::{Duration, Instant};
 
 /// Longer than anything that works takes, on a busy machine too.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a clock on the wall says.
 #[allow(clippy::disallowed_methods, reason = "these tests watch a real program in real time")]
-pub fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Waits until `done`; fails the test when it takes longer than `limit`.
-pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
     let end = now() + limit;
     while !done() {
         assert!(now() < end, "{what}: not within {limit:?}");
@@ -35,7 +35,7 @@ pub fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) {
 }
 
 /// `count` blocks of 512 bytes that tell where they are and which version they are.
-pub fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
+pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     let block = |lba: u64| {
         let mut bytes = vec![version; 512];
         bytes[..8].copy_from_slice(&lba.to_le_bytes());

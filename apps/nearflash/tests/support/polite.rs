@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::{PATIENCE, V2, now, pattern, wait_until};
 
 /// Blocks that the polite client has for itself, at the start of the namespace.
-pub const BLOCKS: u64 = 64;
+pub(crate) const BLOCKS: u64 = 64;
 
 /// Writes and reads back 4 KiB every millisecond until it is dismissed.
-pub struct Polite {
+pub(crate) struct Polite {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     worst: Arc<AtomicU64>,
@@ -22,7 +22,7 @@ pub struct Polite {
 impl Polite {
     /// Starts, and has been served once. Its data must stay what it wrote, so the device must keep
     /// data, and others must leave the first [`BLOCKS`] blocks alone.
-    pub fn start(address: SocketAddr) -> Polite {
+    pub(crate) fn start(address: SocketAddr) -> Polite {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let worst = Arc::new(AtomicU64::new(0));
         let (stopped, counted, slowest) = (stop.clone(), rounds.clone(), worst.clone());
@@ -48,7 +48,7 @@ impl Polite {
     }
 
     /// Expects that it is being served right now.
-    pub fn is_served(&self) {
+    pub(crate) fn is_served(&self) {
         let before = self.rounds.load(Ordering::Relaxed);
         wait_until("the polite client is served", PATIENCE, || {
             let thread = self.thread.as_ref().expect("not dismissed");
@@ -58,12 +58,12 @@ impl Polite {
     }
 
     /// The longest that a write with the read after it took so far.
-    pub fn worst(&self) -> Duration {
+    pub(crate) fn worst(&self) -> Duration {
         Duration::from_millis(self.worst.load(Ordering::Relaxed))
     }
 
     /// Expects that it was served well to the end; tells the longest round.
-    pub fn dismiss(mut self) -> Duration {
+    pub(crate) fn dismiss(mut self) -> Duration {
         self.is_served();
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().expect("not dismissed yet");

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::{PATIENCE, wait_until};
 
 /// How a server is started.
-pub struct Launch {
+pub(crate) struct Launch {
     arguments: Vec<String>,
     config: Option<tempfile::NamedTempFile>,
     descriptors: Option<u32>,
@@ -21,19 +21,19 @@ pub struct Launch {
 
 impl Launch {
     /// `nearflash serve` with these arguments.
-    pub fn new(arguments: &[&str]) -> Launch {
+    pub(crate) fn new(arguments: &[&str]) -> Launch {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Launch { arguments, config: None, descriptors: None, log: "warn" }
     }
 
     /// A server of this device on a free port of loopback.
-    pub fn device(spec: &str) -> Launch {
+    pub(crate) fn device(spec: &str) -> Launch {
         Launch::new(&["--device", spec, "--listen", "reflex://127.0.0.1:0"])
     }
 
     /// A server with this configuration file; it listens on a free port of loopback unless the
     /// file says otherwise.
-    pub fn config(text: &str) -> Launch {
+    pub(crate) fn config(text: &str) -> Launch {
         let mut launch = Launch::new(&[]);
         if !text.contains("[[listen]]") {
             launch.arguments = ["--listen", "reflex://127.0.0.1:0"].map(str::to_owned).to_vec();
@@ -46,19 +46,19 @@ impl Launch {
     }
 
     /// One more argument.
-    pub fn with(mut self, argument: &str) -> Launch {
+    pub(crate) fn with(mut self, argument: &str) -> Launch {
         self.arguments.push(argument.to_owned());
         self
     }
 
     /// With no more than so many descriptors.
-    pub fn descriptors(mut self, most: u32) -> Launch {
+    pub(crate) fn descriptors(mut self, most: u32) -> Launch {
         self.descriptors = Some(most);
         self
     }
 
     /// With this much log.
-    pub fn log(mut self, filter: &'static str) -> Launch {
+    pub(crate) fn log(mut self, filter: &'static str) -> Launch {
         self.log = filter;
         self
     }
@@ -80,7 +80,7 @@ impl Launch {
     }
 
     /// Starts it and waits until it accepts.
-    pub fn start(self) -> Server {
+    pub(crate) fn start(self) -> Server {
         let mut child = self.command().spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -102,7 +102,7 @@ impl Launch {
     }
 
     /// Starts it and expects it to give up with an error: its exit code and what it wrote.
-    pub fn fail(self) -> (i32, String) {
+    pub(crate) fn fail(self) -> (i32, String) {
         let mut child = self.command().spawn().expect("the program starts");
         let mut said = child.stderr.take().expect("piped");
         let status = wait_or_kill(&mut child, PATIENCE);
@@ -146,7 +146,7 @@ fn wait_or_kill(child: &mut Child, limit: Duration) -> ExitStatus {
 }
 
 /// A server that accepts. It is killed when it goes out of scope.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     log: Arc<Mutex<String>>,
     addresses: Vec<SocketAddr>,
@@ -155,32 +155,32 @@ pub struct Server {
 
 impl Server {
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
     /// Where its `n`-th listener listens.
-    pub fn listener(&self, n: usize) -> SocketAddr {
+    pub(crate) fn listener(&self, n: usize) -> SocketAddr {
         self.addresses[n]
     }
 
     /// What it has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
     /// Waits until its log has these words.
-    pub fn await_log(&self, words: &str) {
+    pub(crate) fn await_log(&self, words: &str) {
         wait_until(&format!("a log of {words:?}"), PATIENCE, || self.log().contains(words));
     }
 
     /// The number of its process.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Memory in RAM, in KiB.
-    pub fn resident_kib(&self) -> u64 {
+    pub(crate) fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
@@ -188,7 +188,7 @@ impl Server {
     }
 
     /// Processor time used so far, in ticks of 10 ms.
-    pub fn ticks(&self) -> u64 {
+    pub(crate) fn ticks(&self) -> u64 {
         let path = format!("/proc/{}/stat", self.child.id());
         let stat = std::fs::read_to_string(path).expect("it runs");
         let (_, rest) = stat.rsplit_once(") ").expect("the name ends");
@@ -201,23 +201,23 @@ impl Server {
     }
 
     /// Asks it to stop.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
     /// Ends it as a crash would, and waits until it is gone.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
     /// Waits for its end.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_or_kill(&mut self.child, PATIENCE)
     }
 
     /// Whether it has not ended.
-    pub fn runs(&mut self) -> bool {
+    pub(crate) fn runs(&mut self) -> bool {
         self.child.try_wait().expect("it is our child").is_none()
     }
 }

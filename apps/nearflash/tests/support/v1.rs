@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::PATIENCE;
 
 /// A message head: magic, opcode, handle, first sector, sectors.
-pub fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 24] {
+pub(crate) fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0..2].copy_from_slice(&24u16.to_le_bytes());
     bytes[2..4].copy_from_slice(&opcode.to_le_bytes());
@@ -18,12 +18,12 @@ pub fn head(opcode: u16, handle: u64, lba: u64, lba_count: u32) -> [u8; 24] {
 }
 
 /// A connection of a client of the original.
-pub struct V1 {
-    pub stream: TcpStream,
+pub(crate) struct V1 {
+    pub(crate) stream: TcpStream,
 }
 
 impl V1 {
-    pub fn connect(address: SocketAddr) -> V1 {
+    pub(crate) fn connect(address: SocketAddr) -> V1 {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -31,40 +31,40 @@ impl V1 {
         V1 { stream }
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    pub fn get(&mut self, handle: u64, lba: u64, lba_count: u32) {
+    pub(crate) fn get(&mut self, handle: u64, lba: u64, lba_count: u32) {
         self.send(&head(0, handle, lba, lba_count));
     }
 
-    pub fn set(&mut self, handle: u64, lba: u64, data: &[u8]) {
+    pub(crate) fn set(&mut self, handle: u64, lba: u64, data: &[u8]) {
         let mut message = head(1, handle, lba, (data.len() / 512) as u32).to_vec();
         message.extend_from_slice(data);
         self.send(&message);
     }
 
     /// The next `len` bytes.
-    pub fn receive(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn receive(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.stream.read_exact(&mut bytes).expect("a reply");
         bytes
     }
 
     /// The next reply, which must be one to a GET of these fields; its data.
-    pub fn expect_data(&mut self, handle: u64, lba: u64, lba_count: u32) -> Vec<u8> {
+    pub(crate) fn expect_data(&mut self, handle: u64, lba: u64, lba_count: u32) -> Vec<u8> {
         assert_eq!(self.receive(24), head(0, handle, lba, lba_count));
         self.receive(lba_count as usize * 512)
     }
 
     /// The next reply, which must be one to a SET of these fields.
-    pub fn expect_written(&mut self, handle: u64, lba: u64) {
+    pub(crate) fn expect_written(&mut self, handle: u64, lba: u64) {
         assert_eq!(self.receive(24), head(1, handle, lba, 0));
     }
 
     /// Expects that the server ends the connection within `limit`, without another byte.
-    pub fn expect_end(&mut self, limit: Duration) {
+    pub(crate) fn expect_end(&mut self, limit: Duration) {
         self.stream.set_read_timeout(Some(limit)).unwrap();
         match self.stream.read(&mut [0; 64]) {
             Ok(0) => {}
@@ -75,14 +75,14 @@ impl V1 {
     }
 
     /// Whether the server has not ended the connection within `time`.
-    pub fn stays(&mut self, time: Duration) -> bool {
+    pub(crate) fn stays(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).unwrap();
         let outcome = self.stream.read(&mut [0; 1]);
         matches!(outcome, Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     }
 
     /// Ends the connection with a reset.
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 }

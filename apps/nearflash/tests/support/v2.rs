@@ -14,7 +14,7 @@ use super::PATIENCE;
 
 /// What the server said, whole.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     Done { tag: Tag, status: Status, data: Vec<u8> },
     Info { tag: Tag, info: Result<NamespaceInfo, Status> },
     Tenant { tag: Tag, status: Status },
@@ -24,9 +24,9 @@ pub enum Answer {
 }
 
 /// A connection of version 2.
-pub struct V2 {
-    pub stream: TcpStream,
-    pub session: ClientSession,
+pub(crate) struct V2 {
+    pub(crate) stream: TcpStream,
+    pub(crate) session: ClientSession,
     answers: VecDeque<Answer>,
     hello: Option<(Status, HelloReply)>,
     /// The reply whose data is arriving.
@@ -36,17 +36,17 @@ pub struct V2 {
 
 impl V2 {
     /// Connects and is let in.
-    pub fn connect(address: SocketAddr) -> V2 {
+    pub(crate) fn connect(address: SocketAddr) -> V2 {
         V2::hello(address, Hello::default()).unwrap_or_else(|status| panic!("hello: {status}"))
     }
 
     /// Connects with a token.
-    pub fn with_token(address: SocketAddr, token: &str) -> Result<V2, Status> {
+    pub(crate) fn with_token(address: SocketAddr, token: &str) -> Result<V2, Status> {
         V2::hello(address, Hello { token: token.as_bytes().into(), ..Hello::default() })
     }
 
     /// Connects and introduces itself.
-    pub fn hello(address: SocketAddr, hello: Hello) -> Result<V2, Status> {
+    pub(crate) fn hello(address: SocketAddr, hello: Hello) -> Result<V2, Status> {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -75,12 +75,12 @@ impl V2 {
     }
 
     /// The limits that the server told.
-    pub fn limits(&self) -> HelloReply {
+    pub(crate) fn limits(&self) -> HelloReply {
         self.hello.expect("it was let in").1
     }
 
     /// Bytes of a request, to send in whatever way.
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         tag: Tag,
         stream: u8,
@@ -93,28 +93,28 @@ impl V2 {
         [head.expect("a request that can be said").bytes(), payload].concat()
     }
 
-    pub fn send(&mut self, tag: Tag, command: Command, payload: &[u8]) {
+    pub(crate) fn send(&mut self, tag: Tag, command: Command, payload: &[u8]) {
         let bytes = self.encode(tag, 0, 0, command, payload);
         self.send_bytes(&bytes);
     }
 
-    pub fn send_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    pub fn control(&mut self, control: &Control) {
+    pub(crate) fn control(&mut self, control: &Control) {
         for head in self.session.control(control).expect("a control that can be said") {
             self.stream.write_all(head.bytes()).expect("the server reads");
         }
     }
 
     /// What the server says next.
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer(PATIENCE).expect("an answer in time")
     }
 
     /// What the server says next; `None` when it says nothing within `limit`.
-    pub fn try_answer(&mut self, limit: Duration) -> Option<Answer> {
+    pub(crate) fn try_answer(&mut self, limit: Duration) -> Option<Answer> {
         self.stream.set_read_timeout(Some(limit)).unwrap();
         while self.answers.is_empty() {
             if self.ended {
@@ -126,7 +126,7 @@ impl V2 {
     }
 
     /// Asks and waits: how the command ended, and the data.
-    pub fn call_in(
+    pub(crate) fn call_in(
         &mut self,
         namespace: u16,
         command: Command,
@@ -140,22 +140,22 @@ impl V2 {
         }
     }
 
-    pub fn call(&mut self, command: Command, payload: &[u8]) -> (Status, Vec<u8>) {
+    pub(crate) fn call(&mut self, command: Command, payload: &[u8]) -> (Status, Vec<u8>) {
         self.call_in(0, command, payload)
     }
 
-    pub fn read_blocks(&mut self, lba: u64, blocks: u32) -> Vec<u8> {
+    pub(crate) fn read_blocks(&mut self, lba: u64, blocks: u32) -> Vec<u8> {
         let (status, data) = self.call(Command::Read(Range::new(lba, blocks)), &[]);
         assert_eq!(status, Status::Ok, "read of {blocks} blocks at {lba}");
         data
     }
 
-    pub fn write_blocks(&mut self, lba: u64, data: &[u8], fua: bool) {
+    pub(crate) fn write_blocks(&mut self, lba: u64, data: &[u8], fua: bool) {
         let range = Range::new(lba, (data.len() / 512) as u32);
         assert_eq!(self.call(Command::Write { range, fua }, data).0, Status::Ok, "write at {lba}");
     }
 
-    pub fn info(&mut self, namespace: u16) -> Result<NamespaceInfo, Status> {
+    pub(crate) fn info(&mut self, namespace: u16) -> Result<NamespaceInfo, Status> {
         self.control(&Control::Info { tag: 5, namespace: Some(NamespaceId(namespace)) });
         match self.answer() {
             Answer::Info { tag: 5, info } => info,
@@ -164,7 +164,7 @@ impl V2 {
     }
 
     /// Expects that the server ends the connection within `limit`, whatever it says before.
-    pub fn expect_end(&mut self, limit: Duration) {
+    pub(crate) fn expect_end(&mut self, limit: Duration) {
         let end = super::now() + limit;
         while self.try_answer(limit).expect("the end of the connection") != Answer::End {
             assert!(super::now() < end, "the connection did not end within {limit:?}");
@@ -172,7 +172,7 @@ impl V2 {
     }
 
     /// Ends the connection with a reset.
-    pub fn reset(self) {
+    pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
