@@ -71,12 +71,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();
             let received = progress.messages != progress.messages_seen;
             let sent = progress.sent != progress.sent_seen;
-            progress.idle_receiving =
-                if half_received && !received { progress.idle_receiving + 1 } else { 0 };
+            // Whoever has no right to anything may not stay either.
+            let owes = conn.grant.is_none() || (half_received && !received);
+            progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
             progress.idle_sending = if unsent && !sent { progress.idle_sending + 1 } else { 0 };
             (progress.messages_seen, progress.sent_seen) = (progress.messages, progress.sent);
             if progress.idle_receiving > periods {
-                self.disconnect(id, "a message took too long to arrive");
+                self.disconnect(id, "its message, or its credentials, took too long to arrive");
             } else if progress.idle_sending > periods {
                 self.disconnect(id, "replies were not read for too long");
             } else if overdue {

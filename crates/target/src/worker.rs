@@ -340,11 +340,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 
     /// What it holds now.
     pub fn load(&self) -> Load {
-        Load {
-            in_flight: self.in_flight.len(),
-            buffers: self.pool.taken(),
-            carried: self.carried,
-        }
+        Load { in_flight: self.in_flight.len(), buffers: self.pool.taken(), carried: self.carried }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
