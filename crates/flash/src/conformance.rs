@@ -114,3 +114,6 @@ impl<D: Device, F: FnMut(u64) -> [D; 2]> Bench for Heap<F> {
 pub fn leak_buf(bytes: usize, index: u32) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index)
 }
+
+#[cfg(test)]
+mod tests;

@@ -397,4 +397,48 @@ mod tests {
         }
         assert!(complaint("volume0").contains("does not say its kind"));
     }
+
+    #[test]
+    fn no_string_panics_and_every_size_is_whole_blocks() {
+        let words = [
+            "null:",
+            "mem:",
+            "file:",
+            "?",
+            "&",
+            "=",
+            "size",
+            "delay",
+            "seed",
+            "fail_reads",
+            "1",
+            "512",
+            "4KiB",
+            "..",
+            "us",
+            "GiB",
+            "0.5",
+            "é",
+            ":",
+            "18446744073709551615",
+            "T",
+        ];
+        let mut chance = crate::Chance::new(5);
+        let mut parsed = 0;
+        for _ in 0..50_000 {
+            let mut text = String::new();
+            for _ in 0..chance.within(1..=7) {
+                text.push_str(words[chance.within(0..=words.len() as u64 - 1) as usize]);
+            }
+            match text.parse::<Spec>() {
+                Ok(Spec { source: Source::Null { bytes } | Source::Mem { bytes }, .. }) => {
+                    assert!(bytes > 0 && bytes % 512 == 0, "{text}");
+                    parsed += 1;
+                }
+                Ok(_) => parsed += 1,
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
+        }
+        assert!(parsed > 500, "only {parsed} of the strings meant something");
+    }
 }

@@ -1,0 +1,149 @@
+//! The suite catches devices that break the contract.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::string::String;
+use std::vec::Vec;
+
+use contract::{Command, Completion, Geometry, Status, Submission};
+
+use super::*;
+use crate::{MemQueue, MemVolume};
+
+/// How a device lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lie {
+    None,
+    /// Discards do nothing.
+    KeepsDiscarded,
+    /// Zeroing takes the next block along.
+    ZeroesTooMuch,
+    /// Blocks are written in whole groups of eight, with garbage around.
+    SpoilsNeighbours,
+    /// A large write ends early.
+    WritesShort,
+    /// Reads leave the buffer as it was where nothing was written.
+    LeavesGarbage,
+    /// A write's buffer does not come back.
+    KeepsBuffers,
+    /// Every request completes twice.
+    RepeatsItself,
+    /// Flushes are never answered.
+    ForgetsFlushes,
+    /// Flushes fail.
+    RefusesFlushes,
+    /// Says that there is room where there is none.
+    AlwaysHasRoom,
+    /// Takes no compare for a mismatch.
+    ComparesNothing,
+}
+
+const LIES: [Lie; 11] = [
+    Lie::KeepsDiscarded,
+    Lie::ZeroesTooMuch,
+    Lie::SpoilsNeighbours,
+    Lie::WritesShort,
+    Lie::LeavesGarbage,
+    Lie::KeepsBuffers,
+    Lie::RepeatsItself,
+    Lie::ForgetsFlushes,
+    Lie::RefusesFlushes,
+    Lie::AlwaysHasRoom,
+    Lie::ComparesNothing,
+];
+
+struct Liar {
+    inner: MemQueue,
+    lie: Lie,
+    depth: usize,
+}
+
+impl Device for Liar {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn room(&self) -> usize {
+        if self.lie == Lie::AlwaysHasRoom { self.depth } else { self.inner.room() }
+    }
+
+    fn submit(&mut self, now: Instant, mut submission: Submission) {
+        let command = &mut submission.command;
+        match (self.lie, &mut *command) {
+            (Lie::KeepsDiscarded, Command::Discard(_)) => *command = Command::Flush,
+            (Lie::ZeroesTooMuch, Command::WriteZeroes { range, .. })
+                if range.lba + u64::from(range.blocks) < BLOCKS =>
+            {
+                range.blocks += 1;
+            }
+            (Lie::SpoilsNeighbours, Command::Write { range, .. }) if range.blocks == 1 => {
+                range.lba = range.lba / 8 * 8;
+            }
+            (Lie::WritesShort, Command::Write { range, .. }) if range.blocks > 1000 => {
+                range.blocks -= 1;
+            }
+            (Lie::LeavesGarbage, Command::Read(range)) if range.blocks > 1000 => {
+                range.blocks -= 1;
+            }
+            (Lie::ComparesNothing, Command::CompareAndWrite(range)) => {
+                *command = Command::Write { range: *range, fua: false };
+            }
+            _ => {}
+        }
+        self.inner.submit(now, submission);
+    }
+
+    fn kick(&mut self, now: Instant) {
+        self.inner.kick(now);
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        let mut honest = Vec::new();
+        self.inner.poll(now, &mut honest);
+        for mut completion in honest {
+            let is_flush = completion.buf.is_none();
+            match self.lie {
+                Lie::KeepsBuffers => completion.buf = None,
+                Lie::ForgetsFlushes if is_flush => continue,
+                Lie::RefusesFlushes if is_flush => completion.status = Status::Internal,
+                Lie::RepeatsItself => {
+                    let Completion { slot, status, .. } = completion;
+                    done.push(completion);
+                    completion = Completion { slot, status, buf: None };
+                }
+                _ => {}
+            }
+            done.push(completion);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.inner.wake_at()
+    }
+}
+
+/// What the suite says about a device that lies like that.
+fn complaint(lie: Lie) -> Option<String> {
+    let mut heap = Heap::new(|blocks| {
+        let volume = MemVolume::new(blocks);
+        [0, 1].map(|_| {
+            let inner = volume.open_queue_of(64);
+            Liar { inner, lie, depth: 64 }
+        })
+    });
+    let result = catch_unwind(AssertUnwindSafe(|| run(&mut heap)));
+    let payload = result.err()?;
+    let text = payload.downcast_ref::<String>().cloned();
+    Some(text.unwrap_or_else(|| payload.downcast_ref::<&str>().copied().unwrap_or("?").into()))
+}
+
+#[test]
+fn the_honest_device_passes() {
+    assert_eq!(complaint(Lie::None), None);
+}
+
+#[test]
+fn every_lie_is_caught() {
+    for lie in LIES {
+        assert!(complaint(lie).is_some(), "{lie:?} was not caught");
+    }
+}
