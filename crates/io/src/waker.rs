@@ -41,7 +41,8 @@ impl Waker {
     /// woken for.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.shared.fd, &mut [0u8; 8]);
-        self.shared.pending.store(false, Ordering::Release);
+        // A swap, so that what was done before a wake that found `pending` set is seen after this.
+        self.shared.pending.swap(false, Ordering::AcqRel);
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
