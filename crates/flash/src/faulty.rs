@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use contract::{
-    Command, Completion, Device, Geometry, Instant, Kind, Range, Slot, Status, Submission,
+    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, Kind, Range, Slot, Status,
+    Submission,
 };
 
 use crate::Chance;
@@ -20,7 +21,7 @@ pub struct Faults {
     pub fail_writes: f64,
     /// How particular commands end, by their number (the first submission is 0), ascending.
     pub script: Vec<(u64, Status)>,
-    /// Whether a failed plain write of several blocks still writes its first half.
+    /// Whether a failed plain write of several physical blocks still writes its first half.
     pub torn_writes: bool,
     /// Now and then nothing completes for a while.
     pub stall: Option<Stall>,
@@ -160,11 +161,15 @@ impl<D: Device> Device for Faulty<D> {
         let Some(status) = verdict else { return self.inner.submit(now, submission) };
         self.switch.shared.failed.fetch_add(1, Ordering::Relaxed);
         let Submission { slot, command, buf } = submission;
+        let physical = self.geometry().physical_block_bytes / BLOCK_BYTES as u32;
         match command {
-            Command::Write { range, fua } if self.faults.torn_writes && range.blocks > 1 => {
+            Command::Write { range, fua }
+                if self.faults.torn_writes && range.blocks >= 2 * physical =>
+            {
                 self.switch.shared.torn.fetch_add(1, Ordering::Relaxed);
                 self.torn.push((slot, status));
-                let range = Range::new(range.lba, range.blocks / 2);
+                let half = range.blocks / 2 / physical * physical;
+                let range = Range::new(range.lba, half);
                 let command = Command::Write { range, fua };
                 self.inner.submit(now, Submission { slot, command, buf });
             }
