@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{BufPool, Device, Instant};
+use contract::{BufPool, Device, Instant, Range, SlotTable, Status, Submission};
 use flash::conformance::{self, Bench};
 use flash::{Exclusive, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
@@ -239,6 +239,63 @@ fn a_block_device_conforms() {
     let volume = FileVolume::open(&device, None, options).unwrap();
     assert_eq!(volume.granularity_bytes(), 4096, "sectors are granules");
     assert!(complaint(&device, Some(1 << 40), options).contains("fewer than"));
+}
+
+/// A file system of one megabyte; goes away with its value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(at: PathBuf) -> Result<SmallDisk, String> {
+        std::fs::create_dir_all(&at).unwrap();
+        let arguments = ["-t", "tmpfs", "-o", "size=1M", "tmpfs"];
+        let output = Command::new("mount").args(arguments).arg(&at).output();
+        let output = output.map_err(|e| format!("mount cannot run: {e}"))?;
+        match output.status.success() {
+            true => Ok(SmallDisk(at)),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_no_space_and_what_was_there_stays() {
+    let scratch = Scratch::new("full", true);
+    let disk = match SmallDisk::new(scratch.file("disk")) {
+        Ok(disk) => disk,
+        Err(reason) => return println!("skipped: no small file system here: {reason}"),
+    };
+    let options = FileOptions { journal: false, ..FileOptions::default() };
+    let volume = FileVolume::open(disk.0.join("volume"), Some(4 << 20), options).unwrap();
+    let ring = Ring::new().unwrap();
+    let mut threaded = volume.open_threaded_queue(1, ring.waker()).unwrap();
+    let mut ringed = volume.open_queue(&ring, Owner::device(0));
+    assert_eq!(write(&mut ringed, &ring, Range::new(0, 1024)), Status::Ok);
+    assert_eq!(write(&mut ringed, &ring, Range::new(2048, 2048)), Status::NoSpace);
+    assert_eq!(write(&mut threaded, &ring, Range::new(4096, 2048)), Status::NoSpace);
+    assert_eq!(write(&mut threaded, &ring, Range::new(8, 1000)), Status::Ok, "in place");
+}
+
+fn write(queue: &mut impl Device, ring: &Ring, range: Range) -> Status {
+    let class = contract::SizeClass { bytes: range.bytes(), count: 1 };
+    let mut buf = carve(&[class]).unwrap().bufs.pop().unwrap();
+    buf.bytes_mut().fill(7);
+    let slot = SlotTable::new(1).insert(()).unwrap();
+    let command = contract::Command::Write { range, fua: false };
+    queue.submit(Instant::ZERO, Submission { slot, command, buf: Some(buf) });
+    queue.kick(Instant::ZERO);
+    let mut done = Vec::new();
+    while done.is_empty() {
+        ring.enter(Some(Some(Duration::from_millis(10))));
+        queue.poll(Instant::ZERO, &mut done);
+    }
+    assert!(done[0].buf.is_some());
+    done[0].status
 }
 
 fn complaint(path: &Path, size: Option<u64>, options: FileOptions) -> String {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 
@@ -237,14 +237,15 @@ fn open_aligned(
                 }
             }
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
-            Err(errno) => return Err(explain_open(path, errno)),
+            Err(errno) => return Err(explain_open(path, options, errno)),
         }
         notes.push(format!(
             "{}: its file system has no direct I/O; the page cache stands between",
             path.display()
         ));
     }
-    let file = open_with(path, options, OFlags::empty()).map_err(|e| explain_open(path, e))?;
+    let file =
+        open_with(path, options, OFlags::empty()).map_err(|e| explain_open(path, options, e))?;
     Ok((file, aligned(align::BUFFERED)))
 }
 
@@ -262,14 +263,14 @@ fn open_with(path: &Path, options: FileOptions, direct: OFlags) -> Result<OwnedF
     rustix::fs::open(path, access | direct | OFlags::CLOEXEC, Mode::from_raw_mode(0o600))
 }
 
-fn explain_open(path: &Path, errno: Errno) -> Error {
-    let path: PathBuf = path.to_owned();
+fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     let shown = path.display();
     let what = match errno {
         Errno::BUSY => format!("{shown} is mounted or held by something else"),
         Errno::ISDIR => format!("{shown} is a directory; name a file in it"),
         Errno::ROFS | Errno::ACCESS | Errno::PERM => {
-            format!("{shown} cannot be opened for writing (is this its owner's process?)")
+            let purpose = if options.read_only { "reading" } else { "writing" };
+            format!("{shown} cannot be opened for {purpose} (does its owner run this?)")
         }
         _ => format!("cannot open {shown}"),
     };
