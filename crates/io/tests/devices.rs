@@ -270,8 +270,11 @@ fn a_full_disk_is_no_space_and_what_was_there_stays() {
         Ok(disk) => disk,
         Err(reason) => return println!("skipped: no small file system here: {reason}"),
     };
-    let options = FileOptions { journal: false, ..FileOptions::default() };
+    let options = FileOptions::default();
     let volume = FileVolume::open(disk.0.join("volume"), Some(4 << 20), options).unwrap();
+    let note = volume.notes().last().expect("the journal does not fit");
+    assert!(note.contains("only single blocks are written atomically"), "{note}");
+    assert_eq!(volume.geometry().atomic_blocks_max, volume.granularity_bytes() as u32 / 512);
     let ring = Ring::new().unwrap();
     let mut threaded = volume.open_threaded_queue(1, ring.waker()).unwrap();
     let mut ringed = volume.open_queue(&ring, Owner::device(0));

@@ -186,19 +186,34 @@ fn open_journal(
         }
         return Ok(None);
     }
-    let fine = FileOptions { granularity_bytes_min: BLOCK_BYTES, ..options };
-    let (mut file, needed) = open_aligned(&path, fine, &mut Vec::new())?;
-    if needed.offset > journal::HEADER_BYTES {
-        // Its headers are finer than direct I/O takes here.
-        let cached = FileOptions { direct: false, ..fine };
-        file = open_aligned(&path, cached, &mut Vec::new())?.0;
-    }
+    let existed = path.exists();
+    let file = match make_journal(&path, options) {
+        Ok(file) => file,
+        Err(error) if existed => return Err(error),
+        Err(error) => {
+            let _ = fs::remove_file(&path);
+            notes.push(format!("{error}; only single blocks are written atomically"));
+            return Ok(None);
+        }
+    };
     let (journal, finished) = journal::recover(file, &path, data, inode, blocks)?;
     if finished > 0 {
         let path = data.path.display();
         notes.push(format!("{path}: finished {finished} atomic writes that a crash interrupted"));
     }
     Ok(Some(journal))
+}
+
+fn make_journal(path: &Path, options: FileOptions) -> Result<OwnedFd, Error> {
+    let fine = FileOptions { granularity_bytes_min: BLOCK_BYTES, ..options };
+    let (mut file, needed) = open_aligned(path, fine, &mut Vec::new())?;
+    if needed.offset > journal::HEADER_BYTES {
+        // Its headers are finer than direct I/O takes here.
+        let cached = FileOptions { direct: false, ..fine };
+        file = open_aligned(path, cached, &mut Vec::new())?.0;
+    }
+    journal::reserve(&file).map_err(|errno| failed("make the journal", path, errno))?;
+    Ok(file)
 }
 
 fn failed(what: &str, path: &Path, errno: Errno) -> Error {

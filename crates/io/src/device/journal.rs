@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::{BLOCK_BYTES, Buf, REQUEST_BYTES_MAX, Range, SizeClass};
 use crc_fast::{CrcAlgorithm, Digest};
+use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::io::Errno;
 
 use crate::{Error, carve};
 
@@ -154,7 +156,7 @@ impl Plain<'_> {
                     data = &mut data[count..];
                     offset += count as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed("read", errno)),
             }
         }
@@ -168,7 +170,7 @@ impl Plain<'_> {
                     data = &data[count..];
                     offset += count as u64;
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.failed("write", errno)),
             }
         }
@@ -185,6 +187,18 @@ pub(super) fn path_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".journal");
     PathBuf::from(name)
+}
+
+/// Takes the space of a whole journal, so that a full disk never fails half a record.
+pub(super) fn reserve(file: &OwnedFd) -> Result<(), Errno> {
+    let bytes = offset_of(SLOTS);
+    if rustix::fs::seek(file, SeekFrom::End(0))? >= bytes {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::OPNOTSUPP) => rustix::fs::ftruncate(file, bytes),
+        result => result,
+    }
 }
 
 /// Whether the journal at this path has a record that was never cleared.
