@@ -2,7 +2,8 @@
 //! over plain sockets, and a polite client that must be served well whatever else goes on.
 //!
 //! Every wait is bounded, and every child is ended by its id.
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part")]
+#![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
 mod polite;
 mod server;
