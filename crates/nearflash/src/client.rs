@@ -37,6 +37,8 @@ pub struct Options {
     /// How long the client's thread looks for more work before it sleeps: processor time for
     /// latency.
     pub spin: Duration,
+    /// The name of the client's thread, as system tools show it.
+    pub thread_name: String,
 }
 
 impl Default for Options {
@@ -51,6 +53,7 @@ impl Default for Options {
             checksums: false,
             outage_max: Duration::from_secs(30),
             spin: Duration::from_micros(50),
+            thread_name: "nearflash".to_owned(),
         }
     }
 }
@@ -130,7 +133,7 @@ impl Client {
             .collect();
         let thread_queue = queue.clone();
         std::thread::Builder::new()
-            .name("nearflash".to_owned())
+            .name(options.thread_name.clone())
             .spawn(move || thread::run(&address, &options, &thread_queue, promise))
             .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
         // Dropped here or by a caller who waits no longer, it ends the thread.
