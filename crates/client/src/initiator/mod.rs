@@ -222,7 +222,11 @@ impl<T: Dial> Initiator<T> {
         }
         self.refused = refused;
         progressed |= !self.done.is_empty();
-        done.append(&mut self.done);
+        if done.is_empty() {
+            std::mem::swap(done, &mut self.done); // Nothing is copied on the way out.
+        } else {
+            done.append(&mut self.done);
+        }
         progressed
     }
 
