@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::time::Duration;
 
 use contract::{BLOCK_BYTES, Geometry, REQUEST_BYTES_MAX};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
@@ -292,19 +293,25 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
+/// How often, and how far apart, the lock is tried: the kernel takes a server's ring apart, and lets
+/// go of its files, a moment after a killed server is gone.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Takes the advisory lock that keeps two servers from writing to one file.
 fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> {
     let operation = match options.read_only {
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    match rustix::fs::flock(file, operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => {
-            Err(Error::new(format!("{} is in use by another server", path.display())))
+    for _ in 0..LOCK_TRIES {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(errno) => return Err(failed("lock", path, errno)),
         }
-        Err(errno) => Err(failed("lock", path, errno)),
     }
+    Err(Error::new(format!("{} is in use by another server", path.display())))
 }
 
 /// Makes the names of new files durable.
