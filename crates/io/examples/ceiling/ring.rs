@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use io_uring::types::{BufRingEntry, Fd};
+use io_uring::types::{BufRingEntry, Fd, Fixed};
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use crate::Options;
@@ -23,6 +23,9 @@ const BUFFER_BYTES: usize = 16 << 10;
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 4096;
+
+/// The most connections: descriptors that the ring holds for us.
+const CONNECTIONS_MAX: u32 = 16_384;
 
 /// What a completion is for: the lower half of its name; the upper is the connection.
 const ACCEPT: u64 = 0;
@@ -57,6 +60,7 @@ pub(crate) fn serve(options: &Options, listener: TcpListener) -> std::io::Result
         .setup_cqsize(4 * ENTRIES)
         .build(ENTRIES)?;
     ring.submitter().register_ring_fd()?;
+    ring.submitter().register_files_sparse(CONNECTIONS_MAX)?;
     let provided = Provided::new(&ring)?;
     let report = Report::new(|| enter(&ring, 0, 0))?;
     let body = vec![0; options.body_bytes()];
@@ -130,6 +134,7 @@ impl Server<'_> {
             self.connections.push(None);
             self.connections.len() - 1
         });
+        self.ring.submitter().register_files_update(index as u32, &[socket.as_raw_fd()])?;
         let (sending, receiving, closed) = (false, true, false);
         self.connections[index] =
             Some(Connection { socket, counter, outbox, sending, receiving, closed });
@@ -140,7 +145,7 @@ impl Server<'_> {
     fn receive(&mut self, index: u32) {
         let connection = self.connections[index as usize].as_mut().expect("it is there");
         connection.receiving = true;
-        let receive = opcode::RecvMulti::new(Fd(connection.socket.as_raw_fd()), 0).build();
+        let receive = opcode::RecvMulti::new(Fixed(index), 0).build();
         self.push(receive.user_data(u64::from(index) << 32 | RECEIVE));
     }
 
@@ -192,6 +197,8 @@ impl Server<'_> {
             if connection.closed {
                 if !connection.receiving {
                     self.connections[index as usize] = None;
+                    let emptied = self.ring.submitter().register_files_update(index, &[-1]);
+                    emptied.expect("the place was filled");
                 }
                 continue;
             }
@@ -201,8 +208,7 @@ impl Server<'_> {
             connection.sending = true;
             let (op, cap) = (self.options.op, self.options.send_cap());
             let message = connection.outbox.lay_out(op, &self.body, cap);
-            let socket = Fd(connection.socket.as_raw_fd());
-            let send = opcode::SendMsg::new(socket, message).flags(libc::MSG_NOSIGNAL as u32);
+            let send = opcode::SendMsg::new(Fixed(index), message).flags(libc::MSG_NOSIGNAL as u32);
             self.push(send.build().user_data(u64::from(index) << 32 | SEND));
         }
         self.touched.clear();
