@@ -71,3 +71,52 @@ impl Outbox {
 fn piece(part: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yardstick::head;
+
+    /// What a send of this message would take from memory.
+    fn bytes_of(message: &libc::msghdr) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for place in 0..message.msg_iovlen {
+            // SAFETY: the outbox has laid out that many pieces, and each lies in its headers or in
+            // the body, which both live.
+            bytes.extend_from_slice(unsafe {
+                let piece = *message.msg_iov.add(place);
+                std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
+            });
+        }
+        bytes
+    }
+
+    #[test]
+    fn replies_leave_whole_however_little_a_send_takes() {
+        for (op, body) in [(Op::Read, vec![7; 40]), (Op::Write, Vec::new())] {
+            let heads: Vec<Head> = (1..=9).map(|n| head(op, n, n, 5)).collect();
+            let mut expected = Vec::new();
+            for (n, head) in (1..).zip(&heads) {
+                let whole = crate::yardstick::head(op, n, n, if op == Op::Read { 5 } else { 0 });
+                assert_eq!(head[..20], whole[..20]);
+                expected.extend_from_slice(&whole);
+                expected.extend_from_slice(&body);
+            }
+            for takes in [1, 23, 24, 25, 64, 65, 1000] {
+                for cap in [1, 150, usize::MAX] {
+                    let mut outbox = Outbox { ready: heads[..4].to_vec(), ..Outbox::default() };
+                    let mut sent = Vec::new();
+                    let mut late = heads[4..].to_vec();
+                    while !outbox.is_empty() {
+                        let mut bytes = bytes_of(outbox.lay_out(op, &body, cap));
+                        bytes.truncate(takes);
+                        outbox.sent(bytes.len(), &body);
+                        sent.extend(bytes);
+                        outbox.ready.append(&mut late);
+                    }
+                    assert_eq!(sent, expected, "{op:?}, {takes} bytes a send, cap {cap}");
+                }
+            }
+        }
+    }
+}

@@ -143,3 +143,33 @@ impl Counter {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_found_wherever_the_stream_is_cut() {
+        for data in [0, 1, 512] {
+            let mut stream = Vec::new();
+            let heads: Vec<Head> = (1..=5).map(|n| head(Op::Write, n, n * 8, 1)).collect();
+            for head in &heads {
+                stream.extend_from_slice(head);
+                stream.resize(stream.len() + data, 0xff);
+            }
+            for piece in [1, 7, 23, 24, 25, 100, stream.len()] {
+                let mut counter = Counter::new(HEAD_BYTES + data);
+                let mut found = Vec::new();
+                for bytes in stream.chunks(piece) {
+                    assert!(counter.take(bytes, &mut found));
+                }
+                assert_eq!(found, heads, "{data} bytes of data in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn another_protocol_is_turned_away() {
+        assert!(!Counter::new(HEAD_BYTES).take(b"GET / HTTP/1.1\r\n", &mut Vec::new()));
+    }
+}
