@@ -59,7 +59,14 @@ fn sim_smoke() -> Result<Outcome, String> {
         None => Ok(Outcome::Skipped("there is no program for it yet".to_owned())),
         Some(arguments) => {
             let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            check(&words, &[])
+            let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
+            if !ran.ok {
+                return Err(ran.output);
+            }
+            for line in ran.output.lines().filter(|line| line.contains("seeds passed")) {
+                println!("    {line}");
+            }
+            Ok(Outcome::Passed)
         }
     }
 }
