@@ -137,7 +137,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 return Stop::Gone;
             };
             let between_messages = conn.receiving == Receiving::Nothing;
-            if let Some(request) = conn.waiting.take() {
+            if let Some(request) = conn.waiting {
+                if !room {
+                    return Stop::Shortage; // others took the last slots meanwhile
+                }
+                conn.waiting = None;
                 if !self.admit(id, request) {
                     return Stop::Shortage;
                 }
