@@ -211,7 +211,7 @@ impl Steady {
     }
 
     fn choose(&mut self) -> Command {
-        let fua = self.chance.happens(0.2);
+        let fua = self.habits.options.version == Version::Two && self.chance.happens(0.2);
         if self.habits.huge && self.chance.happens(0.02) {
             let blocks = self.chance.within(500..=2048) as u32;
             let lba = HUGE.lba + self.chance.within(0..=u64::from(HUGE.blocks - blocks));

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,22 +185,29 @@ impl World {
     /// # Panics
     /// With what went wrong.
     pub fn run(mut self, arena: &mut Arena) -> Outcome {
+        if let Err(what) = catch_unwind(AssertUnwindSafe(|| self.live(arena))) {
+            eprintln!("{}", self.describe());
+            resume_unwind(what);
+        }
+        self.take_apart(arena)
+    }
+
+    fn live(&mut self, arena: &mut Arena) {
         self.run_until(STORM, arena, |world| world.clients.iter().all(Steady::has_sent));
         self.calm_down();
         let content = |world: &mut World| world.clients.iter().all(Steady::is_content);
         if !self.run_until(CALM, arena, content) {
-            panic!("the good clients do not come to an end\n{}", self.describe());
+            panic!("the good clients do not come to an end");
         }
         self.desert();
         let drained = |world: &mut World| {
             !world.is_restarting && world.sites.iter_mut().all(|site| site.worker().is_drained())
         };
         if !self.run_until(DRAIN, arena, drained) {
-            panic!("the workers do not come to rest\n{}", self.describe());
+            panic!("the workers do not come to rest");
         }
         self.check_rest();
         self.check_volume();
-        self.take_apart(arena)
     }
 
     /// Takes steps until `done` says so; `false` when the time is over first.
@@ -222,7 +230,7 @@ impl World {
     /// `false` when nobody ever will.
     fn step(&mut self, until: Instant, arena: &mut Arena) -> bool {
         self.steps += 1;
-        assert!(self.steps < STEPS_MAX, "the world runs in circles\n{}", self.describe());
+        assert!(self.steps < STEPS_MAX, "the world runs in circles");
         while self.happenings.last().is_some_and(|&(at, _)| at <= self.now) {
             let (_, what) = self.happenings.pop().expect("it was looked at");
             self.happen(what);
@@ -340,7 +348,7 @@ impl World {
             let parts = self.parts_of_one();
             let host = self.sites[worker].port.host();
             let rests = self.network.borrow().is_at_rest(host);
-            assert!(rests, "a drained worker's network is not at rest\n{}", self.describe());
+            assert!(rests, "a drained worker's network is not at rest");
             self.sites[worker].restart(parts, arena);
             self.network.borrow_mut().listen(host);
             self.drives[worker] = Drive { hot: true, ..Drive::default() };
@@ -383,12 +391,12 @@ impl World {
                 && self.sites[n].worker().load().carried == 0
                 && self.network.borrow().is_at_rest(host)
                 && self.network.borrow().connections(host) == 0;
-            assert!(rests, "worker {n} is not at rest\n{}", self.describe());
+            assert!(rests, "worker {n} is not at rest");
         }
         for n in 0..self.hostile.len() + self.clients.len() {
             let host = self.host_of(self.sites.len() + n);
             let connections = self.network.borrow().connections(host);
-            assert!(connections == 0, "host {host} has connections\n{}", self.describe());
+            assert!(connections == 0, "host {host} has connections");
         }
     }
 
