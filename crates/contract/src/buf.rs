@@ -135,6 +135,11 @@ impl BufPool {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
     }
 
+    /// Whether [`take`](BufPool::take) would find one now.
+    pub fn has(&self, bytes: usize) -> bool {
+        self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
+    }
+
     /// Takes a buffer back.
     pub fn give(&mut self, buf: Buf) {
         let bytes = buf.capacity();

@@ -186,8 +186,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     pub(crate) fn give_back(&mut self, buf: Option<contract::Buf>) {
-        if let Some(buf) = buf {
-            self.pool.give(buf);
+        match buf {
+            Some(buf) if self.spare.is_none() && buf.capacity() == self.pool.largest() => {
+                self.spare = Some(buf);
+            }
+            Some(buf) => self.pool.give(buf),
+            None => {}
         }
     }
 }

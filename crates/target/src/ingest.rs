@@ -53,7 +53,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 self.inbox.push_back(Chunk { conn, buf, taken: 0, len });
             }
             NetEvent::Sent { conn, buf } => {
-                self.pool.give(buf);
+                self.give_back(Some(buf));
                 if let Some(found) = self.find(conn) {
                     found.progress.sent = found.progress.sent.wrapping_add(1);
                     if found.stalled.is_some() {

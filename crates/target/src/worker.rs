@@ -80,6 +80,10 @@ pub struct Worker<T, D, S, P> {
     pub(crate) shared: Arc<Parts>,
     pub(crate) limits: Limits,
     pub(crate) pool: BufPool,
+    /// One of the largest buffers, for a request at the front of a scheduler that finds none: the
+    /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
+    /// next.
+    pub(crate) spare: Option<Buf>,
     pub(crate) new_session: fn() -> P,
     /// By the connection's index.
     pub(crate) conns: Vec<Option<Box<Connection<P>>>>,
@@ -104,21 +108,25 @@ pub struct Worker<T, D, S, P> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
-    /// A worker over these ports. Each connection gets a session of `new_session`.
+    /// A worker over these ports. Each connection gets a session of `new_session`. One of the
+    /// pool's largest buffers is set aside, so there must be two.
     pub fn new(
         transport: T,
         devices: Vec<Attached<D, S>>,
-        pool: BufPool,
+        mut pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
         new_session: fn() -> P,
     ) -> Self {
+        let spare = pool.take(pool.largest());
+        assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
         assert!(devices.len() <= usize::from(u8::MAX), "a device's number has 8 bits");
         Worker {
             transport,
             devices,
             shared,
             pool,
+            spare,
             new_session,
             conns: Vec::new(),
             open_connections: 0,
@@ -205,7 +213,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let buf = match (entry.buf.take(), command.buffer_bytes()) {
             (None, 0) => None,
             (Some(payload), _) => Some(payload),
-            (None, bytes) => match self.pool.take(bytes) {
+            (None, bytes) => match self.pool.take(bytes).or_else(|| self.spare.take()) {
                 None => return false,
                 some => some,
             },
@@ -340,13 +348,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 
     /// What it holds now.
     pub fn load(&self) -> Load {
-        Load { in_flight: self.in_flight.len(), buffers: self.pool.taken(), carried: self.carried }
+        let buffers = self.pool.taken() - usize::from(self.spare.is_some());
+        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
     /// checks at rest.
     pub fn is_at_rest(&self) -> bool {
-        self.in_flight.is_empty() && self.pool.is_whole() && self.inbox.is_empty()
+        self.in_flight.is_empty() && self.load().buffers == 0 && self.inbox.is_empty()
     }
 
     /// The ports, for the world that drives them.
@@ -355,7 +364,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// Takes the worker apart, to use its buffers again.
-    pub fn into_pool(self) -> BufPool {
+    pub fn into_pool(mut self) -> BufPool {
+        self.pool.give(self.spare.take().expect("a worker at rest"));
         self.pool
     }
 }
