@@ -120,10 +120,10 @@ fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPl
     // The largest request of ordinary worlds is an atomic write of 160 blocks.
     let mut pool = vec![
         SizeClass { bytes: 8 << 10, count: any(chance, &[1, 4, 32]) },
-        SizeClass { bytes: 96 << 10, count: any(chance, &[1, 2, 6]) },
+        SizeClass { bytes: 96 << 10, count: any(chance, &[2, 3, 6]) },
     ];
     if huge {
-        pool.push(SizeClass { bytes: 1 << 20, count: 1 });
+        pool.push(SizeClass { bytes: 1 << 20, count: 2 });
     }
     let frames_max = any(chance, &[in_flight + 2, in_flight + 8, 512]).max(8);
     let receive_bytes = any(chance, &[64, 1024, 16 << 10]);

@@ -111,7 +111,7 @@ impl Site {
         let limit = self.plan.limits.carried;
         assert!(load.carried <= limit, "{} bytes carried, at most {limit}", load.carried);
         let buffers: usize = self.plan.pool.iter().map(|class| class.count).sum();
-        if load.buffers == buffers {
+        if load.buffers + 1 >= buffers {
             self.marks.hit(Mark::PoolEmpty);
         }
         let worker = self.worker();

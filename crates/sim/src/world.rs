@@ -31,8 +31,9 @@ const CALM: Duration = Duration::from_secs(120);
 const DRAIN: Duration = Duration::from_secs(30);
 /// Steps after which a world is believed to run in circles.
 const STEPS_MAX: u64 = 3_000_000;
-/// How long somebody who wants to be asked again at once waits when nothing else happens.
-const SPIN: Duration = Duration::from_micros(50);
+/// How long somebody who wants to be asked again at once waits, at first and at most: each time
+/// that it finds nothing to do doubles it.
+const SPIN: (Duration, Duration) = (Duration::from_micros(5), Duration::from_millis(5));
 
 /// What a world came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,6 +69,8 @@ pub struct World {
     /// Turns that did something.
     progress: u64,
     steps: u64,
+    /// How long the next spin takes.
+    spin: Duration,
     /// What is still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
     parts: Arc<Parts>,
@@ -115,6 +118,7 @@ impl World {
             drives: Vec::new(),
             progress: 0,
             steps: 0,
+            spin: SPIN.0,
             happenings,
             parts: site::parts(),
             is_restarting: false,
@@ -255,11 +259,12 @@ impl World {
         }
         next.extend(self.network.borrow().next_dial());
         next.extend(self.happenings.last().map(|&(at, _)| at));
-        match next.into_iter().min() {
-            Some(at) => self.now = at.min(until),
-            None if spins => self.now = self.now + SPIN,
-            None => return false,
+        if spins {
+            next.push(self.now + self.spin);
+            self.spin = (2 * self.spin).min(SPIN.1);
         }
+        let Some(at) = next.into_iter().min() else { return false };
+        self.now = at.min(until);
         true
     }
 
@@ -303,6 +308,9 @@ impl World {
             }
         };
         self.progress += u64::from(progressed);
+        if progressed {
+            self.spin = SPIN.0;
+        }
         let idle_since = (!progressed).then_some((now, self.progress));
         self.drives[party] = Drive { wake_at, hot: progressed, idle_since };
     }
