@@ -217,6 +217,9 @@ fn work(
     let clock = Clock::start();
     io::run(&ring, &clock, plan.spin, |now| {
         if plan.stopping.load(Ordering::Relaxed) {
+            if !worker.is_draining() {
+                tracing::info!(worker = number, connections = worker.connections(), "draining");
+            }
             worker.drain(now);
         }
         let turn = worker.turn(now);

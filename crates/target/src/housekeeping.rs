@@ -29,7 +29,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.is_draining() && self.open_connections == 0 && self.in_flight.is_empty()
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
+    /// Whether [`drain`](Worker::drain) was called.
+    pub fn is_draining(&self) -> bool {
         self.drain_until.is_some()
     }
 

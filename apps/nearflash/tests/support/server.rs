@@ -15,7 +15,8 @@ use super::{PATIENCE, wait_until};
 pub(crate) struct Launch {
     arguments: Vec<String>,
     config: Option<tempfile::NamedTempFile>,
-    descriptors: Option<u32>,
+    wrapper: Vec<String>,
+    before: String,
     log: &'static str,
 }
 
@@ -23,7 +24,7 @@ impl Launch {
     /// `nearflash serve` with these arguments.
     pub(crate) fn new(arguments: &[&str]) -> Launch {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Launch { arguments, config: None, descriptors: None, log: "warn" }
+        Launch { arguments, config: None, wrapper: Vec::new(), before: String::new(), log: "warn" }
     }
 
     /// A server of this device on a free port of loopback.
@@ -52,8 +53,14 @@ impl Launch {
     }
 
     /// With no more than so many descriptors.
-    pub(crate) fn descriptors(mut self, most: u32) -> Launch {
-        self.descriptors = Some(most);
+    pub(crate) fn descriptors(self, most: u32) -> Launch {
+        self.after(&[], &format!("ulimit -n {most}"))
+    }
+
+    /// From a shell, itself started by `wrapper`, that has run this script before.
+    pub(crate) fn after(mut self, wrapper: &[&str], script: &str) -> Launch {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self.before = script.to_owned();
         self
     }
 
@@ -65,15 +72,14 @@ impl Launch {
 
     fn command(&self) -> Command {
         let program = env!("CARGO_BIN_EXE_nearflash");
-        let mut command = match self.descriptors {
-            None => Command::new(program),
-            Some(most) => {
-                let mut shell = Command::new("sh");
-                let script = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
-                shell.args(["-c", &script, program]);
-                shell
-            }
-        };
+        let mut command = Command::new(program);
+        if !self.before.is_empty() {
+            let script = format!("{} && exec \"$0\" \"$@\"", self.before);
+            let words: Vec<&str> = self.wrapper.iter().map(String::as_str).collect();
+            let words = [&words[..], &["sh", "-c", &script, program]].concat();
+            command = Command::new(words[0]);
+            command.args(&words[1..]);
+        }
         command.arg("serve").args(&self.arguments).env("NEARFLASH_LOG", self.log);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
