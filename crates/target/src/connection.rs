@@ -75,10 +75,10 @@ pub(crate) struct Stream {
 pub(crate) struct Progress {
     /// Messages whose first byte was seen.
     pub(crate) messages: u32,
-    /// Frames that have left.
-    pub(crate) sent: u32,
+    /// Bytes given to the transport; less what it has not sent, those that have left.
+    pub(crate) queued: u64,
     pub(crate) messages_seen: u32,
-    pub(crate) sent_seen: u32,
+    pub(crate) left_seen: u64,
     /// Housekeepings since a message was left half received, and since frames waited unsent.
     pub(crate) idle_receiving: u32,
     pub(crate) idle_sending: u32,

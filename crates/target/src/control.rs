@@ -170,7 +170,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             return self.give_back(buf);
         };
         let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
-        match conn.session.reply(reply, bytes) {
+        let head = conn.session.reply(reply, bytes);
+        if let Ok(head) = &head {
+            conn.progress.queued += (head.bytes().len() + body_len) as u64;
+        }
+        match head {
             Ok(head) if body_len > 0 => {
                 self.transport.send(self.now, id, Frame { head, body: buf, body_len });
             }

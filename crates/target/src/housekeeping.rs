@@ -60,23 +60,23 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             return;
         }
         self.housekeep_at = self.now + PERIOD;
-        let pressed = !self.inbox.is_empty() || self.devices.iter().any(|d| d.parked.is_some());
-        let limit = if pressed { self.limits.stuck_under_pressure } else { self.limits.stuck };
+        let limit = if self.short { self.limits.stuck_under_pressure } else { self.limits.stuck };
         let periods = limit.as_secs().max(1) as u32;
         let overdue = self.drain_until.is_some_and(|until| until <= self.now);
         for id in self.open_ids() {
-            let unsent = self.transport.unsent(id) > 0;
+            let unsent = self.transport.unsent(id);
             let conn = self.find(id).expect("it is open");
             let progress = &mut conn.progress;
             let half_received =
                 conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();
             let received = progress.messages != progress.messages_seen;
-            let sent = progress.sent != progress.sent_seen;
+            let left = progress.queued - unsent as u64;
+            let sent = left != progress.left_seen;
             // Whoever has no right to anything may not stay either.
             let owes = conn.grant.is_none() || (half_received && !received);
             progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
-            progress.idle_sending = if unsent && !sent { progress.idle_sending + 1 } else { 0 };
-            (progress.messages_seen, progress.sent_seen) = (progress.messages, progress.sent);
+            progress.idle_sending = if unsent > 0 && !sent { progress.idle_sending + 1 } else { 0 };
+            (progress.messages_seen, progress.left_seen) = (progress.messages, left);
             if progress.idle_receiving > periods {
                 self.disconnect(id, "its message, or its credentials, took too long to arrive");
             } else if progress.idle_sending > periods {

@@ -36,8 +36,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.events = events;
         self.take_stalled();
         while let Some(mut chunk) = self.inbox.pop_front() {
-            match self.take_chunk(&mut chunk) {
+            let stop = self.take_chunk(&mut chunk);
+            match stop {
                 Stop::Batch | Stop::Shortage => {
+                    self.short |= stop == Stop::Shortage;
                     self.inbox.push_front(chunk);
                     break;
                 }
@@ -54,11 +56,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             }
             NetEvent::Sent { conn, buf } => {
                 self.give_back(Some(buf));
-                if let Some(found) = self.find(conn) {
-                    found.progress.sent = found.progress.sent.wrapping_add(1);
-                    if found.stalled.is_some() {
-                        self.stalled.push(conn);
-                    }
+                if self.find(conn).is_some_and(|found| found.stalled.is_some()) {
+                    self.stalled.push(conn);
                 }
             }
             NetEvent::Closed { conn, reason } => self.closed(conn, reason),
@@ -124,6 +123,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 }
             }
             if matches!(stop, Stop::Batch | Stop::Shortage) {
+                self.short |= stop == Stop::Shortage;
                 return;
             }
         }

@@ -103,6 +103,8 @@ pub struct Worker<T, D, S, P> {
     /// Requests parsed in this turn.
     pub(crate) batch: usize,
     pub(crate) progressed: bool,
+    /// Slots, frames or buffers did not suffice in this turn.
+    pub(crate) short: bool,
     pub(crate) housekeep_at: Instant,
     pub(crate) drain_until: Option<Instant>,
 }
@@ -140,6 +142,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             now: Instant::ZERO,
             batch: 0,
             progressed: false,
+            short: false,
             housekeep_at: Instant::ZERO,
             drain_until: None,
             limits,
@@ -151,6 +154,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.now = now;
         self.batch = 0;
         self.progressed = false;
+        self.short = false;
         self.receive();
         self.dispatch();
         self.complete();
@@ -179,6 +183,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 };
                 if !self.submit(n, slot) {
                     self.devices[n].parked = Some(slot);
+                    self.short = true;
                     break;
                 }
                 submitted = true;
