@@ -23,6 +23,8 @@ pub(crate) struct Connection<P> {
     pub(crate) namespace: NamespaceId,
     /// Requests in flight.
     pub(crate) in_flight: usize,
+    /// Bytes of data that their replies will carry.
+    pub(crate) owed: usize,
     /// Where the bytes of the message being received go.
     pub(crate) receiving: Receiving,
     /// A request that waits for a buffer, whose payload has not been looked at; the next turn that
@@ -93,6 +95,7 @@ impl<P> Connection<P> {
             grant: None,
             namespace: NamespaceId(1),
             in_flight: 0,
+            owed: 0,
             receiving: Receiving::Nothing,
             waiting: None,
             streams: [Stream::default(); STREAMS],

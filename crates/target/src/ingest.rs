@@ -193,10 +193,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     fn is_over_limits(&mut self, id: ConnId) -> bool {
-        let (most, unsent) =
-            (self.limits.in_flight_of_connection, self.limits.unsent_of_connection);
-        self.find(id).is_some_and(|conn| conn.in_flight >= most)
-            || self.transport.unsent(id) > unsent
+        let unsent = self.transport.unsent(id);
+        let limits = self.limits;
+        self.find(id).is_some_and(|conn| {
+            conn.in_flight >= limits.in_flight_of_connection
+                || unsent + conn.owed > limits.unsent_of_connection
+        })
     }
 
     /// Checks a request and gives it a slot and, for its payload, a buffer. `false`: there is no
@@ -227,6 +229,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let now = self.now;
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
+        conn.owed += request.command.reply_bytes();
         let entry = InFlight {
             conn: id,
             tag: request.tag,

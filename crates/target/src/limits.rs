@@ -11,7 +11,8 @@ pub struct Limits {
     pub in_flight: usize,
     /// Requests in flight on one connection, beyond which it is not read from.
     pub in_flight_of_connection: usize,
-    /// Bytes of replies that a connection may leave unread before it is not read from.
+    /// Bytes of replies that a connection may leave unread, or is owed by requests in flight,
+    /// before it is not read from.
     pub unsent_of_connection: usize,
     /// Bytes that had arrived already when connections were stopped, over all connections; the one
     /// that would exceed it is ended.

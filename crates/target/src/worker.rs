@@ -267,6 +267,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.reply(id, &reply, body);
         let Some(conn) = self.find(id) else { return };
         conn.streams[usize::from(entry.stream)].running -= 1;
+        conn.owed -= entry.command.reply_bytes();
         self.retire(id);
         self.release_held(id, usize::from(entry.stream));
     }

@@ -293,9 +293,9 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
-/// How often, and how far apart, the lock is tried: the kernel takes a server's ring apart, and lets
-/// go of its files, a moment after a killed server is gone.
-const LOCK_TRIES: u32 = 100;
+/// How often the lock of a file is tried, and the pause after each time. A killed server's ring lets
+/// go of its file, and of the writes it still has in flight, a moment after the process is gone.
+const LOCK_TRIES: u32 = 150;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes the advisory lock that keeps two servers from writing to one file.
