@@ -212,11 +212,15 @@ impl Config {
         if let Some(n) = config.drain_seconds {
             limits.drain = Duration::from_secs(within("drain_seconds", n, 3600)? as u64);
         }
+        let bytes = |name: &str, text: &str| match size_in_blocks(text) {
+            Ok(blocks) => Ok(blocks as usize * BLOCK_BYTES),
+            Err(error) => Err(format!("limits.{name}: {error}")),
+        };
         if let Some(text) = &config.unsent_of_connection {
-            limits.unsent_of_connection = size_in_blocks(text)? as usize * BLOCK_BYTES;
+            limits.unsent_of_connection = bytes("unsent_of_connection", text)?;
         }
         if let Some(text) = &config.carried {
-            limits.carried = size_in_blocks(text)? as usize * BLOCK_BYTES;
+            limits.carried = bytes("carried", text)?;
         }
         Ok(limits)
     }

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Processors to pin the workers to, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cpus: Option<Vec<usize>>,
+    /// Say whether a server with this configuration would start, without touching its devices
+    #[arg(long)]
+    check: bool,
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
@@ -75,6 +78,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     let config = merge(&args)?;
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, insecure)?;
+    if args.check {
+        return check(&config, &listen_at).map(|()| ExitCode::SUCCESS);
+    }
     let (plan, workers) = plan(&args, &config, &listen_at)?;
     let plan = Arc::new(plan);
     let listeners = listen_at
@@ -126,7 +132,16 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Resul
     }
 }
 
-fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize), String> {
+/// Finds what is wrong with a configuration without opening its devices.
+fn check(config: &Config, listen: &[ListenAt]) -> Result<(), String> {
+    worker_count(config)?;
+    let specs = config.specs()?;
+    let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;
+    parts(config, listen, &blocks)?;
+    config.limits().map(|_| ())
+}
+
+fn worker_count(config: &Config) -> Result<usize, String> {
     let workers = config.workers.or(config.cpus.as_ref().map(Vec::len)).unwrap_or(1);
     if !(1..=256).contains(&workers) {
         return Err(format!("{workers} workers; expected 1 to 256"));
@@ -136,28 +151,39 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
     {
         return Err(format!("{workers} workers need as many processors in --cpus"));
     }
+    Ok(workers)
+}
+
+/// What all workers share, over devices of these sizes (in blocks).
+fn parts(config: &Config, listen: &[ListenAt], blocks: &[u64]) -> Result<Parts, String> {
+    let namespaces = config.namespaces(blocks)?;
+    if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
+        return Err(format!("{}: there is no namespace {}", at.address, at.namespace.0));
+    }
+    Ok(Parts {
+        access: config.access(namespaces.len())?,
+        listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
+        fences: Fences::default(),
+        namespaces,
+    })
+}
+
+fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize), String> {
+    let workers = worker_count(config)?;
+    let limits = config.limits()?;
     let specs = config.specs()?;
     if specs.len() > io::Owner::DEVICES_MAX {
         return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
     }
     let volumes = specs.iter().map(Volume::open).collect::<Result<Vec<_>, _>>()?;
     let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
-    let namespaces = config.namespaces(&blocks)?;
-    if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
-        return Err(format!("{}: there is no namespace {}", at.address, at.namespace.0));
-    }
-    let shared = Parts {
-        access: config.access(namespaces.len())?,
-        listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
-        fences: Fences::default(),
-        namespaces,
-    };
+    let shared = parts(config, listen, &blocks)?;
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     let connections_max = config.connections_max().min(descriptors).div_ceil(workers).max(1);
     let plan = Plan {
         volumes,
         shared: Arc::new(shared),
-        limits: config.limits()?,
+        limits,
         spread: Spread::new(workers),
         stopping: AtomicBool::new(false),
         cpus: config.cpus.clone(),

@@ -53,6 +53,27 @@ impl Volume {
         Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
     }
 
+    /// How many blocks it would have, as far as that can be told without opening it; `u64::MAX` for
+    /// what has no size before it is opened, such as a block device.
+    pub(crate) fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
+        let bytes = match &spec.source {
+            Source::Null { bytes } | Source::Mem { bytes } => *bytes,
+            Source::File { path, bytes } => match (std::fs::metadata(path), bytes) {
+                (Ok(found), _) if found.is_file() && found.len() > 0 => found.len(),
+                (_, Some(bytes)) => *bytes,
+                (Ok(found), None) if !found.is_file() && !found.is_dir() => return Ok(u64::MAX),
+                (Ok(_), None) => return Err(format!("{path} is no file that holds a block")),
+                (Err(_), None) => {
+                    return Err(format!(
+                        "{path} does not exist; name its size to make it, like \
+                         file:{path}?size=1GiB"
+                    ));
+                }
+            },
+        };
+        Ok(bytes / BLOCK_BYTES as u64)
+    }
+
     /// Its size in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         match &self.storage {
