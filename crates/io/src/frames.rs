@@ -83,6 +83,11 @@ impl FrameStore {
         Some(frame)
     }
 
+    /// The oldest frame of `queue`.
+    pub(crate) fn front(&self, queue: &FrameQueue) -> Option<&Frame> {
+        self.places.get(queue.head as usize)?.frame.as_ref()
+    }
+
     /// The frames of `queue`, oldest first.
     pub(crate) fn iter<'a>(&'a self, queue: &FrameQueue) -> impl Iterator<Item = &'a Frame> {
         let mut at = queue.head;
@@ -110,6 +115,7 @@ mod tests {
         assert_eq!(store.room(), 0);
         let heads: Vec<u8> = store.iter(&a).map(|f| f.head.bytes()[0]).collect();
         assert_eq!(heads, [1, 3]);
+        assert_eq!(store.front(&a).unwrap().head.bytes(), [1]);
         assert_eq!(store.pop(&mut a).unwrap().head.bytes(), [1]);
         store.push(&mut b, frame(4));
         let rest: Vec<u8> =
@@ -117,6 +123,7 @@ mod tests {
         assert_eq!(rest, [2, 4]);
         assert_eq!(store.pop(&mut a).unwrap().head.bytes(), [3]);
         assert!(a.is_empty() && b.is_empty());
+        assert!(store.front(&a).is_none());
         assert_eq!(store.room(), 3);
     }
 }

@@ -2,16 +2,20 @@
 //!
 //! A worker owns one [`Ring`]; its sockets ([`Sockets`]) and its devices write submission entries to
 //! it and take their completions from it, and [`Ring::enter`] alone enters the kernel, once a turn.
+//! Where io_uring is forbidden, an [`EpollReactor`] and its [`EpollSockets`] take their place
+//! ([`Reactor`] and [`Network`] are what both have in common).
 //! [`run`] is the outer loop that reads the clock, takes a turn, and spins or parks.
 
 mod arena;
 mod clock;
 mod cpu;
 pub mod device;
+mod epoll;
 mod error;
 mod frames;
 mod listen;
 mod outer;
+mod reactor;
 mod ring;
 mod sendblock;
 mod sockets;
@@ -21,9 +25,11 @@ mod waker;
 pub use arena::{Arena, carve};
 pub use clock::Clock;
 pub use cpu::{pin_to_cpu, raise_descriptor_limit};
+pub use epoll::{EpollReactor, EpollSockets};
 pub use error::Error;
 pub use listen::{Listener, TcpOptions};
 pub use outer::{SpinPolicy, run};
+pub use reactor::{Network, Reactor};
 pub use ring::{Owner, Ring, RingEvent};
 pub use sockets::{Sockets, SocketsConfig};
 pub use spread::Spread;

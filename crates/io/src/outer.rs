@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::{Instant, Turn};
 
 use crate::ring::wait_limit;
-use crate::{Clock, Ring};
+use crate::{Clock, Reactor};
 
 /// When to stop spinning.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ impl Default for SpinPolicy {
 /// Takes turns until one returns `None`. Spins while there is work; parks in the kernel, using no
 /// processor time, until the earlier of an event and the turn's `wake_at`.
 pub fn run(
-    ring: &Ring,
+    reactor: &impl Reactor,
     clock: &Clock,
     policy: SpinPolicy,
     mut turn: impl FnMut(Instant) -> Option<Turn>,
@@ -41,7 +41,7 @@ pub fn run(
         let due = taken.wake_at.is_some_and(|at| at <= now);
         let spin = taken.progressed || due || now.since(progressed_at) < policy.spin;
         let wait = if spin { None } else { Some(wait_limit(now, taken.wake_at)) };
-        if !ring.enter(wait) && spin {
+        if !reactor.enter(wait) && spin {
             std::hint::spin_loop();
         }
     }

@@ -64,11 +64,18 @@ impl SendBlock {
     /// Appends the frame if the send still takes it; its body must stay where it is until the send
     /// has ended.
     pub(crate) fn append(&mut self, frame: &Frame) -> bool {
+        self.append_rest(frame, 0)
+    }
+
+    /// The same for a frame whose first `gone` bytes have left already.
+    pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
         let head = frame.head.bytes();
         let body = match &frame.body {
             Some(buf) => &buf.bytes()[..frame.body_len],
             None => &[],
         };
+        let of_head = gone.min(head.len());
+        let (head, body) = (&head[of_head..], &body[gone - of_head..]);
         let copied = if body.len() <= COPY_BYTES { body.len() } else { 0 };
         let full = self.frames == FRAMES_MAX
             || self.staged + head.len() + copied > STAGE_BYTES
@@ -149,6 +156,19 @@ mod tests {
         assert!(frames.iter().all(|f| block.append(f)));
         let lengths: Vec<usize> = block.pieces().iter().map(|p| p.iov_len).collect();
         assert_eq!(lengths, [24, 4096, 24, 4096]);
+    }
+
+    #[test]
+    fn the_rest_of_a_frame_starts_where_it_was_cut() {
+        for (gone, lengths) in [(0, vec![24, 4096]), (20, vec![4, 4096]), (24, vec![4096])] {
+            let mut block = SendBlock::new();
+            assert!(block.append_rest(&frame(4096), gone));
+            let found: Vec<usize> = block.pieces().iter().map(|p| p.iov_len).collect();
+            assert_eq!(found, lengths);
+        }
+        let mut block = SendBlock::new();
+        assert!(block.append_rest(&frame(4096), 4000));
+        assert_eq!(block.bytes, 120, "what is left is small enough to copy");
     }
 
     #[test]

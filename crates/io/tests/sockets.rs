@@ -1,50 +1,138 @@
 //! Sockets on loopback: what one end sends the other receives, in order, and everything is given
-//! back.
+//! back. Every test runs over io_uring and over epoll, with the same expectations.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Dial, Frame, FrameHead, ListenerId, NetEvent, Transport};
-use nearflash_io::{Clock, Listener, Ring, Sockets, SocketsConfig, TcpOptions};
+use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent};
+use nearflash_io::{
+    Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread, TcpOptions,
+};
+
+/// Makes a module of tests for each way to the kernel.
+macro_rules! over_both {
+    ($($name:ident)*) => {
+        mod over_io_uring {
+            $(#[test] fn $name() { super::$name::<super::Sockets>(); })*
+        }
+        mod over_epoll {
+            $(#[test] fn $name() { super::$name::<super::EpollSockets>(); })*
+        }
+    };
+}
+
+over_both! {
+    bytes_arrive_in_order_through_few_buffers
+    a_paused_connection_receives_nothing_until_it_is_resumed
+    closing_returns_every_buffer_and_tells_both_ends
+    finish_sends_what_is_queued_first
+    a_finished_connection_whose_peer_stays_ends_in_time
+    nobody_listening_is_unreachable
+    a_reset_in_the_middle_of_a_send_returns_every_buffer_before_it_is_told
+    a_peers_close_comes_behind_its_last_bytes
+    frames_to_a_connection_that_is_gone_come_back
+    a_place_is_used_again_under_another_name
+    connections_beyond_the_maximum_are_refused
+    connections_are_spread_over_workers
+    nobody_is_let_in_after_listening_was_stopped
+    an_idle_end_sleeps
+}
 
 fn buf(bytes: usize) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
 
-/// Sockets with a ring of their own that turn until `done` says so.
-struct End {
-    ring: Ring,
-    clock: Clock,
-    sockets: Sockets,
+fn frame(bytes: usize) -> Frame {
+    Frame { head: FrameHead::new(&[1; 24]), body: Some(buf(bytes)), body_len: bytes }
 }
 
-impl End {
-    fn new() -> End {
-        let ring = Ring::new().unwrap();
+const CONNECTIONS_MAX: usize = 64;
+
+/// Sockets with a reactor of their own that turn until a test has seen enough.
+struct End<N: Network> {
+    reactor: N::Reactor,
+    clock: Clock,
+    sockets: N,
+}
+
+impl<N: Network> End<N> {
+    fn new() -> Self {
+        let reactor = N::Reactor::new().unwrap();
         let config = SocketsConfig {
-            connections_max: 64,
+            connections_max: CONNECTIONS_MAX,
             receive_buffers: 8,
             receive_buffer_bytes: 4096,
             frames_max: 256,
             ..SocketsConfig::default()
         };
-        let sockets = Sockets::new(&ring, config).unwrap();
-        End { ring, clock: Clock::start(), sockets }
+        let sockets = N::new(&reactor, config).unwrap();
+        End { reactor, clock: Clock::start(), sockets }
+    }
+
+    /// An end that listens, and where.
+    fn listening() -> (Self, SocketAddr) {
+        let mut server = Self::new();
+        let listener = listener();
+        let address = listener.address();
+        server.sockets.listen(ListenerId(7), listener).unwrap();
+        (server, address)
     }
 
     fn turn(&mut self) -> Vec<NetEvent> {
         let mut events = Vec::new();
         self.sockets.poll(self.clock.now(), &mut events, 64);
         self.sockets.kick(self.clock.now());
-        self.ring.enter(Some(Some(Duration::from_millis(1))));
+        self.reactor.enter(Some(Some(Duration::from_millis(1))));
         events
+    }
+
+    /// Turns until an event of the wanted kind comes; what comes before is not looked at, except
+    /// that lent buffers go back.
+    fn await_event<R>(&mut self, wanted: impl Fn(&NetEvent) -> Option<R>) -> R {
+        for _ in 0..2000 {
+            let mut found = None;
+            for event in self.turn() {
+                found = found.or_else(|| wanted(&event));
+                if let NetEvent::Received { buf, .. } = event {
+                    self.sockets.give(buf);
+                }
+            }
+            if let Some(found) = found {
+                return found;
+            }
+        }
+        panic!("it never came");
+    }
+
+    fn await_opened(&mut self) -> ConnId {
+        self.await_event(|event| match event {
+            NetEvent::Opened { conn, .. } => Some(*conn),
+            _ => None,
+        })
+    }
+
+    fn await_closed(&mut self) -> (ConnId, CloseReason) {
+        self.await_event(|event| match event {
+            NetEvent::Closed { conn, reason } => Some((*conn, *reason)),
+            _ => None,
+        })
+    }
+
+    fn send(&mut self, conn: ConnId, frame: Frame) {
+        self.sockets.send(self.clock.now(), conn, frame);
     }
 }
 
-fn connected() -> (End, End, ConnId, ConnId) {
-    let (mut server, mut client) = (End::new(), End::new());
-    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
-    client.sockets.dial_to(listener.address());
-    server.sockets.listen(ListenerId(7), listener);
+fn listener() -> Listener {
+    Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
+}
+
+fn connected<N: Network>() -> (End<N>, End<N>, ConnId, ConnId) {
+    let (mut server, address) = End::<N>::listening();
+    let mut client = End::<N>::new();
+    client.sockets.dial_to(address);
     let dialled = client.sockets.dial(client.clock.now());
     let (mut accepted, mut opened) = (None, false);
     for _ in 0..1000 {
@@ -64,9 +152,22 @@ fn connected() -> (End, End, ConnId, ConnId) {
     panic!("never connected");
 }
 
-#[test]
-fn bytes_arrive_in_order_through_few_buffers() {
-    let (mut server, mut client, accepted, dialled) = connected();
+/// A server and a plain stream to it.
+fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
+    let (mut server, address) = End::<N>::listening();
+    server.turn();
+    let stream = TcpStream::connect(address).unwrap();
+    let accepted = server.await_opened();
+    (server, accepted, stream)
+}
+
+/// Closes the stream with a reset instead of in order.
+fn reset(stream: TcpStream) {
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+}
+
+fn bytes_arrive_in_order_through_few_buffers<N: Network>() {
+    let (mut server, mut client, accepted, dialled) = connected::<N>();
     let mut expected = Vec::new();
     for n in 0..100u8 {
         let mut body = buf(10_000);
@@ -74,8 +175,7 @@ fn bytes_arrive_in_order_through_few_buffers() {
         let head = FrameHead::new(&[n; 24]);
         expected.extend_from_slice(head.bytes());
         expected.extend_from_slice(&body.bytes()[..9_999]);
-        let frame = Frame { head, body: Some(body), body_len: 9_999 };
-        client.sockets.send(client.clock.now(), dialled, frame);
+        client.send(dialled, Frame { head, body: Some(body), body_len: 9_999 });
     }
     assert_eq!(client.sockets.unsent(dialled), expected.len());
     let (mut got, mut sent) = (Vec::new(), 0);
@@ -97,12 +197,11 @@ fn bytes_arrive_in_order_through_few_buffers() {
     assert_eq!(client.sockets.unsent(dialled), 0);
 }
 
-#[test]
-fn a_paused_connection_receives_nothing_until_it_is_resumed() {
-    let (mut server, mut client, accepted, dialled) = connected();
+fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>() {
+    let (mut server, mut client, accepted, dialled) = connected::<N>();
     server.sockets.pause(accepted);
     server.turn();
-    client.sockets.send(client.clock.now(), dialled, Frame::bare(FrameHead::new(b"hello")));
+    client.send(dialled, Frame::bare(FrameHead::new(b"hello")));
     for _ in 0..20 {
         client.turn();
         assert!(server.turn().is_empty());
@@ -122,13 +221,10 @@ fn a_paused_connection_receives_nothing_until_it_is_resumed() {
     panic!("nothing arrived after the resume");
 }
 
-#[test]
-fn closing_returns_every_buffer_and_tells_both_ends() {
-    let (mut server, mut client, accepted, dialled) = connected();
+fn closing_returns_every_buffer_and_tells_both_ends<N: Network>() {
+    let (mut server, mut client, accepted, dialled) = connected::<N>();
     for _ in 0..200 {
-        let frame =
-            Frame { head: FrameHead::new(&[0; 24]), body: Some(buf(60_000)), body_len: 60_000 };
-        client.sockets.send(client.clock.now(), dialled, frame);
+        client.send(dialled, frame(60_000));
     }
     client.turn();
     client.sockets.close(dialled);
@@ -149,6 +245,7 @@ fn closing_returns_every_buffer_and_tells_both_ends() {
         }
     }
     assert_eq!((sent, closed), (200, Some(CloseReason::Local)));
+    assert_eq!(client.sockets.room(), 256);
     let mut seen = false;
     for _ in 0..1000 {
         for event in server.turn() {
@@ -165,12 +262,9 @@ fn closing_returns_every_buffer_and_tells_both_ends() {
     panic!("the server never saw the close");
 }
 
-#[test]
-fn finish_sends_what_is_queued_first() {
-    let (mut server, mut client, accepted, _) = connected();
-    let frame =
-        Frame { head: FrameHead::new(&[1; 24]), body: Some(buf(500_000)), body_len: 500_000 };
-    server.sockets.send(server.clock.now(), accepted, frame);
+fn finish_sends_what_is_queued_first<N: Network>() {
+    let (mut server, mut client, accepted, _) = connected::<N>();
+    server.send(accepted, frame(500_000));
     server.sockets.finish(accepted);
     let (mut got, mut closed, mut gone) = (0, false, false);
     for _ in 0..5000 {
@@ -196,19 +290,199 @@ fn finish_sends_what_is_queued_first() {
     assert_eq!(got, 500_024);
 }
 
-#[test]
-fn nobody_listening_is_unreachable() {
-    let mut client = End::new();
+fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {
+    let (mut server, accepted, mut stream) = connected_stream::<N>();
+    server.sockets.finish(accepted);
+    stream.write_all(b"nobody reads this").unwrap();
+    let begun = server.clock.now();
+    assert_eq!(server.await_closed(), (accepted, CloseReason::Local));
+    let waited = server.clock.now().since(begun);
+    assert!(waited >= Duration::from_millis(1500), "{waited:?}");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest); // its end, or a reset for what nobody read
+    assert!(rest.is_empty());
+}
+
+fn nobody_listening_is_unreachable<N: Network>() {
+    let mut client = End::<N>::new();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.sockets.dial_to(free);
     let dialled = client.sockets.dial(client.clock.now());
+    let (conn, reason) = client.await_closed();
+    assert_eq!(conn, dialled);
+    assert_eq!(reason, CloseReason::Unreachable(libc_errno::CONNREFUSED));
+}
+
+mod libc_errno {
+    pub(super) const CONNREFUSED: i32 = rustix::io::Errno::CONNREFUSED.raw_os_error();
+}
+
+fn a_reset_in_the_middle_of_a_send_returns_every_buffer_before_it_is_told<N: Network>() {
+    let (mut server, accepted, mut stream) = connected_stream::<N>();
+    for _ in 0..200 {
+        server.send(accepted, frame(60_000));
+    }
+    let mut early = 0;
+    for _ in 0..10 {
+        for event in server.turn() {
+            assert!(matches!(event, NetEvent::Sent { .. }), "{event:?}");
+            early += 1;
+        }
+    }
+    assert!(early < 200, "12 MB fit nowhere");
+    assert!(server.sockets.unsent(accepted) > 0);
+    // The peer takes a little and then is gone: a send is under way, and more waits behind it.
+    stream.read_exact(&mut [0; 10_000]).unwrap();
+    reset(stream);
+    let (mut sent, mut closed) = (early, None);
     for _ in 0..1000 {
-        if let Some(event) = client.turn().pop() {
-            let NetEvent::Closed { conn, reason } = event else { panic!("{event:?}") };
-            assert_eq!(conn, dialled);
-            assert!(matches!(reason, CloseReason::Unreachable(_)));
+        for event in server.turn() {
+            assert!(closed.is_none(), "Closed is the last: {event:?}");
+            match event {
+                NetEvent::Sent { conn, .. } => {
+                    assert_eq!(conn, accepted);
+                    sent += 1;
+                }
+                NetEvent::Closed { conn, reason } => closed = Some((conn, reason)),
+                other => panic!("{other:?}"),
+            }
+        }
+        if closed.is_some() {
+            break;
+        }
+    }
+    let (conn, reason) = closed.expect("the reset was seen");
+    assert_eq!((conn, sent), (accepted, 200));
+    assert!(matches!(reason, CloseReason::Reset(_)), "{reason:?}");
+    assert_eq!(server.sockets.room(), 256);
+    assert_eq!(server.sockets.unsent(accepted), 0);
+    assert!(server.turn().is_empty());
+}
+
+fn a_peers_close_comes_behind_its_last_bytes<N: Network>() {
+    let (mut server, accepted, mut stream) = connected_stream::<N>();
+    stream.write_all(&[7; 100_000]).unwrap_or_else(|e| panic!("{e}"));
+    drop(stream);
+    let (mut got, mut closed) = (0, None);
+    for _ in 0..2000 {
+        for event in server.turn() {
+            assert!(closed.is_none(), "Closed is the last: {event:?}");
+            match event {
+                NetEvent::Received { buf, len, .. } => {
+                    got += len;
+                    server.sockets.give(buf);
+                }
+                NetEvent::Closed { conn, reason } => closed = Some((conn, reason)),
+                other => panic!("{other:?}"),
+            }
+        }
+        if closed.is_some() {
+            break;
+        }
+    }
+    assert_eq!((got, closed), (100_000, Some((accepted, CloseReason::Peer))));
+}
+
+fn frames_to_a_connection_that_is_gone_come_back<N: Network>() {
+    let (mut server, accepted, stream) = connected_stream::<N>();
+    drop(stream);
+    assert_eq!(server.await_closed(), (accepted, CloseReason::Peer));
+    server.send(accepted, frame(10));
+    let conn = server.await_event(|event| match event {
+        NetEvent::Sent { conn, .. } => Some(*conn),
+        _ => None,
+    });
+    assert_eq!(conn, accepted);
+    server.sockets.close(accepted);
+    server.sockets.finish(accepted);
+    assert!(server.turn().is_empty(), "it is gone already");
+}
+
+fn a_place_is_used_again_under_another_name<N: Network>() {
+    let (mut server, address) = End::<N>::listening();
+    let mut names = Vec::new();
+    for _ in 0..5 {
+        let stream = TcpStream::connect(address).unwrap();
+        names.push(server.await_opened());
+        drop(stream);
+        server.await_closed();
+    }
+    assert!(names.iter().all(|name| name.index == names[0].index));
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 5);
+}
+
+fn connections_beyond_the_maximum_are_refused<N: Network>() {
+    let (mut server, address) = End::<N>::listening();
+    let mut streams = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        streams.push(TcpStream::connect(address).unwrap());
+        server.await_opened();
+    }
+    let mut refused = TcpStream::connect(address).unwrap();
+    for _ in 0..20 {
+        assert!(server.turn().is_empty());
+    }
+    refused.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert!(matches!(refused.read(&mut [0]), Ok(0)), "closed at once");
+    drop(streams.pop());
+    server.await_closed();
+    let _admitted = TcpStream::connect(address).unwrap();
+    server.await_opened();
+}
+
+fn connections_are_spread_over_workers<N: Network>() {
+    let spread = Spread::new(2);
+    let (mut first, address) = End::<N>::listening();
+    let mut second = End::<N>::new();
+    first.sockets.join(Arc::clone(&spread), 0);
+    second.sockets.join(Arc::clone(&spread), 1);
+    let streams: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut opened = [0, 0];
+    for _ in 0..1000 {
+        let count = |events: Vec<NetEvent>| {
+            events.iter().filter(|e| matches!(e, NetEvent::Opened { .. })).count()
+        };
+        opened[0] += count(first.turn());
+        opened[1] += count(second.turn());
+        if opened == [5, 5] {
+            break;
+        }
+    }
+    assert_eq!(opened, [5, 5]);
+    assert_eq!(spread.connections(), [5, 5]);
+    drop(streams);
+    for _ in 0..1000 {
+        first.turn();
+        second.turn();
+        if spread.connections() == [0, 0] {
             return;
         }
     }
-    panic!("the dial never ended");
+    panic!("{:?} connections are left", spread.connections());
+}
+
+fn nobody_is_let_in_after_listening_was_stopped<N: Network>() {
+    let (mut server, address) = End::<N>::listening();
+    let before = TcpStream::connect(address).unwrap();
+    server.await_opened();
+    server.sockets.stop_listening();
+    for _ in 0..20 {
+        server.turn();
+    }
+    assert!(TcpStream::connect(address).is_err(), "the listener is closed");
+    drop(before);
+    server.await_closed();
+}
+
+fn an_idle_end_sleeps<N: Network>() {
+    let (mut server, _accepted, _stream) = connected_stream::<N>();
+    for _ in 0..20 {
+        server.turn();
+    }
+    assert_eq!(server.sockets.wake_at(), None);
+    let begun = server.clock.now();
+    assert!(!server.reactor.enter(Some(Some(Duration::from_millis(50)))), "nothing happened");
+    assert!(server.clock.now().since(begun) >= Duration::from_millis(49));
 }

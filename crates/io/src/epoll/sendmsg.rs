@@ -1,0 +1,23 @@
+//! The one system call of the sends.
+
+// UNSAFETY: hands the kernel a vector of pointers.
+#![allow(unsafe_code)]
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::io::Errno;
+
+use crate::sendblock::SendBlock;
+
+/// Sends what the kernel takes of the block now, without waiting. Returns how many bytes it took.
+pub(super) fn send_block(socket: impl AsFd, block: &mut SendBlock) -> Result<usize, Errno> {
+    const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the block's pieces point into its own stage and into bodies of frames that their
+    // store keeps; nobody changes either during the call, and the kernel only reads them.
+    let sent = unsafe { libc::sendmsg(fd, block.message(), FLAGS) };
+    usize::try_from(sent).map_err(|_| {
+        let error = std::io::Error::last_os_error();
+        Errno::from_io_error(&error).unwrap_or(Errno::IO)
+    })
+}

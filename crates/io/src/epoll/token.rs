@@ -1,0 +1,56 @@
+//! The names under which epoll reports descriptors.
+
+use contract::ConnId;
+use rustix::event::epoll::EventData;
+
+/// What an event belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// The thread's waker.
+    Waker,
+    /// The `n`-th listener.
+    Listener(u32),
+    /// A connection, whose generation tells a late event of an earlier one in the same place.
+    Conn(ConnId),
+}
+
+const KIND_BITS: u32 = 2;
+const INDEX_BITS: u32 = 32 - KIND_BITS;
+
+impl Token {
+    /// Kind, index and generation in 64 bits.
+    pub(super) fn data(self) -> EventData {
+        let (kind, index, generation) = match self {
+            Token::Waker => (0, 0, 0),
+            Token::Listener(n) => (1, n, 0),
+            Token::Conn(conn) => (2, conn.index, conn.generation),
+        };
+        assert!(index < 1 << INDEX_BITS, "a place's number has 30 bits");
+        EventData::new_u64((kind << INDEX_BITS | u64::from(index)) << 32 | u64::from(generation))
+    }
+
+    pub(super) fn from_data(data: EventData) -> Token {
+        let bits = data.u64();
+        let (place, generation) = ((bits >> 32) as u32, bits as u32);
+        let index = place & ((1 << INDEX_BITS) - 1);
+        match place >> INDEX_BITS {
+            0 => Token::Waker,
+            1 => Token::Listener(index),
+            2 => Token::Conn(ConnId { index, generation }),
+            kind => panic!("{kind} is no kind of descriptor"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_round_trip() {
+        let conn = ConnId { index: 0x1234_5678, generation: 0xdead_beef };
+        for token in [Token::Waker, Token::Listener(7), Token::Conn(conn)] {
+            assert_eq!(Token::from_data(token.data()), token);
+        }
+    }
+}
