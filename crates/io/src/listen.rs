@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::net::sockopt;
 
@@ -39,6 +40,11 @@ impl TcpOptions {
     }
 }
 
+/// How often, and how far apart, a port that is taken is tried again: the kernel takes a server's
+/// ring apart, and lets go of its listeners, a moment after a killed server is gone.
+const BIND_TRIES: u32 = 50;
+const BIND_PAUSE: Duration = Duration::from_millis(20);
+
 /// A bound, listening socket.
 #[derive(Debug)]
 pub struct Listener {
@@ -61,7 +67,15 @@ impl Listener {
             };
             Error::system(format!("cannot listen on {address}{hint}"), e)
         };
-        let listener = TcpListener::bind(address).map_err(fail)?;
+        let mut listener = TcpListener::bind(address);
+        for _ in 0..BIND_TRIES {
+            if !matches!(&listener, Err(e) if e.kind() == std::io::ErrorKind::AddrInUse) {
+                break;
+            }
+            std::thread::sleep(BIND_PAUSE);
+            listener = TcpListener::bind(address);
+        }
+        let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         rustix::net::listen(&listener, 4096).map_err(|e| fail(e.into()))?;
         options.apply(&listener, &address);
