@@ -67,8 +67,8 @@ impl Live {
             self.latencies.pop_front();
         }
         let seconds = now.since(since).as_secs_f64();
-        if seconds <= 0.0 {
-            return;
+        if self.counts.len() < 2 {
+            return; // A rate needs a beginning and an end.
         }
         let count: u64 = self.counts.iter().skip(1).map(|&(_, count)| count).sum();
         let mut latency = self.latencies[0].clone();

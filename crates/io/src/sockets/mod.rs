@@ -493,10 +493,14 @@ impl Sockets {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
         conn.dialling = None;
+        let server = self.server.expect("a dial had an address");
         match (conn.phase, event.result) {
+            (Phase::Dialling, 0) if conn.is_from(server) => {
+                conn.phase = Phase::Closing(CloseReason::Unreachable(libc::ECONNREFUSED));
+                self.free_when_quiet(index);
+            }
             (Phase::Dialling, 0) => {
                 conn.phase = Phase::Open;
-                let server = self.server.expect("a dial had an address");
                 let peer = Peer::Internet(server);
                 self.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
                 self.arm_receive(index);
