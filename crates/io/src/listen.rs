@@ -88,6 +88,18 @@ impl Listener {
     }
 }
 
+/// Whether a dialled stream's own address is `server`, too: a dial to a port of this machine that
+/// nobody listens on may be given that very port, and TCP connects the socket to itself. Such a
+/// stream is made to vanish without a trace when it is closed, so that the server can have its port.
+pub(crate) fn reached_itself(socket: impl AsFd, server: SocketAddr) -> bool {
+    let own = rustix::net::getsockname(&socket).ok().and_then(|any| any.try_into().ok());
+    let reached_itself = own == Some(server);
+    if reached_itself {
+        let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
+    }
+    reached_itself
+}
+
 /// The other end of a stream; an error when it was reset before we looked.
 pub(crate) fn peer_address(socket: impl AsFd) -> Result<SocketAddr, ()> {
     let any = rustix::net::getpeername(socket).map_err(|_| ())?.ok_or(())?;
@@ -97,6 +109,23 @@ pub(crate) fn peer_address(socket: impl AsFd) -> Result<SocketAddr, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn a_stream_to_itself_is_told_from_others() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = TcpListener::bind(any).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(!reached_itself(&stream, listener.local_addr().unwrap()));
+        // A socket that is bound to the address it connects to.
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
+        let socket = rustix::net::socket_with(family, kind, flags, None).unwrap();
+        rustix::net::bind(&socket, &any).unwrap();
+        let own: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
+        rustix::net::connect(&socket, &own).unwrap();
+        assert!(reached_itself(&socket, own));
+    }
 
     #[test]
     fn an_occupied_port_is_named() {

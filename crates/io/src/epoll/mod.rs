@@ -32,7 +32,7 @@ pub use self::reactor::EpollReactor;
 use self::sendmsg::send_block;
 use self::token::Token;
 use crate::frames::FrameStore;
-use crate::listen::peer_address;
+use crate::listen::{peer_address, reached_itself};
 use crate::sendblock::SendBlock;
 use crate::sockets::{ACCEPT_PAUSE, FINISH_LIMIT};
 use crate::spread::Arrival;
@@ -172,10 +172,14 @@ impl EpollSockets {
     fn connected(&mut self, id: ConnId) -> bool {
         let conn = &mut self.conns[id.index as usize];
         let socket = conn.socket.as_ref().expect("a dial has a socket");
+        let server = self.server.expect("a dial had an address");
         match rustix::net::sockopt::socket_error(socket).and_then(|result| result) {
+            Ok(()) if reached_itself(socket, server) => {
+                self.end(id.index, CloseReason::Unreachable(Errno::CONNREFUSED.raw_os_error()));
+                false
+            }
             Ok(()) => {
                 conn.phase = Phase::Open;
-                let server = self.server.expect("a dial had an address");
                 let peer = Peer::Internet(server);
                 self.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
                 true

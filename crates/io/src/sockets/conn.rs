@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use contract::CloseReason;
 
@@ -59,19 +58,6 @@ pub(super) struct Conn {
 }
 
 impl Conn {
-    /// Whether its own address is `server`, too: a dial to a port of this machine that nobody listens
-    /// on may be given that very port, and TCP connects the socket to itself. Such a connection is
-    /// made to vanish without a trace, so that the server can have its port.
-    pub(super) fn is_from(&self, server: SocketAddr) -> bool {
-        let Some(socket) = &self.socket else { return false };
-        let own = rustix::net::getsockname(socket).ok().and_then(|any| any.try_into().ok());
-        let is_from = own == Some(server);
-        if is_from {
-            let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
-        }
-        is_from
-    }
-
     pub(super) fn vacant() -> Conn {
         Conn {
             generation: 0,

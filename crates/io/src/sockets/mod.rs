@@ -28,7 +28,7 @@ use rustix::net::Shutdown;
 use self::conn::{Conn, Operation, Phase, Receiving};
 use self::provided::ProvidedBuffers;
 use crate::frames::{FrameQueue, FrameStore};
-use crate::listen::peer_address;
+use crate::listen::{peer_address, reached_itself};
 use crate::sendblock::SendBlock;
 use crate::spread::Arrival;
 use crate::{Error, Listener, Owner, Ring, RingEvent, Spread, TcpOptions};
@@ -495,7 +495,9 @@ impl Sockets {
         conn.dialling = None;
         let server = self.server.expect("a dial had an address");
         match (conn.phase, event.result) {
-            (Phase::Dialling, 0) if conn.is_from(server) => {
+            (Phase::Dialling, 0)
+                if conn.socket.as_ref().is_some_and(|own| reached_itself(own, server)) =>
+            {
                 conn.phase = Phase::Closing(CloseReason::Unreachable(libc::ECONNREFUSED));
                 self.free_when_quiet(index);
             }
