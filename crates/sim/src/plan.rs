@@ -133,7 +133,7 @@ fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPl
         scratch: any(chance, &[1, 1, 3]),
         queue_max: any(chance, &[2, 512, 512]),
         receive_buffers: SizeClass { bytes: receive_bytes, count: any(chance, &[1, 2, 8, 32]) },
-        sizes: Sizes { connections_max: any(chance, &[8, 64]), frames_max },
+        sizes: Sizes { connections_max: any(chance, &[16, 64]), frames_max },
         disk: disk(chance, granularity_bytes),
     }
 }
