@@ -40,7 +40,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let Some(conn) = self.find(id) else { return };
         conn.finishing = true;
         let tell = draining && conn.session.takes_notices();
-        if tell && self.transport.room() > self.in_flight.len() {
+        if tell && self.transport.room() > self.owed() {
             self.reply(id, &Reply::Notice(Notice::Draining), None);
         }
         self.finish_if_idle(id);

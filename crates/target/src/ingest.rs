@@ -189,7 +189,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// Whether one more request, and its reply, find a place. Each request in flight needs a frame
     /// in the end, so frames are kept for all of them.
     fn has_room(&self) -> bool {
-        self.in_flight.room() > 0 && self.transport.room() > self.in_flight.len() + 1
+        self.in_flight.room() > 0 && self.transport.room() > self.owed() + 1
+    }
+
+    /// Frames that are kept: each request in flight and each greeting needs one in the end.
+    pub(crate) fn owed(&self) -> usize {
+        self.in_flight.len() + self.greetings.len()
     }
 
     fn is_over_limits(&mut self, id: ConnId) -> bool {
