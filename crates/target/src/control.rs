@@ -126,7 +126,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             let Some((tag, reply)) = greeting else { continue };
             self.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
             if self.find(id).is_some_and(|conn| conn.stalled.is_some()) {
-                self.stalled.push(id);
+                self.stalled.push_back(id);
             }
         }
     }

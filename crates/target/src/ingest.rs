@@ -16,7 +16,8 @@ pub(crate) enum Stop {
     Empty,
     /// The turn's batch is full; the next turn goes on.
     Batch,
-    /// Slots, frames or buffers of the worker are short; a completion or a sent frame ends this.
+    /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
+    /// somebody's payload ends this.
     Shortage,
     /// The connection is over its limits, or waits for its fence; its own progress ends this.
     Stall,
@@ -57,7 +58,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             NetEvent::Sent { conn, buf } => {
                 self.give_back(Some(buf));
                 if self.find(conn).is_some_and(|found| found.stalled.is_some()) {
-                    self.stalled.push(conn);
+                    self.stalled.push_back(conn);
                 }
             }
             NetEvent::Closed { conn, reason } => self.closed(conn, reason),
@@ -79,10 +80,26 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 self.transport.pause(chunk.conn);
                 return self.carry(chunk.conn, rest);
             }
+            // The bytes of others, which may end the shortage, lie behind these: they are carried
+            // as long as that leaves room for connections over their limits.
+            Stop::Shortage if self.carried + rest.len() <= self.limits.carried / 2 => {
+                self.transport.pause(chunk.conn);
+                self.starve(chunk.conn);
+                return self.carry(chunk.conn, rest);
+            }
             Stop::Batch | Stop::Shortage => chunk.taken = chunk.len - rest.len(),
             Stop::Empty | Stop::Gone => {}
         }
         stop
+    }
+
+    /// Queues a connection, which is stalled for a shortage of the worker's.
+    fn starve(&mut self, id: ConnId) {
+        self.short = true;
+        let conn = self.find(id).expect("its bytes were just looked at");
+        if !std::mem::replace(&mut conn.is_starving, true) {
+            self.starving.push_back(id);
+        }
     }
 
     /// Keeps bytes of a stalled connection.
@@ -97,36 +114,64 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         Stop::Stall
     }
 
-    /// Goes on with connections whose stall may be over.
+    /// Goes on with connections whose stall may be over: first those that wait for what the worker
+    /// was short of, in their order.
     fn take_stalled(&mut self) {
-        for _ in 0..self.stalled.len() {
-            let id = self.stalled.swap_remove(0);
+        while self.has_room() {
+            let Some(id) = self.starving.pop_front() else { break };
             let Some(conn) = self.find(id) else { continue };
-            let Some(mut stalled) = conn.stalled.take() else { continue };
-            let mut rest = &stalled.bytes[stalled.taken..];
-            let before = rest.len();
-            let stop = self.ingest(id, &mut rest);
-            let left = rest.len();
-            stalled.taken = stalled.bytes.len() - left;
-            match stop {
-                Stop::Empty => {
-                    self.carried -= before;
-                    self.transport.resume(id);
+            conn.is_starving = false;
+            match self.go_on(id) {
+                Stop::Shortage => {
+                    self.find(id).expect("it is open").is_starving = true;
+                    self.starving.push_front(id);
+                    break;
                 }
-                Stop::Gone => self.carried -= before,
-                Stop::Batch | Stop::Shortage | Stop::Stall => {
-                    self.carried -= before - left;
-                    self.find(id).expect("it is open").stalled = Some(stalled);
-                    if stop != Stop::Stall {
-                        self.stalled.push(id);
-                    }
+                Stop::Batch => {
+                    self.stalled.push_back(id);
+                    return;
                 }
-            }
-            if matches!(stop, Stop::Batch | Stop::Shortage) {
-                self.short |= stop == Stop::Shortage;
-                return;
+                Stop::Empty | Stop::Stall | Stop::Gone => {}
             }
         }
+        self.short = !self.starving.is_empty();
+        for _ in 0..self.stalled.len() {
+            let id = self.stalled.pop_front().expect("it was just counted");
+            if self.find(id).is_none_or(|conn| conn.is_starving) {
+                continue;
+            }
+            match self.go_on(id) {
+                Stop::Shortage => self.starve(id),
+                Stop::Batch => {
+                    self.stalled.push_back(id);
+                    return;
+                }
+                Stop::Empty | Stop::Stall | Stop::Gone => {}
+            }
+        }
+    }
+
+    /// Goes on with a connection, if it is stalled.
+    fn go_on(&mut self, id: ConnId) -> Stop {
+        let conn = self.find(id).expect("the caller looked");
+        let Some(mut stalled) = conn.stalled.take() else { return Stop::Empty };
+        let mut rest = &stalled.bytes[stalled.taken..];
+        let before = rest.len();
+        let stop = self.ingest(id, &mut rest);
+        let left = rest.len();
+        stalled.taken = stalled.bytes.len() - left;
+        match stop {
+            Stop::Empty => {
+                self.carried -= before;
+                self.transport.resume(id);
+            }
+            Stop::Gone => self.carried -= before,
+            Stop::Batch | Stop::Shortage | Stop::Stall => {
+                self.carried -= before - left;
+                self.find(id).expect("it is open").stalled = Some(stalled);
+            }
+        }
+        stop
     }
 
     /// Parses and admits requests off the front of `input`.
@@ -186,8 +231,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         }
     }
 
-    /// Whether one more request, and its reply, find a place. Each request in flight needs a frame
-    /// in the end, so frames are kept for all of them.
+    /// Whether one more request, and its reply, find a place.
     fn has_room(&self) -> bool {
         self.in_flight.room() > 0 && self.transport.room() > self.owed() + 1
     }

@@ -92,7 +92,9 @@ pub struct Worker<T, D, S, P> {
     /// At most as many as the transport has receive buffers.
     pub(crate) inbox: VecDeque<Chunk>,
     /// Connections whose stall may be over.
-    pub(crate) stalled: Vec<ConnId>,
+    pub(crate) stalled: VecDeque<ConnId>,
+    /// Connections that wait for what the worker is short of, each once, the first in front.
+    pub(crate) starving: VecDeque<ConnId>,
     /// Bytes kept for stalled connections.
     pub(crate) carried: usize,
     /// Connections whose hello waits for a fence.
@@ -134,7 +136,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             open_connections: 0,
             in_flight: SlotTable::new(limits.in_flight),
             inbox: VecDeque::with_capacity(1024),
-            stalled: Vec::new(),
+            stalled: VecDeque::new(),
+            starving: VecDeque::new(),
             carried: 0,
             greetings: Vec::new(),
             events: Vec::with_capacity(1024),
@@ -286,7 +289,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let Some(conn) = self.find(id) else { return };
         conn.in_flight -= 1;
         if conn.stalled.is_some() {
-            self.stalled.push(id);
+            self.stalled.push_back(id);
         } else if conn.finishing {
             self.finish_if_idle(id);
         }
