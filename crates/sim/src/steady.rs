@@ -21,6 +21,8 @@ use crate::stamp::{self, Content};
 
 /// Requests that must succeed when nothing goes wrong any more.
 const PROBES: u32 = 4;
+/// How long it waits before it tries a probe again.
+const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a client does.
 #[derive(Clone, Debug)]
@@ -61,6 +63,7 @@ pub(crate) struct Steady {
     seen: HashMap<u64, Content>,
     /// It thinks until then.
     rests_until: Instant,
+    backs_off: bool,
     done: Vec<Done>,
     marks: Marks,
     pub(crate) ended: u64,
@@ -89,6 +92,7 @@ impl Steady {
             chance: Chance::new(seed),
             seen: HashMap::new(),
             rests_until: Instant::ZERO,
+            backs_off: false,
             done: Vec::new(),
             marks,
             ended: 0,
@@ -107,6 +111,9 @@ impl Steady {
             self.take_done(end);
         }
         self.done = done;
+        if std::mem::take(&mut self.backs_off) {
+            self.rests_until = now + PROBE_PAUSE;
+        }
         if self.rests_until <= now && self.wants_more() {
             progressed |= self.burst(now);
             let think = self.chance.within(self.habits.think.clone());
@@ -349,7 +356,9 @@ impl Steady {
         }
         self.ledger.borrow_mut().done(op, status, data);
         if is_probe && !status.is_ok() {
-            self.probes += 1; // chance, or what went wrong before: it tries again
+            // By chance, or for what went wrong before: it tries again after a while.
+            self.probes += 1;
+            self.backs_off = true;
         }
         self.put_away(buf);
     }
