@@ -5,6 +5,7 @@
 mod bench;
 mod config;
 mod demo;
+mod interface;
 mod listen;
 mod report;
 mod serve;

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use contract::{BufPool, ListenerId};
 use flash::Decorated;
-use io::{Clock, Listener, Ring, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions, Waker};
+use io::{
+    Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
+    Waker,
+};
 use proto::reflex::ServerSession;
 use qos::PassThrough;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -18,8 +21,9 @@ use signal_hook::iterator::Signals;
 use target::{Attached, Fences, Limits, Parts, Worker};
 
 use crate::config::{Config, DeviceConfig, ListenConfig};
+use crate::interface::{Chosen, Interface, Way};
 use crate::listen::ListenAt;
-use crate::volumes::{AnyDevice, Volume};
+use crate::volumes::{AnyDevice, Through, Volume};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -41,6 +45,9 @@ pub(crate) struct Args {
     /// Say whether a server with this configuration would start, without touching its devices
     #[arg(long)]
     check: bool,
+    /// How to reach the kernel: auto takes epoll where io_uring is refused
+    #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
+    interface: Interface,
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
@@ -70,7 +77,7 @@ struct Plan {
     connections_max: usize,
 }
 
-type ServerWorker = Worker<Sockets, Decorated<AnyDevice>, PassThrough, ServerSession>;
+type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, PassThrough, ServerSession>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
@@ -81,6 +88,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     if args.check {
         return check(&config, &listen_at).map(|()| ExitCode::SUCCESS);
     }
+    let chosen = args.interface.choose()?;
     let (plan, workers) = plan(&args, &config, &listen_at)?;
     let plan = Arc::new(plan);
     let listeners = listen_at
@@ -92,7 +100,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     // Before the threads, so that a signal cannot come in between.
     let signals =
         Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot take signals: {e}"))?;
-    let (threads, wakers) = start(&plan, workers, listeners)?;
+    let (threads, wakers) = match chosen {
+        Chosen::IoUring => start::<Sockets>(&plan, workers, listeners)?,
+        Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
+    };
     println!("ready {}", urls.join(" "));
     stop_on_signal(signals, plan, wakers);
     let mut failed = false;
@@ -196,7 +207,7 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.
-fn start(
+fn start<N: Way>(
     plan: &Arc<Plan>,
     workers: usize,
     listeners: Vec<Listener>,
@@ -206,7 +217,7 @@ fn start(
     let mut threads = Vec::new();
     for number in 0..workers {
         let (plan, sender, listeners) = (plan.clone(), sender.clone(), listeners.clone());
-        let body = move || work(&plan, number, &listeners, &sender);
+        let body = move || work::<N>(&plan, number, &listeners, &sender);
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
         threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
     }
@@ -224,24 +235,24 @@ fn await_workers(
 }
 
 /// A worker's thread.
-fn work(
+fn work<N: Way>(
     plan: &Plan,
     number: usize,
     listeners: &Mutex<Option<Vec<Listener>>>,
     started: &Sender<Result<Waker, String>>,
 ) {
-    let (ring, mut worker) = match build(plan, number, listeners) {
+    let (reactor, mut worker) = match build::<N>(plan, number, listeners) {
         Ok(built) => built,
         Err(error) => {
             let _ = started.send(Err(error)); // the receiver is gone only if another failed first
             return;
         }
     };
-    if started.send(Ok(ring.waker())).is_err() {
+    if started.send(Ok(reactor.waker())).is_err() {
         return;
     }
     let clock = Clock::start();
-    io::run(&ring, &clock, plan.spin, |now| {
+    io::run(&reactor, &clock, plan.spin, |now| {
         if plan.stopping.load(Ordering::Relaxed) {
             if !worker.is_draining() {
                 tracing::info!(worker = number, connections = worker.connections(), "draining");
@@ -253,16 +264,16 @@ fn work(
     });
 }
 
-fn build(
+fn build<N: Way>(
     plan: &Plan,
     number: usize,
     listeners: &Mutex<Option<Vec<Listener>>>,
-) -> Result<(Ring, ServerWorker), String> {
+) -> Result<(N::Reactor, ServerWorker<N>), String> {
     let say = |error: io::Error| error.to_string();
     if let Some(cpus) = &plan.cpus {
         io::pin_to_cpu(cpus[number]).map_err(say)?;
     }
-    let ring = Ring::new().map_err(say)?;
+    let reactor = N::Reactor::new().map_err(say)?;
     let arena = io::carve(&BufPool::CLASSES).map_err(say)?;
     let config = SocketsConfig {
         connections_max: plan.connections_max,
@@ -271,15 +282,17 @@ fn build(
         tcp: plan.tcp.clone(),
         ..SocketsConfig::default()
     };
-    let mut sockets = Sockets::new(&ring, config).map_err(say)?;
+    let mut sockets = N::new(&reactor, config).map_err(say)?;
     sockets.join(plan.spread.clone(), number);
     if number == 0 {
         let taken = listeners.lock().expect("no holder panics").take();
         for (n, listener) in taken.into_iter().flatten().enumerate() {
-            sockets.listen(ListenerId(n as u16), listener);
+            sockets.listen(ListenerId(n as u16), listener).map_err(say)?;
         }
     }
-    if plan.volumes.iter().any(Volume::is_direct)
+    let through = N::through(&reactor);
+    if let Through::Ring(ring) = through
+        && plan.volumes.iter().any(Volume::is_direct)
         && let Err(error) = ring.register_buffers(&arena)
     {
         tracing::warn!("{error}");
@@ -290,13 +303,13 @@ fn build(
         .enumerate()
         .map(|(n, volume)| {
             let scheduler = PassThrough::new(plan.limits.in_flight);
-            Ok(Attached::new(volume.open_queue(&ring, n, number)?, scheduler))
+            Ok(Attached::new(volume.open_queue(&through, n, number)?, scheduler))
         })
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
     let worker =
         Worker::new(sockets, devices, pool, plan.shared.clone(), plan.limits, ServerSession::new);
-    Ok((ring, worker))
+    Ok((reactor, worker))
 }
 
 /// On the first signal all workers drain; on the second the process ends at once.

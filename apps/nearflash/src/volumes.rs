@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use contract::{BLOCK_BYTES, Buf, Completion, Device, Geometry, Instant, SizeClass, Submission};
 use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
-use io::device::{FileOptions, FileQueue, FileVolume};
-use io::{Owner, Ring, carve};
+use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
+use io::{Owner, Ring, Waker, carve};
 
 /// Scratch buffers of a queue: compare-and-writes and requests finer than the device's granularity
 /// that run at the same time on one worker.
@@ -33,6 +33,15 @@ pub(crate) enum AnyDevice {
     Null(Null),
     Mem(Exclusive<MemQueue>),
     File(Exclusive<FileQueue>),
+    Threaded(Exclusive<ThreadedQueue>),
+}
+
+/// How a queue to a file waits for the kernel.
+pub(crate) enum Through<'a> {
+    /// Through the worker's ring.
+    Ring(&'a Ring),
+    /// Through threads of its own, which wake the worker.
+    Threads(Waker),
 }
 
 impl Volume {
@@ -97,10 +106,10 @@ impl Volume {
         matches!(self.storage, Storage::File(_))
     }
 
-    /// The queue of worker number `worker` on its ring, of which this is the `n`-th device.
+    /// The queue of worker number `worker`, of which this is the `n`-th device.
     pub(crate) fn open_queue(
         &self,
-        ring: &Ring,
+        through: &Through<'_>,
         n: usize,
         worker: usize,
     ) -> Result<Decorated<AnyDevice>, String> {
@@ -113,9 +122,21 @@ impl Volume {
             }
             Storage::File(volume) => {
                 let granularity = volume.granularity_bytes();
-                let queue = volume.open_queue(ring, Owner::device(n));
                 let scratch = scratch(granularity)?;
-                AnyDevice::File(Exclusive::with_granularity(queue, locks, scratch, granularity))
+                match through {
+                    Through::Ring(ring) => {
+                        let queue = volume.open_queue(ring, Owner::device(n));
+                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        AnyDevice::File(queue)
+                    }
+                    Through::Threads(waker) => {
+                        let queue = volume
+                            .open_threaded_queue(ThreadedQueue::THREADS, waker.clone())
+                            .map_err(|error| error.to_string())?;
+                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        AnyDevice::Threaded(queue)
+                    }
+                }
             }
         };
         Ok(self.spec.decorations.wrap(queue, worker as u64))
@@ -134,6 +155,7 @@ macro_rules! each {
             AnyDevice::Null($device) => $call,
             AnyDevice::Mem($device) => $call,
             AnyDevice::File($device) => $call,
+            AnyDevice::Threaded($device) => $call,
         }
     };
 }

@@ -12,7 +12,7 @@ use contract::{BufPool, CloseReason, Instant, NamespaceId, SizeClass, Turn};
 use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
 
 use super::plan::{Plan, Problem, Way};
-use crate::volumes::Volume;
+use crate::volumes::{Through, Volume};
 
 /// How often a thread hands over what it measured.
 const REPORT_GAP: Duration = Duration::from_millis(200);
@@ -181,7 +181,7 @@ impl Crew {
 /// Makes load on a device of this process.
 fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
     let ring = Ring::new().map_err(|e| e.to_string())?;
-    let device = volume.open_queue(&ring, 0, n)?;
+    let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
     let path = Local::new(device, job.shape.in_flight_max());
     drive(&ring, path, job, |_, _| ())
 }
