@@ -31,7 +31,7 @@ struct Options {
     /// Where to listen.
     #[arg(long, default_value = "127.0.0.1:7422")]
     listen: SocketAddr,
-    /// The file to serve; made where there is none.
+    /// The file to serve: made anew, and gone from its folder as soon as it is open.
     #[arg(long, default_value = "/dev/shm/nearflash-naive")]
     file: PathBuf,
     /// Bytes of the file.
@@ -68,7 +68,8 @@ fn main() -> std::io::Result<()> {
     let options = Options::parse();
     yardstick::pin(options.cpu)?;
     let mut open = File::options();
-    let file = open.read(true).write(true).create(true).truncate(false).open(&options.file)?;
+    let file = open.read(true).write(true).create(true).truncate(true).open(&options.file)?;
+    std::fs::remove_file(&options.file)?;
     file.set_len(options.size)?;
     let listener = yardstick::listen(options.listen, &options.socket)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
