@@ -8,7 +8,9 @@ use client::{Address, Done, Initiator, Loss, Op, Report, Ticket};
 use contract::{
     Buf, BufPool, Command, Control, NamespaceId, NamespaceInfo, SizeClass, Status, Turn,
 };
-use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
+use io::{
+    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
 
 use crate::answer::Promise;
 use crate::queue::Queue;
@@ -75,8 +77,25 @@ pub(crate) fn run(
     opened: Promise<io::Waker>,
 ) {
     let _closing = Closing(queue.clone());
-    match Engine::open(address, options, queue.clone()) {
-        Ok((ring, engine)) => engine.run(&ring, options, address, opened),
+    match Ring::new() {
+        Ok(ring) => run_on::<Sockets>(&ring, address, options, queue, opened),
+        // Containers often forbid io_uring; epoll costs some speed and nothing else.
+        Err(no_ring) => match EpollReactor::new() {
+            Ok(epoll) => run_on::<EpollSockets>(&epoll, address, options, queue, opened),
+            Err(_) => opened.keep(Err(Error::System(no_ring.to_string()))),
+        },
+    }
+}
+
+fn run_on<N: Network>(
+    reactor: &N::Reactor,
+    address: &Address,
+    options: &Options,
+    queue: &Arc<Queue<Request>>,
+    opened: Promise<io::Waker>,
+) {
+    match Engine::<N>::open(reactor, address, options, queue.clone()) {
+        Ok(engine) => engine.run(reactor, options, address, opened),
         Err(error) => opened.keep(Err(error)),
     }
 }
@@ -91,8 +110,8 @@ impl Drop for Closing {
     }
 }
 
-struct Engine {
-    initiator: Initiator<Sockets>,
+struct Engine<N> {
+    initiator: Initiator<N>,
     namespace: Option<NamespaceId>,
     pool: BufPool,
     queue: Arc<Queue<Request>>,
@@ -101,47 +120,46 @@ struct Engine {
     done: Vec<Done>,
 }
 
-impl Engine {
+impl<N: Network> Engine<N> {
     fn open(
+        reactor: &N::Reactor,
         address: &Address,
         options: &Options,
         queue: Arc<Queue<Request>>,
-    ) -> Result<(Ring, Engine), Error> {
+    ) -> Result<Engine<N>, Error> {
         let name = &address.host_and_port;
         let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
         let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
         let server = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
         let system = |e: io::Error| Error::System(e.to_string());
-        let ring = Ring::new().map_err(system)?;
         let config = SocketsConfig {
             connections_max: options.connections + 4,
             receive_buffers: 64,
             frames_max: options.in_flight_max + 4 * options.connections,
             ..SocketsConfig::default()
         };
-        let mut sockets = Sockets::new(&ring, config).map_err(system)?;
+        let mut sockets = N::new(reactor, config).map_err(system)?;
         sockets.dial_to(server);
-        let engine = Engine {
+        Ok(Engine {
             initiator: Initiator::new(sockets, options.for_initiator(address.version)),
             namespace: options.namespace.map(NamespaceId),
             pool: take_pool()?,
             queue,
             waiting: (0..options.in_flight_max).map(|_| None).collect(),
             done: Vec::with_capacity(options.in_flight_max),
-        };
-        Ok((ring, engine))
+        })
     }
 
     fn run(
         mut self,
-        ring: &Ring,
+        reactor: &N::Reactor,
         options: &Options,
         address: &Address,
         opened: Promise<io::Waker>,
     ) {
         let clock = Clock::start();
         let mut opened = Some(opened);
-        io::run(ring, &clock, SpinPolicy { spin: options.spin }, |now| {
+        io::run(reactor, &clock, SpinPolicy { spin: options.spin }, |now| {
             let mut progressed = self.initiator.turn(now, &mut self.done);
             let mut done = std::mem::take(&mut self.done);
             for done in done.drain(..) {
@@ -153,7 +171,7 @@ impl Engine {
                 match report {
                     Report::Connected { .. } => {
                         if let Some(opened) = opened.take() {
-                            opened.keep(Ok(ring.waker()));
+                            opened.keep(Ok(reactor.waker()));
                         }
                     }
                     Report::Lost { why, .. } => {

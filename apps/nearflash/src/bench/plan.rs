@@ -114,7 +114,7 @@ fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
             let blocks = match (found, version) {
                 (Ok(blocks), _) => blocks,
                 // A server of version 1 alone does not understand the question.
-                (Err(survey::Failure::Unanswered(_)), Version::One) => None,
+                (Err(survey::Failure::Unanswered(loss)), Version::One) if loss.reached() => None,
                 (Err(failure), _) => {
                     return Err(Problem::Failed(failure.explain(*address)));
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use client::{Initiator, Loss, Options, Report, Version};
 use contract::{Control, NamespaceId, Status, Turn};
-use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
+use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,14 +54,29 @@ pub(super) fn look(
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
-    let ring = Ring::new().map_err(Failure::Local)?;
+    match Ring::new() {
+        Ok(ring) => look_on::<Sockets>(&ring, address, options, namespace),
+        Err(no_ring) => {
+            eprintln!("note: {no_ring}; using epoll, which is a little slower");
+            let epoll = EpollReactor::new().map_err(Failure::Local)?;
+            look_on::<EpollSockets>(&epoll, address, options, namespace)
+        }
+    }
+}
+
+fn look_on<N: Network>(
+    reactor: &N::Reactor,
+    address: SocketAddr,
+    options: &Options,
+    namespace: Option<NamespaceId>,
+) -> Result<Option<u64>, Failure> {
     let config = SocketsConfig {
         connections_max: 4,
         receive_buffers: 16,
         frames_max: 64,
         ..SocketsConfig::default()
     };
-    let mut sockets = Sockets::new(&ring, config).map_err(Failure::Local)?;
+    let mut sockets = N::new(reactor, config).map_err(Failure::Local)?;
     sockets.dial_to(address);
     let clock = Clock::start();
     let options = Options {
@@ -77,7 +92,7 @@ pub(super) fn look(
     let deadline = clock.now() + PATIENCE;
     let mut answer = Err(Failure::Unanswered(Loss::Silent));
     let mut done = Vec::new();
-    io::run(&ring, &clock, SpinPolicy::default(), |now| {
+    io::run(reactor, &clock, SpinPolicy::default(), |now| {
         let progressed = initiator.turn(now, &mut done);
         for report in initiator.reports() {
             match report {

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
 use client::{Initiator, Loss, Options, Report, Version};
-use contract::{BufPool, CloseReason, Instant, NamespaceId, SizeClass, Turn};
-use io::{Clock, Ring, Sockets, SocketsConfig, SpinPolicy};
+use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
+use io::{
+    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
 
 use super::plan::{Plan, Problem, Way};
 use crate::volumes::{Through, Volume};
@@ -193,8 +195,24 @@ fn remote(
     options: Options,
     job: Job,
 ) -> Result<End, String> {
+    match Ring::new() {
+        Ok(ring) => remote_on::<Sockets>(&ring, address, namespace, options, job),
+        // The survey has told so already.
+        Err(no_ring) => match EpollReactor::new() {
+            Ok(epoll) => remote_on::<EpollSockets>(&epoll, address, namespace, options, job),
+            Err(_) => Err(no_ring.to_string()),
+        },
+    }
+}
+
+fn remote_on<N: Network>(
+    reactor: &N::Reactor,
+    address: SocketAddr,
+    namespace: Option<NamespaceId>,
+    options: Options,
+    job: Job,
+) -> Result<End, String> {
     let text = |e: io::Error| e.to_string();
-    let ring = Ring::new().map_err(text)?;
     let connections = options.connections;
     let config = SocketsConfig {
         connections_max: connections + 16,
@@ -202,13 +220,13 @@ fn remote(
         ..SocketsConfig::default()
     };
     io::raise_descriptor_limit();
-    let mut sockets = Sockets::new(&ring, config).map_err(text)?;
+    let mut sockets = N::new(reactor, config).map_err(text)?;
     sockets.dial_to(address);
     let unfenced = options.version == Version::One;
     let mut initiator = Initiator::new(sockets, options);
-    connect(&ring, &job.clock, &mut initiator, connections)?;
+    connect(reactor, &job.clock, &mut initiator, connections)?;
     let path = Remote::new(initiator, namespace, unfenced);
-    drive(&ring, path, job, |path, losses| {
+    drive(reactor, path, job, |path, losses| {
         for report in path.initiator().reports() {
             if let Report::Lost { link, why } = report {
                 losses(why, format!("connection {link}: {why}; dialling again"));
@@ -218,17 +236,17 @@ fn remote(
 }
 
 /// Waits until all connections are there.
-fn connect(
-    ring: &Ring,
+fn connect<N: Network>(
+    reactor: &N::Reactor,
     clock: &Clock,
-    initiator: &mut Initiator<Sockets>,
+    initiator: &mut Initiator<N>,
     connections: usize,
 ) -> Result<(), String> {
     let deadline = clock.now() + CONNECT_MAX;
     let mut done = Vec::new();
     let mut up = 0;
     let mut trouble = None;
-    io::run(ring, clock, SpinPolicy::default(), |now| {
+    io::run(reactor, clock, SpinPolicy::default(), |now| {
         let progressed = initiator.turn(now, &mut done);
         for report in initiator.reports() {
             match report {
@@ -254,7 +272,7 @@ fn connect(
 
 /// Runs the generator to its end. `reports` looks at the path and names the connections it lost.
 fn drive<P: Path>(
-    ring: &Ring,
+    reactor: &impl Reactor,
     path: P,
     job: Job,
     mut reports: impl FnMut(&mut P, &mut dyn FnMut(Loss, String)),
@@ -273,7 +291,7 @@ fn drive<P: Path>(
     let mut report_at = start + REPORT_GAP;
     let mut end = End::default();
     let mut notes = 0;
-    io::run(ring, &clock, policy, |now| {
+    io::run(reactor, &clock, policy, |now| {
         let progressed = generator.turn(now);
         let finished = generator.is_finished(now);
         if now >= report_at || finished {
@@ -281,7 +299,7 @@ fn drive<P: Path>(
             generator.report(&mut desk.tally.lock().expect("no holder panics"));
             reports(generator.path(), &mut |why, text| {
                 // A dial in vain is not one more loss.
-                end.losses += u64::from(!matches!(why, Loss::Network(CloseReason::Unreachable(_))));
+                end.losses += u64::from(why.reached());
                 notes += 1;
                 if notes <= NOTES_MAX {
                     desk.notes.lock().expect("no holder panics").push(text);

@@ -107,6 +107,11 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Whether there was a connection before.
+    pub const fn reached(self) -> bool {
+        !matches!(self, Loss::Network(CloseReason::Unreachable(_)))
+    }
+
     /// The system's error number, where there is one.
     pub const fn errno(self) -> Option<i32> {
         match self {
