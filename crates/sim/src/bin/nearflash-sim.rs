@@ -19,6 +19,9 @@ struct Options {
     /// How many seeds, one after the other.
     #[arg(long, default_value_t = 1)]
     count: u64,
+    /// Break a promise of the server, to see the checkers notice: fences, locks or streams.
+    #[arg(long, value_parser = sabotage, default_value = "none")]
+    sabotage: Sabotage,
     /// Say what happens.
     #[arg(long)]
     trace: bool,
@@ -30,7 +33,7 @@ fn main() -> ExitCode {
     let mut total = Outcome::default();
     for seed in options.seed..options.seed + options.count {
         let run = || {
-            let world = World::new(seed, Sabotage::None, &mut arena, &marks, options.trace);
+            let world = World::new(seed, options.sabotage, &mut arena, &marks, options.trace);
             world.run(&mut arena)
         };
         match catch_unwind(AssertUnwindSafe(run)) {
@@ -48,6 +51,16 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn sabotage(name: &str) -> Result<Sabotage, String> {
+    Ok(match name {
+        "none" => Sabotage::None,
+        "fences" => Sabotage::SeparateFences,
+        "locks" => Sabotage::SeparateLocks,
+        "streams" => Sabotage::ScatteredStreams,
+        _ => return Err("expected fences, locks or streams".to_owned()),
+    })
 }
 
 fn add(total: &mut Outcome, outcome: Outcome) {
