@@ -9,7 +9,7 @@ mod idle;
 mod link;
 mod load;
 mod machine;
-mod process;
+pub(crate) mod process;
 mod rows;
 mod servers;
 mod table;

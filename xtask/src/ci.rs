@@ -64,18 +64,10 @@ struct Row {
 
 /// Runs all checks.
 pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
-    let all: Vec<&Step> = steps::STEPS.iter().chain(end_to_end::STEPS).collect();
-    run_list(&all, options.only.as_deref())
-}
-
-/// Runs the steps of one table whose names contain `only`.
-pub(crate) fn run_steps(table: &'static [Step], only: Option<&str>) -> Result<(), String> {
-    run_list(&table.iter().collect::<Vec<_>>(), only)
-}
-
-fn run_list(all: &[&Step], only: Option<&str>) -> Result<(), String> {
     let mut tally = Tally::default();
-    let chosen = all.iter().filter(|step| only.is_none_or(|word| step.name.contains(word)));
+    let all = steps::STEPS.iter().chain(end_to_end::STEPS);
+    let only = options.only.as_deref();
+    let chosen = all.filter(|step| only.is_none_or(|word| step.name.contains(word)));
     for step in chosen {
         println!("==> {}", step.name);
         let started = Instant::now();

@@ -8,6 +8,7 @@
 
 mod bench;
 mod ci;
+mod interop;
 mod manifest;
 mod runs;
 mod shell;
@@ -37,8 +38,8 @@ enum Chore {
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
     Bench(bench::BenchOptions),
-    /// Runs other people's clients and servers against ours.
-    Interop(runs::InteropOptions),
+    /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
+    Interop(interop::InteropOptions),
 }
 
 fn main() -> ExitCode {
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         Chore::Sim(options) => runs::sim(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
         Chore::Bench(options) => bench::run(&options),
-        Chore::Interop(options) => runs::interop(&options),
+        Chore::Interop(options) => interop::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

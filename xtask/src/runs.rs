@@ -1,4 +1,4 @@
-//! Chores that only find and start a program of the workspace: `sim`, `fuzz`, `interop`.
+//! Chores that only find and start a program of the workspace: `sim`, `fuzz`.
 //!
 //! Conventions: the simulated world is the program of package `nearflash-sim`; a fuzz target is an
 //! integration test whose name starts with `fuzz`, which fuzzes for `FUZZ_SECONDS` seconds.
@@ -31,13 +31,6 @@ pub(crate) struct FuzzOptions {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-}
-
-/// Options of `cargo xtask interop`.
-#[derive(Args)]
-pub(crate) struct InteropOptions {
-    /// Only the steps whose name contains this.
-    name: Option<String>,
 }
 
 /// The arguments for cargo that run the simulated world, or `None` while there is no such program.
@@ -77,11 +70,6 @@ pub(crate) fn fuzz(options: &FuzzOptions) -> Result<(), String> {
         shell::show(shell::cargo(&words).env("FUZZ_SECONDS", options.seconds.to_string()))?;
     }
     Ok(())
-}
-
-/// Runs the steps of the interoperability table.
-pub(crate) fn interop(options: &InteropOptions) -> Result<(), String> {
-    crate::ci::run_steps(crate::ci::end_to_end::STEPS, options.name.as_deref())
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 //! it and the programs of others that it [needs](super::needs::Need).
 
 use super::Step;
+use crate::interop;
 
 /// In the order in which they run.
-pub(crate) const STEPS: &[Step] = &[];
+pub(crate) const STEPS: &[Step] = &[
+    // Its tests see to their needs themselves: one that lacks something is skipped alone.
+    Step { name: "interop (quick)", needs: &[], run: interop::quick },
+];

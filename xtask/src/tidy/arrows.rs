@@ -39,7 +39,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["nearflash-wire"]),
 ];
 
 /// Pairs that not even tests may join: the pure crates and the planes above them stay free of

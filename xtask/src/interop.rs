@@ -1,0 +1,294 @@
+//! `cargo xtask interop`: the program as a whole, where the world is rough. Power fails, servers are
+//! killed, kernels are old.
+//!
+//! Some tests boot stock kernels in an emulator ([`guest`]), which works without hardware
+//! virtualisation; what those need (Debian packages, kernels) they install or unpack, as root, and
+//! say so. A test that cannot run here is skipped with its reason.
+
+mod apt;
+mod archive;
+mod chance;
+mod disk;
+mod guest;
+mod kernel;
+mod kill_server;
+mod ledger;
+mod load;
+mod old_kernel;
+mod power_cut;
+mod reflex;
+
+use std::cell::OnceCell;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use kernel::{Kernel, Qemu, Series};
+
+use crate::ci::Outcome;
+use crate::ci::needs::{self, Need};
+use crate::shell;
+
+/// Options of `cargo xtask interop`.
+#[derive(Args)]
+pub(crate) struct InteropOptions {
+    /// Only the tests whose names contain one of these.
+    test: Vec<String>,
+    /// The kernel of the guests [default: what each test is about]
+    #[arg(long, value_enum)]
+    kernel: Option<Series>,
+    /// Keep the files of tests that passed, too
+    #[arg(long)]
+    keep: bool,
+    /// The short form that `cargo xtask ci` runs
+    #[arg(long)]
+    quick: bool,
+    /// Where chance starts
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// A test of the program as a whole.
+struct Test {
+    name: &'static str,
+    /// The kernel that it is about, if it runs in a guest.
+    kernel: Option<Series>,
+    /// Whether it belongs to the short form.
+    is_quick: bool,
+    run: fn(&Context) -> Result<Verdict, String>,
+}
+
+/// How a test ended that did not fail.
+enum Verdict {
+    /// It passed; what it did, in one line.
+    Passed(String),
+    /// It cannot run here, and why.
+    Skipped(String),
+}
+
+const TESTS: &[Test] = &[
+    Test { name: "kill-server", kernel: None, is_quick: true, run: kill_server::ledger },
+    Test { name: "kill-server-bench", kernel: None, is_quick: true, run: kill_server::bench },
+    Test {
+        name: "power-cut-sparse",
+        kernel: Some(Series::V6_12),
+        is_quick: true,
+        run: power_cut::sparse,
+    },
+    Test {
+        name: "power-cut-preallocated",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: power_cut::preallocated,
+    },
+    Test {
+        name: "power-cut-raw",
+        kernel: Some(Series::V6_12),
+        is_quick: true,
+        run: power_cut::raw,
+    },
+    Test {
+        name: "power-cut-nvme",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: power_cut::nvme,
+    },
+    Test {
+        name: "power-cut-lying-disk",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: power_cut::lying_disk,
+    },
+    Test {
+        name: "old-kernel",
+        kernel: Some(Series::V6_1),
+        is_quick: false,
+        run: old_kernel::io_uring,
+    },
+    Test {
+        name: "no-io-uring",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: old_kernel::without_io_uring,
+    },
+];
+
+/// Programs that guests need, from the host's root.
+const GUEST_NEEDS: &[Need] = &[
+    Need { program: "qemu-system-x86_64", package: "qemu-system-x86" },
+    Need { program: "busybox", package: "busybox-static" },
+    Need { program: "modprobe", package: "kmod" },
+    Need { program: "xz", package: "xz-utils" },
+    Need { program: "setpriv", package: "util-linux" },
+    Need { program: "mkfs.ext4", package: "e2fsprogs" },
+];
+
+/// What a test works with.
+struct Context {
+    /// Its own folder, empty when it starts.
+    folder: PathBuf,
+    /// The program under test.
+    nearflash: PathBuf,
+    quick: bool,
+    seed: u64,
+    tools: OnceCell<(Qemu, Kernel)>,
+}
+
+impl Context {
+    /// The emulator and the kernel of a test that runs in a guest.
+    fn tools(&self) -> Result<&(Qemu, Kernel), String> {
+        self.tools.get().ok_or_else(|| "this test was not to run in a guest".to_owned())
+    }
+}
+
+/// What a run came to.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failures: Vec<String>,
+    skipped: Vec<String>,
+}
+
+/// Runs the tests that were asked for; the last line is `N passed, M failed, K skipped`.
+pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
+    let tally = run_tests(options)?;
+    let (failed, skipped) = (tally.failures.len(), tally.skipped.len());
+    for failure in &tally.failures {
+        println!("FAILED: {failure}");
+    }
+    println!("{} passed, {failed} failed, {skipped} skipped", tally.passed);
+    match (failed, tally.passed + skipped as u64) {
+        (0, 1..) => Ok(()),
+        (0, _) => Err("no test has such a name".to_owned()),
+        _ => Err("interop failed".to_owned()),
+    }
+}
+
+/// The short form, as a step of `cargo xtask ci`.
+pub(crate) fn quick() -> Result<Outcome, String> {
+    let options =
+        InteropOptions { test: Vec::new(), kernel: None, keep: false, quick: true, seed: 1 };
+    let tally = run_tests(&options)?;
+    let failed = tally.failures.len() as u64;
+    if tally.passed + failed == 0 {
+        return Ok(Outcome::Skipped(tally.skipped.join("; ")));
+    }
+    let ignored = tally.skipped.len() as u64;
+    Ok(Outcome::Counted {
+        passed: tally.passed,
+        failed,
+        ignored,
+        output: tally.failures.join("\n"),
+    })
+}
+
+fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
+    let nearflash = build()?;
+    let mut tally = Tally::default();
+    let named = |test: &&Test| {
+        options.test.is_empty() || options.test.iter().any(|word| test.name.contains(&**word))
+    };
+    for test in TESTS.iter().filter(named).filter(|test| test.is_quick || !options.quick) {
+        println!("--- {}", test.name);
+        let started = Instant::now();
+        let context = Context {
+            folder: target_folder().join("interop").join(test.name),
+            nearflash: nearflash.clone(),
+            quick: options.quick,
+            seed: options.seed,
+            tools: OnceCell::new(),
+        };
+        let outcome = run_test(test, options, &context);
+        let seconds = started.elapsed().as_secs_f64();
+        match outcome {
+            Ok(Verdict::Passed(summary)) => {
+                println!("    passed in {seconds:.1} s: {summary}");
+                tally.passed += 1;
+            }
+            Ok(Verdict::Skipped(reason)) => {
+                println!("skipped: {}: {}", test.name, reason.replace('\n', " "));
+                tally.skipped.push(format!("{}: {reason}", test.name));
+            }
+            Err(error) => {
+                println!("    FAILED in {seconds:.1} s: {error}");
+                let folder = context.folder.display();
+                tally.failures.push(format!("{}: {error}\nkept in {folder}", test.name));
+                fs::write(context.folder.join("failure"), &error).map_err(|e| e.to_string())?;
+            }
+        }
+    }
+    Ok(tally)
+}
+
+fn run_test(test: &Test, options: &InteropOptions, context: &Context) -> Result<Verdict, String> {
+    empty(&context.folder)?;
+    if let Some(series) = test.kernel
+        && let Err(reason) = provide(options.kernel.unwrap_or(series), context)
+    {
+        return Ok(Verdict::Skipped(reason));
+    }
+    let mut outcome = (test.run)(context);
+    let trouble = guest::trouble(&context.folder);
+    if outcome.is_ok() && !trouble.is_empty() {
+        outcome = Err(format!("a guest's kernel complained:\n{}", trouble.join("\n")));
+    }
+    if outcome.is_ok() && !options.keep {
+        fs::remove_dir_all(&context.folder).map_err(|error| error.to_string())?;
+    }
+    outcome
+}
+
+/// Sees to it that guests can run; the error is the reason for which they cannot.
+fn provide(series: Series, context: &Context) -> Result<(), String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the guests are x86-64 and so must the programs in them be".to_owned());
+    }
+    needs::provide(GUEST_NEEDS)?;
+    let cache = target_folder().join("interop-cache");
+    fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
+    let tools = (Qemu::prepare(&cache)?, Kernel::prepare(series, &cache)?);
+    // Each test has a context of its own, so nothing was there.
+    context.tools.set(tools).map_err(|_| "the guest was prepared twice".to_owned())
+}
+
+/// Builds the program as users do.
+fn build() -> Result<PathBuf, String> {
+    let words = ["build", "--quiet", "--release", "--package", "nearflash-cli"];
+    let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
+    if ran.ok { Ok(target_folder().join("release/nearflash")) } else { Err(ran.output) }
+}
+
+/// Where cargo puts what it builds.
+fn target_folder() -> PathBuf {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    shell::root().join(folder.unwrap_or_else(|| "target".into()))
+}
+
+fn empty(folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    fs::create_dir_all(folder).map_err(failed)
+}
+
+/// A port that was free just now.
+fn free_port() -> Result<u16, String> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_there_once() {
+        let mut names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), TESTS.len());
+    }
+}

@@ -1,0 +1,162 @@
+//! Debian packages that are unpacked into a folder of the build instead of being installed: other
+//! kernels, a newer emulator.
+//!
+//! What is to be installed for good goes through [`needs`](crate::ci::needs).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::shell;
+
+/// No download here is expected to take a third of this.
+const LIMIT: Duration = Duration::from_secs(400);
+
+/// Where the system says from where its packages come.
+const SOURCES: &str = "/etc/apt/sources.list.d";
+
+/// A source of packages: those that the system has, or a further suite from the same mirror whose
+/// lists are kept apart, so that the system's configuration stays as it is.
+pub(super) struct Apt {
+    options: Vec<String>,
+    scratch: PathBuf,
+}
+
+impl Apt {
+    /// The system's own suites; `cache` is a folder for downloads.
+    pub(super) fn of_system(cache: &Path) -> Result<Apt, String> {
+        let apt = Apt { options: Vec::new(), scratch: cache.join("downloads") };
+        let lists = fs::read_dir("/var/lib/apt/lists").map_err(|e| format!("apt's lists: {e}"))?;
+        let known = lists.flatten().any(|e| e.file_name().to_string_lossy().contains("_Packages"));
+        if !known {
+            apt.apt_get(&["update"])?;
+        }
+        Ok(apt)
+    }
+
+    /// The backports of the system's release.
+    pub(super) fn of_backports(cache: &Path) -> Result<Apt, String> {
+        let release = fs::read_to_string("/etc/os-release").map_err(|e| e.to_string())?;
+        let codename = codename(&release).ok_or("the system does not say which Debian it is")?;
+        let suite = format!("{codename}-backports");
+        let folder = cache.join(format!("apt-{suite}"));
+        let (parts, lists) = (folder.join("parts"), folder.join("lists"));
+        for folder in [&parts, &lists.join("partial")] {
+            fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        let file = parts.join("backports.sources");
+        fs::write(&file, stanza(codename, &suite)?).map_err(|e| e.to_string())?;
+        let option = |name: &str, value: &str| ["-o".to_owned(), format!("{name}={value}")];
+        let options = [
+            option("Dir::Etc::sourcelist", "/dev/null"),
+            option("Dir::Etc::sourceparts", &parts.to_string_lossy()),
+            option("Dir::State::lists", &lists.to_string_lossy()),
+            option("Dir::Cache::pkgcache", ""),
+            option("Dir::Cache::srcpkgcache", ""),
+        ];
+        let apt = Apt { options: options.concat(), scratch: cache.join("downloads") };
+        apt.apt_get(&["update"])?;
+        Ok(apt)
+    }
+
+    /// The packages that `package` depends on, most wanted first.
+    pub(super) fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
+        let mut command = Command::new("apt-cache");
+        command.args(&self.options).args(["depends", package]);
+        let output = run(&mut command)?;
+        let names = output.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Downloads the packages and unpacks them below `folder`, which appears only when all went
+    /// well.
+    pub(super) fn unpack(&self, packages: &[&str], folder: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+        let partial = folder.with_extension("partial");
+        for fresh in [&partial, &self.scratch] {
+            if fresh.exists() {
+                fs::remove_dir_all(fresh).map_err(failed)?;
+            }
+            fs::create_dir_all(fresh).map_err(failed)?;
+        }
+        println!("downloading Debian packages: {}", packages.join(" "));
+        self.apt_get(&[&["download"], packages].concat())?;
+        for file in fs::read_dir(&self.scratch).map_err(failed)? {
+            let file = file.map_err(failed)?.path();
+            run(Command::new("dpkg").arg("-x").arg(file).arg(&partial))?;
+        }
+        fs::remove_dir_all(&self.scratch).map_err(failed)?;
+        fs::rename(&partial, folder).map_err(failed)
+    }
+
+    fn apt_get(&self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = Command::new("apt-get");
+        command.args(["-q", "-o", "APT::Sandbox::User=root"]).args(&self.options).args(arguments);
+        if self.scratch.is_dir() {
+            command.current_dir(&self.scratch);
+        }
+        run(&mut command).map(|_| ())
+    }
+}
+
+/// The command's output; where it fails, its last line is the error.
+pub(super) fn run(command: &mut Command) -> Result<String, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let ran = shell::capture(command, LIMIT)?;
+    let last = ran.output.lines().last().unwrap_or("no output");
+    if ran.ok { Ok(ran.output) } else { Err(format!("{name}: {last}")) }
+}
+
+/// `VERSION_CODENAME` of `os-release`.
+fn codename(release: &str) -> Option<&str> {
+    release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="))
+}
+
+/// The stanza of the system's sources for `codename`, for `suite` in its stead.
+fn stanza(codename: &str, suite: &str) -> Result<String, String> {
+    let files = fs::read_dir(SOURCES).map_err(|error| format!("{SOURCES}: {error}"))?;
+    let mut paths: Vec<PathBuf> = files.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "sources"));
+    paths.sort();
+    let mut texts = paths.iter().filter_map(|path| fs::read_to_string(path).ok());
+    texts
+        .find_map(|text| text.split("\n\n").find_map(|part| replace_suite(part, codename, suite)))
+        .ok_or_else(|| format!("no stanza for {codename} in {SOURCES}/*.sources"))
+}
+
+fn replace_suite(stanza: &str, codename: &str, suite: &str) -> Option<String> {
+    let mut found = false;
+    let mut text = String::new();
+    for line in stanza.lines() {
+        match line.strip_prefix("Suites:") {
+            Some(suites) => {
+                found |= suites.split_whitespace().any(|word| word == codename);
+                text.push_str(&format!("Suites: {suite}\n"));
+            }
+            None => text.push_str(&format!("{line}\n")),
+        }
+    }
+    found.then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suite_is_replaced_in_the_stanza_of_the_release() {
+        let stanza = "Types: deb\nURIs: http://d\nSuites: bookworm bookworm-updates\nComponents: x";
+        assert_eq!(
+            replace_suite(stanza, "bookworm", "bookworm-backports").unwrap(),
+            "Types: deb\nURIs: http://d\nSuites: bookworm-backports\nComponents: x\n"
+        );
+        assert_eq!(replace_suite(stanza, "trixie", "x"), None);
+    }
+
+    #[test]
+    fn the_release_says_its_name() {
+        assert_eq!(codename("ID=debian\nVERSION_CODENAME=trixie\n"), Some("trixie"));
+        assert_eq!(codename("ID=other\n"), None);
+    }
+}

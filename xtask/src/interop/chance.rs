@@ -1,0 +1,23 @@
+//! Chance that repeats: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+
+/// A source of numbers; the same seed gives the same ones.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    /// The next number.
+    pub(super) fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `end`, which is small, so that the bias does not matter.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.number() % end
+    }
+}

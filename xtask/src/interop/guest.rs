@@ -1,0 +1,356 @@
+//! A small machine with a stock kernel: booted, told what to run, cut from power.
+//!
+//! Its root is the host's root file system, read-only beneath a layer in memory, so every program of
+//! the host is there by its path; what it writes elsewhere than to its disks and its shared folder is
+//! gone with it. It is emulated (no hardware virtualisation is needed) and has one processor: with
+//! more, the emulator and the kernel's patching of its own text get into each other's way.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use super::kernel::{Kernel, Qemu};
+
+/// What a guest is made of.
+pub(crate) struct Machine<'a> {
+    pub(crate) qemu: &'a Qemu,
+    pub(crate) kernel: &'a Kernel,
+    /// A folder of the host that guest and host both write to; the guest has it by the same path.
+    pub(crate) share: &'a Path,
+    /// Its disks in order: `/dev/nvme0n1` or `/dev/vda` and so on.
+    pub(crate) disks: Vec<Disk>,
+    /// Ports of the host's loopback and the ports of the guest that they lead to. The host's
+    /// loopback itself is 10.0.2.2 in the guest.
+    pub(crate) forwards: Vec<(u16, u16)>,
+}
+
+/// A disk of a guest.
+pub(crate) struct Disk {
+    pub(crate) controller: Controller,
+    pub(crate) backing: Backing,
+}
+
+/// How a guest sees a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Controller {
+    /// `/dev/nvmeXn1`, without a volatile cache: the emulated controller of QEMU 10 acknowledges
+    /// forced unit access and does not pass it on, so that a cache behind it would be its fault.
+    Nvme,
+    /// `/dev/vdX`, with a volatile cache.
+    Virtio,
+}
+
+/// Where a disk's data is.
+pub(crate) enum Backing {
+    /// A file of the host. What the controller has completed survives the guest.
+    Image(PathBuf),
+    /// An NBD server that listens on this socket.
+    Nbd(PathBuf),
+}
+
+/// A running guest; killed when dropped.
+pub(crate) struct Guest {
+    emulator: Child,
+    control: BufReader<UnixStream>,
+    share: PathBuf,
+    commands: u32,
+}
+
+/// How a command ended, and what it wrote.
+pub(crate) struct Output {
+    pub(crate) status: i32,
+    pub(crate) text: String,
+}
+
+const MEMORY_MIB: u32 = 1024;
+
+/// Until the emulator runs.
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// Until the guest takes commands: four seconds on a quiet machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(90);
+
+/// Kernel messages that mean trouble.
+const TROUBLE: [&str; 5] = ["BUG:", "WARNING:", "Oops", "Kernel panic", "interop: "];
+
+impl Machine<'_> {
+    /// Boots it. `name` tells the boots that share a folder apart.
+    pub(crate) fn boot(&self, name: &str) -> Result<Guest, String> {
+        let socket = self.share.join(format!("{name}.control"));
+        let console = self.share.join(format!("{name}.console"));
+        let failed = |error: io::Error| format!("{}: {error}", socket.display());
+        if socket.exists() {
+            fs::remove_file(&socket).map_err(failed)?;
+        }
+        let listener = UnixListener::bind(&socket).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let messages = self.share.join(format!("{name}.emulator"));
+        let errors = fs::File::create(&messages).map_err(failed)?;
+        let mut command = self.command(&socket, &console);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let mut emulator = command.spawn().map_err(|error| format!("the emulator: {error}"))?;
+        let stream = match accept(&listener, &mut emulator) {
+            Ok(stream) => stream,
+            Err(error) => {
+                end(&mut emulator);
+                let said = fs::read_to_string(&messages).unwrap_or_default();
+                return Err(format!("{error}: {}", said.trim()));
+            }
+        };
+        let control = BufReader::new(stream);
+        let share = self.share.to_path_buf();
+        let mut guest = Guest { emulator, control, share, commands: 0 };
+        guest.answer("ready", BOOT_LIMIT).map_err(|error| {
+            let text = fs::read_to_string(&console).unwrap_or_default();
+            let last: Vec<&str> = text.lines().rev().take(15).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            format!("the guest did not boot: {error}\n{}", last.join("\n"))
+        })?;
+        Ok(guest)
+    }
+
+    fn command(&self, socket: &Path, console: &Path) -> Command {
+        // The kernel of the host ends it with us, however we end.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(&self.qemu.program);
+        for folder in &self.qemu.data {
+            command.arg("-L").arg(folder);
+        }
+        let memory = MEMORY_MIB.to_string();
+        command.args(["-machine", "q35", "-accel", "tcg,tb-size=256", "-cpu", "max,la57=off"]);
+        command.args(["-smp", "1", "-m", &memory, "-nodefaults", "-no-user-config"]);
+        command.args(["-display", "none", "-no-reboot"]);
+        command.arg("-serial").arg(format!("file:{}", console.display()));
+        command.arg("-kernel").arg(&self.kernel.image);
+        command.arg("-initrd").arg(&self.kernel.initramfs);
+        command.arg("-append").arg(self.kernel_words());
+        self.add_devices(&mut command, socket);
+        command
+    }
+
+    fn add_devices(&self, command: &mut Command, socket: &Path) {
+        command.args(["-object", "rng-random,id=random,filename=/dev/urandom"]);
+        command.args(["-device", "virtio-rng-pci,rng=random"]);
+        for (tag, path, access) in
+            [("host", Path::new("/"), ",readonly=on"), ("share", self.share, "")]
+        {
+            let path = path.display();
+            command.arg("-fsdev").arg(format!(
+                "local,id={tag},path={path},security_model=none,multidevs=remap{access}"
+            ));
+            command.arg("-device").arg(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+        }
+        command.args(["-device", "virtio-serial-pci", "-chardev"]);
+        command.arg(format!("socket,id=interop,path={}", socket.display()));
+        command.args(["-device", "virtserialport,chardev=interop,name=interop"]);
+        let mut network = "user,id=network,ipv6=off".to_owned();
+        for (host, guest) in &self.forwards {
+            network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
+        }
+        command.args(["-netdev", &network]);
+        command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
+        for (number, disk) in self.disks.iter().enumerate() {
+            command.arg("-blockdev").arg(disk.backing(number));
+            command.arg("-device").arg(disk.device(number));
+        }
+    }
+
+    /// The kernel's command line. Words that it does not know become the environment of its first
+    /// program.
+    fn kernel_words(&self) -> String {
+        let quick = "panic=-1 loglevel=4 nokaslr mitigations=off audit=0 nowatchdog no_timer_check \
+                     tsc=reliable rcupdate.rcu_expedited=1 cryptomgr.notests random.trust_cpu=on";
+        let (share, modules) = (self.share.display(), self.kernel.modules.display());
+        let release = &self.kernel.release;
+        format!(
+            "console=ttyS0 {quick} interop_share={share} interop_modules={modules} \
+             interop_release={release}"
+        )
+    }
+}
+
+impl Disk {
+    fn backing(&self, number: usize) -> String {
+        match &self.backing {
+            Backing::Image(path) => format!(
+                "driver=raw,node-name=disk{number},file.driver=file,file.filename={},\
+                 file.aio=threads,discard=unmap",
+                path.display()
+            ),
+            Backing::Nbd(socket) => format!(
+                "driver=raw,node-name=disk{number},file.driver=nbd,file.server.type=unix,\
+                 file.server.path={},discard=unmap",
+                socket.display()
+            ),
+        }
+    }
+
+    fn device(&self, number: usize) -> String {
+        match self.controller {
+            // Shadow doorbells stay off: emulated controllers are less reliable with them.
+            Controller::Nvme => {
+                format!("nvme,drive=disk{number},serial=disk{number},dbcs=off,write-cache=off")
+            }
+            Controller::Virtio => {
+                format!("virtio-blk-pci,drive=disk{number},write-cache=on,discard=on")
+            }
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, emulator: &mut Child) -> Result<UnixStream, String> {
+    let started = Instant::now();
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).map_err(|error| error.to_string())?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if let Ok(Some(status)) = emulator.try_wait() {
+            return Err(format!("the emulator ended ({status})"));
+        }
+        if started.elapsed() > START_LIMIT {
+            return Err("the emulator did not start".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn end(emulator: &mut Child) {
+    // Both fail only when it has ended by itself.
+    let _gone = emulator.kill();
+    let _status = emulator.wait();
+}
+
+impl Guest {
+    /// Runs a shell script in the guest to its end, in the shared folder.
+    pub(crate) fn run(&mut self, script: &str, limit: Duration) -> Result<Output, String> {
+        let name = self.script(script)?;
+        let status = self.ask(&format!("run {name}"), limit)?;
+        let path = self.share.join(format!("{name}.out"));
+        let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Output { status, text: String::from_utf8_lossy(&text).into_owned() })
+    }
+
+    /// Runs a script that has to succeed; returns what it wrote.
+    pub(crate) fn must(&mut self, script: &str, limit: Duration) -> Result<String, String> {
+        let Output { status, text } = self.run(script, limit)?;
+        if status == 0 { Ok(text) } else { Err(format!("`{script}` ended with {status}:\n{text}")) }
+    }
+
+    /// Starts a script in the background; the path is the file that grows with its output.
+    pub(crate) fn start(&mut self, script: &str) -> Result<PathBuf, String> {
+        let name = self.script(script)?;
+        self.ask(&format!("start {name}"), Duration::from_secs(20))?;
+        Ok(self.share.join(format!("{name}.out")))
+    }
+
+    /// Starts a server and waits for its line that begins with `ready`. Returns that line.
+    pub(crate) fn serve(&mut self, script: &str, limit: Duration) -> Result<String, String> {
+        let path = self.start(script)?;
+        let started = Instant::now();
+        loop {
+            // Until the guest makes the file there is none.
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let mut lines = text.lines();
+            if let Some(line) = lines.find(|line| line.starts_with("ready")) {
+                return Ok(line.to_owned());
+            }
+            if started.elapsed() > limit {
+                return Err(format!("`{script}` was not ready within {limit:?}:\n{text}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The power fails: what the guest has in memory is gone.
+    pub(crate) fn cut(mut self) {
+        end(&mut self.emulator);
+    }
+
+    /// Writes everything to the disks and switches off.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let failed = |error: io::Error| format!("the guest's port: {error}");
+        self.control.get_mut().write_all(b"stop -\n").map_err(failed)?;
+        let started = Instant::now();
+        while self.emulator.try_wait().map_err(failed)?.is_none() {
+            if started.elapsed() > Duration::from_secs(30) {
+                return Err("the guest did not switch off".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Puts the script where the guest finds it.
+    fn script(&mut self, script: &str) -> Result<String, String> {
+        self.commands += 1;
+        let name = format!("guest{}-{}", self.emulator.id(), self.commands);
+        let path = self.share.join(format!("{name}.sh"));
+        let written = fs::write(&path, format!("{script}\n"));
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(name)
+    }
+
+    fn ask(&mut self, line: &str, limit: Duration) -> Result<i32, String> {
+        let written = self.control.get_mut().write_all(format!("{line}\n").as_bytes());
+        written.map_err(|error| format!("the guest's port: {error}"))?;
+        let answer = self.answer("done", limit)?;
+        let status = answer.rsplit(' ').next().and_then(|word| word.parse().ok());
+        status.ok_or_else(|| format!("the guest said {answer:?}"))
+    }
+
+    /// Waits for the line that begins with `word`.
+    fn answer(&mut self, word: &str, limit: Duration) -> Result<String, String> {
+        let started = Instant::now();
+        let mut line = String::new();
+        loop {
+            let left = limit.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(format!("no answer within {} s", limit.as_secs()));
+            }
+            self.control.get_ref().set_read_timeout(Some(left)).map_err(|e| e.to_string())?;
+            match self.control.read_line(&mut line) {
+                Ok(0) => return Err("the guest is gone".to_owned()),
+                Ok(_) if line.starts_with(word) => return Ok(line.trim().to_owned()),
+                Ok(_) => {
+                    println!("    guest: {}", line.trim());
+                    line.clear();
+                }
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(format!("the guest's port: {error}")),
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        end(&mut self.emulator);
+    }
+}
+
+/// Lines of the kernels' consoles in this folder that mean trouble.
+pub(crate) fn trouble(share: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(share).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "console") {
+            let text = fs::read(&path).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            let bad = text.lines().filter(|line| TROUBLE.iter().any(|word| line.contains(word)));
+            found.extend(bad.map(|line| format!("{}: {line}", path.display())));
+        }
+    }
+    found
+}

@@ -1,0 +1,208 @@
+//! Stock Debian kernels and the emulator that runs them, unpacked into the cache.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::ValueEnum;
+
+use super::apt::{self, Apt};
+use super::archive::Archive;
+
+/// A series of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Series {
+    /// The oldest that nearflash runs on.
+    #[value(name = "6.1")]
+    V6_1,
+    /// The newest that Debian's stable releases have in common.
+    #[value(name = "6.12")]
+    V6_12,
+}
+
+/// A kernel that is ready to boot.
+pub(crate) struct Kernel {
+    /// The kernel itself.
+    pub(super) image: PathBuf,
+    /// What `uname -r` says in it.
+    pub(super) release: String,
+    /// The folder of its modules.
+    pub(super) modules: PathBuf,
+    /// Its first file system.
+    pub(super) initramfs: PathBuf,
+}
+
+/// The emulator.
+pub(crate) struct Qemu {
+    pub(super) program: PathBuf,
+    /// Folders of its firmware.
+    pub(super) data: Vec<PathBuf>,
+}
+
+/// What has to be loaded before the host's root can be mounted.
+const BOOT_MODULES: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
+
+/// The first version whose emulated NVMe controller works beside a single virtual processor; 7.2
+/// loses doorbells there.
+const QEMU_MAJOR_MIN: u32 = 8;
+
+const QEMU_PACKAGES: [&str; 4] =
+    ["qemu-system-x86", "qemu-system-common", "qemu-system-data", "seabios"];
+
+impl Series {
+    /// As people write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Series::V6_1 => "6.1",
+            Series::V6_12 => "6.12",
+        }
+    }
+}
+
+impl Kernel {
+    /// Finds the kernel in the cache, or brings it there.
+    pub(crate) fn prepare(series: Series, cache: &Path) -> Result<Kernel, String> {
+        let folder = cache.join(format!("linux-{}", series.name()));
+        if !folder.is_dir() {
+            fetch(series, cache, &folder)?;
+        }
+        let boot = fs::read_dir(folder.join("boot")).map_err(|e| e.to_string())?;
+        let names = boot.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let release = names
+            .filter_map(|name| name.strip_prefix("vmlinuz-").map(str::to_owned))
+            .next()
+            .ok_or_else(|| format!("no kernel in {}", folder.display()))?;
+        let places = ["lib/modules", "usr/lib/modules"].map(|p| folder.join(p).join(&release));
+        let modules = places.into_iter().find(|place| place.is_dir());
+        let modules = modules.ok_or_else(|| format!("no modules in {}", folder.display()))?;
+        if !modules.join("modules.dep").is_file() {
+            let base = modules.ancestors().nth(3).expect("it has three names");
+            apt::run(Command::new("depmod").arg("-b").arg(base).arg(&release))?;
+        }
+        let initramfs = folder.join("initramfs");
+        let image = folder.join("boot").join(format!("vmlinuz-{release}"));
+        // Written beside and renamed: another run may be booting from it.
+        let fresh = folder.join(format!("initramfs.{}", std::process::id()));
+        fs::write(&fresh, first_file_system(&modules)?)
+            .and_then(|()| fs::rename(&fresh, &initramfs))
+            .map_err(|error| format!("{}: {error}", initramfs.display()))?;
+        Ok(Kernel { image, release, modules, initramfs })
+    }
+}
+
+fn fetch(series: Series, cache: &Path, folder: &Path) -> Result<(), String> {
+    let wanted = format!("linux-image-{}.", series.name());
+    for apt in [Apt::of_system, Apt::of_backports] {
+        let apt = apt(cache)?;
+        let images = apt.dependencies("linux-image-amd64")?;
+        if let Some(image) = images.iter().find(|name| name.starts_with(&wanted)) {
+            return apt.unpack(&[image], folder);
+        }
+    }
+    Err(format!("this Debian and its backports have no kernel {}", series.name()))
+}
+
+impl Qemu {
+    /// The installed one where it is new enough, else that of the backports.
+    pub(crate) fn prepare(cache: &Path) -> Result<Qemu, String> {
+        let installed = Qemu { program: "qemu-system-x86_64".into(), data: Vec::new() };
+        let version = apt::run(Command::new(&installed.program).arg("--version"))?;
+        if major(&version).is_some_and(|major| major >= QEMU_MAJOR_MIN) {
+            return Ok(installed);
+        }
+        let folder = cache.join("qemu");
+        if !folder.is_dir() {
+            Apt::of_backports(cache)?.unpack(&QEMU_PACKAGES, &folder)?;
+        }
+        let program = folder.join("usr/bin/qemu-system-x86_64");
+        apt::run(Command::new(&program).arg("--version"))?;
+        let data = ["seabios", "qemu"].map(|name| folder.join("usr/share").join(name)).to_vec();
+        Ok(Qemu { program, data })
+    }
+}
+
+/// The major number in `QEMU emulator version 10.0.2 (Debian …)`.
+fn major(version: &str) -> Option<u32> {
+    let (_, rest) = version.split_once("version ")?;
+    rest.split('.').next()?.parse().ok()
+}
+
+/// An archive of busybox, the modules that the first steps need, and the two programs.
+fn first_file_system(modules: &Path) -> Result<Vec<u8>, String> {
+    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut archive = Archive::default();
+    for folder in ["bin", "dev", "modules"] {
+        archive.folder(folder);
+    }
+    archive.device("dev/console", 5, 1);
+    archive.file("bin/busybox", &read(Path::new("/bin/busybox"))?);
+    archive.file("init", include_bytes!("guest/init.sh"));
+    archive.file("agent.sh", include_bytes!("guest/agent.sh"));
+    let dependencies =
+        fs::read_to_string(modules.join("modules.dep")).map_err(|e| e.to_string())?;
+    let mut order = String::new();
+    for place in load_order(&dependencies, &BOOT_MODULES) {
+        let path = modules.join(place);
+        let name = module_name(place);
+        let bytes = match path.extension().is_some_and(|extension| extension == "xz") {
+            true => decompress(&path)?,
+            false => read(&path)?,
+        };
+        archive.file(&format!("modules/{name}.ko"), &bytes);
+        order.push_str(&format!("{name}.ko\n"));
+    }
+    archive.file("modules/order", order.as_bytes());
+    Ok(archive.finish())
+}
+
+fn decompress(path: &Path) -> Result<Vec<u8>, String> {
+    let output = Command::new("xz").arg("-dc").arg(path).output();
+    let output = output.map_err(|error| format!("xz: {error}"))?;
+    if output.status.success() { Ok(output.stdout) } else { Err(format!("xz: {}", path.display())) }
+}
+
+/// The name that the kernel has for the module in this file.
+fn module_name(place: &str) -> String {
+    let file = place.rsplit('/').next().unwrap_or(place);
+    file.split(".ko").next().unwrap_or(file).replace('-', "_")
+}
+
+/// The files of the wanted modules, each after those that it depends on. A module that is not in
+/// the list is part of the kernel.
+fn load_order<'a>(dependencies: &'a str, wanted: &[&str]) -> Vec<&'a str> {
+    let mut order = Vec::new();
+    for name in wanted {
+        let line = dependencies.lines().filter_map(|line| line.split_once(':'));
+        let found = line.into_iter().find(|(place, _)| module_name(place) == *name);
+        let Some((place, before)) = found else { continue };
+        // What stands last in the list depends on nothing before it.
+        for place in before.split_whitespace().rev().chain([place]) {
+            if !order.contains(&place) {
+                order.push(place);
+            }
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_come_after_those_they_need() {
+        let text = "net/9p/9pnet.ko:\nfs/9p/9p.ko.xz: fs/cache.ko net/9p/9pnet.ko\nfs/cache.ko:\n\
+                    net/9p/9pnet-virtio.ko: net/9p/9pnet.ko\n";
+        assert_eq!(
+            load_order(text, &["9pnet_virtio", "built_in", "9p"]),
+            ["net/9p/9pnet.ko", "net/9p/9pnet-virtio.ko", "fs/cache.ko", "fs/9p/9p.ko.xz"]
+        );
+        assert_eq!(module_name("net/9p/9pnet-virtio.ko.xz"), "9pnet_virtio");
+    }
+
+    #[test]
+    fn the_emulator_says_its_version() {
+        assert_eq!(major("QEMU emulator version 10.0.2 (Debian 1:10.0.2)\n"), Some(10));
+        assert_eq!(major("something else"), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! The server is killed under load and started again: every acknowledged write is there, and clients
+//! find their way back.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::chance::Chance;
+use super::ledger::{BLOCK, Ledger};
+use super::load::{Load, Promise, survey};
+use super::reflex::Connection;
+use super::{Context, Verdict, free_port};
+use crate::bench::process::Server;
+use crate::shell;
+
+const VOLUME_BYTES: usize = 64 << 20;
+
+/// What the tests read of the object that `nearflash bench --json` prints.
+#[derive(Debug, Deserialize)]
+pub(super) struct Report {
+    pub(super) errors: u64,
+    pub(super) verify_failures: u64,
+    pub(super) read: Side,
+    pub(super) write: Side,
+}
+
+/// Reads or writes of a [`Report`].
+#[derive(Debug, Deserialize)]
+pub(super) struct Side {
+    pub(super) count: u64,
+}
+
+impl Report {
+    /// Finds the object in what the program wrote.
+    pub(super) fn find(output: &str) -> Result<Report, String> {
+        let line = output.lines().find(|line| line.starts_with('{'));
+        let line = line.ok_or_else(|| format!("no report in:\n{output}"))?;
+        serde_json::from_str(line).map_err(|error| format!("{error} in {line}"))
+    }
+}
+
+fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
+    let mut command = Command::new(&context.nearflash);
+    let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
+    command.args(["serve", "--device", &device]);
+    command.args(["--listen", &format!("reflex://127.0.0.1:{port}")]);
+    Server::start(&mut command)
+}
+
+/// A client that keeps a ledger: whatever was acknowledged must be there, flushed or not, for the
+/// machine lives on.
+pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
+    let volume = context.folder.join("volume");
+    let mut ledger = Ledger::new(55 << 40, VOLUME_BYTES / BLOCK);
+    let mut chance = Chance::new(context.seed ^ 55);
+    let (mut kept, mut unanswered) = (0, 0);
+    let kills = if context.quick { 3 } else { 8 };
+    for _ in 0..kills {
+        let port = free_port()?;
+        let server = start(context, &volume, port)?;
+        let mut connection =
+            Connection::open(&format!("127.0.0.1:{port}"), Duration::from_secs(10))?;
+        survey(&mut connection, &mut ledger)?.verdict()?;
+        let time = Duration::from_millis(150 + chance.below(700));
+        let load = Load {
+            connection: &mut connection,
+            ledger: &mut ledger,
+            chance: &mut chance,
+            promise: Promise::All,
+        };
+        let counts = load.until(time, || drop(server))?;
+        kept += counts.plain + counts.forced + counts.zeroed;
+        unanswered += counts.unanswered;
+    }
+    let port = free_port()?;
+    let _server = start(context, &volume, port)?;
+    let mut connection = Connection::open(&format!("127.0.0.1:{port}"), Duration::from_secs(10))?;
+    survey(&mut connection, &mut ledger)?.verdict()?;
+    if unanswered == 0 {
+        return Err("no request was in flight when the server died".to_owned());
+    }
+    Ok(Verdict::Passed(format!(
+        "{kills} kills: {kept} acknowledged changes are there, {unanswered} were in flight"
+    )))
+}
+
+/// The load generator runs across two kills; it reconnects, sends again what is safe to send again,
+/// and finds nothing amiss.
+pub(super) fn bench(context: &Context) -> Result<Verdict, String> {
+    let volume = context.folder.join("volume");
+    let port = free_port()?;
+    let mut server = start(context, &volume, port)?;
+    let mut command = Command::new(&context.nearflash);
+    command.args(["bench", &format!("reflex://127.0.0.1:{port}"), "--verify", "--json"]);
+    command.args(["--read-percent", "50", "--connections", "4", "--queue-depth", "8"]);
+    command.args(["--seconds", "6", "--warmup", "0", "--seed", &context.seed.to_string()]);
+    let load = thread::spawn(move || shell::capture(&mut command, Duration::from_secs(60)));
+    let mut chance = Chance::new(context.seed ^ 66);
+    let started = Instant::now();
+    for _ in 0..2 {
+        thread::sleep(Duration::from_millis(1200 + chance.below(800)));
+        drop(server);
+        thread::sleep(Duration::from_millis(chance.below(300)));
+        server = start(context, &volume, port)?;
+    }
+    let last_start = started.elapsed();
+    let ran = load.join().expect("capturing does not panic")?;
+    drop(server);
+    let report = Report::find(&ran.output)?;
+    if report.verify_failures > 0 {
+        return Err(format!("{} verify failures:\n{}", report.verify_failures, ran.output));
+    }
+    if report.read.count == 0 || report.write.count == 0 {
+        return Err(format!("nothing was done:\n{}", ran.output));
+    }
+    Ok(Verdict::Passed(format!(
+        "2 kills, the last start after {:.1} of 6 s: {} reads, {} writes, {} errors, no verify failure",
+        last_start.as_secs_f64(),
+        report.read.count,
+        report.write.count,
+        report.errors
+    )))
+}

@@ -1,0 +1,229 @@
+//! Changes of every kind on a volume, many at once, until something happens to the server; and the
+//! look at what is left.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use wire::reflex_v2::Opcode;
+
+use super::chance::Chance;
+use super::ledger::{BLOCK, Contents, Ledger};
+use super::reflex::{Connection, Reply, Request};
+
+/// Requests in flight.
+const DEPTH: usize = 16;
+
+/// The most blocks of a request.
+const BLOCKS_MAX: u64 = 4;
+
+/// How long a server may stay silent with requests in flight.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Blocks of a read that checks.
+const READ_BLOCKS: usize = 64;
+
+/// Losses that are told one by one.
+const TOLD_MAX: usize = 10;
+
+/// Which acknowledgements promise that the change survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Promise {
+    /// Those of forced unit access and of flushes: the power may fail.
+    Durable,
+    /// All: only the server may die.
+    All,
+}
+
+/// Load on a volume.
+pub(super) struct Load<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) ledger: &'a mut Ledger,
+    pub(super) chance: &'a mut Chance,
+    pub(super) promise: Promise,
+}
+
+/// What a load came to, in acknowledged requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) plain: u64,
+    pub(super) forced: u64,
+    pub(super) zeroed: u64,
+    pub(super) flushes: u64,
+    /// Requests in flight at the end.
+    pub(super) unanswered: u64,
+}
+
+/// A request in flight.
+enum Pending {
+    Change { first: usize, count: usize, generation: u32, forced: bool, contents: Contents },
+    Flush { mark: u64 },
+}
+
+impl Load<'_> {
+    /// Makes load for `time`, then lets `happen` happen, and goes on receiving until the connection
+    /// ends.
+    pub(super) fn until(mut self, time: Duration, happen: impl FnOnce()) -> Result<Counts, String> {
+        let mut pending = BTreeMap::new();
+        let mut counts = Counts::default();
+        let mut happen = Some(happen);
+        let started = Instant::now();
+        loop {
+            let filled = match happen.is_some() {
+                true => self.fill(&mut pending),
+                false => Ok(()),
+            };
+            if started.elapsed() >= time
+                && let Some(happen) = happen.take()
+            {
+                // Whatever the server is doing with them by then.
+                let scale = [30, 300, 3000, 30_000][self.chance.below(4) as usize];
+                std::thread::sleep(Duration::from_micros(self.chance.below(scale)));
+                happen();
+            }
+            match filled.and_then(|()| self.connection.receive(SILENCE_MAX)) {
+                Ok(Some(reply)) => {
+                    self.take(&reply, &mut pending, &mut counts)?;
+                }
+                Ok(None) => return Err(format!("no answer for {SILENCE_MAX:?}")),
+                Err(error) if happen.is_some() => return Err(format!("connection lost: {error}")),
+                Err(_) => {
+                    counts.unanswered = pending.len() as u64;
+                    return Ok(counts);
+                }
+            }
+        }
+    }
+
+    /// Makes load for `time`, and waits for all answers.
+    pub(super) fn to_rest(mut self, time: Duration) -> Result<Counts, String> {
+        let mut pending = BTreeMap::new();
+        let mut counts = Counts::default();
+        let started = Instant::now();
+        while started.elapsed() < time || !pending.is_empty() {
+            let filled = match started.elapsed() < time {
+                true => self.fill(&mut pending),
+                false => Ok(()),
+            };
+            let outcome = filled.and_then(|()| self.connection.receive(SILENCE_MAX));
+            match outcome.map_err(|error| format!("connection lost: {error}"))? {
+                Some(reply) => self.take(&reply, &mut pending, &mut counts)?,
+                None => return Err(format!("no answer for {SILENCE_MAX:?}")),
+            }
+        }
+        Ok(counts)
+    }
+
+    /// Sends until enough is in flight.
+    fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>) -> io::Result<()> {
+        while pending.len() < DEPTH {
+            let die = self.chance.below(100);
+            if die < 6 {
+                let request = Request { opcode: Opcode::FLUSH, offset: 0, bytes: 0, forced: false };
+                let mark = self.ledger.mark();
+                pending.insert(self.connection.send(request, &[])?, Pending::Flush { mark });
+                continue;
+            }
+            let count = 1 + self.chance.below(BLOCKS_MAX) as usize;
+            let first = self.chance.below((self.ledger.len() - count) as u64) as usize;
+            let overlaps = |other: &Pending| match other {
+                Pending::Change { first: f, count: c, .. } => first < f + c && *f < first + count,
+                Pending::Flush { .. } => false,
+            };
+            // One change of a block at a time, so that their order is known.
+            if pending.values().any(overlaps) {
+                continue;
+            }
+            let (opcode, forced) = match die {
+                6..50 => (Opcode::WRITE, false),
+                50..80 => (Opcode::WRITE, true),
+                80..88 => (Opcode::DISCARD, false),
+                88..94 => (Opcode::WRITE_ZEROES, false),
+                _ => (Opcode::WRITE_ZEROES, true),
+            };
+            let contents = if opcode == Opcode::WRITE { Contents::Data } else { Contents::Zeroes };
+            let generation = self.ledger.issue(first, count, contents);
+            let mut payload = Vec::new();
+            if contents == Contents::Data {
+                payload.resize(count * BLOCK, 0);
+                for (number, bytes) in payload.chunks_exact_mut(BLOCK).enumerate() {
+                    self.ledger.fill(first + number, generation, bytes);
+                }
+            }
+            let (offset, bytes) = (first * BLOCK, count * BLOCK);
+            let tag = self.connection.send(Request { opcode, offset, bytes, forced }, &payload)?;
+            let change = Pending::Change { first, count, generation, forced, contents };
+            pending.insert(tag, change);
+        }
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        reply: &Reply,
+        pending: &mut BTreeMap<u64, Pending>,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
+        // Notices belong to no request.
+        let Some(request) = pending.remove(&reply.tag) else { return Ok(()) };
+        if reply.status != 0 {
+            return Err(format!("a request ended with status {}", reply.status));
+        }
+        match request {
+            Pending::Flush { mark } => {
+                counts.flushes += 1;
+                self.ledger.flushed(mark);
+            }
+            Pending::Change { first, count, generation, forced, contents } => {
+                let kept = forced || self.promise == Promise::All;
+                self.ledger.acknowledge(first, count, generation, kept);
+                match (forced, contents) {
+                    (true, _) => counts.forced += 1,
+                    (false, Contents::Data) => counts.plain += 1,
+                    (false, Contents::Zeroes) => counts.zeroed += 1,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was found on a volume after a crash.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// Sectors that may not be as they are, the first few in words.
+    pub(super) wrong: usize,
+    pub(super) told: Vec<String>,
+    /// Blocks whose newest acknowledged change is gone without a promise being broken.
+    pub(super) lost_unpromised: u64,
+}
+
+/// Reads the whole volume and settles the ledger to it.
+pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result<Survey, String> {
+    let mut survey = Survey::default();
+    for first in (0..ledger.len()).step_by(READ_BLOCKS) {
+        let count = READ_BLOCKS.min(ledger.len() - first);
+        let data = connection.read(first * BLOCK, count * BLOCK)?;
+        for (number, bytes) in data.chunks_exact(BLOCK).enumerate() {
+            let finding = ledger.settle(first + number, bytes);
+            survey.wrong += finding.wrong.len();
+            survey.lost_unpromised += u64::from(finding.lost_unpromised);
+            let room = TOLD_MAX - survey.told.len();
+            survey.told.extend(finding.wrong.into_iter().take(room));
+        }
+    }
+    Ok(survey)
+}
+
+impl Survey {
+    /// An error where something is not as it may be.
+    pub(super) fn verdict(&self) -> Result<(), String> {
+        match self.wrong {
+            0 => Ok(()),
+            wrong => Err(format!(
+                "{wrong} sectors are not what was promised, such as:\n{}",
+                self.told.join("\n")
+            )),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A client of protocol `reflex` version 2 that does only what the tests need: send, receive.
+//!
+//! It shares the layouts with the server and nothing else, so that a mistake of the client library
+//! does not hide one of the server.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use wire::reflex_v2::{
+    FLAG_FUA, HelloBody, HelloHead, MAGIC, Opcode, ReplyHead, RequestHead, VERSION,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// Bytes of a block of the protocol.
+const LOGICAL: usize = 512;
+
+/// Until a server that accepts has answered.
+const HELLO_LIMIT: Duration = Duration::from_secs(20);
+
+/// A connection.
+pub(super) struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+    tags: u64,
+}
+
+/// A request; places and lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) opcode: Opcode,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+    pub(super) forced: bool,
+}
+
+/// An answer.
+pub(super) struct Reply {
+    pub(super) tag: u64,
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects, trying again until `limit` while nobody answers.
+    pub(super) fn open(address: &str, limit: Duration) -> Result<Connection, String> {
+        let started = Instant::now();
+        loop {
+            match Connection::try_open(address) {
+                Ok(connection) => return Ok(connection),
+                Err(error) if started.elapsed() > limit => {
+                    return Err(format!("no connection to {address}: {error}"));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    fn try_open(address: &str) -> io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(HELLO_LIMIT))?;
+        let mut connection = Connection { stream, received: Vec::new(), tags: 0 };
+        let mut hello = HelloHead::new_zeroed();
+        hello.magic = MAGIC;
+        hello.version_min = VERSION.into();
+        hello.version_max = VERSION.into();
+        hello.queue_depth = 64.into();
+        connection.stream.write_all(hello.as_bytes())?;
+        let started = Instant::now();
+        while started.elapsed() < HELLO_LIMIT {
+            if let Some(reply) = connection.receive(HELLO_LIMIT)? {
+                let accepted = reply.status == 0 && reply.body.len() == size_of::<HelloBody>();
+                return accepted.then_some(connection).ok_or(ErrorKind::PermissionDenied.into());
+            }
+        }
+        Err(ErrorKind::TimedOut.into())
+    }
+
+    /// Sends a request; returns the name that its reply will have.
+    pub(super) fn send(&mut self, request: Request, payload: &[u8]) -> io::Result<u64> {
+        self.tags += 1;
+        let mut head = RequestHead::new_zeroed();
+        head.opcode = request.opcode;
+        head.flags = if request.forced { FLAG_FUA } else { 0 };
+        head.payload_bytes = (payload.len() as u32).into();
+        head.tag = self.tags.into();
+        head.lba = ((request.offset / LOGICAL) as u64).into();
+        head.blocks = ((request.bytes / LOGICAL) as u32).into();
+        self.stream.write_all(&[head.as_bytes(), payload].concat())?;
+        Ok(self.tags)
+    }
+
+    /// The next reply, or `None` when none came within `limit`.
+    pub(super) fn receive(&mut self, limit: Duration) -> io::Result<Option<Reply>> {
+        self.stream.set_read_timeout(Some(limit.max(Duration::from_millis(1))))?;
+        loop {
+            if let Some(reply) = self.take_reply() {
+                return Ok(Some(reply));
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.received.extend(&bytes[..count]),
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    return Ok(None);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_reply(&mut self) -> Option<Reply> {
+        let (head, rest) = ReplyHead::read_from_prefix(&self.received).ok()?;
+        let body = rest.get(..head.body_bytes.get() as usize)?.to_vec();
+        let whole = size_of::<ReplyHead>() + body.len();
+        self.received.drain(..whole);
+        Some(Reply { tag: head.tag.get(), status: head.status.get(), body })
+    }
+
+    /// Reads, and waits for the data.
+    pub(super) fn read(&mut self, offset: usize, bytes: usize) -> Result<Vec<u8>, String> {
+        let request = Request { opcode: Opcode::READ, offset, bytes, forced: false };
+        let what = || format!("reading {bytes} bytes at {offset}");
+        let tag = self.send(request, &[]).map_err(|error| format!("{}: {error}", what()))?;
+        let reply = self.receive(HELLO_LIMIT).map_err(|error| format!("{}: {error}", what()))?;
+        match reply {
+            Some(reply) if reply.tag == tag && reply.status == 0 && reply.body.len() == bytes => {
+                Ok(reply.body)
+            }
+            Some(reply) => Err(format!("{}: status {}", what(), reply.status)),
+            None => Err(format!("{}: no answer", what())),
+        }
+    }
+}
