@@ -42,6 +42,9 @@ pub(crate) struct Qemu {
 /// What has to be loaded before the host's root can be mounted.
 const BOOT_MODULES: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"];
 
+/// What a program names that needs libraries.
+const LOADER: &[u8] = b"/lib64/ld-linux";
+
 /// The first version whose emulated NVMe controller works beside a single virtual processor; 7.2
 /// loses doorbells there.
 const QEMU_MAJOR_MIN: u32 = 8;
@@ -135,7 +138,11 @@ fn first_file_system(modules: &Path) -> Result<Vec<u8>, String> {
         archive.folder(folder);
     }
     archive.device("dev/console", 5, 1);
-    archive.file("bin/busybox", &read(Path::new("/bin/busybox"))?);
+    let busybox = read(Path::new("/bin/busybox"))?;
+    if busybox.windows(LOADER.len()).any(|bytes| bytes == LOADER) {
+        return Err("busybox needs libraries (Debian: busybox-static does not)".to_owned());
+    }
+    archive.file("bin/busybox", &busybox);
     archive.file("init", include_bytes!("guest/init.sh"));
     archive.file("agent.sh", include_bytes!("guest/agent.sh"));
     let dependencies =
