@@ -42,6 +42,9 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The provided-buffer group of the receives.
 const GROUP: u16 = 0;
 
+/// Vectors of sends that are made at start: sends in flight at the same time, unless peers are slow.
+const BLOCKS: usize = 64;
+
 /// Sends of at least this size use zero-copy, where that was asked for.
 const ZERO_COPY_BYTES: usize = 16 << 10;
 
@@ -84,6 +87,8 @@ pub struct Sockets {
     free: Vec<u32>,
     frames: FrameStore,
     provided: ProvidedBuffers,
+    /// Vectors that no send uses. More are made when more connections send at the same time than
+    /// ever before, at most one for each.
     blocks: Vec<Box<SendBlock>>,
     events: VecDeque<NetEvent>,
     completions: Vec<RingEvent>,
@@ -131,7 +136,7 @@ impl Sockets {
             free: Vec::new(),
             frames: FrameStore::new(config.frames_max),
             provided,
-            blocks: Vec::new(),
+            blocks: (0..BLOCKS).map(|_| SendBlock::new()).collect(),
             events: VecDeque::with_capacity(config.receive_buffers),
             completions: Vec::with_capacity(1024),
             ready: Vec::new(),
