@@ -15,6 +15,7 @@ mod error;
 mod frames;
 mod listen;
 mod outer;
+mod probe;
 mod reactor;
 mod ring;
 mod sendblock;

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use contract::Instant;
-use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-use crate::{Arena, Error, Waker};
+use crate::{Arena, Error, Waker, probe};
 
 /// Who takes a completion. Each owner has an inbox of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,51 +74,21 @@ struct Inner {
     device_files: Option<u32>,
 }
 
-/// Operations that nearflash needs, by the names that `io_uring_enter(2)` gives them.
-const OPERATIONS: [(&str, u8); 12] = [
-    ("ACCEPT", opcode::AcceptMulti::CODE),
-    ("ASYNC_CANCEL", opcode::AsyncCancel2::CODE),
-    ("CONNECT", opcode::Connect::CODE),
-    ("FALLOCATE", opcode::Fallocate::CODE),
-    ("FSYNC", opcode::Fsync::CODE),
-    ("POLL_ADD", opcode::PollAdd::CODE),
-    ("READ", opcode::Read::CODE),
-    ("READ_FIXED", opcode::ReadFixed::CODE),
-    ("RECV", opcode::RecvMulti::CODE),
-    ("SENDMSG", opcode::SendMsg::CODE),
-    ("WRITE", opcode::Write::CODE),
-    ("WRITE_FIXED", opcode::WriteFixed::CODE),
-];
-
 impl Ring {
     /// A ring of the calling thread, which alone may use it.
     ///
     /// # Errors
     /// Names the kernel feature that is missing, or what forbids io_uring.
     pub fn new() -> Result<Ring, Error> {
-        let uring = IoUring::builder()
+        let mut uring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(16384)
             .build(2048)
-            .map_err(explain)?;
-        let mut probe = Probe::new();
-        uring
-            .submitter()
-            .register_probe(&mut probe)
-            .map_err(|e| Error::system("cannot ask the kernel for its io_uring operations", e))?;
-        let missing: Vec<&str> = OPERATIONS
-            .iter()
-            .filter_map(|(name, code)| (!probe.is_supported(*code)).then_some(*name))
-            .collect();
-        if !missing.is_empty() {
-            return Err(Error::new(format!(
-                "this kernel's io_uring lacks {} (Linux 6.1 or later has them)",
-                missing.join(", ")
-            )));
-        }
+            .map_err(probe::explain_setup)?;
+        probe::check(&mut uring)?;
         let inner = Inner {
             uring,
             inboxes: Default::default(),
@@ -302,24 +272,6 @@ fn event(entry: &cqueue::Entry) -> RingEvent {
         result: entry.result(),
         flags: entry.flags(),
     }
-}
-
-/// What a refused io_uring means and what to do about it.
-fn explain(error: std::io::Error) -> Error {
-    let hint = match error.raw_os_error() {
-        Some(libc::ENOSYS) => "this kernel has no io_uring, or a sandbox hides it",
-        Some(libc::EPERM | libc::EACCES) => {
-            "io_uring is forbidden here (sysctl kernel.io_uring_disabled, or a seccomp filter as \
-             container engines install by default)"
-        }
-        Some(libc::EINVAL) => {
-            "this kernel's io_uring lacks DEFER_TASKRUN or SINGLE_ISSUER (Linux 6.1 has them)"
-        }
-        Some(libc::ENOMEM) => "not enough locked memory for io_uring (raise `ulimit -l`)",
-        Some(libc::EMFILE | libc::ENFILE) => "too few file descriptors (raise `ulimit -n`)",
-        _ => "cannot set io_uring up",
-    };
-    Error::system(hint, error)
 }
 
 /// How long to wait from `now` until `wake_at`.
