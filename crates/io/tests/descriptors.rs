@@ -1,0 +1,79 @@
+//! Too few descriptors: arrivals wait until there are some again, and who is connected is served
+//! meanwhile. In a program of its own, because the limit is the whole process's.
+
+use std::fs::File;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use contract::{ListenerId, NetEvent};
+use nearflash_io::{
+    Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, TcpOptions,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+#[test]
+fn arrivals_wait_for_descriptors() {
+    // At the start, because a ring keeps the limit that held when its accept was queued.
+    let limit = Rlimit { current: Some(64), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    wait_for_descriptors::<Sockets>();
+    wait_for_descriptors::<EpollSockets>();
+}
+
+fn wait_for_descriptors<N: Network>() {
+    let reactor = N::Reactor::new().unwrap();
+    let config = SocketsConfig {
+        connections_max: 16,
+        receive_buffers: 8,
+        receive_buffer_bytes: 4096,
+        frames_max: 16,
+        ..SocketsConfig::default()
+    };
+    let mut sockets = N::new(&reactor, config).unwrap();
+    let clock = Clock::start();
+    let options = TcpOptions::default();
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let address = listener.address();
+    sockets.listen(ListenerId(0), listener).unwrap();
+    // Turns for so long; how many connections opened, and how many bytes came.
+    let mut turn_for = |time: Duration| {
+        let end = clock.now() + time;
+        let (mut opened, mut bytes, mut turns) = (0, 0, 0);
+        while clock.now() < end {
+            let mut events = Vec::new();
+            sockets.poll(clock.now(), &mut events, 64);
+            for event in events {
+                match event {
+                    NetEvent::Opened { .. } => opened += 1,
+                    NetEvent::Received { buf, len, .. } => {
+                        bytes += len;
+                        sockets.give(buf);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            sockets.kick(clock.now());
+            let due = sockets.wake_at().map_or(end, |at| at.min(end));
+            reactor.enter(Some(Some(due.since(clock.now()))));
+            turns += 1;
+        }
+        (opened, bytes, turns)
+    };
+    let mut first = TcpStream::connect(address).unwrap();
+    assert_eq!(turn_for(Duration::from_millis(100)).0, 1);
+    // These wait in the kernel; then there is no descriptor for them.
+    let _more: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut hoard = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        hoard.push(file);
+    }
+    first.write_all(b"hello").unwrap();
+    let starved = turn_for(Duration::from_millis(350));
+    drop(hoard);
+    assert_eq!((starved.0, starved.1), (0, 5), "nobody new, and the old one is served");
+    // Epoll spins for the last part of a millisecond before each of the tries; a loop that never
+    // slept would take a million turns.
+    assert!(starved.2 < 100_000, "{} turns: it looked again and again", starved.2);
+    assert_eq!(turn_for(Duration::from_millis(350)).0, 3, "now they come");
+}
