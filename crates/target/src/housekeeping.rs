@@ -18,8 +18,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.now = now;
         self.drain_until = Some(now + self.limits.drain);
         self.transport.stop_listening();
-        for id in self.open_ids() {
-            self.finish(id);
+        for index in 0..self.conns.len() {
+            if let Some(id) = self.open_id(index) {
+                self.finish(id);
+            }
         }
         self.transport.kick(now);
     }
@@ -63,7 +65,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let limit = if self.short { self.limits.stuck_under_pressure } else { self.limits.stuck };
         let periods = limit.as_secs().max(1) as u32;
         let overdue = self.drain_until.is_some_and(|until| until <= self.now);
-        for id in self.open_ids() {
+        for index in 0..self.conns.len() {
+            let Some(id) = self.open_id(index) else { continue };
             let unsent = self.transport.unsent(id);
             let conn = self.find(id).expect("it is open");
             let progress = &mut conn.progress;
@@ -87,7 +90,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         }
     }
 
-    fn open_ids(&self) -> Vec<ConnId> {
-        self.conns.iter().flatten().map(|conn| conn.id).collect()
+    /// The connection at this place of the table, if there is one.
+    fn open_id(&self, index: usize) -> Option<ConnId> {
+        self.conns[index].as_ref().map(|conn| conn.id)
     }
 }
