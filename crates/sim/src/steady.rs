@@ -64,6 +64,8 @@ pub(crate) struct Steady {
     /// It thinks until then.
     rests_until: Instant,
     backs_off: bool,
+    /// It has no buffer for what it wants to send; the next end of a request ends this.
+    lacks_buffers: bool,
     done: Vec<Done>,
     marks: Marks,
     pub(crate) ended: u64,
@@ -93,6 +95,7 @@ impl Steady {
             seen: HashMap::new(),
             rests_until: Instant::ZERO,
             backs_off: false,
+            lacks_buffers: false,
             done: Vec::new(),
             marks,
             ended: 0,
@@ -124,7 +127,8 @@ impl Steady {
     }
 
     fn wants_more(&self) -> bool {
-        (self.quota > 0 || self.probes > 0) && self.initiator.room() > 0
+        let wants = self.quota > 0 || self.probes > 0;
+        wants && self.initiator.room() > 0 && !self.lacks_buffers
     }
 
     /// Nothing goes wrong any more: what it sends from now on must succeed.
@@ -185,6 +189,7 @@ impl Steady {
             }
             let command = if is_probe { self.probe() } else { self.choose() };
             if !self.send(now, command, is_probe) {
+                self.lacks_buffers = true;
                 break;
             }
             sent = true;
@@ -364,6 +369,7 @@ impl Steady {
     }
 
     fn put_away(&mut self, buf: Option<Buf>) {
+        self.lacks_buffers = false;
         if let Some(buf) = buf {
             self.bufs.give(buf);
         }
