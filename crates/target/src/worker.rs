@@ -38,16 +38,16 @@ pub struct Attached<D, S> {
     pub(crate) geometry: Geometry,
     /// Requests that the device has.
     submitted: usize,
-    /// A request that the scheduler let go and that waits for a buffer; a buffer that comes back
-    /// ends this.
-    pub(crate) parked: Option<Slot>,
+    /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
+    /// comes back ends this for the first. At most as many as are in flight.
+    parked: VecDeque<Slot>,
 }
 
 impl<D: Device, S: Scheduler> Attached<D, S> {
     /// Joins the two.
     pub fn new(device: D, scheduler: S) -> Self {
         let geometry = device.geometry();
-        Attached { device, scheduler, geometry, submitted: 0, parked: None }
+        Attached { device, scheduler, geometry, submitted: 0, parked: VecDeque::new() }
     }
 }
 
@@ -116,7 +116,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// pool's largest buffers is set aside, so there must be two.
     pub fn new(
         transport: T,
-        devices: Vec<Attached<D, S>>,
+        mut devices: Vec<Attached<D, S>>,
         mut pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
@@ -125,6 +125,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
         assert!(devices.len() <= usize::from(u8::MAX), "a device's number has 8 bits");
+        devices.iter_mut().for_each(|attached| attached.parked.reserve(limits.in_flight));
         Worker {
             transport,
             devices,
@@ -169,28 +170,35 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         Turn { progressed: self.progressed, wake_at: self.wake_at() }
     }
 
-    /// Submits what the schedulers let go, while the devices have room.
+    /// Submits what the schedulers let go, while the devices have room. Requests that wait for
+    /// buffers go first, in their order; those that find a buffer do not wait behind them.
     fn dispatch(&mut self) {
         for n in 0..self.devices.len() {
             let attached = &mut self.devices[n];
-            if attached.parked.is_none() && attached.scheduler.queued() == 0 {
+            if attached.parked.is_empty() && attached.scheduler.queued() == 0 {
                 continue;
             }
             attached.scheduler.begin_round(self.now);
             let mut submitted = false;
             while self.devices[n].device.room() > 0 {
-                let attached = &mut self.devices[n];
-                let Some(slot) = attached.parked.take().or_else(|| attached.scheduler.next())
-                else {
-                    break;
-                };
-                if !self.submit(n, slot) {
-                    self.devices[n].parked = Some(slot);
-                    self.short = true;
+                let Some(&slot) = self.devices[n].parked.front() else { break };
+                if !self.submit(n, slot, true) {
                     break;
                 }
+                self.devices[n].parked.pop_front();
                 submitted = true;
             }
+            while self.devices[n].device.room() > 0 {
+                let attached = &mut self.devices[n];
+                let is_first = attached.parked.is_empty();
+                let Some(slot) = attached.scheduler.next() else { break };
+                if self.submit(n, slot, is_first) {
+                    submitted = true;
+                } else {
+                    self.devices[n].parked.push_back(slot);
+                }
+            }
+            self.short |= !self.devices[n].parked.is_empty();
             if submitted {
                 self.progressed = true;
                 self.devices[n].device.kick(self.now);
@@ -198,8 +206,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         }
     }
 
-    /// Gives a request to its device. `false`: there is no buffer for its reply now.
-    fn submit(&mut self, n: usize, slot: Slot) -> bool {
+    /// Gives a request to its device. `false`: there is no buffer for its reply now. The buffer
+    /// that is set aside is for the `first` in the order of the device alone.
+    fn submit(&mut self, n: usize, slot: Slot, first: bool) -> bool {
         let entry = self.in_flight.get(slot);
         let conn = match self.conns.get(entry.conn.index as usize) {
             Some(Some(conn)) if conn.id == entry.conn => conn,
@@ -221,10 +230,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let buf = match (entry.buf.take(), command.buffer_bytes()) {
             (None, 0) => None,
             (Some(payload), _) => Some(payload),
-            (None, bytes) => match self.pool.take(bytes).or_else(|| self.spare.take()) {
-                None => return false,
-                some => some,
-            },
+            (None, bytes) => {
+                let spare = || self.spare.take_if(|_| first);
+                match self.pool.take(bytes).or_else(spare) {
+                    None => return false,
+                    some => some,
+                }
+            }
         };
         let attached = &mut self.devices[n];
         attached.submitted += 1;
