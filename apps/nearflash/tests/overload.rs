@@ -62,6 +62,41 @@ fn a_client_that_never_reads_replies_of_1_mib_is_ended() {
     a_client_that_never_reads(2048);
 }
 
+/// Together they want more large buffers than there are; who needs only small ones does not wait
+/// for theirs.
+#[test]
+fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
+    let server = server("stuck_seconds = 30");
+    let polite = Polite::start(server.address());
+    let readers: Vec<V1> = (0..6)
+        .map(|_| {
+            let mut rude = V1::connect(server.address());
+            (1..=100).for_each(|handle| rude.get(handle, 1024, 2048));
+            rude
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    polite.is_served();
+    drop(readers);
+    // The same with payloads that do not come.
+    let writers: Vec<V1> = (0..20)
+        .map(|_| {
+            let mut rude = V1::connect(server.address());
+            rude.send(&head(1, 1, 1024, 2048));
+            rude.send(&[1; 1000]);
+            rude
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(500));
+    polite.is_served();
+    drop(writers);
+    // Those who hold nothing get them when they are free again.
+    let mut v2 = V2::connect(server.address());
+    v2.write_blocks(4096, &vec![5; 1 << 20], false);
+    let worst = polite.dismiss();
+    assert!(worst < Duration::from_millis(900), "the polite client waited {worst:?}");
+}
+
 /// Writes are acknowledged in heads without data; a client that reads them is not stuck, however
 /// busy it is at the moment when stuck ones are looked for.
 #[test]
@@ -114,6 +149,28 @@ fn a_slow_sender_is_not_cut_because_others_are_busy() {
     slow.send(&[5; 4096 - 2560]);
     slow.expect_written(1, 64);
     busy.into_iter().for_each(|client| client.join().unwrap());
+}
+
+#[test]
+fn the_smallest_limits_slow_down_but_do_not_stop() {
+    let limits = "unsent_of_connection = \"512\"\nin_flight_of_connection = 1\nin_flight = 2";
+    let server = server(limits);
+    let polite = Polite::start(server.address());
+    // More acknowledgements and data than the limits and the kernel's buffers hold.
+    let mut v1 = V1::connect(server.address());
+    let mut acknowledged = V1 { stream: v1.stream.try_clone().unwrap() };
+    let writer = std::thread::spawn(move || {
+        for _ in 0..2000 {
+            v1.send(&[&head(1, 1, 256, 1)[..], &[7; 512], &head(0, 2, 256, 128)].concat());
+        }
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..2000 {
+        acknowledged.expect_written(1, 256);
+        acknowledged.expect_data(2, 256, 128);
+    }
+    writer.join().expect("the server took everything");
+    polite.dismiss();
 }
 
 #[test]
