@@ -319,6 +319,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let rights = grant.rights(number);
         let geometry = self.devices[namespace.device].geometry;
         match request.command.kind() {
+            // Its outcome tells what is stored.
+            _ if matches!(request.command, Command::CompareAndWrite(_)) && !rights.read => {
+                return Err(Status::Denied);
+            }
             contract::Kind::Read if !rights.read => return Err(Status::Denied),
             contract::Kind::Write if !rights.write => return Err(Status::Denied),
             contract::Kind::Write if namespace.read_only || geometry.read_only => {
