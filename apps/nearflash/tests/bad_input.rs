@@ -196,7 +196,7 @@ fn half_a_head_then_silence_is_waited_for_a_bounded_time() {
     v1.expect_end(PATIENCE);
     hello.expect_end(PATIENCE);
     payload.expect_end(PATIENCE);
-    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
     server.await_log("took too long to arrive");
     // Who owes nothing may be silent for as long as he likes.
     assert!(silent.stays(Duration::from_secs(2)));
@@ -218,7 +218,7 @@ fn one_byte_a_second_is_waited_for_a_bounded_time() {
         v1.stream.write_all(&[**byte]).is_ok()
     });
     let sent = sent.count();
-    assert!(sent < 8, "{sent} bytes in {:?}", started.elapsed());
+    assert!(sent < 16, "{sent} bytes in {:?}", started.elapsed());
     v1.expect_end(PATIENCE);
     polite.dismiss();
 }

@@ -44,7 +44,7 @@ fn a_client_that_never_reads(blocks: u32) {
     let mut rest = vec![0; 1 << 20];
     while matches!(rude.stream.read(&mut rest), Ok(n) if n > 0) {}
     let worst = polite.dismiss();
-    assert!(worst < Duration::from_millis(900), "the polite client waited {worst:?}");
+    assert!(worst < Duration::from_secs(2), "the polite client waited {worst:?}");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn clients_that_hold_all_large_buffers_do_not_hold_up_small_requests() {
     let mut v2 = V2::connect(server.address());
     v2.write_blocks(4096, &vec![5; 1 << 20], false);
     let worst = polite.dismiss();
-    assert!(worst < Duration::from_millis(900), "the polite client waited {worst:?}");
+    assert!(worst < Duration::from_secs(2), "the polite client waited {worst:?}");
 }
 
 /// Writes are acknowledged in heads without data; a client that reads them is not stuck, however

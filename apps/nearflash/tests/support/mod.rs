@@ -1,7 +1,8 @@
 //! What the end-to-end tests share: the real program as a child process, clients of both versions
 //! over plain sockets, and a polite client that must be served well whatever else goes on.
 //!
-//! Every wait is bounded, and every child is ended by its id.
+//! Every wait is bounded, and every child is ended by its id. With `NEARFLASH_TEST_INTERFACE=epoll`
+//! the servers reach the kernel that way.
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 

@@ -81,6 +81,9 @@ impl Launch {
             command.args(&words[1..]);
         }
         command.arg("serve").args(&self.arguments).env("NEARFLASH_LOG", self.log);
+        if let Ok(way) = std::env::var("NEARFLASH_TEST_INTERFACE") {
+            command.args(["--interface", &way]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
