@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::chance::Chance;
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Promise, survey};
+use super::load::{Load, Mix, Promise, survey};
 use super::reflex::Connection;
 use super::{Context, Verdict, free_port};
 use crate::bench::process::Server;
@@ -70,6 +70,7 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
             ledger: &mut ledger,
             chance: &mut chance,
             promise: Promise::All,
+            mix: Mix::Both,
         };
         let counts = load.until(time, || drop(server))?;
         kept += counts.plain + counts.forced + counts.zeroed;

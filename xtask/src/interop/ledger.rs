@@ -131,13 +131,16 @@ impl Ledger {
         }
         let oldest = places.iter().min().copied();
         finding.lost_unpromised = oldest < newest_acknowledged;
-        // A torn block (a change in flight) stays what it may be; the next change settles it.
-        if let Some(place) = oldest
-            && places.iter().all(|other| *other == place)
-        {
+        let settled = oldest.filter(|oldest| places.iter().all(|place| place == oldest));
+        if let Some(place) = settled {
             let mut there = self.blocks[block][place];
             there.acknowledged = Some(0);
             self.blocks[block] = vec![there];
+        } else {
+            // A torn block stays a mixture of what it may be, which no flush makes whole.
+            for change in &mut self.blocks[block][1..] {
+                change.acknowledged = None;
+            }
         }
         finding
     }
@@ -224,6 +227,21 @@ mod tests {
         assert!(ledger.settle(3, &bytes).lost_unpromised);
         let newer = contents(&ledger, 3, second);
         assert!(!ledger.settle(3, &newer).wrong.is_empty(), "it was settled to be gone");
+    }
+
+    #[test]
+    fn a_flush_does_not_mend_what_an_earlier_crash_tore() {
+        let mut ledger = Ledger::new(1, 8);
+        let old = written(&mut ledger, true);
+        let new = written(&mut ledger, false);
+        let mut bytes = contents(&ledger, 3, new);
+        bytes[..SECTOR].copy_from_slice(&contents(&ledger, 3, old)[..SECTOR]);
+        assert!(ledger.settle(3, &bytes).lost_unpromised);
+        ledger.flushed(ledger.mark());
+        assert_eq!(ledger.settle(3, &bytes), Finding::default());
+        // What is written anew counts again.
+        written(&mut ledger, true);
+        assert_eq!(ledger.settle(3, &bytes).wrong.len(), 8);
     }
 
     #[test]

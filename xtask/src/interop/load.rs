@@ -17,6 +17,9 @@ const DEPTH: usize = 16;
 /// The most blocks of a request.
 const BLOCKS_MAX: u64 = 4;
 
+/// Before the end of a load that only flushes, so that there is something to lose.
+const WITHOUT_FLUSH: Duration = Duration::from_millis(200);
+
 /// How long a server may stay silent with requests in flight.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -25,6 +28,9 @@ const READ_BLOCKS: usize = 64;
 
 /// Losses that are told one by one.
 const TOLD_MAX: usize = 10;
+
+/// Of these, how many of one block.
+const TOLD_OF_BLOCK_MAX: usize = 2;
 
 /// Which acknowledgements promise that the change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +41,25 @@ pub(super) enum Promise {
     All,
 }
 
+/// How a load asks for durability. A sync for one request covers all others, so that a server that
+/// forgets one way would be covered up by the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mix {
+    /// Now and then a flush, nothing forced; at last no flush any more.
+    Flushes,
+    /// Forced changes, no flush.
+    Forced,
+    /// Both.
+    Both,
+}
+
 /// Load on a volume.
 pub(super) struct Load<'a> {
     pub(super) connection: &'a mut Connection,
     pub(super) ledger: &'a mut Ledger,
     pub(super) chance: &'a mut Chance,
     pub(super) promise: Promise,
+    pub(super) mix: Mix,
 }
 
 /// What a load came to, in acknowledged requests.
@@ -69,8 +88,9 @@ impl Load<'_> {
         let mut happen = Some(happen);
         let started = Instant::now();
         loop {
+            let may_flush = started.elapsed() + WITHOUT_FLUSH < time;
             let filled = match happen.is_some() {
-                true => self.fill(&mut pending),
+                true => self.fill(&mut pending, may_flush),
                 false => Ok(()),
             };
             if started.elapsed() >= time
@@ -102,7 +122,7 @@ impl Load<'_> {
         let started = Instant::now();
         while started.elapsed() < time || !pending.is_empty() {
             let filled = match started.elapsed() < time {
-                true => self.fill(&mut pending),
+                true => self.fill(&mut pending, true),
                 false => Ok(()),
             };
             let outcome = filled.and_then(|()| self.connection.receive(SILENCE_MAX));
@@ -115,10 +135,14 @@ impl Load<'_> {
     }
 
     /// Sends until enough is in flight.
-    fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>) -> io::Result<()> {
+    fn fill(&mut self, pending: &mut BTreeMap<u64, Pending>, may_flush: bool) -> io::Result<()> {
+        let flush_percent = match self.mix {
+            Mix::Flushes if may_flush => 3,
+            Mix::Flushes | Mix::Forced => 0,
+            Mix::Both => 6,
+        };
         while pending.len() < DEPTH {
-            let die = self.chance.below(100);
-            if die < 6 {
+            if self.chance.below(100) < flush_percent {
                 let request = Request { opcode: Opcode::FLUSH, offset: 0, bytes: 0, forced: false };
                 let mark = self.ledger.mark();
                 pending.insert(self.connection.send(request, &[])?, Pending::Flush { mark });
@@ -134,13 +158,14 @@ impl Load<'_> {
             if pending.values().any(overlaps) {
                 continue;
             }
-            let (opcode, forced) = match die {
-                6..50 => (Opcode::WRITE, false),
-                50..80 => (Opcode::WRITE, true),
-                80..88 => (Opcode::DISCARD, false),
-                88..94 => (Opcode::WRITE_ZEROES, false),
+            let (opcode, forced) = match self.chance.below(100) {
+                0..47 => (Opcode::WRITE, false),
+                47..79 => (Opcode::WRITE, true),
+                79..87 => (Opcode::DISCARD, false),
+                87..94 => (Opcode::WRITE_ZEROES, false),
                 _ => (Opcode::WRITE_ZEROES, true),
             };
+            let forced = forced && self.mix != Mix::Flushes;
             let contents = if opcode == Opcode::WRITE { Contents::Data } else { Contents::Zeroes };
             let generation = self.ledger.issue(first, count, contents);
             let mut payload = Vec::new();
@@ -208,7 +233,7 @@ pub(super) fn survey(connection: &mut Connection, ledger: &mut Ledger) -> Result
             let finding = ledger.settle(first + number, bytes);
             survey.wrong += finding.wrong.len();
             survey.lost_unpromised += u64::from(finding.lost_unpromised);
-            let room = TOLD_MAX - survey.told.len();
+            let room = (TOLD_MAX - survey.told.len()).min(TOLD_OF_BLOCK_MAX);
             survey.told.extend(finding.wrong.into_iter().take(room));
         }
     }

@@ -6,7 +6,7 @@ use super::chance::Chance;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::kill_server::Report;
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Promise, survey};
+use super::load::{Load, Mix, Promise, survey};
 use super::power_cut::await_device;
 use super::reflex::Connection;
 use super::{Context, Verdict, free_port};
@@ -76,6 +76,7 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
         ledger: &mut ledger,
         chance: &mut chance,
         promise: Promise::All,
+        mix: Mix::Both,
     };
     let counts = load.to_rest(Duration::from_secs(3))?;
     survey(&mut connection, &mut ledger)?.verdict()?;

@@ -12,7 +12,7 @@ use super::chance::Chance;
 use super::disk::VolatileDisk;
 use super::guest::{Backing, Controller, Disk, Guest, Machine};
 use super::ledger::{BLOCK, Ledger};
-use super::load::{Load, Promise, Survey, survey};
+use super::load::{Load, Mix, Promise, Survey, survey};
 use super::reflex::Connection;
 use super::{Context, Verdict, free_port};
 
@@ -20,7 +20,7 @@ use super::{Context, Verdict, free_port};
 const DISK_BYTES: usize = 160 << 20;
 
 /// Of the volume, which is on the disk or is its beginning.
-const VOLUME_BYTES: usize = 64 << 20;
+const VOLUME_BYTES: usize = 32 << 20;
 
 /// Commands in the guest that are quick.
 const SOON: Duration = Duration::from_secs(60);
@@ -84,7 +84,7 @@ fn honest(
     seed: u64,
 ) -> Result<Verdict, String> {
     let mut trial = Trial::new(context, place, controller, false, context.seed ^ seed);
-    let cuts = if context.quick { 1 } else { 3 };
+    let cuts = if context.quick { 2 } else { 3 };
     let outcome = trial.cut_often(cuts);
     if outcome.is_err() {
         let saved = trial.disk.save(&context.folder.join("disk.image"))?;
@@ -92,7 +92,7 @@ fn honest(
     }
     outcome?;
     let lost = trial.lost_unpromised;
-    if lost == 0 && cuts > 1 && controller == Controller::Virtio {
+    if lost == 0 && controller == Controller::Virtio {
         return Err("no cut lost anything at all: it proves nothing".to_owned());
     }
     Ok(Verdict::Passed(format!("{cuts} cuts: {lost} unpromised changes lost, no promised one")))
@@ -132,25 +132,33 @@ impl<'a> Trial<'a> {
             self.lost_unpromised += found.lost_unpromised;
             found.verdict()?;
         }
+        let mix = [Mix::Flushes, Mix::Forced, Mix::Both][number % 3];
         let time = Duration::from_millis(700 + self.chance.below(2500));
         let load = Load {
             connection: &mut connection,
             ledger: &mut self.ledger,
             chance: &mut self.chance,
             promise: Promise::Durable,
+            mix,
         };
         let counts = load.until(time, || guest.cut())?;
-        let survive = [0, 50, 90][self.chance.below(3) as usize];
+        let survive = [0, 50][self.chance.below(2) as usize];
         let asked = self.disk.counts();
         let lost = self.disk.lose_power(survive, &mut self.chance);
-        if counts.forced == 0 || counts.flushes == 0 || counts.plain == 0 {
+        let lacks = |mixes: [Mix; 2], count: u64| mixes.contains(&mix) && count == 0;
+        if lacks([Mix::Flushes, Mix::Both], counts.flushes)
+            || lacks([Mix::Forced, Mix::Both], counts.forced)
+            || counts.plain == 0
+        {
             return Err(format!("too little happened before the cut: {counts:?}"));
         }
         let survey = format!(
             "{} forced, {} plain, {} zeroed, {} flushes, {} unanswered",
             counts.forced, counts.plain, counts.zeroed, counts.flushes, counts.unanswered
         );
-        println!("    cut after {time:?}: {survey}; {lost} sectors lost ({asked:?} so far)");
+        println!(
+            "    cut after {time:?} ({mix:?}): {survey}; {lost} sectors lost ({asked:?} so far)"
+        );
         Ok(())
     }
 
