@@ -116,7 +116,7 @@ impl Load<'_> {
     }
 
     /// Makes load for `time`, and waits for all answers.
-    pub(super) fn into_counts(mut self, time: Duration) -> Result<Counts, String> {
+    pub(super) fn for_time(mut self, time: Duration) -> Result<Counts, String> {
         let mut pending = BTreeMap::new();
         let mut counts = Counts::default();
         let started = Instant::now();

@@ -78,7 +78,7 @@ pub(super) fn without_io_uring(context: &Context) -> Result<Verdict, String> {
         promise: Promise::All,
         mix: Mix::Both,
     };
-    let counts = load.into_counts(Duration::from_secs(3))?;
+    let counts = load.for_time(Duration::from_secs(3))?;
     survey(&mut connection, &mut ledger)?.verdict()?;
     guest.stop()?;
     let changes = counts.plain + counts.forced + counts.zeroed;
