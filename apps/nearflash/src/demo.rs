@@ -12,7 +12,7 @@ use crate::bench;
 use crate::report::Report;
 
 /// Size of the demonstration's volume.
-const VOLUME: &str = "256MiB";
+const VOLUME: &str = "64MiB";
 
 /// Where it is while the demonstration runs.
 const FOLDER: &str = "./nearflash-data";

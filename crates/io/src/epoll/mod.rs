@@ -423,14 +423,19 @@ impl EpollSockets {
         }
     }
 
-    /// Ends connections whose peers did not close in time.
+    /// Ends connections whose peers did not close in time. While frames are still leaving, the peer
+    /// has more time: whoever finished the connection decides for how long.
     fn expire_finishing(&mut self) {
         while let Some(&(deadline, conn)) = self.finishing.front() {
             if deadline > self.now {
                 break;
             }
             self.finishing.pop_front();
-            self.close(conn);
+            if self.unsent(conn) > 0 {
+                self.finishing.push_back((self.now + FINISH_LIMIT, conn));
+            } else {
+                self.close(conn);
+            }
         }
     }
 
