@@ -19,8 +19,8 @@ use crate::shell;
 
 const VOLUME_BYTES: usize = 32 << 20;
 
-/// Until a server serves whose predecessor was killed: that one's requests have to end first, which
-/// is up to the disk.
+/// Until a server serves whose predecessor was killed: the kernel takes that one's ring apart when it
+/// gets to it (seconds were seen on a busy machine), and the volume stays locked so long.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// What the tests read of the object that `nearflash bench --json` prints.
@@ -56,7 +56,8 @@ fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> 
     loop {
         match Server::start(&mut command) {
             Err(error) if started.elapsed() > START_LIMIT => return Err(error),
-            Err(_) => {}
+            // It waits some seconds itself, then says that the volume is in use.
+            Err(_) => println!("    not yet ready after {:.1} s", started.elapsed().as_secs_f64()),
             ready => return ready,
         }
     }
