@@ -136,7 +136,7 @@ impl Ledger {
             let mut there = self.blocks[block][place];
             there.acknowledged = Some(0);
             self.blocks[block] = vec![there];
-        } else {
+        } else if oldest.is_some() {
             // A torn block stays a mixture of what it may be, which no flush makes whole.
             for change in &mut self.blocks[block][1..] {
                 change.acknowledged = None;
