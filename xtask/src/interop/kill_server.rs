@@ -73,7 +73,7 @@ pub(super) fn ledger(context: &Context) -> Result<Verdict, String> {
     let mut ledger = Ledger::new(55 << 40, VOLUME_BYTES / BLOCK);
     let mut chance = Chance::new(context.seed ^ 55);
     let (mut kept, mut unanswered) = (0, 0);
-    let kills = if context.quick { 3 } else { 8 };
+    let kills = if context.quick { 4 } else { 8 };
     for _ in 0..kills {
         let port = free_port()?;
         let server = start(context, &volume, port)?;

@@ -96,8 +96,12 @@ impl Load<'_> {
             if started.elapsed() >= time
                 && let Some(happen) = happen.take()
             {
-                // Whatever the server is doing with them by then.
-                let scale = [30, 300, 3000, 30_000][self.chance.below(4) as usize];
+                // Whatever the server is doing with them by then; an emulated one takes longer.
+                let scales = match self.promise {
+                    Promise::Durable => [30, 300, 3000, 30_000],
+                    Promise::All => [1, 1, 10, 100],
+                };
+                let scale = scales[self.chance.below(4) as usize];
                 std::thread::sleep(Duration::from_micros(self.chance.below(scale)));
                 happen();
             }
