@@ -4,12 +4,16 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use client::load::Side;
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::bench;
-use crate::report::Report;
+use crate::report::{Report, time_text};
 
 /// Size of the demonstration's volume.
 const VOLUME: &str = "64MiB";
@@ -31,8 +35,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let seconds = args.seconds.to_string();
     let volume = Volume::new()?;
+    volume.remove_on_signal()?;
     let spec = format!("file:{}?size={VOLUME}", volume.path.display());
-    println!("nearflash demo: a file of {VOLUME}, opened here and then served on loopback.\n");
+    println!("nearflash demo: a file of 64 MiB, opened here and then served on loopback.\n");
 
     println!("1. Verified traffic: every block carries its address, generation and checksum.");
     let server = Server::start(&spec)?;
@@ -53,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let remote = measure(&server.url, &seconds, &unloaded)?;
     println!("{}", latency_table(&local, &remote));
 
-    println!("3. Many requests at a time: what one core of the server carries.");
+    println!("3. Many requests at a time: what the server does with its processor time.");
     let deep = ["--queue-depth", "32", "--connections", "4"];
     let (file, file_cores) = measure_with_cpu(&server, &seconds, &deep)?;
     server.stop()?;
@@ -62,7 +67,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     server.stop()?;
     println!("{}", throughput_line("4 KiB reads of the file", &file, file_cores));
     println!("{}", throughput_line("4 KiB reads of no device at all", &null, null_cores));
-    println!("\nNext: nearflash serve --help, nearflash bench --help.");
+    println!("\nNext: nearflash serve --device file:./volume?size=1GiB, and in another terminal");
+    println!("      nearflash bench reflex://127.0.0.1:7420 --queue-depth 32 --connections 4");
     let good = [&verified, &local, &remote, &file, &null].into_iter().all(Report::is_good);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -86,38 +92,38 @@ fn measure_with_cpu(
 
 fn latency_table(local: &Report, remote: &Report) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "   {:>8} {:>12} {:>9} {:>9} {:>9}", "", "", "avg", "p95", "p99");
+    let _ = writeln!(text, "   {:>8} {:>7} {:>10} {:>10} {:>10}", "", "", "mean", "p95", "p99");
     for (name, report) in [("local", local), ("remote", remote)] {
         for (kind, side) in [("read", report.read()), ("write", report.write())] {
-            let micros = micros(side).map(|m| format!("{m:>6.1} µs")).join(" ");
-            let _ = writeln!(text, "   {name:>8} {kind:>12} {micros}");
+            let times = nanos(side).map(|n| format!("{:>10}", time_text(n))).join(" ");
+            let _ = writeln!(text, "   {name:>8} {kind:>7} {times}");
         }
     }
     for (kind, here, there) in
         [("read", local.read(), remote.read()), ("write", local.write(), remote.write())]
     {
-        let (here, there) = (micros(here), micros(there));
-        let added = [0, 1, 2].map(|n| format!("{:>+6.1} µs", there[n] - here[n])).join(" ");
-        let _ = writeln!(text, "   {:>8} {kind:>12} {added}", "added");
+        let (here, there) = (nanos(here), nanos(there));
+        let added = [0, 1, 2].map(|n| match there[n] - here[n] {
+            more if more > 0.0 => format!("{:>10}", format!("+{}", time_text(more))),
+            _ => format!("{:>10}", "in noise"),
+        });
+        let _ = writeln!(text, "   {:>8} {kind:>7} {}", "added", added.join(" "));
     }
     text
 }
 
-/// Mean, 95th and 99th percentile.
-fn micros(side: &Side) -> [f64; 3] {
+/// Mean, 95th and 99th percentile in nanoseconds.
+fn nanos(side: &Side) -> [f64; 3] {
     let latency = &side.latency;
-    [
-        latency.mean() / 1000.0,
-        latency.value_at_quantile(0.95) as f64 / 1000.0,
-        latency.value_at_quantile(0.99) as f64 / 1000.0,
-    ]
+    let quantile = |q| latency.value_at_quantile(q) as f64;
+    [latency.mean(), quantile(0.95), quantile(0.99)]
 }
 
 fn throughput_line(what: &str, report: &Report, cores: f64) -> String {
     let iops = report.iops();
     let per_core = if cores > 0.0 { iops / cores } else { 0.0 };
     format!(
-        "   {what:<32} {:>10} IOPS on {cores:.2} cores: {:>10} a core",
+        "   {what:<32} {:>10} IOPS on {cores:.2} cores, {:>10} per core of time",
         grouped(iops as u64),
         grouped(per_core as u64)
     )
@@ -149,12 +155,35 @@ impl Volume {
     }
 }
 
+impl Volume {
+    /// Also when the demonstration is interrupted, nothing is left behind, and no server.
+    fn remove_on_signal(&self) -> Result<(), String> {
+        let volume = Volume { path: self.path.clone() };
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
+        std::thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                if let Some(server) = *RUNNING.lock().expect("no holder panics") {
+                    let _ = kill_process(server, Signal::TERM); // it may have ended already
+                }
+                drop(volume);
+                std::process::exit(130);
+            }
+        });
+        Ok(())
+    }
+}
+
 impl Drop for Volume {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path); // it may never have been made
+        let _ = std::fs::remove_file(format!("{}.journal", self.path.display()));
         let _ = std::fs::remove_dir(FOLDER); // stays when something else is in it
     }
 }
+
+/// The server that runs now, for whoever is told to stop.
+static RUNNING: Mutex<Option<Pid>> = Mutex::new(None);
 
 /// A server of our own, in a process of its own.
 struct Server {
@@ -170,6 +199,7 @@ impl Server {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start the server: {error}"))?;
+        *RUNNING.lock().expect("no holder panics") = Some(Pid::from_child(&child));
         let mut line = String::new();
         let output = child.stdout.take().expect("it is piped");
         let read = BufReader::new(output).read_line(&mut line);
@@ -197,8 +227,7 @@ impl Server {
 
     /// Asks it to stop, and waits.
     fn stop(mut self) -> Result<(), String> {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM)
+        kill_process(Pid::from_child(&self.child), Signal::TERM)
             .map_err(|error| format!("cannot stop the server: {error}"))?;
         let status = self.child.wait().map_err(|e| format!("cannot wait for the server: {e}"))?;
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
@@ -207,6 +236,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        *RUNNING.lock().expect("no holder panics") = None;
         let _ = self.child.kill(); // it may have ended already
         let _ = self.child.wait();
     }

@@ -24,6 +24,11 @@ impl TcpOptions {
     /// costs speed, not correctness, so it is not an error.
     pub(crate) fn apply(&self, socket: impl AsFd, address: &SocketAddr) {
         let _ = sockopt::set_tcp_nodelay(&socket, true);
+        // Finds out, within two minutes, that an idle peer has vanished.
+        let _ = sockopt::set_socket_keepalive(&socket, true);
+        let _ = sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60));
+        let _ = sockopt::set_tcp_keepintvl(&socket, Duration::from_secs(10));
+        let _ = sockopt::set_tcp_keepcnt(&socket, 6);
         match &self.congestion {
             Some(name) => {
                 let _ = sockopt::set_tcp_congestion(&socket, name);
@@ -77,6 +82,12 @@ impl Listener {
         }
         let listener = listener.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
+        if let Some(name) = &options.congestion {
+            sockopt::set_tcp_congestion(&listener, name).map_err(|e| {
+                let known = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+                Error::system(format!("cannot use congestion control {name:?} (see {known})"), e)
+            })?;
+        }
         rustix::net::listen(&listener, 4096).map_err(|e| fail(e.into()))?;
         options.apply(&listener, &address);
         Ok(Listener { socket: listener.into(), address })
@@ -125,6 +136,14 @@ mod tests {
         let own: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         rustix::net::connect(&socket, &own).unwrap();
         assert!(reached_itself(&socket, own));
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_is_named() {
+        let options = TcpOptions { congestion: Some("nosuch".into()), socket_buffer: None };
+        let bound = Listener::bind("127.0.0.1:0".parse().unwrap(), &options);
+        let error = bound.unwrap_err().to_string();
+        assert!(error.contains("nosuch") && error.contains("tcp_available"), "{error}");
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Plan {
                 number_text(IN_FLIGHT_MAX as f64)
             )));
         }
+        check_version(arguments)?;
         let (way, capacity) = way(arguments)?;
         let span = span(arguments, capacity, threads)?;
         let shapes = shapes(arguments, connections, span);
@@ -88,6 +89,24 @@ impl Plan {
             probe: arguments.probe.then_some(PROBE_GAP),
             spin: arguments.spin,
         })
+    }
+}
+
+/// Refuses what version 1 of the protocol has no words for.
+fn check_version(arguments: &Arguments) -> Result<(), Problem> {
+    let Target::Server { version: Version::One, .. } = &arguments.target else { return Ok(()) };
+    let asked = [
+        ("--fua", arguments.fua),
+        ("--token", arguments.token.is_some()),
+        ("--tenant", arguments.tenant.is_some()),
+        ("--namespace", arguments.namespace.is_some()),
+        ("--checksums", arguments.checksums),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => {
+            Err(Problem::Usage(format!("version 1 of the protocol has no {option}; drop ?v=1")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -293,10 +293,14 @@ fn explain_open(path: &Path, options: FileOptions, errno: Errno) -> Error {
     Error::system(what, errno)
 }
 
-/// How often the lock of a file is tried, and the pause after each time. A killed server's ring lets
-/// go of its file, and of the writes it still has in flight, a moment after the process is gone.
+/// How often the lock of a file is tried, and the pause after each time: as long as a server that
+/// is about to end may take.
 const LOCK_TRIES: u32 = 150;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often when its holder is gone already: the kernel takes a killed server's ring apart, and
+/// with it what was in flight, some seconds after the process has ended.
+const LOCK_TRIES_OF_THE_DEAD: u32 = 1500;
 
 /// Takes the advisory lock that keeps two servers from writing to one file.
 fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> {
@@ -304,14 +308,36 @@ fn lock(file: &OwnedFd, path: &Path, options: FileOptions) -> Result<(), Error> 
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    for _ in 0..LOCK_TRIES {
+    for tries in 1.. {
         match rustix::fs::flock(file, operation) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES => {}
+            Err(Errno::WOULDBLOCK) if tries < LOCK_TRIES_OF_THE_DEAD && holder_is_gone(file) => {
+                if tries == LOCK_TRIES {
+                    tracing::warn!(path = %path.display(),
+                        "waiting for the kernel to let go of what a killed server had open");
+                }
+            }
+            Err(Errno::WOULDBLOCK) => break,
             Err(errno) => return Err(failed("lock", path, errno)),
         }
+        std::thread::sleep(LOCK_PAUSE);
     }
     Err(Error::new(format!("{} is in use by another server", path.display())))
+}
+
+/// Whether the process that locked the file has ended, as far as `/proc/locks` tells.
+fn holder_is_gone(file: &OwnedFd) -> bool {
+    let (Ok(stat), Ok(locks)) = (rustix::fs::fstat(file), fs::read_to_string("/proc/locks")) else {
+        return false;
+    };
+    let inode = format!(":{}", stat.st_ino);
+    locks.lines().any(|line| {
+        // "1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields.get(5).is_some_and(|place| place.ends_with(&inode));
+        is_ours && fields.get(4).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    })
 }
 
 /// Makes the names of new files durable.
