@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
 
     let data: Vec<u8> = (0..4096).map(|n| n as u8).collect();
     client.write_durable(0, &data)?;
-    assert_eq!(client.read(0, data.len())?, data);
+    assert!(client.read(0, data.len())? == data);
 
     // Only one of many clients that try this at the same time succeeds.
     match client.compare_and_write(0, &data[..512], &[1; 512]) {
