@@ -1,12 +1,54 @@
 //! Which request is submitted next, and when.
 //!
+//! [`TokenScheduler`] is the QoS scheduler of the paper (Algorithm 1), one a worker and device;
+//! [`PassThrough`] promises nothing. A device's [`Registry`] admits tenants against its
+//! [`DeviceModel`] and makes the schedulers. docs/scheduler.md has the equations.
+//!
 //! What is deliberately not here: I/O, a clock, and the worker, which knows only the
 //! [`Scheduler`](contract::Scheduler) port.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod admission;
+mod balance;
+mod bucket;
+mod cost_model;
+mod device_model;
+mod idle_pool;
 mod pass_through;
+#[cfg(all(test, not(loom)))]
+mod properties;
+mod rates;
+mod read_ratio;
+#[cfg(all(test, not(loom)))]
+mod reference;
+mod registry;
+mod requests;
+mod ring;
+mod rounds;
+#[cfg(all(test, not(loom)))]
+mod scenarios;
+mod shared;
+mod sync;
+mod tenant;
+mod token_scheduler;
+pub mod units;
 
+pub use balance::Balance;
+pub use bucket::Bucket;
+pub use cost_model::{
+    Cost, CostModel, CostModelError, Load, PAGE_BYTES, PRICE_MAX, SizePoint, WEIGHT_MAX,
+};
+pub use device_model::{DeviceModel, DeviceModelError, RatePoint};
+pub use idle_pool::IdlePool;
 pub use pass_through::PassThrough;
+pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
+pub use registry::{Admission, DeficitNotice, Registry};
+pub use rounds::{Rounds, WORKERS_MAX};
+pub use shared::{ROUND_NANOS, Shared};
+pub use tenant::{Class, Usage};
+pub use token_scheduler::{IdleRule, QueueLimits, TokenScheduler, Totals};

@@ -1,0 +1,236 @@
+//! What a request costs (paper, section 3.2.1).
+//!
+//! `cost = weight(bytes) × C(kind, load)`, where `weight` is the number of 4 KiB pages, rounded up,
+//! unless a measured curve says otherwise, and `load` is whether the device serves nothing but reads
+//! at the moment. The derivation is in docs/scheduler.md, "What a request costs".
+//!
+//! What is deliberately not here: which load the device has ([`ReadRatio`](crate::ReadRatio)), and
+//! how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use contract::{Kind, REQUEST_BYTES_MAX};
+
+use crate::units::TOKEN;
+
+/// The granularity at which flash works, in bytes: less than this costs as much as this.
+pub const PAGE_BYTES: usize = 4096;
+
+const PAGES_MAX: usize = REQUEST_BYTES_MAX / PAGE_BYTES;
+
+/// The largest price of a 4 KiB request, in units.
+pub const PRICE_MAX: u32 = 100_000;
+
+/// The largest weight of a request, in hundredths of a 4 KiB one.
+pub const WEIGHT_MAX: u32 = 100_000;
+
+/// What the device serves at the moment, as far as prices depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Load {
+    /// Reads and writes.
+    Mixed,
+    /// Nothing but reads.
+    ReadOnly,
+}
+
+/// What one request costs in units, under either load. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// While the device's load is mixed.
+    pub mixed: u32,
+    /// While the device serves nothing but reads.
+    pub read_only: u32,
+}
+
+impl Cost {
+    /// The price under `load`.
+    pub fn under(self, load: Load) -> u32 {
+        match load {
+            Load::Mixed => self.mixed,
+            Load::ReadOnly => self.read_only,
+        }
+    }
+}
+
+/// A measured point of a cost curve: what a request of `bytes` costs in hundredths of one of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizePoint {
+    /// Size of the request.
+    pub bytes: usize,
+    /// Its cost in hundredths of a 4 KiB request's.
+    pub weight: u32,
+}
+
+/// Why a cost model cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostModelError {
+    /// A price is zero or above [`PRICE_MAX`].
+    Price,
+    /// The curve's sizes do not ascend, its weights fall, or one is below 100 or above
+    /// [`WEIGHT_MAX`].
+    Curve,
+}
+
+impl fmt::Display for CostModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CostModelError::Price => write!(f, "a price must lie between 1 and {PRICE_MAX} units"),
+            CostModelError::Curve => write!(
+                f,
+                "a size curve needs ascending sizes and weights that do not fall, \
+                 from 100 to {WEIGHT_MAX}"
+            ),
+        }
+    }
+}
+
+/// Prices of one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostModel {
+    write: u32,
+    read_only_read: u32,
+    /// By the number of pages, from 0 to [`PAGES_MAX`]; in hundredths.
+    weights: Box<[u32]>,
+}
+
+impl CostModel {
+    /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
+    /// under a mixed load is [`TOKEN`]. Linear in the number of pages.
+    pub fn linear(write: u32, read_only_read: u32) -> Result<CostModel, CostModelError> {
+        CostModel::curved(write, read_only_read, &[])
+    }
+
+    /// The same with a measured curve: between its points the weight is interpolated, up to 4 KiB
+    /// and to its first point it is the first point's (100 where that is at 4 KiB), behind its last
+    /// point it grows by a whole 100 a page.
+    pub fn curved(
+        write: u32,
+        read_only_read: u32,
+        curve: &[SizePoint],
+    ) -> Result<CostModel, CostModelError> {
+        let sound = |price: u32| (1..=PRICE_MAX).contains(&price);
+        if !sound(write) || !sound(read_only_read) {
+            return Err(CostModelError::Price);
+        }
+        let rising =
+            |pair: &[SizePoint]| pair[0].bytes < pair[1].bytes && pair[0].weight <= pair[1].weight;
+        let bounded = |point: &SizePoint| (100..=WEIGHT_MAX).contains(&point.weight);
+        if !curve.windows(2).all(rising) || !curve.iter().all(bounded) {
+            return Err(CostModelError::Curve);
+        }
+        let weights: Vec<u32> = (0..=PAGES_MAX).map(|pages| weight(pages, curve)).collect();
+        Ok(CostModel { write, read_only_read, weights: weights.into() })
+    }
+
+    /// What a request of this kind and size costs. A flush costs a write of one page. A range
+    /// longer than any payload (a discard's, a zeroing's) costs what the largest payload costs.
+    pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
+        let pages = bytes.div_ceil(PAGE_BYTES).clamp(1, PAGES_MAX);
+        let weight = self.weights[pages];
+        let price = |price: u32| (u64::from(price) * u64::from(weight)).div_ceil(100) as u32;
+        match kind {
+            Kind::Read => Cost { mixed: price(TOKEN), read_only: price(self.read_only_read) },
+            Kind::Write => Cost { mixed: price(self.write), read_only: price(self.write) },
+            Kind::Other => Cost { mixed: self.write, read_only: self.write },
+        }
+    }
+
+    /// Units of a 4 KiB write.
+    pub fn write(&self) -> u32 {
+        self.write
+    }
+
+    /// Units of a 4 KiB read while the load is read-only.
+    pub fn read_only_read(&self) -> u32 {
+        self.read_only_read
+    }
+}
+
+/// The weight of so many pages, in hundredths.
+fn weight(pages: usize, curve: &[SizePoint]) -> u32 {
+    let bytes = pages.max(1) * PAGE_BYTES;
+    let (Some(first), Some(last)) = (curve.first(), curve.last()) else {
+        return 100 * pages.max(1) as u32;
+    };
+    if bytes <= first.bytes {
+        return first.weight;
+    }
+    if bytes >= last.bytes {
+        let more = (bytes - last.bytes).div_ceil(PAGE_BYTES) as u32;
+        return last.weight + 100 * more;
+    }
+    let behind = curve.partition_point(|point| point.bytes < bytes);
+    let (low, high) = (curve[behind - 1], curve[behind]);
+    let (run, rise) = ((high.bytes - low.bytes) as u64, u64::from(high.weight - low.weight));
+    low.weight + ((bytes - low.bytes) as u64 * rise).div_ceil(run) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device_a() -> CostModel {
+        CostModel::linear(1_000, 50).unwrap()
+    }
+
+    #[test]
+    fn the_papers_prices() {
+        let model = device_a();
+        let read = |bytes| model.cost(Kind::Read, bytes);
+        assert_eq!(read(4096), Cost { mixed: 100, read_only: 50 });
+        assert_eq!(read(512), read(4096));
+        assert_eq!(read(32 << 10).mixed, 800);
+        assert_eq!(read((32 << 10) + 512).mixed, 900);
+        assert_eq!(model.cost(Kind::Write, 4096), Cost { mixed: 1_000, read_only: 1_000 });
+        assert_eq!(model.cost(Kind::Write, 1 << 20).mixed, 256_000);
+    }
+
+    #[test]
+    fn nothing_is_free_and_nothing_overflows() {
+        let curve = [SizePoint { bytes: 4096, weight: WEIGHT_MAX }];
+        let models = [
+            CostModel::linear(1, 1).unwrap(),
+            device_a(),
+            CostModel::curved(PRICE_MAX, PRICE_MAX, &curve).unwrap(),
+        ];
+        for model in models {
+            for kind in [Kind::Read, Kind::Write, Kind::Other] {
+                let mut before = Cost { mixed: 1, read_only: 1 };
+                for bytes in (0..=REQUEST_BYTES_MAX).step_by(512).chain([usize::MAX]) {
+                    let cost = model.cost(kind, bytes);
+                    assert!(cost.mixed >= before.mixed && cost.read_only >= before.read_only);
+                    before = cost;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_curve_is_followed_between_its_points() {
+        let curve = [
+            SizePoint { bytes: 4096, weight: 100 },
+            SizePoint { bytes: 16 << 10, weight: 250 },
+            SizePoint { bytes: 64 << 10, weight: 900 },
+        ];
+        let model = CostModel::curved(1_000, 50, &curve).unwrap();
+        let read = |bytes| model.cost(Kind::Read, bytes).mixed;
+        assert_eq!([read(512), read(4096), read(8192), read(16 << 10)], [100, 100, 150, 250]);
+        assert_eq!([read(64 << 10), read(68 << 10)], [900, 1_000]);
+    }
+
+    #[test]
+    fn senseless_models_are_refused() {
+        assert_eq!(CostModel::linear(0, 50), Err(CostModelError::Price));
+        assert_eq!(CostModel::linear(1_000, 0), Err(CostModelError::Price));
+        let point = |bytes, weight| SizePoint { bytes, weight };
+        for curve in [
+            [point(4096, 0), point(8192, 100)],
+            [point(8192, 100), point(4096, 200)],
+            [point(4096, 200), point(8192, 100)],
+        ] {
+            assert_eq!(CostModel::curved(1_000, 50, &curve), Err(CostModelError::Curve));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What tenants without demand would get: their rates, added up, make tokens for the bucket without
+//! anybody visiting them. This is what keeps a round's cost to the active tenants, and what lends
+//! the rate of tenants whose worker is parked: whichever worker runs settles the pool for all.
+//!
+//! Rate and the time up to which it was settled share one word, so every nanosecond of every rate
+//! is made into tokens by exactly one worker.
+
+use crate::sync::{AcqRel, Acquire, AtomicU64};
+use crate::units::{RATE_MAX, ROUND_NANOS_MAX, generated};
+
+/// The time's share of the word: nanoseconds, modulo 1.07 s.
+const TIME_BITS: u32 = 30;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// How far a worker's time may lie behind another's, in nanoseconds. What looks like more is a leap
+/// forward.
+const BACK_MAX: u64 = 100_000_000;
+
+/// After this long without being settled, in nanoseconds, the word's time says nothing any more.
+const STALE: u64 = 1 << (TIME_BITS - 1);
+
+/// The sum of idle rates. High 34 bits: the rate in units a second, signed, because a worker may
+/// take a tenant out before the one that saw it fall idle has put it in. Low 30 bits: settled up to
+/// here.
+#[derive(Debug)]
+pub struct IdlePool {
+    word: AtomicU64,
+    /// When it was last settled, in full, to within an eighth of [`STALE`].
+    seen: AtomicU64,
+}
+
+impl IdlePool {
+    /// A pool of nothing.
+    #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
+    pub fn new() -> Self {
+        const { assert!(RATE_MAX < 1 << 33) };
+        IdlePool { word: AtomicU64::new(0), seen: AtomicU64::new(0) }
+    }
+
+    /// The tokens, in nano-units, that the pool has made since it was last settled, for at most
+    /// [`ROUND_NANOS_MAX`]. `now` is in nanoseconds.
+    pub fn settle(&self, now: u64) -> i64 {
+        self.refresh(now);
+        let mut word = self.word.load(Acquire);
+        loop {
+            let Some(elapsed) = elapsed(word, now) else { return 0 };
+            let next = pack(rate(word), now);
+            match self.word.compare_exchange_weak(word, next, AcqRel, Acquire) {
+                Ok(_) => {
+                    let rate = u64::try_from(rate(word)).unwrap_or(0);
+                    return generated(rate, elapsed.min(ROUND_NANOS_MAX));
+                }
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// Adds to the rate, or takes from it; says up to which time the pool was settled, in
+    /// nanoseconds: for what comes later, the change counts.
+    pub fn change(&self, rate_by: i64, now: u64) -> u64 {
+        self.refresh(now);
+        let mut word = self.word.load(Acquire);
+        loop {
+            let next = pack(rate(word) + rate_by, word);
+            match self.word.compare_exchange_weak(word, next, AcqRel, Acquire) {
+                Ok(_) => return settled(word, now),
+                Err(other) => word = other,
+            }
+        }
+    }
+
+    /// After a long silence, dates the word to as long ago as tokens are made up for. Two workers
+    /// that wake at once may both do so; the worst is [`ROUND_NANOS_MAX`] made twice.
+    fn refresh(&self, now: u64) {
+        let silent = now.saturating_sub(self.seen.load(Acquire));
+        if silent < STALE / 8 {
+            return;
+        }
+        if silent >= STALE {
+            let mut word = self.word.load(Acquire);
+            loop {
+                let next = pack(rate(word), now - ROUND_NANOS_MAX);
+                match self.word.compare_exchange_weak(word, next, AcqRel, Acquire) {
+                    Ok(_) => break,
+                    Err(other) => word = other,
+                }
+            }
+        }
+        self.seen.fetch_max(now, AcqRel);
+    }
+
+    /// The rate, in units a second.
+    pub fn rate(&self) -> u64 {
+        u64::try_from(rate(self.word.load(Acquire))).unwrap_or(0)
+    }
+}
+
+fn pack(rate: i64, time: u64) -> u64 {
+    assert!(rate.unsigned_abs() < 1 << 33, "the idle tenants' rates exceed any device");
+    (rate as u64) << TIME_BITS | time & TIME_MASK
+}
+
+fn rate(word: u64) -> i64 {
+    word as i64 >> TIME_BITS
+}
+
+/// Nanoseconds from the settled time to `now`; `None` when that is not later. A step back of more
+/// than a moment is a leap forward that the modulus hides.
+fn elapsed(word: u64, now: u64) -> Option<u64> {
+    let ahead = now.wrapping_sub(word) & TIME_MASK;
+    (ahead != 0 && ahead <= TIME_MASK - BACK_MAX).then_some(ahead)
+}
+
+/// The settled time in full; where it is long ago, as long ago as tokens are made up for.
+fn settled(word: u64, now: u64) -> u64 {
+    match elapsed(word, now) {
+        Some(elapsed) => now.saturating_sub(elapsed.min(ROUND_NANOS_MAX)),
+        None => now + (word.wrapping_sub(now) & TIME_MASK),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_nanosecond_counts_once() {
+        let pool = IdlePool::new();
+        assert_eq!(pool.settle(1_000), 0);
+        assert_eq!(pool.change(42_000_000, 1_000), 1_000);
+        assert_eq!(pool.settle(1_001), 42_000_000);
+        assert_eq!([pool.settle(1_001), pool.settle(900)], [0, 0]);
+        assert_eq!(pool.change(-42_000_000, 1_500), 1_001);
+        assert_eq!(pool.settle(2_000), 0);
+        assert_eq!(pool.rate(), 0);
+    }
+
+    #[test]
+    fn who_leaves_early_takes_its_time_along() {
+        let pool = IdlePool::new();
+        pool.change(5, 0);
+        pool.change(7, 0);
+        pool.settle(100);
+        // It gets what it makes from 100 on itself; the pool goes on with the other.
+        assert_eq!(pool.change(-7, 160), 100);
+        assert_eq!(pool.settle(160), 300);
+        // A worker whose clock is behind.
+        assert_eq!(pool.change(-5, 150), 160);
+    }
+
+    #[test]
+    fn leaps_are_clamped() {
+        let pool = IdlePool::new();
+        pool.change(3, 0);
+        let most = generated(3, ROUND_NANOS_MAX);
+        assert_eq!(pool.settle(500_000_000), most);
+        assert_eq!(pool.settle(500_000_000 + 3_600_000_000_000), most);
+        assert_eq!(pool.settle(500_000_001 + 3_600_000_000_000), 3);
+    }
+
+    #[test]
+    fn no_silence_looks_like_a_step_back() {
+        for silence in (1..3_000_000_000).step_by(7_654_321) {
+            let pool = IdlePool::new();
+            pool.change(3, 1);
+            pool.settle(5_000_000_000);
+            let now = 5_000_000_000 + silence;
+            let from = now - silence.min(ROUND_NANOS_MAX);
+            assert_eq!(pool.change(2, now), from, "after {silence} ns");
+            assert_eq!(pool.settle(now), generated(5, now - from));
+        }
+    }
+
+    #[test]
+    fn a_debt_makes_nothing() {
+        let pool = IdlePool::new();
+        pool.change(-8, 0);
+        assert_eq!(pool.settle(10), 0);
+        pool.change(8, 10);
+        assert_eq!(pool.settle(20), 0);
+    }
+}

@@ -1,0 +1,236 @@
+//! Who gets which tokens, gives away and lends: the arithmetic of Algorithm 1 on shared balances.
+//!
+//! What is deliberately not here: the order of visits (`token_scheduler.rs`).
+
+use core::cmp::Reverse;
+
+use crate::Class;
+use crate::token_scheduler::{IdleRule, Phase, Place, TokenScheduler};
+use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, credit, donation, generated, nano};
+
+impl TokenScheduler {
+    /// The worker serves the tenant from now on. Whoever is the first to hold it takes its rate out
+    /// of its idle pool; what the pool has not made yet, the tenant makes itself.
+    pub(crate) fn hold(&mut self, tenant: u32) -> Class {
+        let cell = &self.shared.tenants[tenant as usize];
+        let terms = cell.hold();
+        if terms.holders == 0 {
+            let made_to = match terms.class {
+                Class::LatencyCritical => {
+                    self.shared.idle_critical.change(-(terms.rate as i64), self.now)
+                }
+                Class::BestEffort | Class::Leaving => self.shared.idle_shares.change(-1, self.now),
+                Class::Vacant => self.now,
+            };
+            cell.balance.skip_to(made_to);
+        }
+        terms.class
+    }
+
+    /// The last worker that holds the tenant lets go: its rate goes to its idle pool, and what it
+    /// makes until the pool takes over goes to the bucket.
+    fn release(&mut self, tenant: u32) {
+        self.locals[tenant as usize].place = Place::Away;
+        let shared = &self.shared;
+        let cell = &shared.tenants[tenant as usize];
+        let terms = cell.release();
+        if terms.holders > 1 {
+            return;
+        }
+        let (rate, pool, by) = match terms.class {
+            Class::LatencyCritical => (terms.rate, &shared.idle_critical, terms.rate as i64),
+            Class::BestEffort | Class::Leaving => (self.share, &shared.idle_shares, 1),
+            Class::Vacant => return,
+        };
+        let taken_over = pool.change(by, self.now);
+        let time = cell.balance.claim_time(taken_over);
+        let made = generated(rate, time.min(ROUND_NANOS_MAX));
+        shared.bucket.give(made);
+        self.totals.generated += i128::from(made);
+    }
+
+    /// Lines 5 to 7, or 14 to 17: the visited tenant gets its tokens.
+    pub(crate) fn open(&mut self, tenant: u32) {
+        let terms = self.shared.tenants[tenant as usize].terms();
+        self.visit.terms = Some(terms);
+        match (self.phase, terms.class == Class::LatencyCritical) {
+            (Phase::Critical, true) => self.earn(tenant, terms.rate),
+            (Phase::BestEffort, false) => self.collect(tenant),
+            _ => {}
+        }
+    }
+
+    /// Lines 5 to 7 for a latency-critical tenant.
+    fn earn(&mut self, tenant: u32, rate: u64) {
+        let cell = &self.shared.tenants[tenant as usize];
+        let full = generated(rate, self.three_rounds());
+        let time = cell.balance.claim_time(self.now);
+        let made = credit(cell.balance.tokens(), full, rate, time);
+        cell.balance.add(made);
+        self.totals.generated += i128::from(made);
+        if cell.balance.tokens() < NEG_LIMIT {
+            cell.count_deficit();
+        }
+    }
+
+    /// Lines 14 to 17 for a best-effort tenant: its share, and what it lacks from the bucket. What
+    /// exceeds its demand goes to the bucket (lines 19 to 21 would find it after submitting).
+    fn collect(&mut self, tenant: u32) {
+        let shared = &self.shared;
+        let balance = &shared.tenants[tenant as usize].balance;
+        let time = balance.claim_time(self.now).min(ROUND_NANOS_MAX);
+        let made = generated(self.share, time);
+        balance.add(made);
+        self.totals.generated += i128::from(made);
+        let queue = &self.locals[tenant as usize].queue;
+        let demand = nano(match self.load {
+            crate::Load::Mixed => queue.mixed,
+            crate::Load::ReadOnly => queue.read_only,
+        });
+        let missing = demand.saturating_sub(balance.tokens());
+        if missing > 0 {
+            let taken = shared.bucket.take(missing);
+            balance.add(taken);
+            self.visit.turn_used |= taken > 0 && tenant == self.visit.first;
+        } else if shared.tenants[tenant as usize].terms().holders == 1 {
+            shared.bucket.give(balance.take(|tokens| tokens - demand));
+        }
+    }
+
+    /// Whether the visited tenant's request of this price is paid.
+    pub(crate) fn pay(&mut self, tenant: u32, units: u32) -> bool {
+        let Some(terms) = self.visit.terms else { return false };
+        let balance = &self.shared.tenants[tenant as usize].balance;
+        let cost = nano(u64::from(units));
+        let paid = match (self.phase, terms.class == Class::LatencyCritical) {
+            (Phase::Critical, true) => balance.overdraw(cost, NEG_LIMIT),
+            (Phase::BestEffort, false) => balance.spend(cost),
+            (Phase::Leftovers, true) => {
+                let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
+                balance.add(self.shared.bucket.take(missing));
+                balance.overdraw(cost, NEG_LIMIT)
+            }
+            _ => false,
+        };
+        if paid {
+            self.totals.spent += i128::from(cost);
+        }
+        paid
+    }
+
+    /// The visited tenant can submit no more in this round: lines 10 to 12, or 19 to 21.
+    pub(crate) fn close(&mut self, tenant: u32) {
+        let Some(terms) = self.visit.terms else { return };
+        let critical = terms.class == Class::LatencyCritical;
+        let place = self.locals[tenant as usize].place;
+        if critical != (place == Place::Critical) {
+            // The tenant was changed from one class into the other: it moves to the other ring.
+            self.exit(tenant, Place::Away);
+            self.enter(tenant, terms.class);
+        } else if critical {
+            self.close_critical(tenant, terms.rate);
+        } else {
+            self.close_best_effort(tenant);
+        }
+    }
+
+    /// Lines 10 to 12; without demand the tenant rests, or leaves once it has donated.
+    fn close_critical(&mut self, tenant: u32, rate: u64) {
+        let donated = self.phase == Phase::Critical && self.donate(tenant, rate);
+        let tokens = self.shared.tenants[tenant as usize].balance.tokens();
+        if self.next_cost(tenant).is_some() {
+            self.wait = self.wait.min(time_to_make(NEG_LIMIT - tokens, rate));
+        } else if self.idle == IdleRule::Rest {
+            self.exit(tenant, Place::Resting);
+            self.rest(tenant, rate, donated);
+        }
+    }
+
+    /// Lines 10 to 12: whether it had more than its limit, and gave most of it away.
+    fn donate(&mut self, tenant: u32, rate: u64) -> bool {
+        let full = generated(rate, self.three_rounds());
+        let balance = &self.shared.tenants[tenant as usize].balance;
+        let given = balance.take(|tokens| if tokens > full { donation(tokens) } else { 0 });
+        self.shared.bucket.give(given);
+        given > 0
+    }
+
+    /// A held latency-critical tenant has no demand here. If others hold it, it is theirs; if it has
+    /// donated, the pool goes on donating for it; otherwise it is due when it will be full.
+    fn rest(&mut self, tenant: u32, rate: u64, donated: bool) {
+        let cell = &self.shared.tenants[tenant as usize];
+        if cell.release_to_others() {
+            self.locals[tenant as usize].place = Place::Away;
+            return;
+        }
+        if donated {
+            self.release(tenant);
+            return;
+        }
+        let local = &mut self.locals[tenant as usize];
+        if !local.has_due {
+            local.has_due = true;
+            let missing = generated(rate, self.three_rounds()) - cell.balance.tokens();
+            let due = self.now.saturating_add(time_to_make(missing, rate));
+            self.dues.push(Reverse((due, tenant)));
+        }
+    }
+
+    /// Visits the resting tenants whose balances should be full by now.
+    pub(crate) fn visit_dues(&mut self) {
+        while let Some(&Reverse((due, tenant))) = self.dues.peek() {
+            if due > self.now {
+                return;
+            }
+            self.dues.pop();
+            self.locals[tenant as usize].has_due = false;
+            if self.locals[tenant as usize].place != Place::Resting {
+                continue;
+            }
+            let terms = self.shared.tenants[tenant as usize].terms();
+            if terms.class == Class::LatencyCritical {
+                self.earn(tenant, terms.rate);
+                let donated = self.donate(tenant, terms.rate);
+                self.rest(tenant, terms.rate, donated);
+            } else {
+                self.give_up(tenant);
+            }
+        }
+    }
+
+    /// Lines 19 to 21; without demand the tenant is held no more.
+    fn close_best_effort(&mut self, tenant: u32) {
+        let tokens = self.shared.tenants[tenant as usize].balance.tokens();
+        match self.next_cost(tenant) {
+            Some(units) => {
+                let missing = nano(u64::from(units)) - tokens;
+                self.wait = self.wait.min(time_to_make(missing, self.share));
+            }
+            None => {
+                self.exit(tenant, Place::Resting);
+                self.give_up(tenant);
+            }
+        }
+    }
+
+    /// A held best-effort tenant has no demand here: what it has goes to the bucket, unless another
+    /// worker serves it.
+    fn give_up(&mut self, tenant: u32) {
+        let cell = &self.shared.tenants[tenant as usize];
+        if cell.release_to_others() {
+            self.locals[tenant as usize].place = Place::Away;
+            return;
+        }
+        self.shared.bucket.give(cell.balance.take(|tokens| tokens));
+        self.release(tenant);
+    }
+}
+
+/// Nanoseconds until a rate has made more than this many nano-units.
+fn time_to_make(missing: i64, rate: u64) -> u64 {
+    match (u64::try_from(missing), rate) {
+        (Err(_), _) => 1,
+        (Ok(_), 0) => u64::MAX,
+        (Ok(missing), rate) => missing / rate + 1,
+    }
+}

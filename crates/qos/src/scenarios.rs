@@ -1,0 +1,301 @@
+//! The paper's Figure 5 and its like, with a device that is nothing but a queue served in virtual
+//! time. The device has no latencies worth looking at; what is checked is who gets which tokens.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
+
+use crate::{DeviceModel, IdleRule, QueueLimits, Registry, TokenScheduler};
+
+/// Nanoseconds between two turns of a worker.
+const TURN_NANOS: u64 = 10_000;
+
+/// A tenant's load: requests come at a steady rate (open loop), or so many wait at all times.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    Rate(u64),
+    Backlog(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Client {
+    slo: Slo,
+    load: Load,
+    read_percent: u64,
+    bytes: usize,
+    /// The workers that it has connections to.
+    workers: &'static [usize],
+}
+
+fn client(slo: Slo, load: Load, read_percent: u64) -> Client {
+    Client { slo, load, read_percent, bytes: 4096, workers: &[0] }
+}
+
+fn critical(iops: u32, read_percent: u8) -> Slo {
+    Slo { latency_us: 500, iops, read_percent, ..Slo::default() }
+}
+
+/// What a scenario came to.
+#[derive(Debug)]
+struct Outcome {
+    /// Requests that were submitted, of each client.
+    submitted: Vec<u64>,
+    /// Tokens (units / 100) that were spent, of each client.
+    tokens: Vec<f64>,
+    /// The longest that a request of each client waited, in nanoseconds.
+    waited: Vec<u64>,
+    seconds: f64,
+    device_tokens: f64,
+}
+
+impl Outcome {
+    fn iops(&self, client: usize) -> f64 {
+        self.submitted[client] as f64 / self.seconds
+    }
+
+    fn rate(&self, client: usize) -> f64 {
+        self.tokens[client] / self.seconds
+    }
+
+    /// The share of the device's tokens that were spent.
+    fn used(&self) -> f64 {
+        self.tokens.iter().sum::<f64>() / self.seconds / self.device_tokens
+    }
+}
+
+/// One worker of the world.
+struct Worker {
+    scheduler: TokenScheduler,
+    /// (client, when it came).
+    table: SlotTable<(usize, u64)>,
+}
+
+struct World {
+    registry: Registry,
+    workers: Vec<Worker>,
+    clients: Vec<Client>,
+    /// Requests that each client has made.
+    made: Vec<u64>,
+    outcome: Outcome,
+    now: u64,
+}
+
+impl World {
+    fn new(clients: &[Client], workers: usize, idle: IdleRule) -> World {
+        let mut registry = Registry::new(DeviceModel::device_a(), clients.len());
+        for client in clients {
+            registry.register(&client.slo, Instant::ZERO).unwrap();
+        }
+        let limits = QueueLimits { slots: 32_768, of_tenant: 16_384 };
+        let worker = |number| Worker {
+            scheduler: TokenScheduler::new(
+                registry.shared().clone(),
+                registry.model().cost().clone(),
+                number,
+                limits,
+                idle,
+            ),
+            table: SlotTable::new(limits.slots),
+        };
+        let outcome = Outcome {
+            submitted: vec![0; clients.len()],
+            tokens: vec![],
+            waited: vec![0; clients.len()],
+            seconds: 0.0,
+            device_tokens: registry.device_rate() as f64 / 100.0,
+        };
+        let workers = (0..workers).map(worker).collect();
+        let made = vec![0; clients.len()];
+        World { registry, workers, clients: clients.to_vec(), made, outcome, now: 0 }
+    }
+
+    /// Requests of one client until now.
+    fn feed(&mut self, number: usize) {
+        let client = self.clients[number];
+        let tenant = TenantId(number as u32);
+        loop {
+            let worker = client.workers[self.made[number] as usize % client.workers.len()];
+            let worker = &mut self.workers[worker];
+            let wanted = match client.load {
+                Load::Rate(iops) => self.now as u128 * u128::from(iops) / 1_000_000_000,
+                Load::Backlog(depth) => {
+                    u128::from(self.outcome.submitted[number] + u64::from(depth))
+                }
+            };
+            if u128::from(self.made[number]) >= wanted {
+                return;
+            }
+            // Reads and writes spread evenly, writes late in a hundred.
+            let turn = self.made[number] * 61 % 100;
+            let kind = if turn < client.read_percent { Kind::Read } else { Kind::Write };
+            let Ok(slot) = worker.table.insert((number, self.now)) else { return };
+            if worker.scheduler.enqueue(tenant, kind, client.bytes, slot).is_err() {
+                worker.table.remove(slot);
+                return;
+            }
+            self.made[number] += 1;
+        }
+    }
+
+    /// A turn of every worker that has something to do, a little apart. A device with room for all.
+    fn turn(&mut self) {
+        for number in 0..self.clients.len() {
+            self.feed(number);
+        }
+        for (number, worker) in self.workers.iter_mut().enumerate() {
+            let now = Instant::from_nanos(self.now + number as u64 * 700);
+            let due = worker.scheduler.wake_at(now).is_some_and(|at| at <= now);
+            if worker.scheduler.queued() == 0 && !due {
+                continue;
+            }
+            worker.scheduler.begin_round(now);
+            while let Some(slot) = worker.scheduler.next() {
+                let (client, came) = worker.table.remove(slot);
+                self.outcome.submitted[client] += 1;
+                let waited = &mut self.outcome.waited[client];
+                *waited = (*waited).max(self.now - came);
+            }
+        }
+        self.now += TURN_NANOS;
+    }
+
+    fn run(mut self, millis: u64) -> Outcome {
+        let end = self.now + millis * 1_000_000;
+        while self.now < end {
+            self.turn();
+        }
+        self.outcome.seconds = self.now as f64 / 1e9;
+        let spent = |n| self.registry.shared().usage(TenantId(n as u32)).spent as f64 / 100.0;
+        self.outcome.tokens = (0..self.clients.len()).map(spent).collect();
+        self.outcome
+    }
+}
+
+/// The paper's four tenants; B issues `b` IOPS.
+fn figure_five(b: u64, idle: IdleRule) -> Outcome {
+    let best_effort = |reads| client(Slo::default(), Load::Backlog(64), reads);
+    let clients = [
+        client(critical(120_000, 100), Load::Rate(120_000), 100),
+        client(critical(70_000, 80), Load::Rate(b), 80),
+        best_effort(95),
+        best_effort(25),
+    ];
+    World::new(&clients, 1, idle).run(500)
+}
+
+fn within(left: f64, right: f64, part: f64) -> bool {
+    (left - right).abs() <= part * right
+}
+
+#[test]
+fn figure_five_scenario_one() {
+    for idle in [IdleRule::Visit, IdleRule::Rest] {
+        let outcome = figure_five(70_000, idle);
+        assert!(outcome.iops(0) >= 0.99 * 120_000.0, "{outcome:?}");
+        assert!(outcome.iops(1) >= 0.99 * 70_000.0, "{outcome:?}");
+        assert!(within(outcome.rate(2), outcome.rate(3), 0.03), "{outcome:?}");
+        assert!(within(outcome.rate(2), 52_000.0, 0.03), "{outcome:?}");
+        assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+        assert!(outcome.waited[0] <= 100_000 && outcome.waited[1] <= 100_000, "{outcome:?}");
+    }
+}
+
+#[test]
+fn figure_five_scenario_two() {
+    let outcome = figure_five(45_000, IdleRule::Rest);
+    // B leaves 25 K × 2.8 tokens.
+    let left = 104_000.0 + 70_000.0;
+    assert!(outcome.rate(2) + outcome.rate(3) >= 0.95 * left, "{outcome:?}");
+    assert!(within(outcome.rate(2), outcome.rate(3), 0.03), "{outcome:?}");
+    assert!(outcome.iops(0) >= 0.99 * 120_000.0 && outcome.iops(1) >= 0.99 * 45_000.0);
+    assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+}
+
+#[test]
+fn eight_best_effort_tenants_share_fairly() {
+    let sizes = [512, 4096, 8192, 16 << 10, 64 << 10, 128 << 10, 1 << 20, 4096];
+    let reads = [100, 95, 75, 50, 25, 0, 80, 0];
+    let mut clients = vec![client(critical(50_000, 90), Load::Rate(40_000), 90)];
+    for (bytes, reads) in sizes.into_iter().zip(reads) {
+        let client = client(Slo::default(), Load::Backlog(256), reads);
+        clients.push(Client { bytes, ..client });
+    }
+    let outcome = World::new(&clients, 1, IdleRule::Rest).run(2_000);
+    let tokens = &outcome.tokens[1..];
+    let (sum, squares) = tokens.iter().fold((0.0, 0.0), |(s, q), t| (s + t, q + t * t));
+    let jain = sum * sum / (8.0 * squares);
+    assert!(jain >= 0.99, "{jain} {outcome:?}");
+    assert!(outcome.used() >= 0.97, "{outcome:?}");
+}
+
+#[test]
+fn a_hostile_critical_tenant_hurts_itself() {
+    let polite = client(critical(100_000, 90), Load::Rate(100_000), 90);
+    let hostile = client(critical(10_000, 100), Load::Rate(100_000), 100);
+    let best_effort = client(Slo::default(), Load::Backlog(64), 50);
+    let outcome = World::new(&[polite, hostile, best_effort], 1, IdleRule::Rest).run(200);
+    assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
+    assert!(outcome.waited[0] <= 200_000, "{outcome:?}");
+    assert!(outcome.waited[1] >= 10_000_000, "{outcome:?}");
+    // Its own rate, and the deficit that it may run up.
+    assert!(outcome.iops(1) <= 10_000.0 * 1.01 + 60.0 / outcome.seconds, "{outcome:?}");
+    assert!(within(outcome.rate(2), 420_000.0 - 190_000.0 - 10_000.0, 0.03), "{outcome:?}");
+}
+
+#[test]
+fn leftovers_serve_critical_tenants_when_there_is_nobody_else() {
+    let greedy = client(critical(10_000, 95), Load::Backlog(256), 95);
+    let modest = client(critical(100_000, 95), Load::Rate(50_000), 95);
+    let outcome = World::new(&[greedy, modest], 1, IdleRule::Rest).run(500);
+    assert!(outcome.iops(1) >= 0.99 * 50_000.0, "{outcome:?}");
+    assert!(outcome.used() >= 0.97, "{outcome:?}");
+}
+
+#[test]
+fn one_tenant_on_several_workers_has_one_balance() {
+    let everywhere = |client: Client| Client { workers: &[0, 1, 2, 3], ..client };
+    let clients = [
+        everywhere(client(critical(100_000, 90), Load::Backlog(1_000), 90)),
+        everywhere(client(Slo::default(), Load::Backlog(256), 80)),
+        client(Slo::default(), Load::Backlog(256), 80),
+    ];
+    let outcome = World::new(&clients, 4, IdleRule::Rest).run(500);
+    // 190 K tokens a second were promised, 115 K are left for each best-effort tenant.
+    assert!(within(outcome.rate(0), 190_000.0, 0.01), "{outcome:?}");
+    assert!(within(outcome.rate(1), 115_000.0, 0.03), "{outcome:?}");
+    assert!(within(outcome.rate(2), 115_000.0, 0.03), "{outcome:?}");
+}
+
+#[test]
+fn a_parked_worker_costs_nobody_tokens() {
+    // Worker 1 has a critical and a best-effort tenant, both silent after their first request.
+    let once = |slo| Client { workers: &[1], ..client(slo, Load::Rate(2), 100) };
+    let clients = [
+        once(critical(200_000, 100)),
+        once(Slo::default()),
+        client(Slo::default(), Load::Backlog(256), 70),
+        client(critical(50_000, 100), Load::Rate(50_000), 100),
+    ];
+    let outcome = World::new(&clients, 2, IdleRule::Rest).run(600);
+    assert_eq!((outcome.submitted[0], outcome.submitted[1]), (1, 1));
+    assert!(outcome.used() >= 0.97, "{outcome:?}");
+    assert!(outcome.rate(2) >= 0.97 * 370_000.0, "{outcome:?}");
+}
+
+#[test]
+fn a_round_visits_active_tenants_only() {
+    let mut clients = vec![client(Slo::default(), Load::Rate(0), 100); 5_000];
+    clients.extend(vec![client(critical(10, 100), Load::Rate(0), 100); 5_000]);
+    clients.extend([client(critical(50_000, 100), Load::Rate(50_000), 100)]);
+    clients.extend([client(Slo::default(), Load::Backlog(256), 100)]);
+    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    for _ in 0..100 {
+        world.turn();
+    }
+    assert!(world.workers[0].scheduler.active() <= 2);
+    let spent = |n: u32| world.registry.shared().usage(TenantId(n)).spent;
+    // All but the critical tenant's rate serves the only one that asks.
+    let expected = (42_000_000.0 - 5_000_000.0) * world.now as f64 / 1e9;
+    assert!(within(spent(10_001) as f64, expected, 0.05), "{} {expected}", spent(10_001));
+}

@@ -1,0 +1,124 @@
+//! What the workers of one device share: the tenants, the bucket, the idle pools, the rounds and the
+//! read ratio. One instance a device; read and changed without locks.
+
+use alloc::boxed::Box;
+
+use contract::TenantId;
+
+use crate::bucket::Bucket;
+use crate::idle_pool::IdlePool;
+use crate::rounds::Rounds;
+use crate::sync::{Acquire, AtomicU64, Release};
+use crate::tenant::{Tenant, Usage};
+use crate::units::generated;
+use crate::{Class, ReadRatio};
+
+/// The longest time between two rounds while requests wait, in nanoseconds, whatever the SLOs
+/// (paper, section 3.2.2: 0.5 to 100 µs).
+pub const ROUND_NANOS: u64 = 100_000;
+
+/// The state of one device's scheduling that all its workers share. Made by
+/// [`Registry::new`](crate::Registry::new), which alone changes tenants.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) tenants: Box<[Tenant]>,
+    pub(crate) bucket: Bucket,
+    pub(crate) rounds: Rounds,
+    pub(crate) read_ratio: ReadRatio,
+    /// The rates of latency-critical tenants that nobody holds.
+    pub(crate) idle_critical: IdlePool,
+    /// How many shares of what is left nobody holds: idle best-effort tenants, or one share of
+    /// everything while no best-effort tenant is registered.
+    pub(crate) idle_shares: IdlePool,
+    /// Units a second of one best-effort tenant.
+    share: AtomicU64,
+    /// Best-effort tenants, leaving ones included.
+    best_effort: AtomicU64,
+    /// The longest time between two rounds while requests wait, in nanoseconds.
+    round_nanos: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(tenants_max: usize) -> Shared {
+        Shared {
+            tenants: (0..tenants_max).map(|_| Tenant::vacant()).collect(),
+            bucket: Bucket::new(),
+            rounds: Rounds::new(),
+            read_ratio: ReadRatio::new(),
+            idle_critical: IdlePool::new(),
+            idle_shares: IdlePool::new(),
+            share: AtomicU64::new(0),
+            best_effort: AtomicU64::new(0),
+            round_nanos: AtomicU64::new(ROUND_NANOS),
+        }
+    }
+
+    /// Units a second that one best-effort tenant gets.
+    pub fn share(&self) -> u64 {
+        self.share.load(Acquire)
+    }
+
+    pub(crate) fn set_share(&self, share: u64) {
+        self.share.store(share, Release);
+    }
+
+    /// Best-effort tenants on all workers.
+    pub fn best_effort(&self) -> u64 {
+        self.best_effort.load(Acquire)
+    }
+
+    pub(crate) fn set_best_effort(&self, count: u64) {
+        self.best_effort.store(count, Release);
+    }
+
+    /// The longest time between two rounds while requests wait, in nanoseconds: 5 % of the
+    /// strictest SLO, at most [`ROUND_NANOS`].
+    pub fn round_nanos(&self) -> u64 {
+        self.round_nanos.load(Acquire)
+    }
+
+    pub(crate) fn set_round_nanos(&self, nanos: u64) {
+        self.round_nanos.store(nanos, Release);
+    }
+
+    /// The estimate of the device's read ratio.
+    pub fn read_ratio(&self) -> &ReadRatio {
+        &self.read_ratio
+    }
+
+    /// A tenant's class; vacant where there is no such tenant.
+    pub fn class(&self, tenant: TenantId) -> Class {
+        self.tenants.get(tenant.0 as usize).map_or(Class::Vacant, |cell| cell.terms().class)
+    }
+
+    /// What a tenant has done since it was registered.
+    pub fn usage(&self, tenant: TenantId) -> Usage {
+        self.tenants.get(tenant.0 as usize).map_or(Usage::default(), |cell| cell.usage())
+    }
+
+    /// A tenant's balance in nano-units.
+    pub fn balance(&self, tenant: TenantId) -> i64 {
+        self.tenants.get(tenant.0 as usize).map_or(0, |cell| cell.balance.tokens())
+    }
+
+    /// Units a second that are lent at the moment, because the tenants that they are promised to
+    /// have no use for them.
+    pub fn lent(&self) -> u64 {
+        self.idle_critical.rate() + self.idle_shares.rate() * self.share()
+    }
+
+    /// Nano-units that somebody holds: the bucket and every balance (debts count below zero).
+    pub fn held(&self) -> i128 {
+        let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
+        balances.sum::<i128>() + i128::from(self.bucket.held())
+    }
+
+    /// Puts what idle tenants made until `now` (nanoseconds) into the bucket: how much.
+    pub(crate) fn settle(&self, now: u64) -> i64 {
+        let critical = self.idle_critical.settle(now);
+        let shares = u64::try_from(self.idle_shares.settle(now)).expect("time makes no debts");
+        let made = critical.saturating_add(generated(shares, self.share()));
+        self.bucket.give(made);
+        made
+    }
+}

@@ -1,0 +1,188 @@
+//! What all workers share about one tenant.
+//!
+//! Its class, its rate and how many workers hold it are one word: whoever changes one of them reads
+//! the others in the same moment. A tenant that no worker holds is in one of the idle pools; holding
+//! it takes it out, the last release puts it back (see docs/scheduler.md, "Tenants without demand").
+
+use crate::balance::Balance;
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+
+/// What a tenant was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// There is no such tenant.
+    Vacant,
+    /// A share of what is left.
+    BestEffort,
+    /// A tail latency and a rate.
+    LatencyCritical,
+    /// Unregistered: what it has queued is served as best effort, more is refused.
+    Leaving,
+}
+
+/// The word, taken apart. Bits 0–1 class, 2–7 holders, 8–40 rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) class: Class,
+    /// Workers that hold it, at most 32.
+    pub(crate) holders: u32,
+    /// Units a second; of latency-critical tenants only.
+    pub(crate) rate: u64,
+}
+
+impl Terms {
+    fn unpack(word: u64) -> Terms {
+        let class = match word & 3 {
+            0 => Class::Vacant,
+            1 => Class::BestEffort,
+            2 => Class::LatencyCritical,
+            _ => Class::Leaving,
+        };
+        Terms { class, holders: (word >> 2 & 0x3f) as u32, rate: word >> 8 }
+    }
+
+    fn pack(self) -> u64 {
+        assert!(self.holders < 0x40, "more holders than workers");
+        let class = match self.class {
+            Class::Vacant => 0,
+            Class::BestEffort => 1,
+            Class::LatencyCritical => 2,
+            Class::Leaving => 3,
+        };
+        self.rate << 8 | u64::from(self.holders) << 2 | class
+    }
+}
+
+/// What a tenant has done, as far as the scheduler knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Units spent.
+    pub spent: u64,
+    /// Reads submitted.
+    pub reads: u64,
+    /// Writes, flushes and the like submitted.
+    pub writes: u64,
+    /// Rounds in which it was found below the deficit limit (Algorithm 1, line 7).
+    pub deficits: u64,
+}
+
+/// One tenant's cell in the shared table.
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    word: AtomicU64,
+    pub(crate) balance: Balance,
+    spent: AtomicU64,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    deficits: AtomicU64,
+}
+
+impl Tenant {
+    pub(crate) fn vacant() -> Tenant {
+        Tenant {
+            word: AtomicU64::new(0),
+            balance: Balance::new(),
+            spent: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            deficits: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms::unpack(self.word.load(Acquire))
+    }
+
+    /// Another class and rate; the terms as they were.
+    pub(crate) fn change(&self, class: Class, rate: u64) -> Terms {
+        self.update(|old| Some(Terms { class, rate, ..old })).expect("a change is never refused")
+    }
+
+    /// One more worker holds it; the terms as they were.
+    pub(crate) fn hold(&self) -> Terms {
+        self.update(|old| Some(Terms { holders: old.holders + 1, ..old }))
+            .expect("a hold is never refused")
+    }
+
+    /// The worker lets go; the terms as they were.
+    pub(crate) fn release(&self) -> Terms {
+        self.update(|old| {
+            let holders = old.holders.checked_sub(1).expect("a worker lets go of what it holds");
+            Some(Terms { holders, ..old })
+        })
+        .expect("a release is never refused")
+    }
+
+    /// The worker lets go if another one goes on holding it; whether it did.
+    pub(crate) fn release_to_others(&self) -> bool {
+        self.update(|old| (old.holders > 1).then(|| Terms { holders: old.holders - 1, ..old }))
+            .is_some()
+    }
+
+    /// Counts what was submitted.
+    pub(crate) fn count(&self, spent: u64, reads: u64, writes: u64) {
+        self.spent.fetch_add(spent, Relaxed);
+        self.reads.fetch_add(reads, Relaxed);
+        self.writes.fetch_add(writes, Relaxed);
+    }
+
+    pub(crate) fn count_deficit(&self) {
+        self.deficits.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            spent: self.spent.load(Relaxed),
+            reads: self.reads.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            deficits: self.deficits.load(Relaxed),
+        }
+    }
+
+    /// Forgets what an earlier tenant of this cell did.
+    pub(crate) fn clear_usage(&self) {
+        for counter in [&self.spent, &self.reads, &self.writes, &self.deficits] {
+            counter.store(0, Relaxed);
+        }
+    }
+
+    fn update(&self, change: impl Fn(Terms) -> Option<Terms>) -> Option<Terms> {
+        let mut word = self.word.load(Acquire);
+        loop {
+            let old = Terms::unpack(word);
+            let next = change(old)?;
+            match self.word.compare_exchange_weak(word, next.pack(), AcqRel, Acquire) {
+                Ok(_) => return Some(old),
+                Err(other) => word = other,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::units::RATE_MAX;
+
+    #[test]
+    fn terms_round_trip() {
+        for class in [Class::Vacant, Class::BestEffort, Class::LatencyCritical, Class::Leaving] {
+            for (holders, rate) in [(0, 0), (32, RATE_MAX), (1, 7)] {
+                let terms = Terms { class, holders, rate };
+                assert_eq!(Terms::unpack(terms.pack()), terms);
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_holder_knows_it_is_the_last() {
+        let tenant = Tenant::vacant();
+        tenant.change(Class::LatencyCritical, 5);
+        assert_eq!(tenant.hold().holders, 0);
+        assert!(!tenant.release_to_others());
+        assert_eq!(tenant.hold().holders, 1);
+        assert!(tenant.release_to_others());
+        let last = tenant.release();
+        assert_eq!((last.holders, last.rate, last.class), (1, 5, Class::LatencyCritical));
+    }
+}

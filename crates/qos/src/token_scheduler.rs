@@ -1,0 +1,449 @@
+//! The paper's QoS scheduler (Algorithm 1): whose request is submitted next.
+//!
+//! This file is the *order*: queues, rings, and the walk of a round. The *rates* (who gets which
+//! tokens, gives away and lends) are in `rates.rs`; I/O is the worker's. A round visits tenants with
+//! demand only; what the others would get is in the idle pools (`idle_pool.rs`). docs/scheduler.md
+//! has the derivation and what differs from the published code.
+
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::sync::Arc;
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+
+use crate::requests::{Queue, Requests, Waiting};
+use crate::ring::{Links, Ring};
+use crate::shared::Shared;
+use crate::tenant::Terms;
+use crate::units::ROUND_NANOS_MAX;
+use crate::{Class, CostModel, Load};
+
+/// The shortest time that a worker with waiting requests is told to sleep, in nanoseconds: a round
+/// sooner than that finds nothing new (paper, section 3.2.2: rounds of 0.5 to 100 µs).
+const WAKE_NANOS_MIN: u64 = 1_000;
+
+/// How much a worker's scheduler holds.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLimits {
+    /// Requests waiting in all: slots that are enqueued have an index below this.
+    pub slots: usize,
+    /// Requests waiting of one tenant.
+    pub of_tenant: u32,
+}
+
+/// What happens to a latency-critical tenant without demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleRule {
+    /// It is visited in every round, as Algorithm 1 says line by line: a round costs all tenants.
+    Visit,
+    /// It rests until it would donate; from its first donation on it makes tokens for the bucket
+    /// directly. A round costs the tenants with demand.
+    Rest,
+}
+
+/// What became of all tokens that this worker made, in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Made, for tenants or for the bucket.
+    pub generated: i128,
+    /// Paid for requests.
+    pub spent: i128,
+    /// Thrown away when the bucket was emptied.
+    pub expired: i128,
+}
+
+/// Where a tenant stands on this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The worker does not hold it.
+    Away,
+    /// It has a request; the next round begins with holding it.
+    Newcomer,
+    /// In the ring of latency-critical tenants.
+    Critical,
+    /// In the ring of best-effort tenants.
+    BestEffort,
+    /// Held, without demand: it is due when its balance would be full.
+    Resting,
+}
+
+/// One worker's part of a tenant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Local {
+    pub(crate) queue: Queue,
+    pub(crate) place: Place,
+    /// Whether the heap has an entry of it (perhaps an old one).
+    pub(crate) has_due: bool,
+    /// The newcomer behind it.
+    newcomer: Option<u32>,
+}
+
+/// What a round is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing: the next round has not begun.
+    Over,
+    /// Algorithm 1, lines 4 to 12.
+    Critical,
+    /// Lines 13 to 21.
+    BestEffort,
+    /// Without best-effort tenants, what is left serves latency-critical ones.
+    Leftovers,
+}
+
+/// The tenant that is being visited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) tenant: u32,
+    /// Tenants of the ring that are still to be visited, this one included.
+    left: u32,
+    /// The first of the round.
+    pub(crate) first: u32,
+    /// Whether the round was of use to the first one.
+    pub(crate) turn_used: bool,
+    /// Its terms, once it was opened.
+    pub(crate) terms: Option<Terms>,
+    spent: u64,
+    reads: u64,
+    writes: u64,
+}
+
+/// One worker's scheduler for one device.
+#[derive(Debug)]
+pub struct TokenScheduler {
+    pub(crate) shared: Arc<Shared>,
+    cost: CostModel,
+    worker: usize,
+    pub(crate) idle: IdleRule,
+    of_tenant: u32,
+    /// The latest time that was ever passed in, in nanoseconds.
+    pub(crate) now: u64,
+    started: bool,
+    /// Times between the last rounds, clamped.
+    last_rounds: [u64; 3],
+    pub(crate) locals: Box<[Local]>,
+    requests: Requests,
+    pub(crate) links: Links,
+    pub(crate) critical: Ring,
+    pub(crate) best_effort: Ring,
+    newcomers: Option<(u32, u32)>,
+    /// Resting tenants by the time at which their balances would be full.
+    pub(crate) dues: BinaryHeap<Reverse<(u64, u32)>>,
+    queued: usize,
+    pub(crate) phase: Phase,
+    pub(crate) visit: Visit,
+    /// What the device serves, in this round.
+    pub(crate) load: Load,
+    /// Units a second of a best-effort tenant, in this round.
+    pub(crate) share: u64,
+    /// Until the first of the blocked tenants can submit, in nanoseconds.
+    pub(crate) wait: u64,
+    reads: u64,
+    writes: u64,
+    pub(crate) totals: Totals,
+}
+
+const NOBODY: Visit = Visit {
+    tenant: 0,
+    left: 0,
+    first: 0,
+    turn_used: false,
+    terms: None,
+    spent: 0,
+    reads: 0,
+    writes: 0,
+};
+
+impl TokenScheduler {
+    /// The scheduler of worker `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX)) for the device
+    /// that `shared` is of; requests cost what `cost` says.
+    pub fn new(
+        shared: Arc<Shared>,
+        cost: CostModel,
+        worker: usize,
+        limits: QueueLimits,
+        idle: IdleRule,
+    ) -> TokenScheduler {
+        assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
+        let tenants = shared.tenants.len();
+        let away =
+            Local { queue: Queue::EMPTY, place: Place::Away, has_due: false, newcomer: None };
+        TokenScheduler {
+            shared,
+            cost,
+            worker,
+            idle,
+            of_tenant: limits.of_tenant,
+            now: 0,
+            started: false,
+            last_rounds: [0; 3],
+            locals: alloc::vec![away; tenants].into(),
+            requests: Requests::new(limits.slots),
+            links: Links::new(tenants),
+            critical: Ring::EMPTY,
+            best_effort: Ring::EMPTY,
+            newcomers: None,
+            dues: BinaryHeap::with_capacity(tenants),
+            queued: 0,
+            phase: Phase::Over,
+            visit: NOBODY,
+            load: Load::Mixed,
+            share: 0,
+            wait: u64::MAX,
+            reads: 0,
+            writes: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    /// What became of the tokens that this worker made.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Requests of one tenant that wait here.
+    pub fn queued_of(&self, tenant: TenantId) -> u32 {
+        self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
+    }
+
+    /// Tenants that the next round visits.
+    pub fn active(&self) -> u32 {
+        self.critical.len + self.best_effort.len
+    }
+
+    /// Nanoseconds that the last three rounds took together (Algorithm 1's POS_LIMIT is what they
+    /// made).
+    pub(crate) fn three_rounds(&self) -> u64 {
+        self.last_rounds.iter().sum()
+    }
+
+    /// Moves the clock: backwards counts as standing still.
+    fn tick(&mut self, now: Instant) {
+        let now = now.as_nanos().max(self.now);
+        let passed = if self.started { now - self.now } else { 0 };
+        self.started = true;
+        self.now = now;
+        self.last_rounds.rotate_right(1);
+        self.last_rounds[0] = passed.min(ROUND_NANOS_MAX);
+    }
+
+    fn hold_newcomers(&mut self) {
+        let mut newcomer = self.newcomers.take().map(|(first, _)| first);
+        while let Some(tenant) = newcomer {
+            newcomer = self.locals[tenant as usize].newcomer.take();
+            let class = self.hold(tenant);
+            self.enter(tenant, class);
+        }
+    }
+
+    /// Puts a held tenant into the ring of its class.
+    pub(crate) fn enter(&mut self, tenant: u32, class: Class) {
+        let critical = class == Class::LatencyCritical;
+        let ring = if critical { &mut self.critical } else { &mut self.best_effort };
+        ring.push(&mut self.links, tenant);
+        let place = if critical { Place::Critical } else { Place::BestEffort };
+        self.locals[tenant as usize].place = place;
+    }
+
+    /// Takes a tenant out of the ring that it is in.
+    pub(crate) fn exit(&mut self, tenant: u32, to: Place) {
+        let local = &mut self.locals[tenant as usize];
+        let ring = match local.place {
+            Place::Critical => &mut self.critical,
+            Place::BestEffort => &mut self.best_effort,
+            place => panic!("tenant {tenant} is in no ring but {place:?}"),
+        };
+        ring.remove(&mut self.links, tenant);
+        local.place = to;
+    }
+
+    fn ring(&mut self) -> &mut Ring {
+        match self.phase {
+            Phase::BestEffort => &mut self.best_effort,
+            _ => &mut self.critical,
+        }
+    }
+
+    fn start(&mut self, phase: Phase) {
+        self.phase = phase;
+        let ring = *self.ring();
+        let first = ring.head().unwrap_or(0);
+        // The bucket is all that its first one may get before others.
+        let turn_used = phase == Phase::Critical;
+        self.visit = Visit { tenant: first, first, left: ring.len, turn_used, ..NOBODY };
+    }
+
+    /// Every tenant of the phase was visited: its ring starts with the next one in the next round,
+    /// if being first was of use to this one.
+    fn end_phase(&mut self) {
+        let Visit { first, turn_used, .. } = self.visit;
+        if turn_used && self.ring().head() == Some(first) {
+            let second = self.links.behind(first);
+            self.ring().start_at(second);
+        }
+        match self.phase {
+            Phase::Critical => self.start(Phase::BestEffort),
+            Phase::BestEffort if self.shared.best_effort() == 0 => self.start(Phase::Leftovers),
+            _ => self.end_round(),
+        }
+    }
+
+    /// The worker has had its round (lines 22 and 23). With nothing left to do it leaves the round
+    /// set, so that it may sleep at nobody's cost.
+    fn end_round(&mut self) {
+        self.phase = Phase::Over;
+        let now = Instant::from_nanos(self.now);
+        self.shared.read_ratio.record(now, self.reads, self.writes);
+        (self.reads, self.writes) = (0, 0);
+        let mut last = self.shared.rounds.mark(self.worker);
+        if self.queued == 0 {
+            last |= self.shared.rounds.leave(self.worker);
+        }
+        if last {
+            self.totals.expired += i128::from(self.shared.bucket.reset());
+        }
+    }
+
+    /// The device had no room for all of the round: the next one starts where this one stopped.
+    fn cut_round(&mut self) {
+        self.count_visit();
+        if self.visit.left > 0 {
+            let tenant = self.visit.tenant;
+            self.ring().start_at(tenant);
+        }
+        self.end_round();
+    }
+
+    /// Lines 8 and 9, or 18: the tenant's next request, if it may be submitted.
+    fn submit(&mut self) -> Option<Slot> {
+        let tenant = self.visit.tenant as usize;
+        let first = self.requests.first(&self.locals[tenant].queue)?;
+        let units = first.cost.under(self.load);
+        if !self.pay(self.visit.tenant, units) {
+            return None;
+        }
+        let waiting = self.requests.pop(&mut self.locals[tenant].queue);
+        self.queued -= 1;
+        self.visit.spent += u64::from(units);
+        match waiting.kind {
+            Kind::Read => self.visit.reads += 1,
+            Kind::Write | Kind::Other => self.visit.writes += 1,
+        }
+        Some(waiting.slot)
+    }
+
+    /// Publishes what the visited tenant has submitted.
+    fn count_visit(&mut self) {
+        let Visit { tenant, spent, reads, writes, .. } = self.visit;
+        if spent > 0 {
+            self.shared.tenants[tenant as usize].count(spent, reads, writes);
+            self.reads += reads;
+            self.writes += writes;
+        }
+        self.visit = Visit { spent: 0, reads: 0, writes: 0, ..self.visit };
+    }
+
+    /// What the tenant's first request costs, in units; `None` without demand.
+    pub(crate) fn next_cost(&self, tenant: u32) -> Option<u32> {
+        let first = self.requests.first(&self.locals[tenant as usize].queue);
+        first.map(|waiting| waiting.cost.under(self.load))
+    }
+}
+
+impl Scheduler for TokenScheduler {
+    /// Refused for tenants that are not registered or leaving, and at the bounds.
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        let class = self.shared.class(tenant);
+        if matches!(class, Class::Vacant | Class::Leaving) || slot.index() >= self.requests.slots()
+        {
+            return Err(QueueFull);
+        }
+        let local = &mut self.locals[tenant.0 as usize];
+        if local.queue.len >= self.of_tenant {
+            return Err(QueueFull);
+        }
+        let cost = self.cost.cost(kind, bytes);
+        self.requests.push(&mut local.queue, Waiting { slot, kind, cost });
+        self.queued += 1;
+        match local.place {
+            Place::Away => {
+                local.place = Place::Newcomer;
+                self.newcomers = Some(match self.newcomers {
+                    None => (tenant.0, tenant.0),
+                    Some((first, last)) => {
+                        self.locals[last as usize].newcomer = Some(tenant.0);
+                        (first, tenant.0)
+                    }
+                });
+            }
+            Place::Resting => self.enter(tenant.0, class),
+            Place::Newcomer | Place::Critical | Place::BestEffort => {}
+        }
+        Ok(())
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        if self.phase != Phase::Over {
+            self.cut_round();
+        }
+        self.tick(now);
+        self.shared.rounds.join(self.worker);
+        self.load = self.shared.read_ratio.load();
+        self.share = self.shared.share();
+        self.wait = u64::MAX;
+        self.hold_newcomers();
+        self.totals.generated += i128::from(self.shared.settle(self.now));
+        self.visit_dues();
+        self.start(Phase::Critical);
+    }
+
+    fn next(&mut self) -> Option<Slot> {
+        while self.phase != Phase::Over {
+            if self.visit.left == 0 {
+                self.end_phase();
+                continue;
+            }
+            let tenant = self.visit.tenant;
+            if self.visit.terms.is_none() {
+                self.open(tenant);
+            }
+            if let Some(slot) = self.submit() {
+                return Some(slot);
+            }
+            self.count_visit();
+            self.visit.tenant = self.links.behind(tenant);
+            self.close(tenant);
+            self.visit.left -= 1;
+            self.visit.terms = None;
+        }
+        None
+    }
+
+    fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// When the first of the waiting requests can be paid, at the latest after the longest round;
+    /// without waiting requests, when the first of the resting tenants starts to donate.
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let due = self.dues.peek().map(|Reverse((due, _))| Instant::from_nanos(*due));
+        if self.queued == 0 {
+            return due;
+        }
+        if self.newcomers.is_some() {
+            return Some(now);
+        }
+        let longest = self.shared.round_nanos().max(WAKE_NANOS_MIN);
+        let wait = self.wait.clamp(WAKE_NANOS_MIN, longest);
+        let round = Instant::from_nanos(self.now) + Duration::from_nanos(wait);
+        Some(due.map_or(round, |due| round.min(due)))
+    }
+}

@@ -1,0 +1,102 @@
+//! Every interleaving of what workers share, under the loom model checker:
+//! `RUSTFLAGS="--cfg loom" cargo test -p nearflash-qos --test loom --release`.
+//!
+//! Without `--cfg loom` there is nothing here: the same types are then made of the processor's
+//! atomics and tested beside their code.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::thread;
+use nearflash_qos::{Balance, Bucket, IdlePool, Rounds};
+
+/// What is given is taken once, expires once, or is still there.
+#[test]
+fn a_bucket_neither_makes_nor_loses_tokens() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new());
+        bucket.give(5);
+        let other = bucket.clone();
+        let taker = thread::spawn(move || {
+            let taken = other.take(4);
+            other.give(3);
+            taken
+        });
+        let expired = bucket.reset();
+        let taken = bucket.take(2);
+        let taken = taken + taker.join().unwrap();
+        assert_eq!(taken + expired + bucket.held(), 8);
+    });
+}
+
+/// Of two workers that finish their rounds at the same time, exactly one empties the bucket.
+#[test]
+fn one_worker_completes_the_rounds() {
+    loom::model(|| {
+        let rounds = Arc::new(Rounds::new());
+        rounds.join(0);
+        rounds.join(1);
+        let other = rounds.clone();
+        let marker = thread::spawn(move || other.mark(1));
+        let mine = rounds.mark(0);
+        let others = marker.join().unwrap();
+        assert!(mine != others);
+        // The next turn starts with no marks.
+        assert!(!rounds.mark(0));
+        assert!(rounds.mark(1));
+    });
+}
+
+/// A worker that parks while the other one marks: the turn is completed once, by either.
+#[test]
+fn who_parks_during_a_mark_is_not_waited_for() {
+    loom::model(|| {
+        let rounds = Arc::new(Rounds::new());
+        rounds.join(0);
+        rounds.join(1);
+        let other = rounds.clone();
+        let parker = thread::spawn(move || other.leave(1));
+        let marked = rounds.mark(0);
+        let left = parker.join().unwrap();
+        assert!(marked != left);
+        assert!(rounds.mark(0));
+    });
+}
+
+/// However many spend at a time, the deficit stays within the limit and one request, and time is
+/// made into tokens once.
+#[test]
+fn a_shared_balance_is_overdrawn_once() {
+    loom::model(|| {
+        let balance = Arc::new(Balance::new());
+        let spend = |balance: &Balance, now: u64| {
+            let time = balance.claim_time(now);
+            balance.add(time as i64);
+            (time, i64::from(balance.overdraw(10, 0)))
+        };
+        let other = balance.clone();
+        let spender = thread::spawn(move || spend(&other, 3));
+        let (my_time, mine) = spend(&balance, 2);
+        let (their_time, theirs) = spender.join().unwrap();
+        assert_eq!(my_time + their_time, 3);
+        assert!((1..=2).contains(&(mine + theirs)));
+        assert_eq!(balance.tokens(), 3 - 10 * (mine + theirs));
+        assert!(balance.tokens() > -10 - 10 + 3);
+    });
+}
+
+/// A tenant leaves a pool while another worker settles it: pool and tenant together make every
+/// nanosecond once.
+#[test]
+fn an_idle_pool_and_who_leaves_it_make_every_nanosecond_once() {
+    loom::model(|| {
+        let pool = Arc::new(IdlePool::new());
+        pool.change(7, 0);
+        pool.change(5, 0);
+        let other = pool.clone();
+        let settler = thread::spawn(move || other.settle(100));
+        let from = pool.change(-5, 60);
+        let by_tenant = 5 * (200 - from) as i64;
+        let settled = settler.join().unwrap();
+        assert_eq!(by_tenant + settled + pool.settle(200), 12 * 200);
+    });
+}
