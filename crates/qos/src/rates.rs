@@ -55,7 +55,7 @@ impl TokenScheduler {
         self.visit.terms = Some(terms);
         match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => self.earn(tenant, terms.rate),
-            (Phase::BestEffort, false) => self.collect(tenant),
+            (Phase::BestEffort | Phase::Again, false) => self.collect(tenant),
             _ => {}
         }
     }
@@ -104,7 +104,7 @@ impl TokenScheduler {
         let cost = nano(u64::from(units));
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => balance.overdraw(cost, NEG_LIMIT),
-            (Phase::BestEffort, false) => balance.spend(cost),
+            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost),
             (Phase::Leftovers, true) => {
                 let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
                 balance.add(self.shared.bucket.take(missing));

@@ -103,11 +103,14 @@ impl Reference {
                 self.bucket += made;
             }
         }
-        let mut claims = Vec::new();
-        for n in self.best_effort.clone() {
-            claims.push(self.schedule_best_effort(n, made, &mut submitted));
+        if !self.critical.is_empty() {
+            self.critical.rotate_left(1);
         }
-        self.take_turns(claims.first().is_some_and(|claimed| *claimed > 0));
+        self.serve_best_effort(made, &mut submitted);
+        // Once more for those who came before a donor.
+        if self.bucket > 0 {
+            self.serve_best_effort(0, &mut submitted);
+        }
         // What is left serves latency-critical tenants when there are no others.
         if count == 0 {
             for n in self.critical.clone() {
@@ -162,16 +165,18 @@ impl Reference {
         claimed
     }
 
-    /// The first of this round is the last of the next, among best-effort tenants if it got
-    /// something from the bucket; those without demand drop out of the order.
-    fn take_turns(&mut self, turn_used: bool) {
-        if !self.critical.is_empty() {
-            self.critical.rotate_left(1);
+    /// Lines 13 to 21 in order. Who was first and got something from the bucket is last the next
+    /// time; those without demand drop out of the order.
+    fn serve_best_effort(&mut self, made: i64, submitted: &mut Vec<usize>) {
+        let order = self.best_effort.clone();
+        let mut claims = Vec::new();
+        for n in &order {
+            claims.push(self.schedule_best_effort(*n, made, submitted));
         }
-        let first = self.best_effort.first().copied();
         let tenants = &self.tenants;
         self.best_effort.retain(|n| !tenants[*n].queue.is_empty());
-        if turn_used && self.best_effort.first().copied() == first {
+        let turn_used = claims.first().is_some_and(|claimed| *claimed > 0);
+        if turn_used && self.best_effort.first() == order.first() {
             self.best_effort.rotate_left(1);
         }
     }

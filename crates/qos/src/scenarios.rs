@@ -8,9 +8,6 @@ use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
 
 use crate::{DeviceModel, IdleRule, QueueLimits, Registry, TokenScheduler};
 
-/// Nanoseconds between two turns of a worker.
-const TURN_NANOS: u64 = 10_000;
-
 /// A tenant's load: requests come at a steady rate (open loop), or so many wait at all times.
 #[derive(Clone, Copy, Debug)]
 enum Load {
@@ -79,6 +76,8 @@ struct World {
     made: Vec<u64>,
     outcome: Outcome,
     now: u64,
+    /// Nanoseconds between two turns.
+    turn_nanos: u64,
 }
 
 impl World {
@@ -107,7 +106,15 @@ impl World {
         };
         let workers = (0..workers).map(worker).collect();
         let made = vec![0; clients.len()];
-        World { registry, workers, clients: clients.to_vec(), made, outcome, now: 0 }
+        World {
+            registry,
+            workers,
+            clients: clients.to_vec(),
+            made,
+            outcome,
+            now: 0,
+            turn_nanos: 10_000,
+        }
     }
 
     /// Requests of one client until now.
@@ -157,7 +164,7 @@ impl World {
                 *waited = (*waited).max(self.now - came);
             }
         }
-        self.now += TURN_NANOS;
+        self.now += self.turn_nanos;
     }
 
     fn run(mut self, millis: u64) -> Outcome {
@@ -210,6 +217,21 @@ fn figure_five_scenario_two() {
     assert!(within(outcome.rate(2), outcome.rate(3), 0.03), "{outcome:?}");
     assert!(outcome.iops(0) >= 0.99 * 120_000.0 && outcome.iops(1) >= 0.99 * 45_000.0);
     assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+}
+
+#[test]
+fn what_a_modest_tenant_leaves_is_not_wasted() {
+    // Rounds so long that the modest tenant gets several requests' tokens in each of its own.
+    let clients = [
+        client(Slo::default(), Load::Backlog(512), 100),
+        client(Slo::default(), Load::Rate(10_000), 100),
+        client(critical(10_000, 100), Load::Rate(10_000), 100),
+    ];
+    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    world.turn_nanos = 100_000;
+    let outcome = world.run(500);
+    assert!(outcome.iops(1) >= 0.99 * 10_000.0, "{outcome:?}");
+    assert!(outcome.used() >= 0.97, "{outcome:?}");
 }
 
 #[test]

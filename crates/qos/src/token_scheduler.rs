@@ -89,6 +89,8 @@ pub(crate) enum Phase {
     Critical,
     /// Lines 13 to 21.
     BestEffort,
+    /// Lines 15 to 18 once more, when tenants donated after others had found the bucket empty.
+    Again,
     /// Without best-effort tenants, what is left serves latency-critical ones.
     Leftovers,
 }
@@ -261,8 +263,8 @@ impl TokenScheduler {
 
     fn ring(&mut self) -> &mut Ring {
         match self.phase {
-            Phase::BestEffort => &mut self.best_effort,
-            _ => &mut self.critical,
+            Phase::BestEffort | Phase::Again => &mut self.best_effort,
+            Phase::Critical | Phase::Leftovers | Phase::Over => &mut self.critical,
         }
     }
 
@@ -283,8 +285,12 @@ impl TokenScheduler {
             let second = self.links.behind(first);
             self.ring().start_at(second);
         }
+        let waiting = self.best_effort.len > 0;
         match self.phase {
             Phase::Critical => self.start(Phase::BestEffort),
+            Phase::BestEffort if waiting && self.shared.bucket.held() > 0 => {
+                self.start(Phase::Again);
+            }
             Phase::BestEffort if self.shared.best_effort() == 0 => self.start(Phase::Leftovers),
             _ => self.end_round(),
         }
