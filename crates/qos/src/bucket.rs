@@ -1,5 +1,9 @@
 //! The global token bucket: what one tenant does not need and another may take (paper, Algorithm 1,
 //! lines 11, 17, 20 and 23).
+//!
+//! The paper has the last thread of a turn empty the bucket. Then nobody ever sees what that thread's
+//! own tenants gave, so here tokens expire at the end of the second turn after they were given (with
+//! a single worker, which has offered them to everybody by then, at the end of the first).
 
 use crate::sync::{AcqRel, Acquire, AtomicI64, Relaxed};
 
@@ -7,13 +11,17 @@ use crate::sync::{AcqRel, Acquire, AtomicI64, Relaxed};
 #[derive(Debug)]
 pub struct Bucket {
     tokens: AtomicI64,
+    /// What was in it at the end of the last turn.
+    carried: AtomicI64,
+    /// What was taken since; the oldest tokens go first.
+    taken: AtomicI64,
 }
 
 impl Bucket {
     /// An empty bucket.
     #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
     pub fn new() -> Self {
-        Bucket { tokens: AtomicI64::new(0) }
+        Bucket { tokens: AtomicI64::new(0), carried: AtomicI64::new(0), taken: AtomicI64::new(0) }
     }
 
     /// Puts tokens in.
@@ -26,6 +34,14 @@ impl Bucket {
 
     /// Takes as much of `wanted` as there is.
     pub fn take(&self, wanted: i64) -> i64 {
+        let taken = self.remove(wanted);
+        if taken > 0 {
+            self.taken.fetch_add(taken, Relaxed);
+        }
+        taken
+    }
+
+    fn remove(&self, wanted: i64) -> i64 {
         let mut held = self.tokens.load(Acquire);
         loop {
             let taken = held.min(wanted);
@@ -39,8 +55,18 @@ impl Bucket {
         }
     }
 
-    /// Empties it; says what expired.
-    pub fn reset(&self) -> i64 {
+    /// A turn of several workers is over: what was in the bucket at the end of the last one and is
+    /// still there expires. How much.
+    pub fn age(&self) -> i64 {
+        let taken = self.taken.swap(0, AcqRel);
+        let old = self.carried.swap(0, AcqRel) - taken;
+        let expired = self.remove(old);
+        self.carried.store(self.held(), Relaxed);
+        expired
+    }
+
+    /// The only worker's round is over: empties it. What expired.
+    pub fn empty(&self) -> i64 {
         if self.tokens.load(Relaxed) == 0 { 0 } else { self.tokens.swap(0, AcqRel) }
     }
 
@@ -60,6 +86,20 @@ mod tests {
         bucket.give(10);
         assert_eq!([bucket.take(4), bucket.take(-1), bucket.take(9), bucket.take(1)], [4, 0, 6, 0]);
         bucket.give(3);
-        assert_eq!([bucket.held(), bucket.reset(), bucket.reset()], [3, 3, 0]);
+        assert_eq!([bucket.held(), bucket.empty(), bucket.empty()], [3, 3, 0]);
+    }
+
+    #[test]
+    fn tokens_live_through_one_full_turn() {
+        let bucket = Bucket::new();
+        bucket.give(10);
+        assert_eq!(bucket.age(), 0);
+        bucket.give(5);
+        bucket.take(4);
+        assert_eq!(bucket.age(), 6);
+        assert_eq!(bucket.held(), 5);
+        bucket.take(5);
+        bucket.give(1);
+        assert_eq!([bucket.age(), bucket.age(), bucket.held()], [0, 1, 0]);
     }
 }

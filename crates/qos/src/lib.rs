@@ -48,7 +48,7 @@ pub use idle_pool::IdlePool;
 pub use pass_through::PassThrough;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
 pub use registry::{Admission, DeficitNotice, Registry};
-pub use rounds::{Rounds, WORKERS_MAX};
+pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};
 pub use token_scheduler::{IdleRule, QueueLimits, TokenScheduler, Totals};

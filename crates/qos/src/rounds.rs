@@ -9,6 +9,17 @@ use crate::sync::{AcqRel, Acquire, AtomicU64};
 /// The most workers that share a device.
 pub const WORKERS_MAX: usize = 32;
 
+/// What a mark came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Others have yet to have a round.
+    Running,
+    /// All of several workers have had one; only who completed the turn is told so.
+    Over,
+    /// There is nobody else.
+    Alone,
+}
+
 /// The round set of a device: low half members, high half those who had a round.
 ///
 /// Invariant: the marked are members, and never all of them.
@@ -29,31 +40,34 @@ impl Rounds {
         self.update(|members, marked| (members | bit(worker), marked));
     }
 
-    /// The worker has had a round. `true`: it was the last one, so the bucket is to be emptied.
-    /// Marks of a worker that is not a member count for nothing.
-    pub fn mark(&self, worker: usize) -> bool {
+    /// The worker has had a round. Marks of a worker that is not a member count for nothing.
+    pub fn mark(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members, marked | (bit(worker) & members)))
     }
 
-    /// The worker takes part no more. `true`: the others had all had a round, so the bucket is to
-    /// be emptied.
-    pub fn leave(&self, worker: usize) -> bool {
+    /// The worker takes part no more, which may complete the others' turn. [`Turn::Alone`]: it was
+    /// the last member.
+    pub fn leave(&self, worker: usize) -> Turn {
         self.update(|members, marked| (members & !bit(worker), marked & !bit(worker)))
     }
 
-    /// Applies a change; clears the marks and says `true` when it makes them complete.
-    fn update(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> bool {
+    /// Applies a change; clears the marks when it makes them complete.
+    fn update(&self, change: impl Fn(u32, u32) -> (u32, u32)) -> Turn {
         let mut word = self.word.load(Acquire);
         loop {
             let (members, marked) = change(word as u32, (word >> 32) as u32);
-            let complete = marked != 0 && marked == members;
-            let marked = if complete { 0 } else { marked };
+            let turn = match members.count_ones() {
+                _ if marked != members || word == 0 => Turn::Running,
+                0 | 1 => Turn::Alone,
+                _ => Turn::Over,
+            };
+            let marked = if turn == Turn::Running { marked } else { 0 };
             let next = u64::from(marked) << 32 | u64::from(members);
-            if next == word && !complete {
-                return false;
+            if next == word {
+                return turn;
             }
             match self.word.compare_exchange_weak(word, next, AcqRel, Acquire) {
-                Ok(_) => return complete,
+                Ok(_) => return turn,
                 Err(now) => word = now,
             }
         }
@@ -70,24 +84,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_one_resets() {
+    fn the_last_one_completes_the_turn() {
+        use Turn::{Alone, Over, Running};
         let rounds = Rounds::new();
         rounds.join(0);
-        assert!(rounds.mark(0) && rounds.mark(0));
+        assert_eq!([rounds.mark(0), rounds.mark(0)], [Alone, Alone]);
         rounds.join(31);
-        assert_eq!([rounds.mark(0), rounds.mark(0), rounds.mark(31)], [false, false, true]);
-        assert_eq!([rounds.mark(31), rounds.mark(0)], [false, true]);
+        assert_eq!([rounds.mark(0), rounds.mark(0), rounds.mark(31)], [Running, Running, Over]);
+        assert_eq!([rounds.mark(31), rounds.mark(0)], [Running, Over]);
     }
 
     #[test]
     fn who_parks_holds_nobody_up() {
+        use Turn::{Alone, Running};
         let rounds = Rounds::new();
+        assert_eq!([rounds.mark(3), rounds.leave(3)], [Running, Running]);
         rounds.join(0);
         rounds.join(1);
-        assert!(!rounds.mark(0));
-        assert!(rounds.leave(1));
-        assert!(!rounds.mark(1));
-        assert!(rounds.mark(0));
-        assert!(!rounds.leave(0));
+        assert_eq!([rounds.mark(0), rounds.leave(1)], [Running, Alone]);
+        assert_eq!([rounds.mark(1), rounds.mark(0)], [Running, Alone]);
+        assert_eq!([rounds.leave(0), rounds.leave(0)], [Alone, Running]);
     }
 }

@@ -306,6 +306,23 @@ fn a_parked_worker_costs_nobody_tokens() {
 }
 
 #[test]
+fn workers_exchange_what_their_tenants_spare() {
+    let cases = [(0, 1, IdleRule::Visit), (1, 0, IdleRule::Visit), (1, 0, IdleRule::Rest)];
+    for (donor, taker, idle) in cases {
+        let on = |worker: usize, client| Client { workers: [&[0], &[1]][worker], ..client };
+        let clients = [
+            on(donor, client(critical(200_000, 100), Load::Rate(100_000), 100)),
+            // Its worker always has something to do.
+            on(donor, client(critical(10_000, 100), Load::Backlog(64), 100)),
+            on(taker, client(Slo::default(), Load::Backlog(256), 90)),
+        ];
+        let outcome = World::new(&clients, 2, idle).run(300);
+        assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
+        assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_round_visits_active_tenants_only() {
     let mut clients = vec![client(Slo::default(), Load::Rate(0), 100); 5_000];
     clients.extend(vec![client(critical(10, 100), Load::Rate(0), 100); 5_000]);

@@ -15,6 +15,7 @@ use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
 use crate::requests::{Queue, Requests, Waiting};
 use crate::ring::{Links, Ring};
+use crate::rounds::Turn;
 use crate::shared::Shared;
 use crate::tenant::Terms;
 use crate::units::ROUND_NANOS_MAX;
@@ -303,13 +304,21 @@ impl TokenScheduler {
         let now = Instant::from_nanos(self.now);
         self.shared.read_ratio.record(now, self.reads, self.writes);
         (self.reads, self.writes) = (0, 0);
-        let mut last = self.shared.rounds.mark(self.worker);
+        let turn = self.shared.rounds.mark(self.worker);
+        self.expire(turn);
         if self.queued == 0 {
-            last |= self.shared.rounds.leave(self.worker);
+            let turn = self.shared.rounds.leave(self.worker);
+            self.expire(turn);
         }
-        if last {
-            self.totals.expired += i128::from(self.shared.bucket.reset());
-        }
+    }
+
+    fn expire(&mut self, turn: Turn) {
+        let expired = match turn {
+            Turn::Running => 0,
+            Turn::Over => self.shared.bucket.age(),
+            Turn::Alone => self.shared.bucket.empty(),
+        };
+        self.totals.expired += i128::from(expired);
     }
 
     /// The device had no room for all of the round: the next one starts where this one stopped.
