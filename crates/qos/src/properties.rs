@@ -199,6 +199,37 @@ proptest! {
         }
     }
 
+    /// Several workers, whose clocks are read a little apart, with tenants on any of them: together
+    /// they make no more than the device serves, not by a nano-unit.
+    #[test]
+    fn no_more_is_made_than_the_device_serves(
+        (critical, best_effort, steps) in case(),
+        workers in 1usize..4,
+        choices in prop::collection::vec((0usize..4, 0usize..40, 0u64..30_000), 60),
+    ) {
+        let registry = registry(&critical, best_effort);
+        let mut all: Vec<TokenScheduler> =
+            (0..workers).map(|worker| visiting(&registry, worker, IdleRule::Rest)).collect();
+        let mut table = SlotTable::new(LIMITS.slots);
+        let mut at = START.as_nanos();
+        for (step, (worker, most, behind)) in steps.iter().zip(&choices) {
+            let scheduler = &mut all[worker % workers];
+            for ask in &step.asks {
+                let slot = table.insert(ask.tenant).unwrap();
+                let tenant = TenantId(ask.tenant as u32);
+                scheduler.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
+            }
+            if let Jump::Forward(by) = step.at {
+                at += by;
+            }
+            scheduler.begin_round(Instant::from_nanos(at.saturating_sub(*behind)));
+            drain(scheduler, &mut table, if *most < 20 { *most } else { usize::MAX });
+            let made: i128 = all.iter().map(|scheduler| scheduler.totals().generated).sum();
+            let served = i128::from(registry.device_rate()) * i128::from(at - START.as_nanos());
+            prop_assert!(made <= served, "{} of {}", made, served);
+        }
+    }
+
     /// Whatever was queued is submitted in bounded time once requests stop coming, on every worker.
     #[test]
     fn nobody_starves((critical, best_effort, steps) in case()) {
