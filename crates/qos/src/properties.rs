@@ -230,6 +230,30 @@ proptest! {
         }
     }
 
+    /// Nothing expires in a round that leaves a best-effort tenant waiting (or, without one, any
+    /// tenant): tokens that nobody owns and demand never outlast it together.
+    #[test]
+    fn work_is_conserved((critical, best_effort, steps) in case()) {
+        let registry = registry(&critical, best_effort);
+        let mut fast = visiting(&registry, 0, IdleRule::Rest);
+        let mut table = SlotTable::new(LIMITS.slots);
+        let mut at = START.as_nanos();
+        for step in &steps {
+            for ask in &step.asks {
+                let slot = table.insert(ask.tenant).unwrap();
+                let tenant = TenantId(ask.tenant as u32);
+                fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
+            }
+            let before = fast.totals().expired;
+            fast.begin_round(moved(&mut at, &step.at));
+            drain(&mut fast, &mut table, usize::MAX);
+            let sharing = if best_effort == 0 { 0 } else { critical.len() };
+            let all = critical.len() + best_effort;
+            let waits = (sharing..all).any(|n| fast.queued_of(TenantId(n as u32)) > 0);
+            prop_assert!(!waits || fast.totals().expired == before);
+        }
+    }
+
     /// Whatever was queued is submitted in bounded time once requests stop coming, on every worker.
     #[test]
     fn nobody_starves((critical, best_effort, steps) in case()) {
