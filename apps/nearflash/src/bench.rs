@@ -28,16 +28,21 @@ pub(crate) use threads::End;
 /// Makes load on a server or a local device and measures it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// `reflex://HOST:PORT` (add `?v=1` for version 1 of the protocol) or a device such as
-    /// `null:1GiB`, `mem:1GiB` or `file:PATH?size=1GiB`
+    /// `reflex://HOST:PORT` (with `?v=1` for version 1 of the protocol; the default is `?v=2`) or a
+    /// device such as `null:1GiB`, `mem:1GiB` or `file:PATH?size=1GiB`
     target: Target,
     /// Share of reads among the requests, 0 to 100
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u8).range(0..=100)
+    )]
     read_percent: u8,
-    /// Bytes of a request: a multiple of 512, at most 1MiB
-    #[arg(long, default_value = "4096", value_parser = plan::parse_block_size)]
+    /// Bytes of a request (`4KiB`): a multiple of 512, at most 1MiB
+    #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = plan::parse_block_size)]
     block_size: usize,
-    /// Requests in flight on each connection
+    /// Requests in flight on each connection; with --rate the most that may be unanswered
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     queue_depth: u32,
     /// Connections over all threads; one a thread unless told
@@ -60,10 +65,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES", value_parser = plan::parse_size)]
     span: Option<u64>,
     /// Seconds that are measured
-    #[arg(long, default_value = "10", value_parser = plan::parse_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = plan::parse_seconds)]
     seconds: Duration,
     /// Seconds before that which are not
-    #[arg(long, default_value = "1", value_parser = plan::parse_warmup)]
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = plan::parse_warmup)]
     warmup: Duration,
     /// Write contents that say where they belong, and check what is read. Overwrites the span
     #[arg(long)]
@@ -77,7 +82,7 @@ pub(crate) struct Arguments {
     /// The namespace to use; the server's default unless told
     #[arg(long, value_name = "NUMBER")]
     namespace: Option<u16>,
-    /// The credentials to present
+    /// The credentials to present; others on this machine can see them in `ps`
     #[arg(long)]
     token: Option<String>,
     /// The tenant to belong to
