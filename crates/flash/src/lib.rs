@@ -26,6 +26,7 @@ mod locks;
 mod mem;
 mod null;
 mod recorder;
+pub mod sim_flash;
 mod spec;
 
 pub use chance::Chance;

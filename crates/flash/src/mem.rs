@@ -85,6 +85,25 @@ impl MemVolume {
         }
     }
 
+    /// Moves the data of a command.
+    pub(crate) fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
+        let bytes = command.buffer_bytes();
+        match (command, buf) {
+            (Command::Read(range), Some(buf)) => self.read_now(range, buf.prefix_mut(bytes)),
+            (Command::Write { range, .. } | Command::WriteAtomic(range), Some(buf)) => {
+                self.write(range, &buf.bytes()[..bytes]);
+            }
+            (Command::Discard(range) | Command::WriteZeroes { range, .. }, _) => {
+                self.zero(range);
+            }
+            (Command::Flush, _) => {}
+            (Command::CompareAndWrite(_), _) => return Status::Unsupported,
+            (Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_), None)
+            | (Command::Barrier, _) => unreachable!("{command:?} cannot reach a device like that"),
+        }
+        Status::Ok
+    }
+
     fn write(&self, range: Range, data: &[u8]) {
         for piece in pieces(range) {
             let source = &data[piece.data..][..piece.bytes];
@@ -163,24 +182,6 @@ pub struct MemQueue {
 impl MemQueue {
     /// Requests in flight unless told otherwise.
     pub const DEPTH: usize = 1024;
-
-    fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
-        let bytes = command.buffer_bytes();
-        match (command, buf) {
-            (Command::Read(range), Some(buf)) => self.volume.read_now(range, buf.prefix_mut(bytes)),
-            (Command::Write { range, .. } | Command::WriteAtomic(range), Some(buf)) => {
-                self.volume.write(range, &buf.bytes()[..bytes]);
-            }
-            (Command::Discard(range) | Command::WriteZeroes { range, .. }, _) => {
-                self.volume.zero(range);
-            }
-            (Command::Flush, _) => {}
-            (Command::CompareAndWrite(_), _) => return Status::Unsupported,
-            (Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_), None)
-            | (Command::Barrier, _) => unreachable!("{command:?} cannot reach a device like that"),
-        }
-        Status::Ok
-    }
 }
 
 impl Device for MemQueue {
@@ -209,7 +210,7 @@ impl Device for MemQueue {
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
         while let Some(Submission { slot, command, mut buf }) = self.inbox.pop() {
-            let status = self.carry_out(command, buf.as_mut());
+            let status = self.volume.carry_out(command, buf.as_mut());
             done.push(Completion { slot, status, buf });
         }
     }

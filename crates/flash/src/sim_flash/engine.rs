@@ -1,0 +1,396 @@
+//! The device itself: controller, channels, dies and write buffer, in the order of their events.
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use super::channel::Channel;
+use super::die::Die;
+use super::garbage::Garbage;
+use super::model::Model;
+use crate::Chance;
+
+/// What a device has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Pages that the host read from flash.
+    pub pages_read: u64,
+    /// Pages that the host wrote.
+    pub pages_written: u64,
+    /// Programs of host pages.
+    pub programs: u64,
+    /// Pages that garbage collection copied.
+    pub pages_copied: u64,
+    /// Blocks that were erased.
+    pub erases: u64,
+    /// Writes that found the buffer full.
+    pub writes_blocked: u64,
+}
+
+/// Pages that a request can touch: 1 MiB that begins inside of a page.
+const REQUEST_PAGES_MAX: usize = 257;
+
+/// A write that waits for room in the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Blocked {
+    /// When the controller has looked at it.
+    at: u64,
+    pages: u32,
+    owner: usize,
+    ticket: u32,
+}
+
+/// Something that happens to a die, earliest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Timer {
+    at: u64,
+    /// Ties go by order of making, which makes runs repeatable.
+    sequence: u64,
+    die: u32,
+    /// Whether the die looks for more to do.
+    looks: bool,
+    /// Work that ends with it, in ns.
+    ended: u64,
+}
+
+/// The mechanism. All times are nanoseconds on the caller's clock.
+#[derive(Debug)]
+pub(super) struct Engine {
+    model: Model,
+    age: f64,
+    garbage: Garbage,
+    chance: Chance,
+    hash_key: u64,
+    now: u64,
+    /// When the controller will be free.
+    controller_free: u64,
+    /// Until when the device is in mixed mode at least.
+    mixed_until: u64,
+    indebted: usize,
+    dies: Box<[Die]>,
+    channels: Box<[Channel]>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    timer_sequence: u64,
+    /// Pages in the buffer: open, owed by dies, or being programmed.
+    buffered: usize,
+    /// Pages in the buffer that no die owes yet.
+    open: usize,
+    last_write: u64,
+    blocked: VecDeque<Blocked>,
+    /// Tickets of blocked writes that were let in and when they are acknowledged, by owner.
+    admitted: Vec<Vec<(u64, u32)>>,
+    /// A set bit is a page that holds nothing, since it was discarded.
+    empty: Box<[u64]>,
+    empty_pages: u64,
+    pages: u64,
+    counters: Counters,
+}
+
+impl Engine {
+    pub(super) fn new(model: Model, pages: u64, age: f64, seed: u64) -> Self {
+        let largest = REQUEST_PAGES_MAX + model.program_pages;
+        assert!(model.buffer_pages >= largest, "the buffer must hold the largest request");
+        let mut chance = Chance::new(seed);
+        let programs_max = model.buffer_pages / model.program_pages + 1;
+        let block_pages = (model.block_programs * model.program_pages) as f64;
+        let dies = (0..model.dies)
+            .map(|_| Die::new(programs_max, block_pages * unit(&mut chance)))
+            .collect();
+        Engine {
+            age,
+            garbage: Garbage::new(),
+            hash_key: chance.number(),
+            chance,
+            now: 0,
+            controller_free: 0,
+            mixed_until: 0,
+            indebted: 0,
+            dies,
+            channels: (0..model.channels).map(|_| Channel::new(model.transfer_ns)).collect(),
+            timers: BinaryHeap::with_capacity(model.dies * 4),
+            timer_sequence: 0,
+            buffered: 0,
+            open: 0,
+            last_write: 0,
+            blocked: VecDeque::new(),
+            admitted: Vec::new(),
+            empty: vec![0; pages.div_ceil(64) as usize].into_boxed_slice(),
+            empty_pages: 0,
+            pages,
+            counters: Counters::default(),
+            model,
+        }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub(super) fn set_age(&mut self, age: f64) {
+        self.age = age;
+    }
+
+    /// A new owner of requests, with at most `depth` of them at a time; says its number.
+    pub(super) fn add_owner(&mut self, depth: usize) -> usize {
+        self.admitted.push(Vec::with_capacity(depth));
+        self.blocked.reserve(self.admitted.len() * depth);
+        self.admitted.len() - 1
+    }
+
+    /// Reads pages from `first`; says when the last of them is there.
+    pub(super) fn read(&mut self, now: u64, first: u64, count: u64) -> u64 {
+        self.advance(now);
+        let mixed = self.is_mixed();
+        (first..first + count).map(|page| self.read_page(page, mixed)).max().unwrap_or(self.now)
+    }
+
+    /// Buffers pages from `first`; says when that is acknowledged, or nothing when the buffer is
+    /// full: then `take_admitted` will say.
+    pub(super) fn write(
+        &mut self,
+        now: u64,
+        first: u64,
+        count: u64,
+        owner: usize,
+        ticket: u32,
+    ) -> Option<u64> {
+        self.advance(now);
+        self.occupy(count);
+        for page in first..first + count {
+            self.mark(page, false);
+        }
+        self.last_write = self.now;
+        let (at, pages) = (self.controller_free, count as u32);
+        if !self.blocked.is_empty() || self.buffered + pages as usize > self.model.buffer_pages {
+            self.counters.writes_blocked += 1;
+            self.blocked.push_back(Blocked { at, pages, owner, ticket });
+            return None;
+        }
+        Some(self.admit(at, pages))
+    }
+
+    /// Anything that only the controller does.
+    pub(super) fn manage(&mut self, now: u64) -> u64 {
+        self.advance(now);
+        self.occupy(1);
+        self.acknowledgement(self.controller_free)
+    }
+
+    /// Forgets pages; says when that is acknowledged.
+    pub(super) fn discard(&mut self, now: u64, first: u64, count: u64) -> u64 {
+        for page in first..first + count {
+            self.mark(page, true);
+        }
+        self.manage(now)
+    }
+
+    /// Blocked writes of this owner that were let in, with the times of their acknowledgements.
+    pub(super) fn take_admitted(&mut self, now: u64, owner: usize, f: impl FnMut((u64, u32))) {
+        self.advance(now);
+        self.admitted[owner].drain(..).for_each(f);
+    }
+
+    /// When there will be news for an owner of blocked writes, at the earliest.
+    pub(super) fn next_for(&self, owner: usize) -> Option<u64> {
+        if let Some(at) = self.admitted[owner].iter().map(|&(at, _)| at).min() {
+            return Some(at);
+        }
+        let timer = self.timers.peek().map(|Reverse(timer)| timer.at);
+        timer.into_iter().chain(self.flush_at()).min()
+    }
+
+    fn occupy(&mut self, count: u64) {
+        self.controller_free = self.controller_free.max(self.now) + count * self.model.command_ns;
+    }
+
+    fn is_mixed(&self) -> bool {
+        self.indebted > 0 || self.open > 0 || self.now < self.mixed_until
+    }
+
+    fn read_page(&mut self, page: u64, mixed: bool) -> u64 {
+        self.occupy(1);
+        let at = self.controller_free;
+        if self.is_empty(page) {
+            return at + self.model.finish_ns;
+        }
+        self.counters.pages_read += 1;
+        let hash = mix(page ^ self.hash_key);
+        let place = (((hash >> 32) * self.model.dies as u64) >> 32) as usize;
+        let spread = self.model.sense_spread_ns;
+        let sense = self.model.sense_ns - spread + spread * (((hash & 0xffff) * 3) >> 16);
+        if self.is_urgent() && self.dies[place].debt() > 0 {
+            let slice = self.dies[place].debt().min(self.program_ns());
+            self.begin(place, at, slice, false);
+        }
+        let die = &mut self.dies[place];
+        let ready = die.busy_until.max(at) + sense;
+        die.busy_until = ready + if mixed { self.model.mixed_hold_ns } else { 0 };
+        let channel = &mut self.channels[place % self.model.channels];
+        channel.transfer(self.now, ready) + self.model.finish_ns
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.buffered as f64 > self.model.urgent_above * self.model.buffer_pages as f64
+    }
+
+    fn program_ns(&self) -> u64 {
+        (self.model.program_ns as f64 * self.age) as u64
+    }
+
+    fn acknowledgement(&mut self, at: u64) -> u64 {
+        let draw = self.chance.number();
+        let jitter = (self.model.ack_jitter_ns * (draw >> 32)) >> 32;
+        let late = if draw.is_multiple_of(10) { self.model.ack_late_ns } else { 0 };
+        at + self.model.ack_ns + jitter + late
+    }
+
+    /// Puts pages into the buffer, which has room; says when that is acknowledged.
+    fn admit(&mut self, at: u64, pages: u32) -> u64 {
+        self.counters.pages_written += u64::from(pages);
+        self.buffered += pages as usize;
+        self.open += pages as usize;
+        while self.open >= self.model.program_pages {
+            self.dispatch(self.model.program_pages);
+        }
+        self.acknowledgement(at)
+    }
+
+    /// Hands open pages to a die, with the garbage collection that they cause.
+    fn dispatch(&mut self, pages: usize) {
+        self.open -= pages;
+        // A padded program leaves the buffer like a full one.
+        self.buffered += self.model.program_pages - pages;
+        let mut place = self.draw_die();
+        for _ in 1..self.model.die_choices {
+            let other = self.draw_die();
+            if self.dies[other].debt() < self.dies[place].debt() {
+                place = other;
+            }
+        }
+        let used = (self.pages - self.empty_pages) as f64 / self.pages as f64;
+        let copies = self.garbage.copies(used / (1.0 + self.model.spare));
+        let program = self.program_ns();
+        let copied = copies * self.model.program_pages as f64;
+        let sensed = copied * self.model.sense_ns as f64 * self.age;
+        let mut garbage = (copies * program as f64 + sensed) as u64;
+        let die = &mut self.dies[place];
+        die.pages_to_erase -= self.model.program_pages as f64 + copied;
+        if die.pages_to_erase <= 0.0 {
+            die.pages_to_erase += (self.model.block_programs * self.model.program_pages) as f64;
+            garbage += (self.model.erase_ns as f64 * self.age) as u64;
+            self.counters.erases += 1;
+        }
+        die.owe(program, garbage);
+        self.counters.programs += 1;
+        self.counters.pages_copied += copied as u64;
+        if !die.is_armed {
+            die.is_armed = true;
+            self.indebted += 1;
+            let at = die.busy_until.max(self.now);
+            self.arm(Timer { at, sequence: 0, die: place as u32, looks: true, ended: 0 });
+        }
+    }
+
+    fn draw_die(&mut self) -> usize {
+        self.chance.within(0..=self.model.dies as u64 - 1) as usize
+    }
+
+    fn arm(&mut self, timer: Timer) {
+        self.timer_sequence += 1;
+        self.timers.push(Reverse(Timer { sequence: self.timer_sequence, ..timer }));
+    }
+
+    fn begin(&mut self, place: usize, at: u64, slice: u64, looks: bool) {
+        let at = self.dies[place].begin(at, slice);
+        self.arm(Timer { at, sequence: 0, die: place as u32, looks, ended: slice });
+    }
+
+    /// Lets everything happen that happens until `now`. A clock that went back stands still.
+    pub(super) fn advance(&mut self, now: u64) {
+        loop {
+            let flush = self.flush_at().filter(|&at| at <= now);
+            match self.timers.peek() {
+                Some(Reverse(timer))
+                    if timer.at <= now && flush.is_none_or(|at| timer.at <= at) =>
+                {
+                    let Some(Reverse(timer)) = self.timers.pop() else { break };
+                    self.now = self.now.max(timer.at);
+                    self.fire(timer);
+                }
+                _ => {
+                    let Some(at) = flush else { break };
+                    self.now = self.now.max(at);
+                    self.dispatch(self.open);
+                }
+            }
+        }
+        self.now = self.now.max(now);
+    }
+
+    fn flush_at(&self) -> Option<u64> {
+        (self.open > 0).then(|| self.last_write + self.model.idle_flush_ns)
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        let place = timer.die as usize;
+        let programs = self.dies[place].end(timer.ended);
+        self.buffered -= programs * self.model.program_pages;
+        if programs > 0 {
+            self.let_in();
+        }
+        if !timer.looks {
+            return;
+        }
+        let die = &mut self.dies[place];
+        let debt = die.debt();
+        if debt == 0 {
+            die.is_armed = false;
+            self.indebted -= 1;
+            self.mixed_until = self.now + self.model.mixed_linger_ns;
+        } else if die.busy_until > self.now {
+            let at = die.busy_until;
+            self.arm(Timer { at, sequence: 0, die: timer.die, looks: true, ended: 0 });
+        } else {
+            let share = (debt as f64 * self.model.slice_share) as u64;
+            let slice = share.clamp(self.model.slice_ns_min, self.model.slice_ns_max);
+            self.begin(place, self.now, slice.min(debt), true);
+        }
+    }
+
+    fn let_in(&mut self) {
+        while let Some(&Blocked { at, pages, owner, ticket }) = self.blocked.front() {
+            if self.buffered + pages as usize > self.model.buffer_pages {
+                break;
+            }
+            self.blocked.pop_front();
+            let done = self.admit(at.max(self.now), pages);
+            self.admitted[owner].push((done, ticket));
+        }
+    }
+
+    fn is_empty(&self, page: u64) -> bool {
+        self.empty_pages > 0 && self.empty[(page / 64) as usize] >> (page % 64) & 1 == 1
+    }
+
+    fn mark(&mut self, page: u64, empty: bool) {
+        if empty == self.is_empty(page) {
+            return;
+        }
+        self.empty[(page / 64) as usize] ^= 1 << (page % 64);
+        self.empty_pages = if empty { self.empty_pages + 1 } else { self.empty_pages - 1 };
+    }
+}
+
+/// A number in [0, 1).
+pub(super) fn unit(chance: &mut Chance) -> f64 {
+    (chance.number() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Scatters pages over dies, as writing in random order does.
+fn mix(page: u64) -> u64 {
+    let mut mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}

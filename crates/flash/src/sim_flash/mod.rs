@@ -1,0 +1,14 @@
+//! A simulated flash device: a mechanism of channels, dies, a write buffer and garbage collection,
+//! from which latencies follow (docs/flash-model.md).
+
+mod channel;
+mod die;
+mod engine;
+mod garbage;
+mod model;
+pub mod sweep;
+mod volume;
+
+pub use engine::Counters;
+pub use model::Model;
+pub use volume::{SimQueue, SimVolume};
