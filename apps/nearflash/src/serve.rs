@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Configuration file (TOML); the options below override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A device to export: null:SIZE, mem:SIZE or file:PATH[?size=SIZE]; may be given several times
+    /// A device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; may be given several times
     #[arg(long, value_name = "SPEC")]
     device: Vec<String>,
     /// Where to listen: reflex://HOST:PORT[?namespace=N]; may be given several times

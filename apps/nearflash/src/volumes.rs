@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use contract::{BLOCK_BYTES, Buf, Completion, Device, Geometry, Instant, SizeClass, Submission};
+use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use io::{Owner, Ring, Waker, carve};
@@ -26,6 +27,7 @@ enum Storage {
     Null { blocks: u64 },
     Mem(MemVolume),
     File(FileVolume),
+    Sim { volume: SimVolume, blocks: u64 },
 }
 
 /// One worker's queue to a device.
@@ -34,6 +36,7 @@ pub(crate) enum AnyDevice {
     Mem(Exclusive<MemQueue>),
     File(Exclusive<FileQueue>),
     Threaded(Exclusive<ThreadedQueue>),
+    Sim(Exclusive<SimQueue>),
 }
 
 /// How a queue to a file waits for the kernel.
@@ -50,6 +53,10 @@ impl Volume {
         let storage = match &spec.source {
             Source::Null { bytes } => Storage::Null { blocks: bytes / BLOCK_BYTES as u64 },
             Source::Mem { bytes } => Storage::Mem(MemVolume::new(bytes / BLOCK_BYTES as u64)),
+            Source::Sim { preset, bytes, age } => {
+                let (blocks, seed) = (bytes / BLOCK_BYTES as u64, spec.decorations.seed);
+                Storage::Sim { volume: SimVolume::new(preset.model(), blocks, *age, seed), blocks }
+            }
             Source::File { path, bytes } => {
                 let volume = FileVolume::open(Path::new(path), *bytes, FileOptions::default())
                     .map_err(|error| error.to_string())?;
@@ -66,7 +73,7 @@ impl Volume {
     /// what has no size before it is opened, such as a block device.
     pub(crate) fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
         let bytes = match &spec.source {
-            Source::Null { bytes } | Source::Mem { bytes } => *bytes,
+            Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. } => *bytes,
             Source::File { path, bytes } => match (std::fs::metadata(path), bytes) {
                 (Ok(found), _) if found.is_file() && found.len() > 0 => found.len(),
                 (_, Some(bytes)) => *bytes,
@@ -86,7 +93,7 @@ impl Volume {
     /// Its size in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         match &self.storage {
-            Storage::Null { blocks } => *blocks,
+            Storage::Null { blocks } | Storage::Sim { blocks, .. } => *blocks,
             Storage::Mem(_) => match self.spec.source {
                 Source::Mem { bytes } => bytes / BLOCK_BYTES as u64,
                 _ => unreachable!("memory was opened from a memory spec"),
@@ -119,6 +126,10 @@ impl Volume {
             Storage::Mem(volume) => {
                 let scratch = scratch(BLOCK_BYTES)?;
                 AnyDevice::Mem(Exclusive::new(volume.open_queue(), locks, scratch))
+            }
+            Storage::Sim { volume, .. } => {
+                let scratch = scratch(BLOCK_BYTES)?;
+                AnyDevice::Sim(Exclusive::new(volume.open_queue(), locks, scratch))
             }
             Storage::File(volume) => {
                 let granularity = volume.granularity_bytes();
@@ -156,6 +167,7 @@ macro_rules! each {
             AnyDevice::Mem($device) => $call,
             AnyDevice::File($device) => $call,
             AnyDevice::Threaded($device) => $call,
+            AnyDevice::Sim($device) => $call,
         }
     };
 }

@@ -1,7 +1,7 @@
 //! Devices made of arithmetic, decorators for any device, and the suite that every device passes.
 //!
 //! [`Spec`] reads the strings that name devices (docs/devices.md). [`Null`] keeps nothing and
-//! measures software; [`MemVolume`] keeps its data in memory. [`Exclusive`] gives any device
+//! measures software; [`MemVolume`] keeps its data in memory; [`sim_flash`] takes the time of flash. [`Exclusive`] gives any device
 //! compare-and-write, isolated atomic writes and requests finer than its granularity. [`Faulty`],
 //! [`Delayed`] and [`Recorder`] wrap any device for tests. [`conformance`] is what a device must
 //! pass.

@@ -10,6 +10,8 @@ use core::time::Duration;
 
 use contract::BLOCK_BYTES;
 
+use crate::sim_flash::Preset;
+
 /// A device, as `SCHEME:BODY[?key=value[&key=value]…]` names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
@@ -20,7 +22,7 @@ pub struct Spec {
 }
 
 /// Where a device's data is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// `null:SIZE`: nowhere.
     Null {
@@ -39,7 +41,20 @@ pub enum Source {
         /// The size a missing file is created with, a multiple of 512.
         bytes: Option<u64>,
     },
+    /// `sim:MODEL[?size=SIZE&age=AGE]`: in this process, at the pace of simulated flash, whose
+    /// chance starts at the [seed](Decorations::seed).
+    Sim {
+        /// Whose pace.
+        preset: Preset,
+        /// Its size, a multiple of 512.
+        bytes: u64,
+        /// How many times as long as new programs and erases take, at least 1.
+        age: f64,
+    },
 }
+
+/// The size of a simulated device unless told otherwise. Its data is sparse.
+const SIM_BYTES: u64 = 256 << 30;
 
 /// Faults and delays that any spec may ask for; none of them unless told.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,9 +85,10 @@ impl Delay {
     }
 }
 
-const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE]";
+const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE]";
 const DECORATION_KEYS: &str = "delay, fail_reads, fail_writes, seed";
 const DELAY_FORM: &str = "a duration like 100us, 5ms or 1s, or two of them like 80us..120us";
+const AGE_FORM: &str = "a number from 1 (new) to 100, like 1.5";
 const SHARE_FORM: &str = "a share from 0 to 1, like 0.01";
 
 impl FromStr for Spec {
@@ -88,6 +104,10 @@ impl FromStr for Spec {
             "mem" => Source::Mem { bytes: size_of(scheme, body)? },
             "file" if body.is_empty() => return Err(SpecError::NoPath),
             "file" => Source::File { path: body.to_owned(), bytes: None },
+            "sim" => match Preset::named(body) {
+                Some(preset) => Source::Sim { preset, bytes: SIM_BYTES, age: 1.0 },
+                None => return Err(SpecError::UnknownModel { model: body.to_owned() }),
+            },
             _ => return Err(SpecError::UnknownScheme { scheme: scheme.to_owned() }),
         };
         let mut decorations = Decorations::default();
@@ -102,6 +122,14 @@ impl FromStr for Spec {
             }
             match (&mut source, key) {
                 (Source::File { bytes, .. }, "size") => *bytes = Some(size_of(scheme, value)?),
+                (Source::Sim { bytes, .. }, "size") => *bytes = size_of(scheme, value)?,
+                (Source::Sim { age, .. }, "age") => {
+                    *age = parse_age(value).ok_or_else(|| SpecError::BadValue {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                        expected: AGE_FORM,
+                    })?;
+                }
                 _ => decorations.set(scheme, key, value)?,
             }
         }
@@ -193,6 +221,10 @@ fn parse_share(text: &str) -> Option<f64> {
     text.parse().ok().filter(|share| (0.0..=1.0).contains(share))
 }
 
+fn parse_age(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|age| (1.0..=100.0).contains(age))
+}
+
 /// Why a string names no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecError {
@@ -217,6 +249,11 @@ pub enum SpecError {
     },
     /// `file:` without a path.
     NoPath,
+    /// What stands after `sim:` is no model of a device.
+    UnknownModel {
+        /// It.
+        model: String,
+    },
     /// An option without `=`.
     NoValue {
         /// The option.
@@ -273,11 +310,19 @@ impl fmt::Display for SpecError {
             SpecError::NoPath => {
                 f.write_str("`file:` needs a path; expected file:PATH[?size=SIZE]")
             }
+            SpecError::UnknownModel { model } => {
+                write!(f, "unknown model `{model}` of a `sim:` device; expected one of ")?;
+                f.write_str("a, b, c, cloud")
+            }
             SpecError::NoValue { key } => {
                 write!(f, "option `{key}` has no value; expected `{key}=VALUE`")
             }
             SpecError::UnknownKey { scheme, key } => {
-                let own = if scheme == "file" { "size, " } else { "" };
+                let own = match scheme.as_str() {
+                    "file" => "size, ",
+                    "sim" => "size, age, ",
+                    _ => "",
+                };
                 let known = DECORATION_KEYS;
                 write!(f, "unknown option `{key}` of a `{scheme}:` device; known: {own}{known}")
             }
@@ -327,6 +372,11 @@ mod tests {
         assert_eq!(spec("file:/dev/vdb").source, file("/dev/vdb", None));
         assert_eq!(spec("file:./a:b?size=1GiB").source, file("./a:b", Some(1 << 30)));
         assert!(spec("file:a?size=4KiB").decorations.is_empty());
+        let sim = |preset, bytes, age| Source::Sim { preset, bytes, age };
+        assert_eq!(spec("sim:a").source, sim(Preset::A, SIM_BYTES, 1.0));
+        let Spec { source, decorations } = spec("sim:cloud?size=1GiB&age=1.5&seed=9");
+        assert_eq!(source, sim(Preset::Cloud, 1 << 30, 1.5));
+        assert_eq!((decorations.seed, decorations.is_empty()), (9, true));
     }
 
     #[test]
@@ -365,9 +415,22 @@ mod tests {
     #[test]
     fn complaints_say_what_and_what_instead() {
         assert_eq!(
-            complaint("sim:a"),
-            "unknown kind of device `sim:`; expected one of null:SIZE, mem:SIZE, \
-             file:PATH[?size=SIZE]"
+            complaint("sum:a"),
+            "unknown kind of device `sum:`; expected one of null:SIZE, mem:SIZE, \
+             file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE]"
+        );
+        assert_eq!(
+            complaint("sim:d?size=1GiB"),
+            "unknown model `d` of a `sim:` device; expected one of a, b, c, cloud"
+        );
+        assert_eq!(
+            complaint("sim:a?ages=2"),
+            "unknown option `ages` of a `sim:` device; known: size, age, delay, fail_reads, \
+             fail_writes, seed"
+        );
+        assert_eq!(
+            complaint("sim:a?age=0.5"),
+            "`0.5` is no value for option `age`; expected a number from 1 (new) to 100, like 1.5"
         );
         assert_eq!(
             complaint("null:1000"),
@@ -404,6 +467,8 @@ mod tests {
             "null:",
             "mem:",
             "file:",
+            "sim:a",
+            "age",
             "?",
             "&",
             "=",
@@ -431,7 +496,11 @@ mod tests {
                 text.push_str(words[chance.within(0..=words.len() as u64 - 1) as usize]);
             }
             match text.parse::<Spec>() {
-                Ok(Spec { source: Source::Null { bytes } | Source::Mem { bytes }, .. }) => {
+                Ok(Spec {
+                    source:
+                        Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. },
+                    ..
+                }) => {
                     assert!(bytes > 0 && bytes % 512 == 0, "{text}");
                     parsed += 1;
                 }

@@ -10,5 +10,5 @@ pub mod sweep;
 mod volume;
 
 pub use engine::Counters;
-pub use model::Model;
+pub use model::{Model, Preset};
 pub use volume::{SimQueue, SimVolume};

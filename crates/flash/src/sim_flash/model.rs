@@ -82,4 +82,92 @@ impl Model {
         slice_share: 0.03,
         urgent_above: 0.75,
     };
+
+    /// Device B of the paper (§3.2.1, Figure 3): write cost 20. Nothing else about it is published;
+    /// the rest is a plausible drive of fewer and slower dies, with less spare space.
+    pub const B: Model = Model {
+        dies: 44,
+        channels: 11,
+        command_ns: 1_500,
+        sense_ns: 90_000,
+        mixed_hold_ns: 25_000,
+        finish_ns: 8_000,
+        program_ns: 2_000_000,
+        spare: 0.10,
+        slice_share: 0.02,
+        ..Model::A
+    };
+
+    /// Device C of the paper (§3.2.1, Figure 3): write cost 16. Nothing else about it is published;
+    /// the rest is a plausible drive between A and B.
+    pub const C: Model = Model {
+        dies: 48,
+        channels: 12,
+        command_ns: 1_400,
+        sense_ns: 75_000,
+        mixed_hold_ns: 23_000,
+        finish_ns: 8_000,
+        program_ns: 1_900_000,
+        slice_share: 0.022,
+        ..Model::A
+    };
+
+    /// The NVMe device of a cloud instance (2018), by the model that the paper's authors published
+    /// with their code: write cost 7.
+    pub const CLOUD: Model = Model {
+        dies: 60,
+        channels: 15,
+        command_ns: 2_400,
+        sense_ns: 100_000,
+        mixed_hold_ns: 49_000,
+        finish_ns: 10_000,
+        program_ns: 1_250_000,
+        buffer_pages: 2_048,
+        slice_ns_min: 150_000,
+        slice_share: 0.042,
+        ..Model::A
+    };
+}
+
+/// A device that a model is known for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preset {
+    /// Device A of the paper.
+    A,
+    /// Device B of the paper, of which it gives the write cost alone.
+    B,
+    /// Device C of the paper, of which it gives the write cost alone.
+    C,
+    /// The NVMe device of a cloud instance of 2018, by the model that the paper's authors published.
+    Cloud,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Preset; 4] = [Preset::A, Preset::B, Preset::C, Preset::Cloud];
+
+    /// The preset of this name, in small letters.
+    pub fn named(name: &str) -> Option<Preset> {
+        Preset::ALL.into_iter().find(|preset| preset.name() == name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preset::A => "a",
+            Preset::B => "b",
+            Preset::C => "c",
+            Preset::Cloud => "cloud",
+        }
+    }
+
+    /// Its parameters.
+    pub const fn model(self) -> Model {
+        match self {
+            Preset::A => Model::A,
+            Preset::B => Model::B,
+            Preset::C => Model::C,
+            Preset::Cloud => Model::CLOUD,
+        }
+    }
 }
