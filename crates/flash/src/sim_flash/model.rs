@@ -105,10 +105,10 @@ impl Model {
         channels: 12,
         command_ns: 1_400,
         sense_ns: 75_000,
-        mixed_hold_ns: 23_000,
+        mixed_hold_ns: 20_000,
         finish_ns: 8_000,
         program_ns: 1_900_000,
-        slice_share: 0.022,
+        slice_share: 0.028,
         ..Model::A
     };
 
@@ -119,12 +119,12 @@ impl Model {
         channels: 15,
         command_ns: 2_400,
         sense_ns: 100_000,
-        mixed_hold_ns: 49_000,
+        mixed_hold_ns: 57_000,
         finish_ns: 10_000,
-        program_ns: 1_250_000,
-        buffer_pages: 2_048,
+        program_ns: 1_316_000,
+        buffer_pages: 2_240,
         slice_ns_min: 150_000,
-        slice_share: 0.042,
+        slice_share: 0.04,
         ..Model::A
     };
 }

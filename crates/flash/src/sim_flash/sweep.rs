@@ -30,7 +30,8 @@ pub struct Outcome {
     pub read_mean_us: f64,
     /// 95th percentile of it.
     pub read_p95_us: f64,
-    /// Mean latency of writes in microseconds, blocked ones counted when they were let in.
+    /// Mean latency of writes in microseconds. A write that is still blocked when the last request
+    /// arrives does not count.
     pub write_mean_us: f64,
     /// 95th percentile of it.
     pub write_p95_us: f64,
@@ -91,13 +92,13 @@ fn summary(latencies: &mut [u64]) -> (f64, f64) {
     (mean / 1e3, *p95 as f64 / 1e3)
 }
 
-/// The load at which reads reach a 95th percentile of `p95_us`, in requests a second, by halving.
+/// The load at which reads reach a 95th percentile of `p95_us`, in requests a second, to within
+/// 0.5 %, by halving the interval from half to twice `load.iops`.
 pub fn iops_at(model: &Model, age: f64, p95_us: f64, load: Load) -> f64 {
-    let (mut low, mut high) = (1e3, 2e6);
-    while high / low > 1.004 {
+    let (mut low, mut high) = (load.iops / 2.0, load.iops * 2.0);
+    while high / low > 1.01 {
         let iops = libm::sqrt(low * high);
-        let outcome = offer(model, age, Load { iops, ..load });
-        if outcome.read_p95_us > p95_us {
+        if offer(model, age, Load { iops, ..load }).read_p95_us > p95_us {
             high = iops;
         } else {
             low = iops;
