@@ -53,8 +53,9 @@ pub enum Source {
     },
 }
 
-/// The size of a simulated device unless told otherwise. Its data is sparse.
-const SIM_BYTES: u64 = 256 << 30;
+/// The size of a simulated device unless told otherwise: its data is in memory, and random writes
+/// soon take all of it.
+const SIM_BYTES: u64 = 1 << 30;
 
 /// Faults and delays that any spec may ask for; none of them unless told.
 #[derive(Clone, Debug, Default, PartialEq)]

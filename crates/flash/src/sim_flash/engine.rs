@@ -109,7 +109,7 @@ impl Engine {
             indebted: 0,
             dies,
             channels: (0..model.channels).map(|_| Channel::new(model.transfer_ns)).collect(),
-            timers: BinaryHeap::with_capacity(model.dies * 4),
+            timers: BinaryHeap::with_capacity(model.dies + 8 * programs_max),
             timer_sequence: 0,
             buffered: 0,
             open: 0,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use contract::{
-    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, REQUEST_BYTES_MAX, Range,
+    BLOCK_BYTES, Command, Completion, Device, Geometry, Instant, REQUEST_BYTES_MAX, Range, Status,
     Submission,
 };
 use spin::Mutex;
@@ -33,7 +33,8 @@ pub struct SimVolume {
 #[derive(Debug)]
 struct Shared {
     engine: Mutex<Engine>,
-    data: MemVolume,
+    /// Nothing on a device that forgets.
+    data: Option<MemVolume>,
     blocks: u64,
 }
 
@@ -41,9 +42,19 @@ impl SimVolume {
     /// A device of `blocks` blocks of 512 bytes, all of them in use (as after preconditioning) and
     /// zero. `age` is 1 when new; programs and erases take `age` times as long.
     pub fn new(model: Model, blocks: u64, age: f64, seed: u64) -> Self {
+        Self::with_data(model, blocks, age, seed, Some(MemVolume::new(blocks)))
+    }
+
+    /// The same without data, for runs that are after times alone: reads return zeroes, and the
+    /// buffers of writes come back scrubbed.
+    pub fn forgetful(model: Model, blocks: u64, age: f64, seed: u64) -> Self {
+        Self::with_data(model, blocks, age, seed, None)
+    }
+
+    fn with_data(model: Model, blocks: u64, age: f64, seed: u64, data: Option<MemVolume>) -> Self {
         let pages = blocks.div_ceil(PAGE_BLOCKS);
         let engine = Mutex::new(Engine::new(model, pages, age, seed));
-        SimVolume { shared: Arc::new(Shared { engine, data: MemVolume::new(blocks), blocks }) }
+        SimVolume { shared: Arc::new(Shared { engine, data, blocks }) }
     }
 
     /// A queue of [`SimQueue::DEPTH`] requests to it.
@@ -202,7 +213,16 @@ impl Device for SimQueue {
             let submission = self.places[place as usize].take();
             let Submission { slot, command, mut buf } = submission.expect("what is due is there");
             self.free.push(place);
-            let status = self.shared.data.carry_out(command, buf.as_mut());
+            let status = match (&self.shared.data, &mut buf, command) {
+                (Some(data), buf, _) => data.carry_out(command, buf.as_mut()),
+                (None, _, Command::CompareAndWrite(_)) => Status::Unsupported,
+                (None, buf, _) => {
+                    if let Some(buf) = buf {
+                        buf.zero_prefix(command.buffer_bytes());
+                    }
+                    Status::Ok
+                }
+            };
             done.push(Completion { slot, status, buf });
         }
     }
@@ -229,6 +249,16 @@ mod tests {
             let volume = SimVolume::new(Model::A, blocks, 1.0, 1);
             [volume.open_queue(), volume.open_queue()]
         }));
+    }
+
+    #[test]
+    fn conforms_without_data() {
+        let mut bench = Heap::new(|blocks| {
+            let volume = SimVolume::forgetful(Model::B, blocks, 2.0, 1);
+            [volume.open_queue(), volume.open_queue()]
+        });
+        bench.keeps_data = false;
+        conformance::run(&mut bench);
     }
 
     #[test]
