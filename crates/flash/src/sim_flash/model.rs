@@ -62,7 +62,7 @@ impl Model {
         command_ns: 950,
         sense_ns: 55_000,
         sense_spread_ns: 12_000,
-        mixed_hold_ns: 48_000,
+        mixed_hold_ns: 47_000,
         mixed_linger_ns: 10_000_000,
         transfer_ns: 6_000,
         finish_ns: 13_000,
@@ -71,7 +71,7 @@ impl Model {
         ack_late_ns: 7_000,
         buffer_pages: 4_096,
         program_pages: 8,
-        program_ns: 1_500_000,
+        program_ns: 1_480_000,
         idle_flush_ns: 2_000_000,
         die_choices: 1,
         erase_ns: 5_000_000,
@@ -79,7 +79,7 @@ impl Model {
         spare: 0.15,
         slice_ns_min: 120_000,
         slice_ns_max: 1_600_000,
-        slice_share: 0.03,
+        slice_share: 0.029,
         urgent_above: 0.75,
     };
 
