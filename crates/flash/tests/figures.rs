@@ -44,7 +44,7 @@ impl Target {
 
     /// The load at a p95 of 500 µs; adds a line that says it beside what is meant.
     fn rate(&self, text: &mut String, reads: f64, meant: f64) {
-        let found = iops_at(&self.preset.model(), 1.0, 500.0, load(meant, reads, 150_000));
+        let found = iops_at(&self.preset.model(), 1.0, 500.0, load(meant, reads, 300_000));
         let off = found / meant - 1.0;
         let _ = writeln!(
             text,
@@ -168,7 +168,7 @@ fn device_a_serves_a_million_reads_and_drowns_in_writes() {
 }
 
 #[test]
-fn large_requests_cost_as_much_as_their_pages() {
+fn large_requests_cost_about_as_much_as_their_pages() {
     let model = Preset::A.model();
     for reads in [0.9, 0.5] {
         let rate = |pages: u64| {
@@ -176,7 +176,7 @@ fn large_requests_cost_as_much_as_their_pages() {
             iops_at(&model, 1.0, 500.0, Load { pages, ..load(iops, reads, 60_000) }) * pages as f64
         };
         let (small, large) = (rate(1), rate(8));
-        assert!((0.6..1.2).contains(&(large / small)), "{reads}: {large} of {small} pages/s");
+        assert!((0.6..1.1).contains(&(large / small)), "{reads}: {large} of {small} pages/s");
     }
 }
 
