@@ -347,6 +347,27 @@ mod tests {
     }
 
     #[test]
+    fn queues_of_several_workers_share_one_device() {
+        let drive = |queues: usize| {
+            let volume = SimVolume::forgetful(Model::A, BLOCKS, 1.0, 3);
+            let mut rigs: Vec<Rig> = (0..queues).map(|_| Rig::new(&volume)).collect();
+            for step in 0..600_u64 {
+                let rig = &mut rigs[step as usize % queues];
+                let at = step * 5_000;
+                rig.submit(at, if step % 3 == 0 { write(step, 2) } else { read(step * 7) });
+                rig.kick(at);
+            }
+            let mut ends: Vec<u64> = Vec::new();
+            for rig in &mut rigs {
+                ends.extend(rig.run().iter().map(|end| end.1));
+            }
+            ends.sort_unstable();
+            (ends, volume.counters())
+        };
+        assert_eq!(drive(1), drive(4));
+    }
+
+    #[test]
     fn a_full_buffer_blocks_writes_and_lets_them_in_in_turn() {
         let volume = SimVolume::new(Model::A, BLOCKS, 1.0, 3);
         let (mut rig, mut other) = (Rig::new(&volume), Rig::new(&volume));
