@@ -81,6 +81,7 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, PassThrough, ServerSessio
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
+    end_with_any_thread();
     let insecure = args.insecure;
     let config = merge(&args)?;
     let listen_at = config.listeners()?;
@@ -111,6 +112,16 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         failed |= thread.join().is_err();
     }
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A broken invariant ends the whole process, which its supervisor starts again: with one worker
+/// gone, the others would seem to serve while connections and locks of the dead one wait for ever.
+fn end_with_any_thread() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
 }
 
 /// The file's configuration with the command line's on top.

@@ -34,6 +34,8 @@ pub(crate) struct Connection<P> {
     /// Not read from: it is over its limits, or waits for its fence. What had arrived already is
     /// kept here from `carried_from` on.
     pub(crate) stalled: Option<Stalled>,
+    /// It is queued, because its stall may be over.
+    pub(crate) is_queued: bool,
     /// It is stalled for a shortage of the worker's, and queued for its end.
     pub(crate) is_starving: bool,
     /// The answer to its hello, until the fence lets it in.
@@ -102,6 +104,7 @@ impl<P> Connection<P> {
             waiting: None,
             streams: [Stream::default(); STREAMS],
             stalled: None,
+            is_queued: false,
             is_starving: false,
             greeting: None,
             place: None,

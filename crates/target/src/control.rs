@@ -100,7 +100,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             }
             Ok(grant) => {
                 let place = (hello.client != 0)
-                    .then(|| self.shared.fences.take(hello.client, hello.connection));
+                    .then(|| self.shared.fences.take(grant.tenant, hello.client, hello.connection));
                 let conn = self.find(id).expect("it said hello");
                 conn.grant = Some(grant);
                 conn.place = place;
@@ -125,9 +125,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             self.greetings.swap_remove(n);
             let Some((tag, reply)) = greeting else { continue };
             self.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
-            if self.find(id).is_some_and(|conn| conn.stalled.is_some()) {
-                self.stalled.push_back(id);
-            }
+            self.look_again(id);
         }
     }
 

@@ -10,8 +10,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A client's name for one of its connections.
-type Key = (u128, u32);
+use contract::TenantId;
+
+/// A client's name for one of its connections, within its tenant: who belongs to another cannot
+/// take it.
+type Key = (TenantId, u128, u32);
 
 /// The fences of all workers of a server.
 #[derive(Debug, Default)]
@@ -54,8 +57,8 @@ pub(crate) struct Place {
 
 impl Fences {
     /// Takes the name; every earlier connection that had it starts nothing from now on.
-    pub(crate) fn take(&self, client: u128, connection: u32) -> Place {
-        let key = (client, connection);
+    pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Place {
+        let key = (tenant, client, connection);
         let fence = Arc::new(Fence::default());
         let mut table = self.table.lock().expect("no holder of this lock panics");
         // An earlier holder that has not been let in runs nothing and never will; then what it
@@ -135,16 +138,27 @@ impl Fence {
 mod tests {
     use super::*;
 
+    const TENANT: TenantId = TenantId::DEFAULT;
+
+    #[test]
+    fn another_tenant_cannot_take_the_name() {
+        let fences = Fences::default();
+        let place = fences.take(TENANT, 7, 0);
+        let other = fences.take(TenantId(1), 7, 0);
+        assert!(place.fence().start() && !other.is_waiting());
+        place.fence().end();
+    }
+
     #[test]
     fn a_new_connection_waits_for_the_old_ones_requests() {
         let fences = Fences::default();
-        let old = fences.take(7, 0);
+        let old = fences.take(TENANT, 7, 0);
         assert!(!old.is_waiting());
         assert!(old.fence().start());
-        let new = fences.take(7, 0);
+        let new = fences.take(TENANT, 7, 0);
         assert!(new.is_waiting());
         assert!(!old.fence().start(), "nothing of the old one starts any more");
-        let other = fences.take(7, 1);
+        let other = fences.take(TENANT, 7, 1);
         assert!(!other.is_waiting());
         old.fence().end();
         assert!(!new.is_waiting());
@@ -155,10 +169,10 @@ mod tests {
     #[test]
     fn a_third_connection_waits_for_the_first() {
         let fences = Fences::default();
-        let first = fences.take(7, 0);
+        let first = fences.take(TENANT, 7, 0);
         assert!(first.fence().start());
-        let second = fences.take(7, 0);
-        let third = fences.take(7, 0);
+        let second = fences.take(TENANT, 7, 0);
+        let third = fences.take(TENANT, 7, 0);
         assert!(second.is_waiting() && third.is_waiting());
         assert!(!second.fence().start());
         fences.leave(second);
@@ -170,10 +184,10 @@ mod tests {
     #[test]
     fn names_are_forgotten_when_nothing_runs() {
         let fences = Fences::default();
-        let quiet = fences.take(1, 0);
+        let quiet = fences.take(TENANT, 1, 0);
         fences.leave(quiet);
         assert_eq!(fences.len(), 0);
-        let place = fences.take(2, 0);
+        let place = fences.take(TENANT, 2, 0);
         let fence = place.fence().clone();
         assert!(fence.start());
         fences.leave(place);
@@ -181,7 +195,7 @@ mod tests {
         fence.end();
         drop(fence);
         for client in 100..200 {
-            let place = fences.take(client, 0);
+            let place = fences.take(TENANT, client, 0);
             fence_kept_while_running(&fences, place);
         }
         assert!(fences.len() < 100, "what ended is cleaned up in time");

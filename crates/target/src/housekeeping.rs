@@ -80,9 +80,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
             progress.idle_sending = if unsent > 0 && !sent { progress.idle_sending + 1 } else { 0 };
             (progress.messages_seen, progress.left_seen) = (progress.messages, left);
-            if progress.idle_receiving > periods {
+            let stalled = conn.stalled.is_some();
+            let (idle_receiving, idle_sending) = (progress.idle_receiving, progress.idle_sending);
+            if stalled {
+                // Frames without a body leave without an event.
+                self.look_again(id);
+            }
+            if idle_receiving > periods {
                 self.disconnect(id, "its message, or its credentials, took too long to arrive");
-            } else if progress.idle_sending > periods {
+            } else if idle_sending > periods {
                 self.disconnect(id, "replies were not read for too long");
             } else if overdue {
                 self.disconnect(id, "the drain took too long");

@@ -57,9 +57,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             }
             NetEvent::Sent { conn, buf } => {
                 self.give_back(Some(buf));
-                if self.find(conn).is_some_and(|found| found.stalled.is_some()) {
-                    self.stalled.push_back(conn);
-                }
+                self.look_again(conn);
             }
             NetEvent::Closed { conn, reason } => self.closed(conn, reason),
         }
@@ -91,6 +89,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             Stop::Empty | Stop::Gone => {}
         }
         stop
+    }
+
+    /// Queues a connection whose stall may be over, once.
+    pub(crate) fn look_again(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id) else { return };
+        if conn.stalled.is_some() && !std::mem::replace(&mut conn.is_queued, true) {
+            self.stalled.push_back(id);
+        }
     }
 
     /// Queues a connection, which is stalled for a shortage of the worker's.
@@ -127,25 +133,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                     self.starving.push_front(id);
                     break;
                 }
-                Stop::Batch => {
-                    self.stalled.push_back(id);
-                    return;
-                }
+                Stop::Batch => return self.look_again(id),
                 Stop::Empty | Stop::Stall | Stop::Gone => {}
             }
         }
         self.short = !self.starving.is_empty();
         for _ in 0..self.stalled.len() {
             let id = self.stalled.pop_front().expect("it was just counted");
-            if self.find(id).is_none_or(|conn| conn.is_starving) {
+            let Some(conn) = self.find(id) else { continue };
+            conn.is_queued = false;
+            if conn.is_starving {
                 continue;
             }
             match self.go_on(id) {
                 Stop::Shortage => self.starve(id),
-                Stop::Batch => {
-                    self.stalled.push_back(id);
-                    return;
-                }
+                Stop::Batch => return self.look_again(id),
                 Stop::Empty | Stop::Stall | Stop::Gone => {}
             }
         }
@@ -221,7 +223,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                     }
                 }
                 Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
-                Ok(Some(Event::Control(control))) => self.control(id, *control),
+                Ok(Some(Event::Control(control))) => {
+                    self.batch += 1;
+                    self.control(id, *control);
+                }
                 Ok(None) => return Stop::Empty,
                 Err(fatal) => {
                     self.disconnect(id, &fatal.to_string());

@@ -301,7 +301,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let Some(conn) = self.find(id) else { return };
         conn.in_flight -= 1;
         if conn.stalled.is_some() {
-            self.stalled.push_back(id);
+            self.look_again(id);
         } else if conn.finishing {
             self.finish_if_idle(id);
         }

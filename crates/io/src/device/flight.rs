@@ -363,9 +363,12 @@ impl Flight {
                 self.step = Step::Zero(shared.zeroing(self.command));
                 None
             }
+            // Others may have been refused meanwhile; what was sent before still comes back so.
             (Errno::OPNOTSUPP, Step::Transfer | Step::Journal(Record::Clear))
-                if self.is_forced() && !shared.refused_dsync.swap(true, Ordering::Relaxed) =>
+                if self.is_forced() && self.repeats < REPEATS_MAX =>
             {
+                self.repeats += 1;
+                shared.refused_dsync.store(true, Ordering::Relaxed);
                 None
             }
             _ => Some(status_of(errno)),

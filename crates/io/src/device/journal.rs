@@ -184,6 +184,9 @@ impl Plain<'_> {
 
 /// The journal's path for a file.
 pub(super) fn path_of(path: &Path) -> PathBuf {
+    // By whatever name the file is opened, its journal is the same.
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = real.as_path();
     let mut name = path.as_os_str().to_owned();
     name.push(".journal");
     PathBuf::from(name)

@@ -352,6 +352,10 @@ impl Sockets {
         conn.phase = Phase::Closing(reason);
         let socket = conn.socket.as_ref().expect("an occupied place has a socket");
         let _ = rustix::net::shutdown(socket, Shutdown::Both); // ends what is in flight
+        if self.config.zero_copy && conn.sending.is_some() {
+            // Throws away what the peer does not take: it points to our buffers.
+            let _ = rustix::net::connect_unspec(socket);
+        }
         let cancel = match (dialling, conn.receiving) {
             (true, _) => Some(Operation::Connect),
             (false, Receiving::Armed) => Some(Operation::Receive),
@@ -458,6 +462,13 @@ impl Sockets {
         let id = ConnId { index, generation: conn.generation };
         let block = conn.sending.take().expect("a send was in flight");
         let result = conn.send_result.take().expect("the result comes before the notification");
+        let open = matches!(conn.phase, Phase::Open | Phase::Finishing);
+        if self.config.zero_copy && open && matches!(-result, libc::ENOMEM | libc::ENOBUFS) {
+            tracing::warn!("no more zero-copy sends: too little locked memory (see `ulimit -l`)");
+            self.config.zero_copy = false;
+            self.blocks.push(block);
+            return self.mark_ready(index); // its frames are still queued
+        }
         for _ in 0..block.frames {
             let frame = self.frames.pop(&mut conn.queue).expect("the send carried it");
             if let Some(buf) = frame.body {
@@ -670,6 +681,15 @@ impl Sockets {
         let entry = opcode::AsyncCancel2::new(target).build();
         // SAFETY: the entry points to nothing.
         unsafe { self.ring.push(Owner::Sockets, Operation::Cancel.data(n, 0), entry) };
+    }
+}
+
+impl Drop for Sockets {
+    /// What sends in flight point to is left to the kernel for good.
+    fn drop(&mut self) {
+        for conn in &mut self.conns {
+            std::mem::forget(conn.sending.take());
+        }
     }
 }
 
