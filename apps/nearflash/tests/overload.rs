@@ -243,11 +243,11 @@ fn connections_are_spread_evenly_over_workers() {
         v2.read_blocks(0, 8);
     }
     server.terminate();
-    drop(conns);
-    assert_eq!(server.wait().code(), Some(0));
     for worker in [0, 1] {
         server.await_log(&format!("draining worker={worker} connections=5"));
     }
+    drop(conns);
+    assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]

@@ -28,7 +28,6 @@ $box hostname guest
 $box mkdir -p /dev/pts /dev/shm
 $box mount -t devpts devpts /dev/pts
 $box mount -t tmpfs -o mode=1777 shm /dev/shm
-$box mount -t tmpfs -o mode=1777 tmp /tmp
 $box ln -s /proc/self/fd /dev/fd
 
 $box mkdir -p "/lib/modules/$interop_release"
