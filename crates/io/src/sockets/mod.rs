@@ -95,7 +95,7 @@ pub struct Sockets {
     /// Connections with frames and no send in flight.
     ready: Vec<u32>,
     /// Connections whose receive ended for want of buffers.
-    starved: Vec<u32>,
+    starved: VecDeque<u32>,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
     listeners: Vec<Listening>,
@@ -140,7 +140,7 @@ impl Sockets {
             events: VecDeque::with_capacity(config.receive_buffers),
             completions: Vec::with_capacity(1024),
             ready: Vec::new(),
-            starved: Vec::new(),
+            starved: VecDeque::new(),
             finishing: VecDeque::new(),
             listeners: Vec::new(),
             accept_again: None,
@@ -323,7 +323,7 @@ impl Sockets {
     fn starve(&mut self, index: u32) {
         let conn = &mut self.conns[index as usize];
         if !std::mem::replace(&mut conn.is_starved, true) {
-            self.starved.push(index);
+            self.starved.push_back(index);
         }
     }
 
@@ -335,7 +335,7 @@ impl Sockets {
         }
         match conn.phase {
             Phase::Closing(_) => self.free_when_quiet(index),
-            Phase::Open | Phase::Finishing if !conn.paused && !self.starved.contains(&index) => {
+            Phase::Open | Phase::Finishing if !conn.paused && !conn.is_starved => {
                 self.arm_receive(index);
             }
             _ => {}
@@ -602,11 +602,12 @@ impl Transport for Sockets {
             self.start_send(self.ready[n]);
         }
         self.ready.clear();
-        if self.provided.available() > 0 {
-            while let Some(index) = self.starved.pop() {
-                self.conns[index as usize].is_starved = false;
-                self.receive_or_free(index);
-            }
+        // As many as there are buffers: the others would only run dry again, each time at the price
+        // of a receive.
+        for _ in 0..self.provided.available() {
+            let Some(index) = self.starved.pop_front() else { break };
+            self.conns[index as usize].is_starved = false;
+            self.receive_or_free(index);
         }
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
