@@ -69,8 +69,8 @@ impl Default for SocketsConfig {
     fn default() -> Self {
         SocketsConfig {
             connections_max: 16384,
-            receive_buffers: 1024,
-            receive_buffer_bytes: 16 << 10,
+            receive_buffers: 4096,
+            receive_buffer_bytes: 8 << 10,
             frames_max: 16384,
             zero_copy: false,
             tcp: TcpOptions::default(),
