@@ -200,8 +200,11 @@ fn ten_thousand_connections_opened_and_dropped_do_no_harm() {
     }
     assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     polite.is_served();
+    // A page of each of the 4 096 receive buffers may have been touched for the first time: they
+    // are shared, and there are no more of them.
+    let shared = 4096 * 4;
     let grown = server.resident_kib().saturating_sub(after_first);
-    assert!(grown < 8 << 10, "{grown} KiB for connections that are gone");
+    assert!(grown < shared + (8 << 10), "{grown} KiB for connections that are gone");
     polite.dismiss();
 }
 
