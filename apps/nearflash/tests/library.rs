@@ -172,8 +172,9 @@ fn a_dropped_future_harms_nobody() {
         let mut write = Box::pin(inner.write(lba, &[1; 512]));
         let mut read = Box::pin(inner.read(lba, 4096));
         let mut context = Context::from_waker(Waker::noop());
-        assert!(write.as_mut().poll(&mut context).is_pending());
-        let _ = read.as_mut().poll(&mut context); // in flight, or waiting in line
+        // In flight, in line or, where this thread was held up, done.
+        let _ = write.as_mut().poll(&mut context);
+        let _ = read.as_mut().poll(&mut context);
     }
     client.write(0, &[2; 512]).unwrap();
     assert_eq!(client.read(0, 512).unwrap(), [2; 512]);
