@@ -1,5 +1,5 @@
-//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `sim`, `fuzz`,
-//! `interop`.
+//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `cost`, `sim`,
+//! `fuzz`, `interop`.
 //!
 //! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
 //! names.
@@ -8,6 +8,7 @@
 
 mod bench;
 mod ci;
+mod cost;
 mod interop;
 mod manifest;
 mod runs;
@@ -38,6 +39,8 @@ enum Chore {
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
     Bench(bench::BenchOptions),
+    /// Counts what scheduling costs in instructions.
+    Cost(cost::CostOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     Interop(interop::InteropOptions),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Sim(options) => runs::sim(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Cost(options) => cost::run(&options),
         Chore::Interop(options) => interop::run(&options),
     };
     match outcome {

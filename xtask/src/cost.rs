@@ -1,0 +1,70 @@
+//! `cargo xtask cost`: what scheduling costs, in instructions a request.
+//!
+//! The same worker serves the same load once with the scheduler that promises nothing and once with
+//! the token scheduler (`crates/sim/examples/cost.rs`), under an instruction counter. Two lengths of
+//! each run are subtracted, which leaves what requests cost and nothing of start and end. What is
+//! counted is the worker over a network of memory: sockets and system calls, which a real server
+//! spends as well, are not in it, so the shares are upper bounds.
+
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::shell;
+
+/// Options of `cargo xtask cost`.
+#[derive(Args)]
+pub(crate) struct CostOptions {
+    /// Requests of the shorter run; the longer one has twice as many.
+    #[arg(long, default_value_t = 40_000)]
+    requests: u64,
+}
+
+/// Tenants of a row, and the largest share of the worker's instructions that scheduling may cost.
+const ROWS: [(u64, f64); 2] = [(4, 2.0), (2_500, 8.0)];
+
+/// Measures and prints the table. Where the counter is missing, a line says so.
+pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
+    if !shell::has_program("valgrind") {
+        println!("left out: scheduling cost: valgrind is not installed");
+        return Ok(());
+    }
+    let words = ["build", "--release", "--package", "nearflash-sim", "--example", "cost"];
+    let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
+    if !built.ok {
+        return Err(built.output);
+    }
+    println!("instructions a request (callgrind, full null: load, 4 KiB reads, one worker)\n");
+    println!("| tenants | pass-through | token scheduler | scheduling | at most |");
+    println!("|---|---|---|---|---|");
+    for (tenants, most) in ROWS {
+        let pass = of_a_request("pass", tenants, options.requests)?;
+        let token = of_a_request("token", tenants, options.requests)?;
+        let share = 100.0 * (token - pass) / token;
+        let verdict = if share <= most { "" } else { ", missed" };
+        println!("| {tenants} | {pass:.0} | {token:.0} | {share:.1} % | {most} %{verdict} |");
+    }
+    Ok(())
+}
+
+/// Instructions of one request: the difference of two runs.
+fn of_a_request(scheduler: &str, tenants: u64, requests: u64) -> Result<f64, String> {
+    let short = instructions(scheduler, tenants, requests)?;
+    let long = instructions(scheduler, tenants, 2 * requests)?;
+    Ok((long - short) as f64 / requests as f64)
+}
+
+/// Instructions of a whole run.
+fn instructions(scheduler: &str, tenants: u64, requests: u64) -> Result<i64, String> {
+    let program = shell::root().join("target/release/examples/cost");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
+    command.args([scheduler, &tenants.to_string(), &requests.to_string()]);
+    let ran = shell::capture(&mut command, Duration::from_secs(300))?;
+    let line = ran.output.lines().find_map(|line| line.split_once("Collected : "));
+    match line.and_then(|(_, count)| count.trim().parse().ok()) {
+        Some(count) if ran.ok => Ok(count),
+        _ => Err(format!("callgrind counted nothing:\n{}", ran.output)),
+    }
+}
