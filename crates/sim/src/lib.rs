@@ -14,6 +14,7 @@
 
 mod arena;
 mod disk;
+pub mod figures;
 mod hostile;
 mod layout;
 mod ledger;
