@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use contract::{Instant, Turn};
 
-use crate::ring::wait_limit;
 use crate::{Clock, Reactor};
 
 /// When to stop spinning.
@@ -25,6 +24,10 @@ impl Default for SpinPolicy {
 
 /// Takes turns until one returns `None`. Spins while there is work; parks in the kernel, using no
 /// processor time, until the earlier of an event and the turn's `wake_at`.
+///
+/// The kernel wakes a thread some tens of microseconds after it was asked to, which would be added
+/// to the latency of whatever waits for that moment. So a park ends `policy.spin` before `wake_at`,
+/// and what is left is spun; a wait that is shorter than that is not slept at all.
 pub fn run(
     reactor: &impl Reactor,
     clock: &Clock,
@@ -38,11 +41,38 @@ pub fn run(
         if taken.progressed {
             progressed_at = now;
         }
-        let due = taken.wake_at.is_some_and(|at| at <= now);
-        let spin = taken.progressed || due || now.since(progressed_at) < policy.spin;
-        let wait = if spin { None } else { Some(wait_limit(now, taken.wake_at)) };
-        if !reactor.enter(wait) && spin {
+        let spin = taken.progressed || now.since(progressed_at) < policy.spin;
+        let wait = if spin { None } else { park(now, taken.wake_at, policy) };
+        if !reactor.enter(wait) && wait.is_none() {
             std::hint::spin_loop();
         }
+    }
+}
+
+/// How long to park from `now` on (`Some(None)`: until an event); `None` when it is not worth while.
+fn park(now: Instant, wake_at: Option<Instant>, policy: SpinPolicy) -> Option<Option<Duration>> {
+    let Some(at) = wake_at else { return Some(None) };
+    let left = at.since(now);
+    if left <= policy.spin { None } else { Some(Some(left - policy.spin)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_park_ends_early_and_a_short_one_is_spun() {
+        let policy = SpinPolicy { spin: Duration::from_micros(50) };
+        let now = Instant::from_nanos(1_000_000);
+        let in_micros = |micros| Some(now + Duration::from_micros(micros));
+        assert_eq!(park(now, None, policy), Some(None));
+        assert_eq!(park(now, in_micros(0), policy), None);
+        assert_eq!(park(now, in_micros(50), policy), None);
+        assert_eq!(park(now, in_micros(80), policy), Some(Some(Duration::from_micros(30))));
+        assert_eq!(park(now, Some(Instant::ZERO), policy), None, "a time that is over is due");
+        let parks_at_once = SpinPolicy { spin: Duration::ZERO };
+        let all = Some(Some(Duration::from_micros(80)));
+        assert_eq!(park(now, in_micros(80), parks_at_once), all);
+        assert_eq!(park(now, in_micros(0), parks_at_once), None);
     }
 }

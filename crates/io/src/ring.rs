@@ -8,7 +8,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use contract::Instant;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::{Arena, Error, Waker, probe};
@@ -272,9 +271,4 @@ fn event(entry: &cqueue::Entry) -> RingEvent {
         result: entry.result(),
         flags: entry.flags(),
     }
-}
-
-/// How long to wait from `now` until `wake_at`.
-pub(crate) fn wait_limit(now: Instant, wake_at: Option<Instant>) -> Option<Duration> {
-    wake_at.map(|at| at.since(now))
 }

@@ -287,7 +287,7 @@ fn drive<P: Path>(
         return Err(String::new()); // Another thread says why.
     };
     let mut generator = Generator::new(start, shape, path, pool).map_err(|e| e.to_string())?;
-    let policy = if spin { SpinPolicy { spin: Duration::MAX } } else { SpinPolicy::default() };
+    let policy = SpinPolicy { spin: if spin { Duration::MAX } else { WAKE_LEAD } };
     let mut report_at = start + REPORT_GAP;
     let mut end = End::default();
     let mut notes = 0;
@@ -310,10 +310,7 @@ fn drive<P: Path>(
             return None;
         }
         let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
-        let soon = wake_at <= now + WAKE_LEAD;
-        let wake_at =
-            Instant::from_nanos(wake_at.as_nanos().saturating_sub(WAKE_LEAD.as_nanos() as u64));
-        Some(Turn { progressed: progressed || soon, wake_at: Some(wake_at) })
+        Some(Turn { progressed, wake_at: Some(wake_at) })
     });
     end.failures = generator.failures().to_vec();
     end.unsent = generator.unsent();
