@@ -6,5 +6,6 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod nvme_tcp;
 pub mod reflex_v1;
 pub mod reflex_v2;
