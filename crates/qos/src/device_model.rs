@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::units::RATE_MAX;
+use crate::units::{RATE_MAX, TOKEN};
 use crate::{CostModel, CostModelError, Load};
 
 /// One row: with a tail read latency of at most this, so many units a second.
@@ -117,6 +117,15 @@ impl DeviceModel {
         });
         // The published maximum (40 M) lies below the published rate at 3 ms (41 M).
         preset(700, 100, points.to_vec(), 41)
+    }
+
+    /// A device of which nothing is known: as many tokens as arithmetic can make, so that nobody
+    /// waits for any, and a request of any kind costs its pages. A latency must not be promised
+    /// from it.
+    pub fn unlimited() -> DeviceModel {
+        let cost = CostModel::linear(TOKEN, TOKEN).expect("equal prices are sound");
+        let point = RatePoint { latency_us: u32::MAX, mixed: RATE_MAX, read_only: RATE_MAX };
+        DeviceModel::new(cost, alloc::vec![point], RATE_MAX).expect("the highest rate is sound")
     }
 
     /// What requests cost.

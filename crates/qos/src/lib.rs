@@ -14,6 +14,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod admission;
+mod any_scheduler;
 mod balance;
 mod bucket;
 mod cost_model;
@@ -38,6 +39,7 @@ mod tenant;
 mod token_scheduler;
 pub mod units;
 
+pub use any_scheduler::AnyScheduler;
 pub use balance::Balance;
 pub use bucket::Bucket;
 pub use cost_model::{

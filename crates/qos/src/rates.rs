@@ -140,6 +140,9 @@ impl TokenScheduler {
         let tokens = self.shared.tenants[tenant as usize].balance.tokens();
         if self.next_cost(tenant).is_some() {
             self.wait = self.wait.min(time_to_make(NEG_LIMIT - tokens, rate));
+            if self.phase == Phase::Critical {
+                self.shared.tenants[tenant as usize].count_throttled(self.last_round());
+            }
         } else if self.idle == IdleRule::Rest {
             self.exit(tenant, Place::Resting);
             self.rest(tenant, rate, donated);

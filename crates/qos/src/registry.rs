@@ -82,16 +82,33 @@ impl Registry {
         TokenScheduler::new(self.shared.clone(), cost, worker, limits, IdleRule::Rest)
     }
 
-    /// Registers a tenant.
+    /// Registers a tenant under the first number that is free.
     pub fn register(&mut self, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
+        let mut numbers = (0..self.entries.len() as u32).map(TenantId);
+        let free = numbers.find(|tenant| self.is_vacant(*tenant)).ok_or(Refusal::TableFull)?;
+        self.register_as(free, slo, now)
+    }
+
+    /// Whether a tenant can be registered under this number.
+    pub fn is_vacant(&self, tenant: TenantId) -> bool {
+        let n = tenant.0 as usize;
+        self.entries.get(n) == Some(&Entry::Vacant) && self.shared.tenants[n].terms().holders == 0
+    }
+
+    /// Registers a tenant under a number that [`is_vacant`](Registry::is_vacant), so that several
+    /// devices can know it by the same.
+    pub fn register_as(
+        &mut self,
+        tenant: TenantId,
+        slo: &Slo,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
         let asked = promise(slo, self.model.cost())?;
         if let Some(asked) = asked {
             admit(asked, &self.promises(None), &self.model)?;
         }
-        let vacant = |n: &usize| {
-            self.entries[*n] == Entry::Vacant && self.shared.tenants[*n].terms().holders == 0
-        };
-        let n = (0..self.entries.len()).find(vacant).ok_or(Refusal::TableFull)?;
+        let n = tenant.0 as usize;
         let cell = &self.shared.tenants[n];
         cell.clear_usage();
         self.told[n] = 0;

@@ -64,6 +64,9 @@ pub struct Usage {
     pub writes: u64,
     /// Rounds in which it was found below the deficit limit (Algorithm 1, line 7).
     pub deficits: u64,
+    /// Nanoseconds of rounds at whose end it had requests that it could not pay, added up over
+    /// workers: how long it wanted more than it was promised. Of latency-critical tenants only.
+    pub throttled_nanos: u64,
 }
 
 /// One tenant's cell in the shared table.
@@ -75,6 +78,7 @@ pub(crate) struct Tenant {
     reads: AtomicU64,
     writes: AtomicU64,
     deficits: AtomicU64,
+    throttled_nanos: AtomicU64,
 }
 
 impl Tenant {
@@ -86,6 +90,7 @@ impl Tenant {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             deficits: AtomicU64::new(0),
+            throttled_nanos: AtomicU64::new(0),
         }
     }
 
@@ -130,18 +135,24 @@ impl Tenant {
         self.deficits.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn count_throttled(&self, nanos: u64) {
+        self.throttled_nanos.fetch_add(nanos, Relaxed);
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             spent: self.spent.load(Relaxed),
             reads: self.reads.load(Relaxed),
             writes: self.writes.load(Relaxed),
             deficits: self.deficits.load(Relaxed),
+            throttled_nanos: self.throttled_nanos.load(Relaxed),
         }
     }
 
     /// Forgets what an earlier tenant of this cell did.
     pub(crate) fn clear_usage(&self) {
-        for counter in [&self.spent, &self.reads, &self.writes, &self.deficits] {
+        let Tenant { spent, reads, writes, deficits, throttled_nanos, .. } = self;
+        for counter in [spent, reads, writes, deficits, throttled_nanos] {
             counter.store(0, Relaxed);
         }
     }

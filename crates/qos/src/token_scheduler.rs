@@ -222,6 +222,11 @@ impl TokenScheduler {
         self.last_rounds.iter().sum()
     }
 
+    /// Nanoseconds that the last round took.
+    pub(crate) fn last_round(&self) -> u64 {
+        self.last_rounds[0]
+    }
+
     /// Moves the clock: backwards counts as standing still.
     fn tick(&mut self, now: Instant) {
         let now = now.as_nanos().max(self.now);

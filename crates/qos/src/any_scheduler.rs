@@ -1,0 +1,52 @@
+//! A scheduler that is chosen when the server starts: a closed set, dispatched statically.
+
+use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+
+use crate::{PassThrough, TokenScheduler};
+
+/// One of the schedulers.
+#[allow(clippy::large_enum_variant, reason = "there are as many as queues, and none is moved")]
+#[derive(Debug)]
+pub enum AnyScheduler {
+    /// First come, first served: nothing is promised.
+    PassThrough(PassThrough),
+    /// The paper's.
+    Tokens(TokenScheduler),
+}
+
+macro_rules! each {
+    ($self:expr, $scheduler:ident => $call:expr) => {
+        match $self {
+            AnyScheduler::PassThrough($scheduler) => $call,
+            AnyScheduler::Tokens($scheduler) => $call,
+        }
+    };
+}
+
+impl Scheduler for AnyScheduler {
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        each!(self, scheduler => scheduler.enqueue(tenant, kind, bytes, slot))
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        each!(self, scheduler => scheduler.begin_round(now));
+    }
+
+    fn next(&mut self) -> Option<Slot> {
+        each!(self, scheduler => scheduler.next())
+    }
+
+    fn queued(&self) -> usize {
+        each!(self, scheduler => scheduler.queued())
+    }
+
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        each!(self, scheduler => scheduler.wake_at(now))
+    }
+}
