@@ -3,7 +3,7 @@
 //! Every other crate speaks in these words: a [`Command`] is what a request asks, a [`Status`] how
 //! it ended, a [`Slot`] names it while it is in flight, a [`Buf`] carries its data. The ports are
 //! the seams at which the simulated world takes the place of the real one: [`Device`],
-//! [`Transport`] (with [`Dial`] for initiators), [`Session`] and [`Scheduler`].
+//! [`Transport`] (with [`Dial`] for initiators), [`Session`], [`Scheduler`] and [`Mailbox`].
 //!
 //! What is deliberately not here: a clock, randomness, I/O, threads. Time comes in as an
 //! [`Instant`] argument. The crate is `no_std` (with `alloc`), so a stray system call cannot
@@ -16,6 +16,8 @@ extern crate alloc;
 mod buf;
 mod command;
 mod device;
+mod mailbox;
+mod meters;
 mod scheduler;
 mod session;
 mod slot;
@@ -26,6 +28,8 @@ mod transport;
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
+pub use mailbox::{Answer, Ask, LimitedBy, Mailbox, Member, NoMailbox, Tell, Wish};
+pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
