@@ -12,10 +12,12 @@ const RULES: &[(&str, &[&str])] = &[
     ("nearflash-io", &["nearflash-contract", "nearflash-wire"]),
     ("nearflash-target", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-client", &["nearflash-contract", "nearflash-proto"]),
+    ("nearflash-control", &["nearflash-contract", "nearflash-qos"]),
     (
         "nearflash-sim",
         &[
             "nearflash-target",
+            "nearflash-control",
             "nearflash-client",
             "nearflash-flash",
             "nearflash-proto",
@@ -35,6 +37,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-io",
             "nearflash-target",
             "nearflash-client",
+            "nearflash-control",
             "nearflash-sim",
             "nearflash",
         ],
@@ -52,6 +55,7 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-flash", "nearflash-io"),
     ("nearflash-target", "nearflash-io"),
     ("nearflash-client", "nearflash-io"),
+    ("nearflash-control", "nearflash-io"),
     ("nearflash-sim", "nearflash-io"),
     ("nearflash-io", "nearflash-target"),
     ("nearflash-io", "nearflash-qos"),

@@ -1,0 +1,575 @@
+//! The tenants of a server: names, numbers, and what each was promised on which device.
+//!
+//! A tenant has one number, which is valid on every device. On the device that its SLO is about it
+//! is what the SLO says, on the others it is best effort. A number is used again only when every
+//! worker has let go of it and nothing of it is in flight or queued anywhere.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Instant, Meters, Reading, Slo, TenantId};
+use qos::{AnyScheduler, Class, DeviceModel, QueueLimits, Registry, Usage};
+
+use crate::measured::Window;
+use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+
+/// Bytes of the longest name (protocol `reflex` version 2, "Limits").
+const NAME_BYTES_MAX: usize = 64;
+
+/// Units of a token.
+const TOKEN: u64 = qos::units::TOKEN as u64;
+
+/// A device that tenants share.
+#[derive(Clone, Debug)]
+pub struct DeviceSetup {
+    /// What tenants call it.
+    pub name: String,
+    /// Its rates and prices; without them nothing can be promised, and nothing is limited.
+    pub model: Option<DeviceModel>,
+}
+
+/// Who made a tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The configuration.
+    Configured,
+    /// An operator, while the server ran.
+    Operator,
+    /// A client of protocol version 2, which belongs to this tenant by its access rule. Such a
+    /// tenant goes when no connection holds a handle on it any more.
+    Client(TenantId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Device {
+    name: String,
+    has_model: bool,
+    pub(crate) registry: Registry,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) origin: Origin,
+    pub(crate) state: State,
+    /// The device that the SLO is about.
+    pub(crate) device: usize,
+    pub(crate) slo: Slo,
+    tokens_needed: u64,
+    /// What names it, so that it cannot go.
+    pinned_by: Option<String>,
+    pub(crate) window: Window,
+}
+
+/// All tenants of a server. Time is an argument.
+#[derive(Debug)]
+pub struct Book {
+    pub(crate) devices: Vec<Device>,
+    /// By number.
+    pub(crate) entries: Vec<Option<Entry>>,
+    pub(crate) names: HashMap<String, TenantId>,
+    /// By number: how often it was freed.
+    pub(crate) epochs: Vec<u32>,
+    /// By worker.
+    pub(crate) meters: Vec<Arc<Meters>>,
+    /// Tenants that were unregistered and of which workers have not been told.
+    pub(crate) leaves: Vec<TenantId>,
+    measured_at: Instant,
+}
+
+impl Book {
+    /// The name of the tenant of whoever names none.
+    pub const DEFAULT: &'static str = "default";
+
+    /// A book over these devices, served by so many workers, for at most `tenants_max` tenants. The
+    /// number of the default tenant is kept for it.
+    pub fn new(devices: Vec<DeviceSetup>, workers: usize, tenants_max: usize) -> Book {
+        assert!(tenants_max > 0 && !devices.is_empty(), "a tenant and a device there must be");
+        let device = |setup: DeviceSetup| Device {
+            name: setup.name,
+            has_model: setup.model.is_some(),
+            registry: Registry::new(
+                setup.model.unwrap_or_else(DeviceModel::unlimited),
+                tenants_max,
+            ),
+        };
+        Book {
+            devices: devices.into_iter().map(device).collect(),
+            entries: (0..tenants_max).map(|_| None).collect(),
+            names: HashMap::new(),
+            epochs: vec![0; tenants_max],
+            meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
+            leaves: Vec::new(),
+            measured_at: Instant::ZERO,
+        }
+    }
+
+    /// The counters of a worker.
+    pub fn meters(&self, worker: usize) -> Arc<Meters> {
+        self.meters[worker].clone()
+    }
+
+    /// The token scheduler of a worker's queue to a device.
+    pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
+        AnyScheduler::Tokens(self.devices[device].registry.scheduler(worker, limits))
+    }
+
+    /// The number of a tenant that is not leaving.
+    pub fn find(&self, name: &str) -> Option<TenantId> {
+        self.names.get(name).copied()
+    }
+
+    /// The names of the tenants that are not leaving.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.names.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// The place of a device; the first unless it is named.
+    fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
+        let Some(name) = name else { return Ok(0) };
+        self.devices.iter().position(|device| device.name == name).ok_or_else(|| {
+            let known = self.devices.iter().map(|device| device.name.clone()).collect();
+            Refusal::NoDevice { name: name.to_owned(), known }
+        })
+    }
+
+    /// Registers a tenant, with a promise about a device (the first unless it is named).
+    ///
+    /// # Errors
+    /// Says what is wrong with the name or SLO, or why it cannot be promised.
+    pub fn register(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        device: Option<&str>,
+        origin: Origin,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        let device = self.device(device)?;
+        self.register_on(name, slo, device, origin, now)
+    }
+
+    pub(crate) fn register_on(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        device: usize,
+        origin: Origin,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        check_name(name)?;
+        if self.names.contains_key(name) {
+            return Err(Refusal::Taken(name.to_owned()));
+        }
+        self.check_model(device, slo)?;
+        self.settle(now);
+        let tenant = self.vacant(name)?;
+        let admission = self.devices[device].registry.register_as(tenant, slo, now);
+        let admission = admission.map_err(|refusal| self.named(refusal))?;
+        for (n, other) in self.devices.iter_mut().enumerate().filter(|(n, _)| *n != device) {
+            let best_effort = other.registry.register_as(tenant, &Slo::default(), now);
+            assert!(best_effort.is_ok(), "best effort is never refused on device {n}");
+        }
+        let index = tenant.0 as usize;
+        self.entries[index] = Some(Entry {
+            name: name.to_owned(),
+            origin,
+            state: State::Active,
+            device,
+            slo: *slo,
+            tokens_needed: tokens_up(admission.needed),
+            pinned_by: None,
+            window: Window::start(self.reading(tenant)),
+        });
+        self.names.insert(name.to_owned(), tenant);
+        Ok(self.admission(tenant, admission))
+    }
+
+    /// A number for a tenant of this name: the default's is its own.
+    fn vacant(&self, name: &str) -> Result<TenantId, Refusal> {
+        let is_free = |tenant: &TenantId| {
+            self.entries[tenant.0 as usize].is_none()
+                && self.devices.iter().all(|device| device.registry.is_vacant(*tenant))
+        };
+        let numbers = match name {
+            Book::DEFAULT => 0..1,
+            _ => 1..self.entries.len() as u32,
+        };
+        let full = Refusal::TableFull { tenants_max: self.entries.len() };
+        numbers.map(TenantId).find(is_free).ok_or(full)
+    }
+
+    /// Changes a tenant's SLO, from best effort and to it as well. The device stays.
+    ///
+    /// # Errors
+    /// Says what is wrong with the SLO, or why it cannot be promised; then the old one stands.
+    pub fn change(&mut self, name: &str, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
+        let tenant = self.known(name)?;
+        self.change_of(tenant, slo, now)
+    }
+
+    pub(crate) fn change_of(
+        &mut self,
+        tenant: TenantId,
+        slo: &Slo,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        let device = self.entry(tenant).device;
+        self.check_model(device, slo)?;
+        let changed = self.devices[device].registry.change(tenant, slo, now);
+        let admission = changed.map_err(|refusal| self.named(refusal))?;
+        let entry = self.entry_mut(tenant);
+        entry.slo = *slo;
+        entry.tokens_needed = tokens_up(admission.needed);
+        Ok(self.admission(tenant, admission))
+    }
+
+    /// Ends a tenant: its rate is free at once and its connections' requests are refused from now
+    /// on. Its number is free when the last of its requests has ended; its name is so at once.
+    ///
+    /// # Errors
+    /// When there is no such tenant, or the configuration names it.
+    pub fn unregister(&mut self, name: &str, now: Instant) -> Result<(), Refusal> {
+        let tenant = self.known(name)?;
+        if let Some(by) = &self.entry(tenant).pinned_by {
+            return Err(Refusal::InUse { name: name.to_owned(), by: by.clone() });
+        }
+        self.unregister_of(tenant, now);
+        Ok(())
+    }
+
+    pub(crate) fn unregister_of(&mut self, tenant: TenantId, now: Instant) {
+        for device in &mut self.devices {
+            let left = device.registry.unregister(tenant, now);
+            assert!(left.is_ok(), "a tenant is known to every device");
+        }
+        let entry = self.entry_mut(tenant);
+        entry.state = State::Leaving;
+        let name = std::mem::take(&mut entry.name);
+        self.names.remove(&name);
+        self.entry_mut(tenant).name = name;
+        self.leaves.push(tenant);
+    }
+
+    /// Says that the configuration names a tenant, so that it cannot go.
+    pub fn pin(&mut self, tenant: TenantId, by: &str) {
+        self.entry_mut(tenant).pinned_by.get_or_insert_with(|| by.to_owned());
+    }
+
+    /// Frees the numbers of tenants that have left: every worker has ended the epoch, and nothing is
+    /// in flight or queued.
+    pub fn settle(&mut self, now: Instant) {
+        for n in 0..self.entries.len() {
+            let leaving = |entry: &Entry| entry.state == State::Leaving;
+            if !self.entries[n].as_ref().is_some_and(leaving) {
+                continue;
+            }
+            let (tenant, next) = (TenantId(n as u32), self.epochs[n].wrapping_add(1));
+            let done = self.meters.iter().all(|meters| {
+                let meter = meters.get(tenant).expect("as many meters as numbers");
+                // In this order: what is admitted before the epoch ends is in the count after it.
+                meter.epoch() == next && meter.in_flight() == 0
+            });
+            // A number that is free on one device already stays bound by its entry.
+            let free = done
+                && self.devices.iter_mut().all(|device| {
+                    device.registry.is_vacant(tenant) || device.registry.remove(tenant, now)
+                });
+            if free {
+                self.entries[n] = None;
+                self.epochs[n] = next;
+            }
+        }
+    }
+
+    /// Ends a window of measurement and starts the next.
+    pub fn measure(&mut self, now: Instant) {
+        let length = now.since(self.measured_at);
+        self.measured_at = now;
+        for n in 0..self.entries.len() {
+            if self.entries[n].is_none() {
+                continue;
+            }
+            let tenant = TenantId(n as u32);
+            let (reading, usage) = (self.reading(tenant), self.usage(tenant));
+            let entry = self.entry_mut(tenant);
+            let tenths = entry.slo.percentile_tenths;
+            entry.window.end(reading, usage, length, tenths);
+        }
+    }
+
+    /// How long the current window of measurement has lasted.
+    pub fn window(&self, now: Instant) -> Duration {
+        now.since(self.measured_at)
+    }
+
+    /// All tenants, by number.
+    pub fn list(&self) -> Vec<TenantInfo> {
+        let numbers = (0..self.entries.len()).filter(|n| self.entries[*n].is_some());
+        numbers.map(|n| self.info(TenantId(n as u32))).collect()
+    }
+
+    /// The devices.
+    pub fn device_infos(&self) -> Vec<DeviceInfo> {
+        let info = |(n, device): (usize, &Device)| {
+            let with_model = |tokens: u64| device.has_model.then_some(tokens / TOKEN);
+            let critical = self.entries.iter().flatten().filter(|entry| {
+                entry.device == n && entry.state == State::Active && entry.slo.latency_us > 0
+            });
+            DeviceInfo {
+                name: device.name.clone(),
+                has_model: device.has_model,
+                tokens: with_model(device.registry.device_rate()),
+                tokens_promised: device.registry.promised().div_ceil(TOKEN),
+                tokens_left: with_model(device.registry.left()),
+                latency_us: critical.map(|entry| entry.slo.latency_us).min(),
+            }
+        };
+        self.devices.iter().enumerate().map(info).collect()
+    }
+
+    /// Whether an SLO would be admitted, and what would have to give if not.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn check(&self, slo: &Slo, device: Option<&str>) -> Result<Verdict, Refusal> {
+        let device = self.device(device)?;
+        if let Err(refusal) = self.check_model(device, slo) {
+            return Ok(Verdict::Refused { refusal, ways: Ways::default() });
+        }
+        Ok(match self.devices[device].registry.check(slo) {
+            qos::admission::Verdict::Admitted { needed, left } => {
+                Verdict::Admitted { tokens_needed: tokens_up(needed), tokens_left: left / TOKEN }
+            }
+            qos::admission::Verdict::Refused { refusal, ways } => Verdict::Refused {
+                refusal: self.named(refusal),
+                ways: Ways {
+                    iops: ways.iops,
+                    latency_us: ways.latency_us,
+                    leave: ways.leave.iter().map(|tenant| self.name(*tenant)).collect(),
+                },
+            },
+        })
+    }
+
+    fn check_model(&self, device: usize, slo: &Slo) -> Result<(), Refusal> {
+        let device = &self.devices[device];
+        match slo.latency_us > 0 && !device.has_model {
+            true => Err(Refusal::NoModel { device: device.name.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn entry(&self, tenant: TenantId) -> &Entry {
+        self.entries[tenant.0 as usize].as_ref().expect("a number that was just found")
+    }
+
+    pub(crate) fn entry_mut(&mut self, tenant: TenantId) -> &mut Entry {
+        self.entries[tenant.0 as usize].as_mut().expect("a number that was just found")
+    }
+
+    fn known(&self, name: &str) -> Result<TenantId, Refusal> {
+        let unknown = || Refusal::NoTenant { name: name.to_owned(), known: self.names() };
+        self.find(name).ok_or_else(unknown)
+    }
+
+    fn name(&self, tenant: TenantId) -> String {
+        self.entry(tenant).name.clone()
+    }
+
+    fn admission(&self, tenant: TenantId, admission: qos::Admission) -> Admission {
+        let entry = self.entry(tenant);
+        Admission {
+            name: entry.name.clone(),
+            tenant,
+            device: self.devices[entry.device].name.clone(),
+            tokens_needed: tokens_up(admission.needed),
+            tokens_left: admission.left / TOKEN,
+        }
+    }
+
+    /// A device's refusal in names and tokens.
+    fn named(&self, refusal: qos::admission::Refusal) -> Refusal {
+        use qos::admission::Refusal as Numbered;
+        match refusal {
+            Numbered::Invalid(what) => Refusal::Invalid(format!("the SLO makes no sense: {what}")),
+            Numbered::TableFull => Refusal::TableFull { tenants_max: self.entries.len() },
+            Numbered::NoTenant => unreachable!("a tenant is known to every device"),
+            Numbered::TooTight { latency_us, tightest_us } => {
+                Refusal::TooTight { latency_us, tightest_us }
+            }
+            Numbered::TooMuch(shortage) => Refusal::TooMuch {
+                tokens_needed: tokens_up(shortage.needed),
+                tokens_available: shortage.available / TOKEN,
+                tokens_device: shortage.device / TOKEN,
+                latency_us: shortage.latency_us,
+                limited_by: shortage.limited_by.map(|tenant| self.name(tenant)),
+            },
+        }
+    }
+
+    /// The counters of all workers.
+    pub(crate) fn reading(&self, tenant: TenantId) -> Reading {
+        let mut reading = Reading::default();
+        for meters in &self.meters {
+            meters.get(tenant).expect("as many meters as numbers").add_to(&mut reading);
+        }
+        reading
+    }
+
+    /// What the schedulers of all devices counted.
+    fn usage(&self, tenant: TenantId) -> Usage {
+        let each = self.devices.iter().map(|device| device.registry.shared().usage(tenant));
+        each.fold(Usage::default(), |sum, usage| Usage {
+            spent: sum.spent + usage.spent,
+            reads: sum.reads + usage.reads,
+            writes: sum.writes + usage.writes,
+            deficits: sum.deficits + usage.deficits,
+            throttled_nanos: sum.throttled_nanos + usage.throttled_nanos,
+        })
+    }
+
+    /// Connections that belong to a tenant or hold a handle on it.
+    pub(crate) fn connections(&self, tenant: TenantId) -> u32 {
+        let meters = self.meters.iter();
+        meters.map(|meters| meters.get(tenant).expect("a meter each").connections()).sum()
+    }
+
+    fn info(&self, tenant: TenantId) -> TenantInfo {
+        let entry = self.entry(tenant);
+        let in_flight = |meters: &Arc<Meters>| {
+            meters.get(tenant).expect("as many meters as numbers").in_flight()
+        };
+        TenantInfo {
+            name: entry.name.clone(),
+            tenant,
+            state: entry.state,
+            origin: entry.origin,
+            class: match (entry.state, entry.slo.latency_us) {
+                (State::Leaving, _) => Class::Leaving,
+                (State::Active, 0) => Class::BestEffort,
+                (State::Active, _) => Class::LatencyCritical,
+            },
+            device: self.devices[entry.device].name.clone(),
+            slo: entry.slo,
+            tokens_needed: entry.tokens_needed,
+            measured: entry.window.measured.clone(),
+            connections: self.connections(tenant),
+            in_flight: self.meters.iter().map(in_flight).sum(),
+        }
+    }
+}
+
+/// Units as tokens, rounded up.
+fn tokens_up(units: u64) -> u64 {
+    units.div_ceil(TOKEN)
+}
+
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let bad = |c: char| c.is_control() || c == '"';
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.trim() != name || name.contains(bad) {
+        return Err(Refusal::Invalid(format!(
+            "{name:?} is no name of a tenant: 1 to {NAME_BYTES_MAX} bytes without quotes, control \
+             characters, and blanks at its ends"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::ZERO;
+
+    fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
+        Slo { latency_us, iops, read_percent, ..Slo::default() }
+    }
+
+    fn book() -> Book {
+        let device = |name: &str, model| DeviceSetup { name: name.to_owned(), model };
+        let devices = vec![device("a", Some(DeviceModel::device_a())), device("disk", None)];
+        Book::new(devices, 2, 4)
+    }
+
+    fn add(book: &mut Book, name: &str, slo: Slo) -> Result<Admission, Refusal> {
+        book.register(name, &slo, None, Origin::Operator, NOW)
+    }
+
+    #[test]
+    fn one_number_on_every_device() {
+        let mut book = book();
+        assert_eq!(add(&mut book, "gold", slo(500, 120_000, 100)).unwrap().tenant, TenantId(1));
+        assert_eq!(add(&mut book, Book::DEFAULT, slo(0, 0, 0)).unwrap().tenant, TenantId(0));
+        let classes = |tenant| [0, 1].map(|n| book.devices[n].registry.shared().class(tenant));
+        assert_eq!(classes(TenantId(1)), [Class::LatencyCritical, Class::BestEffort]);
+        assert_eq!(classes(TenantId(0)), [Class::BestEffort; 2]);
+        let gold = &book.list()[1];
+        assert_eq!((gold.name.as_str(), gold.tokens_needed), ("gold", 120_000));
+        let devices = book.device_infos();
+        assert_eq!((devices[0].tokens, devices[0].tokens_left), (Some(420_000), Some(300_000)));
+        assert_eq!((devices[0].latency_us, devices[1].tokens), (Some(500), None));
+    }
+
+    #[test]
+    fn refusals_speak_in_names() {
+        let mut book = book();
+        add(&mut book, "gold", slo(500, 120_000, 100)).unwrap();
+        let text = |refusal: Result<Admission, Refusal>| refusal.unwrap_err().to_string();
+        assert_eq!(
+            text(add(&mut book, "silver", slo(2_000, 400_000, 100))),
+            "needs 400000 tokens/s of 300000 available; the device makes 420000 at p95 ≤ 500 µs, \
+             the bound of tenant \"gold\""
+        );
+        assert!(text(add(&mut book, "gold", slo(0, 0, 0))).contains("already"));
+        assert!(text(add(&mut book, "", slo(0, 0, 0))).contains("no name"));
+        let disk = book.register("x", &slo(500, 1, 100), Some("disk"), Origin::Operator, NOW);
+        assert!(text(disk).contains("nearflash calibrate"));
+        let none = book.register("x", &slo(0, 0, 0), Some("tape"), Origin::Operator, NOW);
+        assert_eq!(text(none), "there is no device \"tape\"; there are: a, disk");
+        assert!(text(book.change("lead", &slo(0, 0, 0), NOW)).contains("there are: gold"));
+        let Ok(Verdict::Refused { ways, .. }) = book.check(&slo(500, 400_000, 100), None) else {
+            panic!("it cannot fit");
+        };
+        assert_eq!((ways.iops, ways.leave), (Some(300_000), vec!["gold".to_owned()]));
+        for name in ["b", "c"] {
+            add(&mut book, name, slo(0, 0, 0)).unwrap();
+        }
+        assert!(text(add(&mut book, "d", slo(0, 0, 0))).contains("table of 4"));
+    }
+
+    #[test]
+    fn a_number_is_free_when_every_worker_has_let_go() {
+        let mut book = book();
+        let tenant = add(&mut book, "gold", slo(500, 1_000, 100)).unwrap().tenant;
+        let meters = [book.meters(0), book.meters(1)];
+        let meter = |n: usize| meters[n].get(tenant).unwrap();
+        meter(1).admit();
+        book.unregister("gold", NOW).unwrap();
+        assert_eq!(book.leaves, [tenant]);
+        assert_eq!(add(&mut book, "gold", slo(500, 1_000, 100)).unwrap().tenant, TenantId(2));
+        assert_eq!(book.list()[0].state, State::Leaving);
+        meter(0).end_epoch();
+        meter(1).end_epoch();
+        book.settle(NOW);
+        assert_eq!(book.list().len(), 2, "a request is in flight");
+        meter(1).retire();
+        book.settle(NOW);
+        assert_eq!((book.list().len(), book.epochs[1]), (1, 1));
+        assert_eq!(add(&mut book, "third", slo(0, 0, 0)).unwrap().tenant, tenant);
+    }
+
+    #[test]
+    fn what_the_configuration_names_stays() {
+        let mut book = book();
+        let tenant = add(&mut book, "gold", slo(500, 1_000, 100)).unwrap().tenant;
+        book.pin(tenant, "access rule 1");
+        let refusal = book.unregister("gold", NOW).unwrap_err();
+        assert!(refusal.to_string().contains("access rule 1"), "{refusal}");
+        book.change("gold", &slo(0, 0, 0), NOW).unwrap();
+        assert_eq!(book.list()[0].class, Class::BestEffort);
+    }
+}

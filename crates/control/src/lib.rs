@@ -1,0 +1,20 @@
+//! The control plane: who the tenants are, what they were promised, and how they fare.
+//!
+//! [`Tenants`] is what an operator's tools and the configuration speak to: tenants by name, one
+//! number for each that is valid on every device, one [`Registry`](qos::Registry) for each device.
+//! Workers are spoken to through the messages of [`contract::Mailbox`] and the counters of
+//! [`contract::Meters`] alone, so nothing here can hold one up (docs/adr/0004-mailbox.md).
+//!
+//! What is deliberately not here: sockets, threads, files, and a clock: whoever makes a [`Tenants`]
+//! hands one in. The book behind it takes the time as an argument, so the simulated world runs it.
+#![forbid(unsafe_code)]
+
+mod book;
+mod measured;
+mod tenants;
+mod words;
+
+pub use book::{Book, DeviceSetup, Origin};
+pub use measured::Measured;
+pub use tenants::{Clock, Tenants};
+pub use words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};

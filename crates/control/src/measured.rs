@@ -1,0 +1,72 @@
+//! How a tenant fares: differences between two readings of the workers' counters.
+
+use std::time::Duration;
+
+use contract::Reading;
+use qos::Usage;
+
+/// What was measured of a tenant in the last full window (a second, as the server does it).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Requests answered a second.
+    pub iops: f64,
+    /// Share of reads among them in percent; `None` without requests.
+    pub read_percent: Option<f64>,
+    /// Tokens spent a second, on all devices.
+    pub tokens: f64,
+    /// p95 of its reads in microseconds, from the last byte of the request to the reply handed to
+    /// the socket; `None` without reads.
+    pub p95_us: Option<f64>,
+    /// The same at the percentile that its SLO bounds.
+    pub slo_percentile_us: Option<f64>,
+    /// Share of the window in which it had requests that waited for tokens, from 0 to 1.
+    pub throttled: f64,
+    /// Rounds below the deficit limit since it was registered (Algorithm 1, line 7).
+    pub deficits: u64,
+    /// Requests answered since it was registered.
+    pub requests_total: u64,
+}
+
+/// The two readings.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    reading: Reading,
+    usage: Usage,
+    /// When the last window ended.
+    pub(crate) measured: Measured,
+}
+
+impl Window {
+    /// A window that starts now: what was counted before belongs to an earlier tenant.
+    pub(crate) fn start(reading: Reading) -> Window {
+        Window { reading, ..Window::default() }
+    }
+
+    /// Ends the window, which was this long, and starts the next.
+    pub(crate) fn end(
+        &mut self,
+        reading: Reading,
+        usage: Usage,
+        length: Duration,
+        percentile_tenths: u16,
+    ) {
+        let seconds = length.as_secs_f64().max(1e-9);
+        let between = reading.since(&self.reading);
+        let reads = between.reads_total();
+        let all = reads + u64::from(between.others);
+        let tenths = if percentile_tenths == 0 { 950 } else { percentile_tenths };
+        let throttled = usage.throttled_nanos.saturating_sub(self.usage.throttled_nanos);
+        self.measured = Measured {
+            iops: all as f64 / seconds,
+            read_percent: (all > 0).then(|| reads as f64 * 100.0 / all as f64),
+            tokens: (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds,
+            p95_us: between.percentile_us(950),
+            slo_percentile_us: between.percentile_us(tenths),
+            throttled: (throttled as f64 / 1e9 / seconds).min(1.0),
+            deficits: usage.deficits,
+            requests_total: self.measured.requests_total + all,
+        };
+        self.reading = reading;
+        self.usage = usage;
+    }
+}
