@@ -20,6 +20,7 @@ mod bucket;
 mod cost_model;
 mod device_model;
 mod idle_pool;
+pub mod model_file;
 mod pass_through;
 #[cfg(all(test, not(loom)))]
 mod properties;
@@ -47,6 +48,7 @@ pub use cost_model::{
 };
 pub use device_model::{DeviceModel, DeviceModelError, RatePoint};
 pub use idle_pool::IdlePool;
+pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
 pub use registry::{Admission, DeficitNotice, Registry};
