@@ -21,6 +21,7 @@ mod ledger;
 mod marks;
 mod network;
 mod plan;
+pub mod scenario;
 mod site;
 mod spoken;
 mod stamp;

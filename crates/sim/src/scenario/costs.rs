@@ -1,0 +1,112 @@
+//! What a turn of the simulated worker costs in processor time: the one place with these constants.
+//!
+//! They are fitted to what the bench measured of the real server (docs/results/serve.md, version 1
+//! over loopback on device `null:`, nanoseconds of the server's core a request; a saturated worker
+//! takes 64 requests a turn):
+//!
+//! | row | connections a turn | measured | this model |
+//! |---|---|---|---|
+//! | `read-1k-4x32` | 2 | 335 | 336 |
+//! | `read-1k-64x4` | 16 | 1183 | 1167 |
+//! | `read-1k-5000x1` | 64 | 3930 | 4017 |
+//! | `read-4k-4x32` | 2 | 615 | 618 |
+//! | `write-4k-4x32` | 2 | 838 | 839 |
+//! | a lone request's turn | 1 | about 7 000 | 6 970 |
+//!
+//! A server's sockets are by far the most of it: a connection that is received from and sent to costs
+//! 3.8 µs, twenty times what its request costs. The rows do not tell a receive from a send, so each
+//! is charged half. The scheduler's part was measured alone (docs/reproduce.md).
+//!
+//! What is deliberately not here: the time to wake a worker that sleeps (simulated workers spin, as
+//! the paper's do), caches, and other programs.
+
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Pieces received.
+    pub(crate) receives: u64,
+    /// Connections sent to.
+    pub(crate) sends: u64,
+    /// Requests that arrived whole or in part.
+    pub(crate) requests: u64,
+    /// Bytes received.
+    pub(crate) bytes_in: u64,
+    /// Bytes sent.
+    pub(crate) bytes_out: u64,
+    /// Rounds of a token scheduler.
+    pub(crate) rounds: u64,
+    /// Tenants that rounds visited.
+    pub(crate) visits: u64,
+    /// Requests that were queued in a token scheduler.
+    pub(crate) queued: u64,
+}
+
+/// Nanoseconds of a turn that did anything: the system call, the loop, the inboxes.
+const TURN: u64 = 3_000;
+/// Nanoseconds of one that did nothing (a spin).
+const SPIN: u64 = 300;
+/// Nanoseconds of one receive.
+const RECEIVE: u64 = 1_900;
+/// Nanoseconds of one send.
+const SEND: u64 = 1_900;
+/// Nanoseconds of one request, beside its bytes.
+const REQUEST: u64 = 76;
+/// Nanoseconds of a KiB received.
+const KIB_IN: u64 = 149;
+/// Nanoseconds of a KiB sent.
+const KIB_OUT: u64 = 94;
+/// Nanoseconds of a token scheduler's round.
+const ROUND: u64 = 60;
+/// Nanoseconds of a visit to a tenant in a round.
+const VISIT: u64 = 40;
+/// Nanoseconds of queueing, pricing and paying one request.
+const QUEUE: u64 = 20;
+
+impl Work {
+    /// Nanoseconds of processor time that the turn took.
+    pub(crate) fn nanos(&self, progressed: bool) -> u64 {
+        let turn = if progressed { TURN } else { SPIN };
+        let sockets = RECEIVE * self.receives + SEND * self.sends;
+        let bytes = (KIB_IN * self.bytes_in + KIB_OUT * self.bytes_out) / 1024;
+        turn + sockets + bytes + REQUEST * self.requests + self.scheduling()
+    }
+
+    /// The scheduler's part of that.
+    pub(crate) fn scheduling(&self) -> u64 {
+        ROUND * self.rounds + VISIT * self.visits + QUEUE * self.queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nanoseconds a request of a saturated worker that takes 64 of them over so many connections.
+    fn saturated(connections: u64, kib_in: u64, kib_out: u64) -> f64 {
+        let requests = 64;
+        let bytes = |kib: u64| kib * 1024 * requests;
+        let work = Work {
+            receives: connections,
+            sends: connections,
+            requests,
+            bytes_in: bytes(kib_in),
+            bytes_out: bytes(kib_out),
+            ..Work::default()
+        };
+        work.nanos(true) as f64 / requests as f64
+    }
+
+    #[test]
+    fn costs_are_those_of_the_bench() {
+        let rows = [
+            (335.0, saturated(2, 0, 1)),
+            (1183.0, saturated(16, 0, 1)),
+            (3930.0, saturated(64, 0, 1)),
+            (615.0, saturated(2, 0, 4)),
+            (838.0, saturated(2, 4, 0)),
+        ];
+        for (measured, modelled) in rows {
+            assert!((modelled / measured - 1.0_f64).abs() < 0.03, "{modelled} of {measured}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Buffers of simulated workers. They live for ever, so they are used again from one scenario to
+//! the next.
+
+use std::sync::Mutex;
+
+use contract::{Buf, BufPool, SizeClass};
+
+/// Receive buffers of a worker.
+const RECEIVE: SizeClass = SizeClass { bytes: 16 << 10, count: 1024 };
+
+/// What one worker needs.
+pub(crate) struct Memory {
+    /// For requests: as many as a real worker has.
+    pub(crate) pool: BufPool,
+    pub(crate) receive: Vec<Buf>,
+}
+
+static FREE: Mutex<Vec<Memory>> = Mutex::new(Vec::new());
+
+impl Memory {
+    pub(crate) fn take() -> Memory {
+        let used = FREE.lock().expect("nobody panics with it").pop();
+        used.unwrap_or_else(|| Memory {
+            pool: BufPool::new(BufPool::CLASSES.iter().flat_map(|class| bufs(*class))),
+            receive: bufs(RECEIVE).collect(),
+        })
+    }
+
+    pub(crate) fn give(self) {
+        assert!(self.pool.is_whole() && self.receive.len() == RECEIVE.count, "buffers are missing");
+        FREE.lock().expect("nobody panics with it").push(self);
+    }
+}
+
+/// Buffers of a class, of one piece of zeroed memory.
+fn bufs(class: SizeClass) -> impl Iterator<Item = Buf> {
+    let memory: &'static mut [u8] = vec![0; class.bytes * class.count].leak();
+    let pieces = memory.chunks_exact_mut(class.bytes).enumerate();
+    pieces.map(|(n, piece)| Buf::new(piece, n as u32))
+}

@@ -1,0 +1,154 @@
+//! What a tenant got: latencies on the server's side, requests, and windows that are judged one by
+//! one.
+
+use hdrhistogram::Histogram;
+
+/// Latencies are kept to a thousandth, up to 100 s.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("sound bounds")
+}
+
+/// Reads in a window.
+pub const WINDOW_READS: usize = 1_000;
+
+/// A window of a tenant's reads, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// When the last of them was answered, in nanoseconds.
+    pub ended: u64,
+    /// Their 95th percentile, in nanoseconds.
+    pub p95: u64,
+    /// Whether the tenant had kept to its rate since before the first of them arrived.
+    pub kept: bool,
+}
+
+/// One tenant's figures since they were last cleared. Latencies are those of the server: from the
+/// arrival of a request's last byte to the end of the turn that sent its reply.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    /// Requests that arrived.
+    pub arrived: u64,
+    /// Requests that were refused for now, and sent again.
+    pub retried: u64,
+    /// The rest is of windows, which are kept when asked for.
+    windows: Option<Vec<Window>>,
+    window: Vec<u64>,
+    window_kept: bool,
+    rate: Option<Rate>,
+}
+
+/// What a tenant promised to keep to: tokens that flow away at its rate.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// Units a second.
+    units: u64,
+    /// Units that it may be ahead.
+    burst: u64,
+    /// Nano-units that it is ahead.
+    level: u64,
+    at: u64,
+    /// When it was last ahead by more than its burst, if ever.
+    broken: Option<u64>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Meter {
+            reads: histogram(),
+            writes: histogram(),
+            arrived: 0,
+            retried: 0,
+            windows: None,
+            window: Vec::new(),
+            window_kept: true,
+            rate: None,
+        }
+    }
+}
+
+impl Meter {
+    /// Forgets everything but what windows need.
+    pub fn clear(&mut self) {
+        self.reads.reset();
+        self.writes.reset();
+        (self.arrived, self.retried) = (0, 0);
+    }
+
+    /// Judges windows of reads from now on, for a tenant that promised `units` a second and may be
+    /// `burst` units ahead of that.
+    pub fn judge(&mut self, units: u64, burst: u64, now: u64) {
+        self.windows.get_or_insert_default();
+        self.window.clear();
+        self.window_kept = true;
+        self.rate = Some(Rate { units, burst, level: 0, at: now, broken: None });
+    }
+
+    /// The windows that were judged.
+    pub fn windows(&self) -> &[Window] {
+        self.windows.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn arrive(&mut self, now: u64, units: u64) {
+        self.arrived += 1;
+        if let Some(rate) = &mut self.rate {
+            let passed = now - rate.at;
+            rate.at = now;
+            rate.level = rate.level.saturating_sub(rate.units * passed) + units * 1_000_000_000;
+            if rate.level > rate.burst * 1_000_000_000 {
+                rate.broken = Some(now);
+            }
+        }
+    }
+
+    pub(crate) fn end(&mut self, is_read: bool, arrived: u64, ended: u64) {
+        let latency = ended - arrived;
+        if !is_read {
+            self.writes.saturating_record(latency);
+            return;
+        }
+        self.reads.saturating_record(latency);
+        let Some(windows) = &mut self.windows else { return };
+        // A queue that it made by itself delays it for as long as it is ahead; so the window in
+        // which it broke its word, and the next one, do not count.
+        let broken = self.rate.and_then(|rate| rate.broken);
+        self.window_kept &= broken.is_none_or(|broken| broken < arrived);
+        self.window.push(latency);
+        if self.window.len() == WINDOW_READS {
+            let rank = (WINDOW_READS * 95).div_ceil(100) - 1;
+            let p95 = *self.window.select_nth_unstable(rank).1;
+            windows.push(Window { ended, p95, kept: self.window_kept });
+            self.window.clear();
+            self.window_kept = true;
+        }
+    }
+
+    /// Reads that were answered.
+    pub fn read_count(&self) -> u64 {
+        self.reads.len()
+    }
+
+    /// Requests that were answered.
+    pub fn count(&self) -> u64 {
+        self.reads.len() + self.writes.len()
+    }
+
+    /// A percentile of the reads' latencies, in microseconds; zero without reads.
+    pub fn read_us(&self, percentile: f64) -> f64 {
+        self.reads.value_at_percentile(percentile) as f64 / 1e3
+    }
+
+    /// A percentile of the writes' latencies, in microseconds; zero without writes.
+    pub fn write_us(&self, percentile: f64) -> f64 {
+        self.writes.value_at_percentile(percentile) as f64 / 1e3
+    }
+
+    /// Adds another tenant's latencies and counts.
+    pub fn add(&mut self, other: &Meter) {
+        self.reads.add(&other.reads).expect("the same bounds");
+        self.writes.add(&other.writes).expect("the same bounds");
+        self.arrived += other.arrived;
+        self.retried += other.retried;
+    }
+}

@@ -1,0 +1,125 @@
+//! Where requests come from: open loops that do not care how their requests fare, and closed loops
+//! that keep so many in flight.
+
+use contract::{BLOCK_BYTES, Command, Range, TenantId};
+use flash::Chance;
+
+use super::meter::Meter;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loop {
+    /// So many a second, at random and independent of each other (Poisson).
+    Random(f64),
+    /// So many a second, evenly spaced: what a client does that paces itself to its SLO.
+    Paced(f64),
+    /// So many in flight on each connection; the next is sent when a reply has come.
+    Closed(u32),
+}
+
+/// A load: one tenant's, or that of many tenants that do the same.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// When.
+    pub arrivals: Loop,
+    /// The share of reads, from 0 to 1. A paced loop mixes evenly, others at random.
+    pub reads: f64,
+    /// Bytes of a request: whole blocks of 512.
+    pub bytes: u32,
+}
+
+/// A tenant's connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    pub(crate) tenant: TenantId,
+    pub(crate) worker: usize,
+    /// Its number there.
+    pub(crate) line: u32,
+}
+
+/// A load on its connections.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) load: Load,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) meter: Meter,
+    pub(crate) is_on: bool,
+    /// Counts how often it was started: events of earlier times do not count.
+    pub(crate) epoch: u32,
+    /// Nanoseconds of the next arrival, with the fraction.
+    next: f64,
+    /// Writes that are due in an even mix.
+    owed_writes: f64,
+    turn: usize,
+}
+
+impl Source {
+    pub(crate) fn new(load: Load, lines: Vec<Line>) -> Source {
+        assert!(!lines.is_empty(), "a source needs a connection");
+        Source {
+            load,
+            lines,
+            meter: Meter::default(),
+            is_on: false,
+            epoch: 0,
+            next: 0.0,
+            owed_writes: 0.0,
+            turn: 0,
+        }
+    }
+
+    /// Starts an open loop at `now`: when its first request arrives.
+    pub(crate) fn begin(&mut self, now: u64, chance: &mut Chance) -> u64 {
+        let gap = 1e9 / self.rate();
+        self.next = now as f64 + gap * unit(chance);
+        self.next as u64
+    }
+
+    /// When the request after the last one of an open loop arrives.
+    pub(crate) fn advance(&mut self, chance: &mut Chance) -> u64 {
+        let gap = 1e9 / self.rate();
+        self.next += match self.load.arrivals {
+            Loop::Random(_) => -libm::log(1.0 - unit(chance)) * gap,
+            Loop::Paced(_) | Loop::Closed(_) => gap,
+        };
+        self.next as u64
+    }
+
+    fn rate(&self) -> f64 {
+        match self.load.arrivals {
+            Loop::Random(rate) | Loop::Paced(rate) => rate,
+            Loop::Closed(_) => panic!("a closed loop has no rate of its own"),
+        }
+    }
+
+    /// The connection of the next request of an open loop.
+    pub(crate) fn pick(&mut self, chance: &mut Chance) -> usize {
+        if let Loop::Random(_) = self.load.arrivals {
+            return chance.within(0..=self.lines.len() as u64 - 1) as usize;
+        }
+        self.turn = (self.turn + 1) % self.lines.len();
+        self.turn
+    }
+
+    /// The next request, somewhere on a device of so many blocks.
+    pub(crate) fn command(&mut self, blocks: u64, chance: &mut Chance) -> Command {
+        let is_read = match self.load.arrivals {
+            Loop::Paced(_) => {
+                self.owed_writes += 1.0 - self.load.reads;
+                let write = self.owed_writes >= 1.0 - 1e-9;
+                self.owed_writes -= if write { 1.0 } else { 0.0 };
+                !write
+            }
+            Loop::Random(_) | Loop::Closed(_) => unit(chance) < self.load.reads,
+        };
+        let blocks_each = self.load.bytes / BLOCK_BYTES as u32;
+        let step = u64::from(blocks_each).max(8);
+        let range = Range::new(chance.within(0..=blocks / step - 1) * step, blocks_each);
+        if is_read { Command::Read(range) } else { Command::Write { range, fua: false } }
+    }
+}
+
+/// A number in [0, 1), the same on every machine.
+pub(crate) fn unit(chance: &mut Chance) -> f64 {
+    (chance.number() >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
+}

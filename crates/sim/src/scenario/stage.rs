@@ -1,0 +1,414 @@
+//! The stage: workers, a device, tenants and their loads on one virtual clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Command, Instant, Kind, NamespaceId, Slo, Status, Tag, TenantId};
+use flash::Chance;
+use flash::sim_flash::{Model, SimVolume};
+use qos::admission::Refusal;
+use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
+use target::{Access, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, Who};
+
+use super::meter::Meter;
+use super::source::{Line, Load, Loop, Source};
+use super::station::{Order, Station};
+use super::wire::Message;
+
+/// Blocks of the simulated device: 32 GiB.
+const BLOCKS: u64 = 1 << 26;
+/// From a reply's leaving to the arrival of the request that it makes a closed loop send.
+const ROUND_TRIP: u64 = 20_000;
+/// How long a client waits before it sends a request again that was refused for now.
+const BACKOFF: u64 = 100_000;
+
+/// What a stage is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where chance starts.
+    pub seed: u64,
+    /// Workers, each on a core of its own.
+    pub workers: usize,
+    /// Whether requests are scheduled by tokens; otherwise first come, first served.
+    pub scheduled: bool,
+    /// What the simulated device is made of.
+    pub flash: Model,
+    /// What the scheduler believes of it.
+    pub model: DeviceModel,
+    /// Tenants at a time.
+    pub tenants_max: usize,
+}
+
+impl Setup {
+    /// Device A of the paper and its published model, scheduled.
+    pub fn device_a(seed: u64, workers: usize) -> Setup {
+        let (flash, model) = (Model::A, DeviceModel::device_a());
+        Setup { seed, workers, scheduled: true, flash, model, tenants_max: 64 }
+    }
+}
+
+/// A load on the stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceId(usize);
+
+/// Something of the clients that happens, earliest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Happening {
+    at: u64,
+    /// Ties go by order of making, which makes runs repeatable.
+    sequence: u64,
+    source: usize,
+    epoch: u32,
+    /// The connection of a closed loop.
+    line: usize,
+    /// The request, when it is sent again.
+    again: Option<Tag>,
+}
+
+/// A request between its first arrival and its reply.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    source: usize,
+    epoch: u32,
+    line: usize,
+    arrived: u64,
+    command: Command,
+}
+
+/// Workers, a device, tenants and their loads.
+pub struct Stage {
+    now: u64,
+    scheduled: bool,
+    chance: Chance,
+    registry: Registry,
+    volume: SimVolume,
+    stations: Vec<Station>,
+    sources: Vec<Source>,
+    requests: Vec<Option<Outstanding>>,
+    free: Vec<u32>,
+    happenings: BinaryHeap<Reverse<Happening>>,
+    sequence: u64,
+    replies: Vec<(u64, Tag, Status)>,
+    /// What the tokens of the tenants' figures started from.
+    spent_before: Vec<u64>,
+    measured_from: u64,
+    busy_before: Vec<(u64, u64)>,
+}
+
+impl Stage {
+    /// A stage without tenants.
+    pub fn new(setup: Setup) -> Stage {
+        let volume = SimVolume::forgetful(setup.flash, BLOCKS, 1.0, setup.seed);
+        let registry = Registry::new(setup.model, setup.tenants_max);
+        let parts = parts(setup.tenants_max);
+        let slots = Limits::default().in_flight;
+        let limits = QueueLimits { slots, of_tenant: slots as u32 };
+        let order = |n| match setup.scheduled {
+            true => Order::Tokens(Box::new(registry.scheduler(n, limits))),
+            false => Order::PassThrough(PassThrough::new(slots)),
+        };
+        let stations =
+            (0..setup.workers).map(|n| Station::new(&volume, order(n), parts.clone())).collect();
+        Stage {
+            now: 0,
+            scheduled: setup.scheduled,
+            chance: Chance::new(setup.seed ^ 0x5ce0),
+            registry,
+            volume,
+            stations,
+            sources: Vec::new(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            happenings: BinaryHeap::new(),
+            sequence: 0,
+            replies: Vec::new(),
+            spent_before: vec![0; setup.tenants_max],
+            measured_from: 0,
+            busy_before: vec![(0, 0); setup.workers],
+        }
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The device.
+    pub fn volume(&self) -> &SimVolume {
+        &self.volume
+    }
+
+    /// The tenants.
+    pub fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
+    /// Registers a tenant.
+    ///
+    /// # Errors
+    /// When its SLO cannot be promised.
+    pub fn register(&mut self, slo: &Slo) -> Result<TenantId, Refusal> {
+        let now = Instant::from_nanos(self.now);
+        Ok(self.registry.register(slo, now)?.tenant)
+    }
+
+    /// Opens `connections` of a tenant to each of these workers; nothing is sent yet.
+    pub fn add(
+        &mut self,
+        tenant: TenantId,
+        load: Load,
+        workers: &[usize],
+        connections: usize,
+    ) -> SourceId {
+        let tenants = [(tenant, workers)];
+        self.add_group(&tenants, load, connections)
+    }
+
+    /// The same for tenants that do the same: the load is that of all of them together.
+    pub fn add_group(
+        &mut self,
+        tenants: &[(TenantId, &[usize])],
+        load: Load,
+        connections: usize,
+    ) -> SourceId {
+        let mut lines = Vec::new();
+        for &(tenant, workers) in tenants {
+            for &worker in workers {
+                for _ in 0..connections {
+                    let line = self.stations[worker].open(tenant.0);
+                    lines.push(Line { tenant, worker, line });
+                }
+            }
+        }
+        self.sources.push(Source::new(load, lines));
+        SourceId(self.sources.len() - 1)
+    }
+
+    /// Starts a load.
+    pub fn start(&mut self, id: SourceId) {
+        let now = self.now;
+        let source = &mut self.sources[id.0];
+        source.is_on = true;
+        source.epoch += 1;
+        let epoch = source.epoch;
+        match source.load.arrivals {
+            Loop::Random(_) | Loop::Paced(_) => {
+                let at = source.begin(now, &mut self.chance);
+                self.schedule(at, id.0, epoch, 0, None);
+            }
+            Loop::Closed(depth) => {
+                // Not all at once: the first requests are spread over a millisecond.
+                for line in 0..self.sources[id.0].lines.len() {
+                    for _ in 0..depth {
+                        let at = now + self.chance.within(0..=999_999);
+                        self.schedule(at, id.0, epoch, line, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stops a load; what it has sent is still answered.
+    pub fn stop(&mut self, id: SourceId) {
+        self.sources[id.0].is_on = false;
+        self.sources[id.0].epoch += 1;
+    }
+
+    /// Changes a load, which goes on if it was on.
+    pub fn change(&mut self, id: SourceId, load: Load) {
+        self.sources[id.0].load = load;
+        if self.sources[id.0].is_on {
+            self.start(id);
+        }
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.now + time.as_nanos() as u64;
+        while self.step(until) {}
+        self.now = until;
+    }
+
+    /// Forgets what was measured so far.
+    pub fn clear(&mut self) {
+        self.sources.iter_mut().for_each(|source| source.meter.clear());
+        let shared = self.registry.shared();
+        for (n, before) in self.spent_before.iter_mut().enumerate() {
+            *before = shared.usage(TenantId(n as u32)).spent;
+        }
+        let busy = |station: &Station| (station.busy, station.scheduling);
+        self.busy_before = self.stations.iter().map(busy).collect();
+        self.measured_from = self.now;
+    }
+
+    /// Seconds since the figures were last cleared.
+    pub fn seconds(&self) -> f64 {
+        (self.now - self.measured_from) as f64 / 1e9
+    }
+
+    /// What came of a load.
+    pub fn meter(&mut self, id: SourceId) -> &mut Meter {
+        &mut self.sources[id.0].meter
+    }
+
+    /// Requests of a load that were answered, a second.
+    pub fn iops(&self, id: SourceId) -> f64 {
+        self.sources[id.0].meter.count() as f64 / self.seconds()
+    }
+
+    /// Tokens (reads of 4 KiB) that a tenant spent, a second; zero without a token scheduler.
+    pub fn tokens(&self, tenant: TenantId) -> f64 {
+        let n = tenant.0 as usize;
+        let spent = self.registry.shared().usage(tenant).spent - self.spent_before[n];
+        spent as f64 / 100.0 / self.seconds()
+    }
+
+    /// The share of its time that a worker was busy, and the share of that which scheduling took.
+    pub fn busy(&self, worker: usize) -> (f64, f64) {
+        let station = &self.stations[worker];
+        let (busy, scheduling) = self.busy_before[worker];
+        let took = (station.busy - busy) as f64;
+        let scheduling = (station.scheduling - scheduling) as f64;
+        (took / 1e9 / self.seconds(), scheduling / took.max(1.0))
+    }
+
+    /// Stops all loads, waits until everything has come to rest, and gives memory back.
+    ///
+    /// # Panics
+    /// When something does not come to rest.
+    pub fn end(mut self) {
+        for n in 0..self.sources.len() {
+            self.stop(SourceId(n));
+        }
+        self.stations.iter_mut().for_each(Station::forget);
+        let limit = self.now + 100_000_000_000;
+        while !self.stations.iter_mut().all(Station::is_at_rest) {
+            assert!(self.step(limit), "the stage does not come to rest");
+        }
+        self.stations.into_iter().for_each(Station::take_apart);
+    }
+
+    fn schedule(&mut self, at: u64, source: usize, epoch: u32, line: usize, again: Option<Tag>) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.happenings.push(Reverse(Happening { at, sequence, source, epoch, line, again }));
+    }
+
+    /// The next thing that happens before `until`; `false` when nothing does. What arrives at the
+    /// time of a turn arrives before it.
+    fn step(&mut self, until: u64) -> bool {
+        let station = (0..self.stations.len())
+            .filter_map(|n| self.stations[n].next().map(|at| (at.max(self.now), n)))
+            .min();
+        let happening = self.happenings.peek().map(|Reverse(next)| next.at);
+        let first = station.map(|(at, _)| at).into_iter().chain(happening).min();
+        let Some(at) = first.filter(|at| *at < until) else { return false };
+        self.now = at;
+        if happening == Some(at) {
+            let Reverse(next) = self.happenings.pop().expect("it was just seen");
+            self.happen(next);
+        } else {
+            let (_, n) = station.expect("something is first");
+            let mut replies = std::mem::take(&mut self.replies);
+            self.stations[n].step(at, &mut replies);
+            for (leaves, tag, status) in replies.drain(..) {
+                self.answered(leaves, tag, status);
+            }
+            self.replies = replies;
+        }
+        true
+    }
+
+    fn happen(&mut self, what: Happening) {
+        let Happening { at, source: n, epoch, line, again, .. } = what;
+        let source = &mut self.sources[n];
+        if let Some(tag) = again {
+            let request = self.requests[tag as usize].expect("it waits to be sent again");
+            let Line { worker, line, .. } = source.lines[line];
+            self.stations[worker].arrive(line, Message { tag, command: request.command });
+            return;
+        }
+        if source.epoch != epoch {
+            return;
+        }
+        let line = match source.load.arrivals {
+            Loop::Closed(_) => line,
+            Loop::Random(_) | Loop::Paced(_) => {
+                let next = source.advance(&mut self.chance);
+                let line = source.pick(&mut self.chance);
+                self.schedule(next, n, epoch, 0, None);
+                line
+            }
+        };
+        let source = &mut self.sources[n];
+        let command = source.command(BLOCKS, &mut self.chance);
+        let Line { worker, line: number, .. } = source.lines[line];
+        let units = self.units(command);
+        self.sources[n].meter.arrive(at, units);
+        let request = Outstanding { source: n, epoch, line, arrived: at, command };
+        let tag = self.keep(request);
+        self.stations[worker].arrive(number, Message { tag, command });
+    }
+
+    /// What a request costs while the load is mixed.
+    fn units(&self, command: Command) -> u64 {
+        let bytes = command.range().map_or(0, |range| range.bytes());
+        self.registry.model().cost().cost(command.kind(), bytes).mixed.into()
+    }
+
+    fn keep(&mut self, request: Outstanding) -> Tag {
+        match self.free.pop() {
+            Some(n) => {
+                self.requests[n as usize] = Some(request);
+                n.into()
+            }
+            None => {
+                self.requests.push(Some(request));
+                self.requests.len() as Tag - 1
+            }
+        }
+    }
+
+    fn answered(&mut self, leaves: u64, tag: Tag, status: Status) {
+        let request = self.requests[tag as usize].expect("a request is answered once");
+        let Outstanding { source: n, epoch, line, arrived, command } = request;
+        let source = &mut self.sources[n];
+        if status == Status::Retry {
+            source.meter.retried += 1;
+            self.schedule(leaves + BACKOFF, n, epoch, line, Some(tag));
+            return;
+        }
+        assert!(status.is_ok(), "{command:?} of {:?}: {status}", source.lines[line]);
+        source.meter.end(command.kind() == Kind::Read, arrived, leaves);
+        let goes_on = matches!(source.load.arrivals, Loop::Closed(_)) && source.epoch == epoch;
+        self.requests[tag as usize] = None;
+        self.free.push(tag as u32);
+        if goes_on {
+            self.schedule(leaves + ROUND_TRIP, n, epoch, line, None);
+        }
+    }
+
+    /// Whether requests are scheduled by tokens.
+    pub fn is_scheduled(&self) -> bool {
+        self.scheduled
+    }
+}
+
+/// One namespace of everything, and a rule for each tenant: the local user of its number.
+fn parts(tenants: usize) -> Arc<Parts> {
+    let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
+    let rule = |n| Rule {
+        who: Who::User(n),
+        tenant: TenantId(n),
+        tenant_name: String::new(),
+        scope: Scope::All(contract::Rights::ALL),
+    };
+    Arc::new(Parts {
+        access: Access::new((0..tenants as u32).map(rule).collect(), 1),
+        namespaces: Namespaces::new(vec![namespace]),
+        listener_namespaces: vec![NamespaceId(1)],
+        fences: Fences::default(),
+    })
+}

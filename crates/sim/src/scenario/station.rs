@@ -1,0 +1,238 @@
+//! A worker with its processor: turns take time, and what a turn submits and answers leaves at its
+//! end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use contract::{
+    Completion, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status, Submission,
+    Tag, TenantId,
+};
+use flash::sim_flash::{SimQueue, SimVolume};
+use proto::reflex::ServerSession;
+use qos::{PassThrough, TokenScheduler};
+use target::{Attached, Limits, Parts, Worker};
+
+use super::memory::Memory;
+use super::wire::{Message, Wire};
+
+/// The order of a worker's requests.
+pub(crate) enum Order {
+    PassThrough(PassThrough),
+    Tokens(Box<TokenScheduler>),
+}
+
+/// What a scheduler did in a turn: rounds, visits, requests.
+#[derive(Debug, Default)]
+struct Rounds {
+    rounds: Cell<u64>,
+    visits: Cell<u64>,
+    queued: Cell<u64>,
+}
+
+fn add(to: &Cell<u64>, more: u64) {
+    to.set(to.get() + more);
+}
+
+/// A scheduler whose work is counted.
+pub(crate) struct Counted {
+    order: Order,
+    rounds: Rc<Rounds>,
+}
+
+impl Scheduler for Counted {
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        match &mut self.order {
+            Order::PassThrough(order) => order.enqueue(tenant, kind, bytes, slot),
+            Order::Tokens(order) => {
+                add(&self.rounds.queued, 1);
+                order.enqueue(tenant, kind, bytes, slot)
+            }
+        }
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        if let Order::Tokens(order) = &mut self.order {
+            order.begin_round(now);
+            add(&self.rounds.rounds, 1);
+            add(&self.rounds.visits, order.active().into());
+        }
+    }
+
+    fn next(&mut self) -> Option<Slot> {
+        match &mut self.order {
+            Order::PassThrough(order) => order.next(),
+            Order::Tokens(order) => order.next(),
+        }
+    }
+
+    fn queued(&self) -> usize {
+        match &self.order {
+            Order::PassThrough(order) => order.queued(),
+            Order::Tokens(order) => order.queued(),
+        }
+    }
+
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        match &self.order {
+            Order::PassThrough(order) => order.wake_at(now),
+            Order::Tokens(order) => order.wake_at(now),
+        }
+    }
+}
+
+/// A device queue whose submissions leave at the end of the turn.
+pub(crate) struct Late {
+    queue: SimQueue,
+    kicked: bool,
+}
+
+impl Device for Late {
+    fn geometry(&self) -> Geometry {
+        self.queue.geometry()
+    }
+
+    fn room(&self) -> usize {
+        self.queue.room()
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        self.queue.submit(now, submission);
+    }
+
+    fn kick(&mut self, _now: Instant) {
+        self.kicked = true;
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        self.queue.poll(now, done);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.queue.wake_at()
+    }
+}
+
+type Served = Worker<Wire, Late, Counted, ServerSession>;
+
+/// A worker, its processor and its connections.
+pub(crate) struct Station {
+    worker: Served,
+    rounds: Rc<Rounds>,
+    /// When the processor is free.
+    free_at: u64,
+    /// A turn is under way; it ends at `free_at`.
+    is_turning: bool,
+    wake_at: Option<u64>,
+    /// Nanoseconds of turns that did something, and of schedulers.
+    pub(crate) busy: u64,
+    pub(crate) scheduling: u64,
+}
+
+impl Station {
+    pub(crate) fn new(volume: &SimVolume, order: Order, parts: Arc<Parts>) -> Station {
+        let memory = Memory::take();
+        let rounds = Rc::new(Rounds::default());
+        let order = Counted { order, rounds: rounds.clone() };
+        let device = Late { queue: volume.open_queue(), kicked: false };
+        let worker = Worker::new(
+            Wire::new(memory.receive),
+            vec![Attached::new(device, order)],
+            memory.pool,
+            parts,
+            Limits::default(),
+            ServerSession::new,
+        );
+        Station {
+            worker,
+            rounds,
+            free_at: 0,
+            is_turning: false,
+            wake_at: None,
+            busy: 0,
+            scheduling: 0,
+        }
+    }
+
+    pub(crate) fn open(&mut self, uid: u32) -> u32 {
+        self.worker.ports().0.open(uid)
+    }
+
+    pub(crate) fn arrive(&mut self, line: u32, message: Message) {
+        self.worker.ports().0.arrive(line, message);
+        self.wake_at = Some(0);
+    }
+
+    /// Drops what has not arrived.
+    pub(crate) fn forget(&mut self) {
+        self.worker.ports().0.forget();
+    }
+
+    /// Whether nothing is in flight here.
+    pub(crate) fn is_at_rest(&mut self) -> bool {
+        !self.is_turning && self.worker.is_at_rest() && !self.worker.ports().0.has_news()
+    }
+
+    /// Gives the memory of a station at rest back.
+    pub(crate) fn take_apart(mut self) {
+        let receive = self.worker.ports().0.take_buffers();
+        Memory { pool: self.worker.into_pool(), receive }.give();
+    }
+
+    /// When something happens here next; the past means now.
+    pub(crate) fn next(&self) -> Option<u64> {
+        if self.is_turning {
+            return Some(self.free_at);
+        }
+        self.wake_at.map(|at| at.max(self.free_at))
+    }
+
+    /// Ends the turn that is under way, or takes one, whose replies go to `replies` with the time at
+    /// which they leave.
+    pub(crate) fn step(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
+        if self.is_turning {
+            self.end_turn(now);
+        } else {
+            self.begin_turn(now, replies);
+        }
+    }
+
+    fn begin_turn(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
+        let turn = self.worker.turn(Instant::from_nanos(now));
+        let wire = self.worker.ports().0;
+        let has_news = wire.has_news();
+        let (sent, mut work) = wire.end_turn();
+        work.rounds = self.rounds.rounds.take();
+        work.visits = self.rounds.visits.take();
+        work.queued = self.rounds.queued.take();
+        let took = work.nanos(turn.progressed);
+        self.free_at = now + took;
+        self.is_turning = true;
+        if turn.progressed {
+            self.busy += took;
+            self.scheduling += work.scheduling();
+        }
+        let leaves = self.free_at;
+        replies.extend(sent.map(|(tag, status)| (leaves, tag, status)));
+        self.wake_at = if has_news { Some(0) } else { turn.wake_at.map(Instant::as_nanos) };
+    }
+
+    fn end_turn(&mut self, now: u64) {
+        self.is_turning = false;
+        let (wire, mut devices) = self.worker.ports();
+        let device = devices.next().expect("it has one device");
+        if std::mem::take(&mut device.kicked) {
+            device.queue.kick(Instant::from_nanos(now));
+        }
+        let done = device.wake_at().map(Instant::as_nanos);
+        let news = wire.has_news().then_some(0);
+        self.wake_at = [self.wake_at, done, news].into_iter().flatten().min();
+    }
+}
