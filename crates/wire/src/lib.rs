@@ -6,6 +6,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod nvme;
 pub mod nvme_tcp;
 pub mod reflex_v1;
 pub mod reflex_v2;

@@ -1,0 +1,118 @@
+//! Features (Base 5.27.1) and asynchronous events (Base 5.2).
+
+open_enum! {
+    /// Which feature: bits 7:0 of dword 10.
+    pub struct Feature {
+        /// Arbitration.
+        ARBITRATION = 0x01,
+        /// Power management.
+        POWER = 0x02,
+        /// Temperature threshold.
+        TEMPERATURE = 0x04,
+        /// Error recovery.
+        ERROR_RECOVERY = 0x05,
+        /// Volatile write cache.
+        WRITE_CACHE = 0x06,
+        /// Number of queues.
+        QUEUES = 0x07,
+        /// Write atomicity.
+        WRITE_ATOMICITY = 0x0a,
+        /// Which events are sent.
+        EVENTS = 0x0b,
+        /// Timestamp; 8 bytes of data.
+        TIMESTAMP = 0x0e,
+        /// Keep-alive timeout.
+        KEEP_ALIVE = 0x0f,
+        /// Host behaviour; 512 bytes of data.
+        HOST_BEHAVIOUR = 0x16,
+        /// Host identifier; 16 bytes of data.
+        HOST_IDENTIFIER = 0x81,
+        /// Reservation notices that are not wanted.
+        RESERVATION_MASK = 0x82,
+        /// Whether reservations persist.
+        RESERVATION_PERSISTENCE = 0x83,
+    }
+}
+
+open_enum! {
+    /// Which value of a feature is read: bits 10:8 of dword 10.
+    pub struct FeatureSelect {
+        /// The one in use.
+        CURRENT = 0,
+        /// The one of the factory.
+        DEFAULT = 1,
+        /// The one that was saved.
+        SAVED = 2,
+        /// What can be done with it.
+        CAPABILITIES = 3,
+    }
+}
+
+layout! {
+    /// The data of the timestamp feature (Base 5.27.1.11).
+    pub struct Timestamp: 8 {
+        /// Milliseconds since 1970 (or since the controller was reset), little-endian.
+        [0] millis: [u8; 6],
+        /// Bits 3:1 where it comes from: 0 the reset, 1 the host.
+        [6] origin: u8,
+        /// Zero.
+        [7] reserved: u8,
+    }
+}
+
+open_enum! {
+    /// Kind of an asynchronous event: bits 2:0 of the result.
+    pub struct EventKind {
+        /// Errors.
+        ERROR = 0,
+        /// Health.
+        SMART = 1,
+        /// Notices.
+        NOTICE = 2,
+        /// Of the I/O command set.
+        COMMAND_SET = 6,
+    }
+}
+
+/// Bits of [`Feature::EVENTS`], of Identify Controller's events and what they ask for.
+pub mod notice {
+    /// Health: one bit for each critical warning.
+    pub const SMART: u32 = 0xff;
+    /// Namespaces were attached, detached or changed.
+    pub const NAMESPACE: u32 = 1 << 8;
+    /// Asymmetric access changed.
+    pub const ANA: u32 = 1 << 11;
+    /// The discovery log changed.
+    pub const DISCOVERY: u32 = 1 << 31;
+}
+
+/// An asynchronous event (Base 5.2.1): the result of an Asynchronous Event Request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Event {
+    /// What it is about.
+    pub kind: EventKind,
+    /// What happened.
+    pub information: u8,
+    /// The log page that tells more.
+    pub page: super::LogPage,
+}
+
+impl Event {
+    /// Namespaces were attached, detached or changed.
+    pub const NAMESPACE: Event = Event::new(EventKind::NOTICE, 0x00, super::LogPage(0x04));
+    /// Asymmetric access changed.
+    pub const ANA: Event = Event::new(EventKind::NOTICE, 0x03, super::LogPage(0x0c));
+    /// The discovery log changed.
+    pub const DISCOVERY: Event = Event::new(EventKind::NOTICE, 0xf0, super::LogPage(0x70));
+    /// There is a reservation notice.
+    pub const RESERVATION: Event = Event::new(EventKind::COMMAND_SET, 0x00, super::LogPage(0x80));
+
+    const fn new(kind: EventKind, information: u8, page: super::LogPage) -> Event {
+        Event { kind, information, page }
+    }
+
+    /// The completion's result.
+    pub const fn to_result(self) -> u32 {
+        self.kind.0 as u32 | (self.information as u32) << 8 | (self.page.0 as u32) << 16
+    }
+}

@@ -1,0 +1,445 @@
+//! Data of Identify (Base 5.17, NVM 4.1.5). Every structure has 4 096 bytes; where only the first
+//! of them mean something, the structure ends there and the rest is zero.
+
+use zerocopy::little_endian::{U16, U32, U64, U128};
+
+use super::NQN_BYTES;
+
+open_enum! {
+    /// Which structure Identify reads: bits 7:0 of dword 10.
+    pub struct IdentifyCns {
+        /// A namespace, of the NVM command set.
+        NAMESPACE = 0x00,
+        /// The controller.
+        CONTROLLER = 0x01,
+        /// Active namespaces.
+        ACTIVE_NAMESPACES = 0x02,
+        /// A namespace's identifiers.
+        NAMESPACE_DESCRIPTORS = 0x03,
+        /// A namespace, of the command set named in dword 11.
+        NAMESPACE_OF_SET = 0x05,
+        /// The controller, of the command set named in dword 11.
+        CONTROLLER_OF_SET = 0x06,
+        /// Active namespaces of the command set named in dword 11.
+        ACTIVE_NAMESPACES_OF_SET = 0x07,
+        /// A namespace, whatever its command set.
+        NAMESPACE_COMMON = 0x08,
+        /// Allocated namespaces.
+        ALLOCATED_NAMESPACES = 0x10,
+        /// An allocated namespace, of the NVM command set.
+        ALLOCATED_NAMESPACE = 0x11,
+        /// Controllers that a namespace is attached to.
+        NAMESPACE_CONTROLLERS = 0x12,
+        /// Controllers of the subsystem.
+        SUBSYSTEM_CONTROLLERS = 0x13,
+        /// Allocated namespaces of the command set named in dword 11.
+        ALLOCATED_NAMESPACES_OF_SET = 0x1a,
+        /// Allocated namespace, of the command set named in dword 11.
+        ALLOCATED_NAMESPACE_OF_SET = 0x1b,
+        /// Combinations of I/O command sets.
+        COMMAND_SETS = 0x1c,
+    }
+}
+
+open_enum! {
+    /// An I/O command set.
+    pub struct CommandSetIdentifier {
+        /// NVM.
+        NVM = 0x00,
+    }
+}
+
+layout! {
+    /// A power state (Base 5.17.2.1, figure "Power State Descriptor").
+    pub struct PowerState: 32 {
+        /// Most power, in units that bits of `flags` choose.
+        [0] power_max: U16,
+        /// Zero.
+        [2] reserved: u8,
+        /// Bit 0 scale, bit 1 non-operational.
+        [3] flags: u8,
+        /// Microseconds to enter it.
+        [4] entry_us: U32,
+        /// Microseconds to leave it.
+        [8] exit_us: U32,
+        /// Relative figures and idle powers; zero where they are not told.
+        [12] relative: [u8; 20],
+    }
+}
+
+layout! {
+    /// Identify Controller (Base 5.17.2.1, CNS 01h).
+    pub struct IdentifyController: 4096 {
+        /// PCI vendor; zero over fabrics.
+        [0] vendor: U16,
+        /// PCI subsystem vendor; zero over fabrics.
+        [2] subsystem_vendor: U16,
+        /// Serial number, ASCII padded with spaces.
+        [4] serial: [u8; 20],
+        /// Model, ASCII padded with spaces.
+        [24] model: [u8; 40],
+        /// Firmware revision, ASCII padded with spaces.
+        [64] firmware: [u8; 8],
+        /// Recommended arbitration burst, as a power of two.
+        [72] arbitration_burst: u8,
+        /// Vendor's IEEE identifier.
+        [73] ieee: [u8; 3],
+        /// Multi-path: bit 0 several ports, bit 1 several controllers, bit 3 ANA.
+        [76] multi_path: u8,
+        /// Largest transfer, as a power of two of the smallest page; zero: no limit.
+        [77] transfer_max_shift: u8,
+        /// The controller's identifier.
+        [78] cntlid: U16,
+        /// Version, as the property.
+        [80] version: U32,
+        /// Microseconds of a usual shutdown's resume.
+        [84] resume_us: U32,
+        /// Microseconds of entering shutdown.
+        [88] shutdown_us: U32,
+        /// Optional asynchronous events that are sent.
+        [92] events: U32,
+        /// Attributes: bit 0 host identifiers of 128 bits, bit 6 traffic counts as keep-alive.
+        [96] attributes: U32,
+        /// Read recovery levels.
+        [100] read_recovery: U16,
+        /// Zero.
+        [102] reserved_102: [u8; 9],
+        /// 1 I/O, 2 discovery, 3 administrative.
+        [111] kind: u8,
+        /// FRU.
+        [112] fru: [u8; 16],
+        /// Retry delays, in units of 100 ms.
+        [128] retry_delays: [U16; 3],
+        /// Zero.
+        [134] reserved_134: [u8; 119],
+        /// NVM subsystem report.
+        [253] subsystem_report: u8,
+        /// VPD write cycles.
+        [254] vpd_writes: u8,
+        /// Management endpoint.
+        [255] management: u8,
+        /// Optional admin commands.
+        [256] admin_commands: U16,
+        /// Aborts that may wait, zero-based.
+        [258] aborts_max: u8,
+        /// Event requests that may wait, zero-based.
+        [259] event_requests_max: u8,
+        /// Firmware updates: bit 0 first slot read-only, bits 3:1 slots.
+        [260] firmware_updates: u8,
+        /// Log pages: bit 0 SMART by namespace, 1 effects, 2 extended data, 5 supported pages.
+        [261] log_pages: u8,
+        /// Entries of the error log, zero-based.
+        [262] error_entries_max: u8,
+        /// Power states, zero-based.
+        [263] power_states: u8,
+        /// Vendor specific commands' form.
+        [264] vendor_commands: u8,
+        /// Autonomous power transitions.
+        [265] power_transitions: u8,
+        /// Warning temperature, Kelvin.
+        [266] temperature_warning: U16,
+        /// Critical temperature, Kelvin.
+        [268] temperature_critical: U16,
+        /// Time to activate firmware, in units of 100 ms.
+        [270] firmware_time: U16,
+        /// Host memory buffer wanted.
+        [272] host_buffer_wanted: U32,
+        /// Host memory buffer needed.
+        [276] host_buffer_needed: U32,
+        /// Bytes of the subsystem's storage.
+        [280] capacity_total: U128,
+        /// Bytes of it that no namespace has.
+        [296] capacity_free: U128,
+        /// Replay protected memory.
+        [312] replay_protected: U32,
+        /// Extended self-test time.
+        [316] self_test_minutes: U16,
+        /// Self-test options.
+        [318] self_test: u8,
+        /// Firmware update granularity.
+        [319] firmware_granularity: u8,
+        /// Granularity of the keep-alive timeout, in units of 100 ms; zero: no keep-alive.
+        [320] keep_alive_granularity: U16,
+        /// Thermal management.
+        [322] thermal: U16,
+        /// Its least temperature.
+        [324] thermal_min: U16,
+        /// Its most temperature.
+        [326] thermal_max: U16,
+        /// Sanitize capabilities.
+        [328] sanitize: U32,
+        /// Host memory buffer's least entry.
+        [332] host_buffer_entry_min: U32,
+        /// Host memory buffer's most entries.
+        [336] host_buffer_entries_max: U16,
+        /// NVM sets.
+        [338] sets_max: U16,
+        /// Endurance groups.
+        [340] endurance_groups_max: U16,
+        /// Seconds that an ANA transition may take.
+        [342] ana_transition_seconds: u8,
+        /// ANA states that are reported (bits 0 to 4), bit 6 group identifiers do not change.
+        [343] ana: u8,
+        /// Largest ANA group identifier.
+        [344] ana_group_max: U32,
+        /// Number of ANA groups.
+        [348] ana_groups: U32,
+        /// Persistent event log.
+        [352] persistent_log: U32,
+        /// Domain.
+        [356] domain: U16,
+        /// Zero.
+        [358] reserved_358: [u8; 10],
+        /// Largest endurance group capacity.
+        [368] endurance_capacity_max: U128,
+        /// Zero.
+        [384] reserved_384: [u8; 128],
+        /// Submission entry size: bits 3:0 least, 7:4 most, as powers of two.
+        [512] submission_shift: u8,
+        /// Completion entry size, in the same way.
+        [513] completion_shift: u8,
+        /// Commands in flight of a queue; zero: its size.
+        [514] commands_max: U16,
+        /// Largest namespace identifier.
+        [516] namespaces: U32,
+        /// Optional NVM commands.
+        [520] commands: U16,
+        /// Fused operations: bit 0 compare and write.
+        [522] fused: U16,
+        /// Format attributes.
+        [524] format: u8,
+        /// Volatile write cache: bit 0 present, bits 2:1 flush to all namespaces.
+        [525] write_cache: u8,
+        /// Atomic write unit in blocks, zero-based.
+        [526] atomic_blocks: U16,
+        /// The same in a power failure.
+        [528] atomic_blocks_power_fail: U16,
+        /// Vendor specific I/O commands' form.
+        [530] vendor_io_commands: u8,
+        /// Namespace write protection.
+        [531] write_protection: u8,
+        /// Atomic compare and write unit in blocks, zero-based.
+        [532] atomic_compare_blocks: U16,
+        /// Copy descriptor formats.
+        [534] copy_formats: U16,
+        /// Scatter gather lists: bits 1:0 supported, bit 2 keyed, bit 20 offsets in capsules, bit 21
+        /// transport data blocks.
+        [536] sgl: U32,
+        /// The most namespaces; zero: `namespaces`.
+        [540] namespaces_max: U32,
+        /// Domain's namespace attachments.
+        [544] domain_attachments_max: U128,
+        /// I/O controller's namespace attachments.
+        [560] attachments_max: U32,
+        /// Zero.
+        [564] reserved_564: [u8; 204],
+        /// The subsystem, zero-terminated.
+        [768] subsystem_nqn: [u8; NQN_BYTES],
+        /// Zero.
+        [1024] reserved_1024: [u8; 768],
+        /// Command capsule, in units of 16 bytes.
+        [1792] command_capsule: U32,
+        /// Response capsule, in units of 16 bytes.
+        [1796] response_capsule: U32,
+        /// Offset of in-capsule data behind the submission entry, in units of 16 bytes.
+        [1800] capsule_data_offset: U16,
+        /// Fabrics controller attributes: bit 0 static controllers.
+        [1802] fabrics_attributes: u8,
+        /// SGL data block descriptors of a command; zero: no limit.
+        [1803] sgl_blocks_max: u8,
+        /// Optional fabrics commands: bit 0 Disconnect.
+        [1804] fabrics_commands: U16,
+        /// Kind of discovery controller.
+        [1806] discovery_kind: u8,
+        /// Zero.
+        [1807] reserved_1807: [u8; 241],
+        /// Power states.
+        [2048] power: [PowerState; 32],
+        /// Vendor specific.
+        [3072] vendor_specific: [u8; 1024],
+    }
+}
+
+layout! {
+    /// An LBA format (NVM 4.1.5.1, figure "LBA Format Data Structure").
+    pub struct LbaFormat: 4 {
+        /// Bytes of metadata.
+        [0] metadata_bytes: U16,
+        /// Bytes of a block, as a power of two.
+        [2] data_shift: u8,
+        /// Relative performance, 0 is best.
+        [3] performance: u8,
+    }
+}
+
+layout! {
+    /// Identify Namespace of the NVM command set (NVM 4.1.5.1, CNS 00h).
+    pub struct IdentifyNamespace: 4096 {
+        /// Blocks.
+        [0] size: U64,
+        /// Blocks that may be allocated.
+        [8] capacity: U64,
+        /// Blocks that are allocated.
+        [16] utilization: U64,
+        /// Features: bit 1 atomic units of its own, bit 2 deallocated blocks are detected, bit 3
+        /// identifiers are not reused, bit 4 the preferred granularities are told.
+        [24] features: u8,
+        /// LBA formats, zero-based.
+        [25] formats: u8,
+        /// The format in use.
+        [26] format: u8,
+        /// Metadata capabilities.
+        [27] metadata: u8,
+        /// Protection capabilities.
+        [28] protection_capabilities: u8,
+        /// Protection in use.
+        [29] protection: u8,
+        /// Multi-path: bit 0 may be attached to several controllers.
+        [30] sharing: u8,
+        /// Reservations: bit 0 persist through power loss, bits 6:1 types, bit 7 ignore key as of
+        /// revision 1.3.
+        [31] reservations: u8,
+        /// Format progress.
+        [32] format_progress: u8,
+        /// Deallocation: bits 2:0 what is read (1: zeroes), bit 3 Write Zeroes may deallocate.
+        [33] deallocate: u8,
+        /// Atomic write unit, zero-based.
+        [34] atomic_blocks: U16,
+        /// The same in a power failure.
+        [36] atomic_blocks_power_fail: U16,
+        /// Atomic compare and write unit, zero-based.
+        [38] atomic_compare_blocks: U16,
+        /// Atomic boundary.
+        [40] atomic_boundary: U16,
+        /// Its offset.
+        [42] atomic_boundary_offset: U16,
+        /// Atomic boundary in a power failure.
+        [44] atomic_boundary_power_fail: U16,
+        /// Optimal I/O boundary.
+        [46] boundary: U16,
+        /// Bytes.
+        [48] capacity_bytes: U128,
+        /// Preferred write granularity in blocks, zero-based.
+        [64] write_granularity: U16,
+        /// Preferred write alignment, zero-based.
+        [66] write_alignment: U16,
+        /// Preferred deallocate granularity, zero-based.
+        [68] deallocate_granularity: U16,
+        /// Preferred deallocate alignment, zero-based.
+        [70] deallocate_alignment: U16,
+        /// Optimal write size, zero-based.
+        [72] write_size: U16,
+        /// Blocks of one range of a copy.
+        [74] copy_range_max: U16,
+        /// Blocks of a copy.
+        [76] copy_max: U32,
+        /// Ranges of a copy, zero-based.
+        [80] copy_ranges_max: u8,
+        /// Zero.
+        [81] reserved_81: [u8; 11],
+        /// ANA group.
+        [92] ana_group: U32,
+        /// Zero.
+        [96] reserved_96: [u8; 3],
+        /// Attributes: bit 0 write protected.
+        [99] attributes: u8,
+        /// NVM set.
+        [100] set: U16,
+        /// Endurance group.
+        [102] endurance_group: U16,
+        /// Globally unique identifier; zero for none.
+        [104] nguid: [u8; 16],
+        /// IEEE extended unique identifier; zero for none.
+        [120] eui64: [u8; 8],
+        /// LBA formats.
+        [128] lba_formats: [LbaFormat; 64],
+        /// Vendor specific.
+        [384] vendor_specific: [u8; 3712],
+    }
+}
+
+layout! {
+    /// Identify Namespace, whatever its command set (Base 5.17.2.8, CNS 08h): its first bytes.
+    pub struct IdentifyNamespaceCommon: 16 {
+        /// Features: bit 3 identifiers are not reused.
+        [0] features: u8,
+        /// As in [`IdentifyNamespace::sharing`].
+        [1] sharing: u8,
+        /// As in [`IdentifyNamespace::reservations`].
+        [2] reservations: u8,
+        /// Format progress.
+        [3] format_progress: u8,
+        /// ANA group.
+        [4] ana_group: U32,
+        /// Bit 0 write protected.
+        [8] attributes: u8,
+        /// Zero.
+        [9] reserved: u8,
+        /// NVM set.
+        [10] set: U16,
+        /// Endurance group.
+        [12] endurance_group: U16,
+        /// Bit 0 ready.
+        [14] state: u8,
+        /// Zero.
+        [15] reserved_tail: u8,
+    }
+}
+
+layout! {
+    /// Identify Controller of the NVM command set (NVM 4.1.5.3, CNS 06h): its first bytes.
+    pub struct IdentifyNvmController: 16 {
+        /// Largest Verify, as a power of two of the smallest page; zero: no limit.
+        [0] verify_max_shift: u8,
+        /// Largest Write Zeroes, in the same way.
+        [1] write_zeroes_max_shift: u8,
+        /// Largest Write Uncorrectable, in the same way.
+        [2] write_uncorrectable_max_shift: u8,
+        /// Ranges of a Dataset Management.
+        [3] discard_ranges_max: u8,
+        /// Blocks of one of its ranges.
+        [4] discard_range_max: U32,
+        /// Blocks of all of them.
+        [8] discard_max: U64,
+    }
+}
+
+layout! {
+    /// Identify Namespace's part of the NVM command set (NVM 4.1.5.2, CNS 05h): its first bytes.
+    pub struct IdentifyNvmNamespace: 16 {
+        /// Storage tag mask.
+        [0] tag_mask: U64,
+        /// Protection information capabilities.
+        [8] protection: u8,
+        /// Zero.
+        [9] reserved: [u8; 3],
+        /// Extended LBA format 0.
+        [12] extended_format: U32,
+    }
+}
+
+open_enum! {
+    /// Kind of a namespace identification descriptor (Base 5.17.2.3).
+    pub struct DescriptorKind {
+        /// 8 bytes.
+        EUI64 = 1,
+        /// 16 bytes.
+        NGUID = 2,
+        /// 16 bytes.
+        UUID = 3,
+        /// 1 byte: the I/O command set.
+        COMMAND_SET = 4,
+    }
+}
+
+layout! {
+    /// What stands before each namespace identifier.
+    pub struct DescriptorHead: 4 {
+        /// What follows.
+        [0] kind: DescriptorKind,
+        /// Bytes that follow.
+        [1] bytes: u8,
+        /// Zero.
+        [2] reserved: U16,
+    }
+}

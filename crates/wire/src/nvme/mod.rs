@@ -1,0 +1,92 @@
+//! NVM Express: the structures of the NVM Express Base Specification 2.0 (cited as "Base"), the NVM
+//! Command Set Specification 1.0 ("NVM") and the parts of the Base Specification that were NVMe over
+//! Fabrics. All of them are little-endian; in each structure the byte at which a field lies stands
+//! before it and is asserted.
+//!
+//! What is deliberately not here: what a command does, which values are good, and how capsules
+//! travel (that is `nvme_tcp`'s).
+
+/// A structure with the offset of each field and its size, both asserted.
+macro_rules! layout {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident: $size:literal {
+            $( $(#[$field_meta:meta])* [$offset:literal] $field:ident: $ty:ty ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes,
+            zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
+        )]
+        #[repr(C)]
+        pub struct $name {
+            $( $(#[$field_meta])* pub $field: $ty ),+
+        }
+
+        const _: () = {
+            assert!(core::mem::size_of::<$name>() == $size);
+            $( assert!(core::mem::offset_of!($name, $field) == $offset); )+
+        };
+    };
+}
+
+/// A byte that a peer sets: any value may come, some have names.
+macro_rules! open_enum {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $( $(#[$value_meta:meta])* $value:ident = $number:literal ),+ $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, zerocopy::FromBytes,
+            zerocopy::IntoBytes, zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned,
+        )]
+        #[repr(transparent)]
+        pub struct $name(pub u8);
+
+        impl $name {
+            $( $(#[$value_meta])* pub const $value: $name = $name($number); )+
+        }
+    };
+}
+
+mod command;
+mod discovery;
+mod fabrics;
+mod feature;
+mod identify;
+mod log;
+mod property;
+mod reservation;
+mod status;
+
+pub use command::{
+    AdminOpcode, BLOCK_FUA, CommandId, Completion, DISCARD_RANGES_MAX, DiscardRange,
+    FABRICS_OPCODE, Fuse, NvmOpcode, SglDescriptor, SglKind, Submission, ZEROES_DEALLOCATE,
+};
+pub use discovery::{
+    AddressFamily, DiscoveryEntry, DiscoveryHeader, NQN_BYTES, SecureChannel, SubsystemKind,
+    TransportKind,
+};
+pub use fabrics::{
+    AuthCommand, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData,
+    DISCOVERY_NQN, FabricsCommand, FabricsKind, PropertyCommand,
+};
+pub use feature::{Event, EventKind, Feature, FeatureSelect, Timestamp, notice};
+pub use identify::{
+    CommandSetIdentifier, DescriptorHead, DescriptorKind, IdentifyCns, IdentifyController,
+    IdentifyNamespace, IdentifyNamespaceCommon, IdentifyNvmController, IdentifyNvmNamespace,
+    LbaFormat, PowerState,
+};
+pub use log::{
+    AnaGroup, AnaHeader, AnaState, EffectsLog, ErrorEntry, FirmwareLog, LogPage, SmartLog, effect,
+};
+pub use property::{Capabilities, Configuration, ControllerState, Property, VERSION_2_0};
+pub use reservation::{
+    RegistrantExtended, ReservationAcquire, ReservationHead, ReservationKind, ReservationNotice,
+    ReservationNoticeKind, ReservationRegister, ReservationRelease,
+};
+pub use status::{Status, StatusType};

@@ -1,0 +1,131 @@
+//! Controller properties (Base 3.1.3) as far as fabrics have them.
+
+/// Base Specification 2.0, as the version property tells it.
+pub const VERSION_2_0: u32 = 0x0002_0000;
+
+/// Which property: its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Property(pub u32);
+
+impl Property {
+    /// Controller capabilities; 8 bytes.
+    pub const CAPABILITIES: Property = Property(0x00);
+    /// Version; 4 bytes.
+    pub const VERSION: Property = Property(0x08);
+    /// Controller configuration; 4 bytes.
+    pub const CONFIGURATION: Property = Property(0x14);
+    /// Controller status; 4 bytes.
+    pub const STATE: Property = Property(0x1c);
+    /// NVM subsystem reset; 4 bytes.
+    pub const SUBSYSTEM_RESET: Property = Property(0x20);
+    /// Controller ready timeouts; 4 bytes.
+    pub const READY_TIMEOUTS: Property = Property(0x68);
+}
+
+/// Controller capabilities (Base 3.1.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The most entries of a queue.
+    pub queue_entries_max: u16,
+    /// How long enabling may take, in units of 500 ms.
+    pub timeout: u8,
+}
+
+impl Capabilities {
+    /// The property: contiguous queues are required, the NVM command set is the only one and may
+    /// be chosen by the I/O command set bits too, pages have 4 KiB, a controller that is ready has
+    /// its media ready.
+    pub const fn to_bits(self) -> u64 {
+        let contiguous = 1 << 16;
+        let timeout = (self.timeout as u64) << 24;
+        let command_sets = 1 << 37 | 1 << 43;
+        let ready_with_media = 1 << 59;
+        (self.queue_entries_max as u64 - 1) | contiguous | timeout | command_sets | ready_with_media
+    }
+}
+
+/// Controller configuration (Base 3.1.3.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Configuration(pub u32);
+
+impl Configuration {
+    /// Enable.
+    pub const fn is_enabled(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// I/O command set selected: 0 for NVM, 6 for all that are supported.
+    pub const fn command_set(self) -> u8 {
+        (self.0 >> 4) as u8 & 7
+    }
+
+    /// Memory page size, as a power of two above 4 KiB.
+    pub const fn page_shift(self) -> u8 {
+        (self.0 >> 7) as u8 & 15
+    }
+
+    /// Arbitration mechanism.
+    pub const fn arbitration(self) -> u8 {
+        (self.0 >> 11) as u8 & 7
+    }
+
+    /// Shutdown notification: 0 for none, 1 normal, 2 abrupt.
+    pub const fn shutdown(self) -> u8 {
+        (self.0 >> 14) as u8 & 3
+    }
+
+    /// Size of a submission queue entry as a power of two.
+    pub const fn submission_shift(self) -> u8 {
+        (self.0 >> 16) as u8 & 15
+    }
+
+    /// Size of a completion queue entry as a power of two.
+    pub const fn completion_shift(self) -> u8 {
+        (self.0 >> 20) as u8 & 15
+    }
+}
+
+/// Controller status (Base 3.1.3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControllerState(pub u32);
+
+impl ControllerState {
+    /// The controller takes commands.
+    pub const READY: u32 = 1;
+    /// The configuration cannot be served.
+    pub const FATAL: u32 = 1 << 1;
+    /// Shutdown is complete.
+    pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
+
+    /// Whether it takes commands.
+    pub const fn is_ready(self) -> bool {
+        self.0 & ControllerState::READY != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linux_host_enables_with_these_bits() {
+        // Enable, 64-byte and 16-byte entries, 4 KiB pages, NVM command set.
+        let configuration = Configuration(0x0046_0001);
+        assert!(configuration.is_enabled());
+        assert_eq!(configuration.submission_shift(), 6);
+        assert_eq!(configuration.completion_shift(), 4);
+        assert_eq!(configuration.page_shift(), 0);
+        assert_eq!(configuration.command_set(), 0);
+        assert_eq!(Configuration(0x0046_4001).shutdown(), 1);
+        assert_eq!(Configuration(0x0046_0061).command_set(), 6);
+    }
+
+    #[test]
+    fn capabilities_lie_where_the_figure_has_them() {
+        let bits = Capabilities { queue_entries_max: 128, timeout: 15 }.to_bits();
+        assert_eq!(bits & 0xffff, 127);
+        assert_eq!(bits >> 24 & 0xff, 15);
+        assert_eq!(bits >> 37 & 0xff, 0x41);
+        assert_eq!(bits >> 59 & 3, 1);
+    }
+}
