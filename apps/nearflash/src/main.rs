@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod interface;
 mod listen;
+mod pages;
 mod report;
 mod serve;
 mod volumes;
@@ -31,6 +32,10 @@ enum Command {
     Bench(bench::Arguments),
     /// Show what it does: verified traffic, local and remote latency, requests a core
     Demo(demo::Args),
+    /// Print completions for a shell
+    Completions(pages::CompletionArgs),
+    /// Write manual pages
+    Man(pages::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +45,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
     };
     match result {
         Ok(code) => code,
