@@ -11,6 +11,7 @@ mod ci;
 mod cost;
 mod interop;
 mod manifest;
+mod package;
 mod runs;
 mod shell;
 mod tidy;
@@ -43,6 +44,8 @@ enum Chore {
     Cost(cost::CostOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
     Interop(interop::InteropOptions),
+    /// Makes the portable program and packages of it.
+    Package(package::PackageOptions),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Bench(options) => bench::run(&options),
         Chore::Cost(options) => cost::run(&options),
         Chore::Interop(options) => interop::run(&options),
+        Chore::Package(options) => package::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
