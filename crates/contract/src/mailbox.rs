@@ -27,6 +27,8 @@ pub struct Ask {
     pub conn: ConnId,
     /// The peer's name for the request.
     pub tag: Tag,
+    /// The connection's handle on the tenant; zero where it has none yet.
+    pub handle: u16,
     /// The tenant that the connection belongs to by its access rule: who asks.
     pub asker: TenantId,
     /// What it wants.
@@ -111,6 +113,8 @@ pub enum Tell {
         conn: ConnId,
         /// The peer's name for the request.
         tag: Tag,
+        /// The ask's.
+        handle: u16,
         /// What it is told.
         answer: Answer,
     },

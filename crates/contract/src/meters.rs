@@ -103,8 +103,9 @@ impl Meter {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Worker: no handle that was given until now is good any more.
+    /// Worker: no handle that was given until now is good any more, so nobody holds one.
     pub fn end_epoch(&self) {
+        self.connections.store(0, Ordering::Relaxed);
         self.epoch.store(self.epoch.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 

@@ -169,8 +169,20 @@ pub struct TenantReply {
     pub tenant: u16,
     /// Tokens a second that the SLO needs.
     pub tokens_needed: u64,
-    /// Tokens a second that are free.
+    /// Tokens a second that were free for it.
     pub tokens_free: u64,
+    /// Whose latency bound set the rate that did not suffice; zero where that was not the reason.
+    pub limited_by: u16,
+    /// That bound in microseconds.
+    pub limit_latency_us: u32,
+}
+
+impl TenantReply {
+    /// [`limited_by`](TenantReply::limited_by): the bound of the SLO that was asked for.
+    pub const LIMITED_BY_THIS: u16 = 0xffff;
+    /// [`limited_by`](TenantReply::limited_by): the bound of a tenant on which the connection has
+    /// no handle. Every other number is a handle.
+    pub const LIMITED_BY_OTHER: u16 = 0xfffe;
 }
 
 /// What a namespace is, as the peer sees it.

@@ -237,7 +237,13 @@ fn replies() {
         rights: Rights { read: true, write: false },
         volatile_cache: true,
     };
-    let figures = TenantReply { tenant: 7, tokens_needed: 400_000, tokens_free: 20_000 };
+    let figures = TenantReply {
+        tenant: 7,
+        tokens_needed: 400_000,
+        tokens_free: 20_000,
+        limited_by: TenantReply::LIMITED_BY_OTHER,
+        limit_latency_us: 500,
+    };
     let command = Command::Flush;
     let zeroes = "000000000000000000000000000000000000000000000000";
     let crc = "0000000000000000";
@@ -275,7 +281,7 @@ fn replies() {
             Reply::Tenant { tag: 9, status: Status::NoResources, reply: figures },
             format!(
                 "c2 00 0800 18000000 {tag} {crc}
-                 801a060000000000 204e000000000000 0700 0000 00000000"
+                 801a060000000000 204e000000000000 0700 feff f4010000"
             ),
             ClientEvent::Tenant { tag: 9, status: Status::NoResources, reply: figures },
         ),

@@ -280,10 +280,11 @@ pub struct TenantBody {
     pub tokens_free: U64,
     /// The tenant's handle on this connection.
     pub tenant: U16,
-    /// Zero.
-    pub reserved: U16,
-    /// Zero.
-    pub reserved_tail: U32,
+    /// The handle of the tenant whose latency bound set the rate that did not suffice; 0xffff for
+    /// the SLO that was asked for, 0xfffe for a tenant without a handle here, zero for nobody.
+    pub limited_by: U16,
+    /// That bound in microseconds.
+    pub limit_latency_us: U32,
 }
 
 /// The body of the notice to renegotiate.
@@ -332,6 +333,6 @@ assert_places!(InfoBody, 24: blocks u64 = 0, physical_block_bytes u32 = 8,
 assert_places!(SloBody, 16: latency_us u32 = 0, iops u32 = 4, request_bytes u32 = 8,
     percentile_tenths u16 = 12, read_percent u8 = 14, name_bytes u8 = 15);
 assert_places!(TenantBody, 24: tokens_needed u64 = 0, tokens_free u64 = 8, tenant u16 = 16,
-    reserved u16 = 18, reserved_tail u32 = 20);
+    limited_by u16 = 18, limit_latency_us u32 = 20);
 assert_places!(RenegotiateBody, 8: iops u32 = 0, tenant u16 = 4, read_percent u8 = 6,
     reserved u8 = 7);

@@ -56,7 +56,7 @@ fn tables_of_the_documents_are_the_structs() {
         fields!(InfoBody: blocks physical_block_bytes atomic_blocks_max namespace rights flags
             reserved),
         fields!(SloBody: latency_us iops request_bytes percentile_tenths read_percent name_bytes),
-        fields!(TenantBody: tokens_needed tokens_free tenant reserved reserved_tail),
+        fields!(TenantBody: tokens_needed tokens_free tenant limited_by limit_latency_us),
         fields!(RenegotiateBody: iops tenant read_percent reserved),
     ];
     let all = version_2.into_iter().map(|fields| (REFLEX_V2, fields));

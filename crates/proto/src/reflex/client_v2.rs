@@ -216,5 +216,7 @@ fn tenant_reply(body: &TenantBody) -> TenantReply {
         tenant: body.tenant.get(),
         tokens_needed: body.tokens_needed.get(),
         tokens_free: body.tokens_free.get(),
+        limited_by: body.limited_by.get(),
+        limit_latency_us: body.limit_latency_us.get(),
     }
 }

@@ -271,7 +271,7 @@ fn tenant_body(reply: &TenantReply) -> TenantBody {
         tokens_needed: reply.tokens_needed.into(),
         tokens_free: reply.tokens_free.into(),
         tenant: reply.tenant.into(),
-        reserved: 0.into(),
-        reserved_tail: 0.into(),
+        limited_by: reply.limited_by.into(),
+        limit_latency_us: reply.limit_latency_us.into(),
     }
 }

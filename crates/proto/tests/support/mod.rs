@@ -395,10 +395,14 @@ fn control_reply(chance: &mut Chance) -> (Reply, ClientEvent<'static>) {
             (Reply::Info { tag, info }, ClientEvent::Info { tag, info })
         }
         2 => {
+            let (tenant, tokens_needed, tokens_free) =
+                (chance.next() as u16, chance.next(), chance.next());
             let reply = TenantReply {
-                tenant: chance.next() as u16,
-                tokens_needed: chance.next(),
-                tokens_free: chance.next(),
+                tenant,
+                tokens_needed,
+                tokens_free,
+                limited_by: tokens_needed as u16,
+                limit_latency_us: tokens_free as u32,
             };
             let status = if chance.flip() { Status::Ok } else { Status::NoResources };
             let event = ClientEvent::Tenant { tag, status, reply };
