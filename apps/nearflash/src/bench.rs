@@ -28,8 +28,8 @@ pub(crate) use threads::End;
 /// Makes load on a server or a local device and measures it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
-    /// `reflex://HOST:PORT` (with `?v=1` for version 1 of the protocol; the default is `?v=2`) or a
-    /// device such as `null:1GiB`, `mem:1GiB`, `sim:a` or
+    /// `reflex://HOST:PORT` or `reflex+unix:PATH` (with `?v=1` for version 1 of the protocol; the
+    /// default is `?v=2`) or a device such as `null:1GiB`, `mem:1GiB`, `sim:a` or
     /// `file:PATH?size=1GiB`
     target: Target,
     /// Share of reads among the requests, 0 to 100

@@ -359,7 +359,7 @@ mod tests {
     fn nothing_told_means_the_defaults() {
         let config = Config::default();
         assert_eq!(config.specs().unwrap().len(), 1);
-        assert_eq!(config.listeners().unwrap()[0].address.port(), 7420);
+        assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
         assert_eq!(config.namespaces(&[8, 16]).unwrap().len(), 2);
     }
 }

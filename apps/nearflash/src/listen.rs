@@ -3,46 +3,90 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use contract::NamespaceId;
+use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
-/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N]` or
+/// `reflex+unix:PATH[?namespace=N&mode=MODE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
-    pub(crate) address: SocketAddr,
+    pub(crate) endpoint: Endpoint,
     /// The namespace of requests that name none: all of version 1.
     pub(crate) namespace: NamespaceId,
+    /// The permissions of a Unix socket's file.
+    mode: u32,
 }
 
 /// The port that nothing else says otherwise.
 pub(crate) const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
-const FORM: &str = "expected reflex://HOST:PORT[?namespace=N], such as reflex://127.0.0.1:7420";
+const FORM: &str = "expected reflex://HOST:PORT[?namespace=N], such as reflex://127.0.0.1:7420, or \
+                    reflex+unix:PATH[?namespace=N&mode=MODE]";
+
+/// The server's user, and nobody else.
+const DEFAULT_MODE: u32 = 0o600;
 
 impl ListenAt {
     /// Understands a URL; a host name is looked up.
     pub(crate) fn parse(url: &str) -> Result<ListenAt, String> {
-        let Some(rest) = url.strip_prefix("reflex://") else {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let endpoint: Endpoint = if let Some(host) = place.strip_prefix("reflex://") {
+            look_up(host.trim_end_matches('/'), url)?.into()
+        } else if let Some(path) = place.strip_prefix("reflex+unix:") {
+            // As in other URLs of files, an empty authority may stand before the path.
+            let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
+            UnixPath::new(path).map_err(|error| format!("{url:?}: {error}; {FORM}"))?.into()
+        } else {
             return Err(format!("{url:?}: {FORM}"));
         };
-        let (host, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut namespace = NamespaceId(1);
+        let mut at = ListenAt { endpoint, namespace: NamespaceId(1), mode: DEFAULT_MODE };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            match pair.split_once('=') {
-                Some(("namespace", number)) => {
-                    let parsed = number.parse().ok().filter(|n| *n > 0);
-                    namespace = NamespaceId(parsed.ok_or_else(|| {
-                        format!("{url:?}: namespace {number:?} is not a number from 1 to 65535")
-                    })?);
-                }
-                _ => return Err(format!("{url:?}: unknown option {pair:?}; {FORM}")),
-            }
+            at.take(pair).map_err(|error| format!("{url:?}: {error}"))?;
         }
-        let address = host
-            .trim_end_matches('/')
-            .to_socket_addrs()
-            .map_err(|error| format!("{url:?}: {error}; {FORM}"))?
-            .next()
-            .ok_or_else(|| format!("{url:?}: the host has no address"))?;
-        Ok(ListenAt { address, namespace })
+        Ok(at)
+    }
+
+    /// Understands one option of the query.
+    fn take(&mut self, pair: &str) -> Result<(), String> {
+        match (pair.split_once('='), &self.endpoint) {
+            (Some(("namespace", number)), _) => {
+                let parsed = number.parse().ok().filter(|n| *n > 0);
+                self.namespace = NamespaceId(parsed.ok_or_else(|| {
+                    format!("namespace {number:?} is not a number from 1 to 65535")
+                })?);
+            }
+            (Some(("mode", mode)), Endpoint::Unix(_)) => {
+                let parsed = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777);
+                self.mode = parsed.ok_or_else(|| {
+                    format!("mode {mode:?} is not an octal number from 0 to 777, such as 660")
+                })?;
+            }
+            _ => return Err(format!("unknown option {pair:?}; {FORM}")),
+        }
+        Ok(())
+    }
+
+    /// Starts to listen.
+    pub(crate) fn bind(&self, options: &TcpOptions) -> Result<Listener, String> {
+        let bound = match &self.endpoint {
+            Endpoint::Internet(address) => Listener::bind(*address, options),
+            Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
+        };
+        bound.map_err(|error| error.to_string())
+    }
+}
+
+fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
+    host.to_socket_addrs()
+        .map_err(|error| format!("{url:?}: {error}; {FORM}"))?
+        .next()
+        .ok_or_else(|| format!("{url:?}: the host has no address"))
+}
+
+/// The URL of a server that listens there.
+pub(crate) fn url(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Internet(address) => format!("reflex://{address}"),
+        Endpoint::Unix(path) => format!("reflex+unix:{path}"),
     }
 }
 
@@ -53,7 +97,7 @@ mod tests {
     #[test]
     fn urls_are_understood_or_explained() {
         let listen = ListenAt::parse("reflex://127.0.0.1:7420?namespace=3").unwrap();
-        assert_eq!(listen.address, "127.0.0.1:7420".parse().unwrap());
+        assert_eq!(url(&listen.endpoint), "reflex://127.0.0.1:7420");
         assert_eq!(listen.namespace, NamespaceId(3));
         assert!(ListenAt::parse(DEFAULT_URL).is_ok());
         for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]
@@ -62,5 +106,23 @@ mod tests {
             assert!(error.contains("reflex://HOST:PORT"), "{bad}: {error}");
         }
         assert!(ListenAt::parse("reflex://127.0.0.1:1?namespace=0").is_err());
+    }
+
+    #[test]
+    fn unix_sockets_have_a_mode() {
+        let listen = ListenAt::parse("reflex+unix:/run/a?namespace=2&mode=0660").unwrap();
+        assert_eq!(url(&listen.endpoint), "reflex+unix:/run/a");
+        assert_eq!((listen.namespace, listen.mode), (NamespaceId(2), 0o660));
+        let listen = ListenAt::parse("reflex+unix:///run/a").unwrap();
+        assert_eq!((url(&listen.endpoint).as_str(), listen.mode), ("reflex+unix:/run/a", 0o600));
+        for (bad, word) in [
+            ("reflex+unix:", "needs a path"),
+            ("reflex+unix:/a?mode=8", "octal"),
+            ("reflex+unix:/a?mode=7777", "octal"),
+            ("reflex://127.0.0.1:1?mode=600", "unknown option"),
+        ] {
+            let error = ListenAt::parse(bad).unwrap_err();
+            assert!(error.contains(word), "{bad}: {error}");
+        }
     }
 }

@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Export devices over TCP
+    /// Export devices over TCP and Unix sockets
     Serve(serve::Args),
     /// Measure a server or a local device
     Bench(bench::Arguments),

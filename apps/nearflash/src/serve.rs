@@ -22,7 +22,7 @@ use target::{Attached, Fences, Limits, Parts, Worker};
 
 use crate::config::{Config, DeviceConfig, ListenConfig};
 use crate::interface::{Chosen, Interface, Way};
-use crate::listen::ListenAt;
+use crate::listen::{ListenAt, url};
 use crate::volumes::{AnyDevice, Through, Volume};
 
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// A device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; may be given several times
     #[arg(long, value_name = "SPEC")]
     device: Vec<String>,
-    /// Where to listen: reflex://HOST:PORT[?namespace=N]; may be given several times
+    /// Where to listen: reflex://HOST:PORT[?namespace=N] or
+    /// reflex+unix:PATH[?namespace=N&mode=MODE]; may be given several times
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
     /// Threads that serve, each on its own core [default: 1]
@@ -92,12 +93,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     let chosen = args.interface.choose()?;
     let (plan, workers) = plan(&args, &config, &listen_at)?;
     let plan = Arc::new(plan);
-    let listeners = listen_at
-        .iter()
-        .map(|at| Listener::bind(at.address, &plan.tcp).map_err(|e| e.to_string()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let urls: Vec<String> =
-        listeners.iter().map(|listener| format!("reflex://{}", listener.address())).collect();
+    let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
+    let urls: Vec<String> = listeners.iter().map(|listener| url(listener.endpoint())).collect();
     // Before the threads, so that a signal cannot come in between.
     let signals =
         Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot take signals: {e}"))?;
@@ -143,12 +140,12 @@ fn merge(args: &Args) -> Result<Config, String> {
 
 /// Refuses to serve everybody on an address that others can reach.
 fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Result<(), String> {
-    let exposed = listen.iter().find(|at| !at.address.ip().is_loopback());
+    let exposed = listen.iter().find(|at| at.endpoint.is_exposed());
     match exposed {
         Some(at) if !config.has_access_rules() && !insecure => Err(format!(
             "{} is reachable from other machines and no [[access]] rule says who may come in; add \
              one to the configuration, or let everybody in with --insecure",
-            at.address
+            at.endpoint
         )),
         _ => Ok(()),
     }
@@ -180,7 +177,7 @@ fn worker_count(config: &Config) -> Result<usize, String> {
 fn parts(config: &Config, listen: &[ListenAt], blocks: &[u64]) -> Result<Parts, String> {
     let namespaces = config.namespaces(blocks)?;
     if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
-        return Err(format!("{}: there is no namespace {}", at.address, at.namespace.0));
+        return Err(format!("{}: there is no namespace {}", at.endpoint, at.namespace.0));
     }
     Ok(Parts {
         access: config.access(namespaces.len())?,

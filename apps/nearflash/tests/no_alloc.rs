@@ -71,7 +71,7 @@ const ENDING: u8 = 2;
 
 fn measure<N: Network, D: Device>(make: impl FnOnce() -> D + Send + 'static) {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap();
-    let address = listener.address();
+    let address = listener.endpoint().internet().expect("a port");
     let phase = Arc::new(AtomicU8::new(WARMING));
     let (sender, reached) = channel();
     let told = phase.clone();

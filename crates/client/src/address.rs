@@ -1,4 +1,5 @@
-//! Where a server is: `reflex://HOST:PORT`, with `?v=1` for version 1 of the protocol.
+//! Where a server is: `reflex://HOST:PORT`, or `reflex+unix:PATH` on the same machine, with `?v=1` for
+//! version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,19 +9,39 @@ use crate::Version;
 /// The address of a server, as people write it. The host's name is not looked up here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// `HOST:PORT`; an IPv6 address stands in brackets.
-    pub host_and_port: String,
+    /// Where it listens.
+    pub place: Place,
     /// The protocol's version.
     pub version: Version,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the network, at `HOST:PORT`; an IPv6 address stands in brackets.
+    Network(String),
+    /// At the Unix socket with this path.
+    Unix(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Network(host_and_port) => write!(f, "reflex://{host_and_port}"),
+            Place::Unix(path) => write!(f, "reflex+unix:{path}"),
+        }
+    }
 }
 
 /// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It does not begin with `reflex://`.
+    /// It begins neither with `reflex://` nor with `reflex+unix:`.
     Scheme,
     /// There is no port, or it is not one.
     Port,
+    /// There is no path.
+    Path,
     /// What stands behind `?` is not understood.
     Query(String),
 }
@@ -28,8 +49,13 @@ pub enum AddressError {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AddressError::Scheme => f.write_str("a server is written reflex://HOST:PORT"),
+            AddressError::Scheme => {
+                f.write_str("a server is written reflex://HOST:PORT or reflex+unix:PATH")
+            }
             AddressError::Port => f.write_str("a port is missing, as in reflex://127.0.0.1:7420"),
+            AddressError::Path => {
+                f.write_str("a path is missing, as in reflex+unix:/run/nearflash/data.sock")
+            }
             AddressError::Query(query) => {
                 write!(f, "`?{query}` is not understood; only ?v=1 and ?v=2 are")
             }
@@ -43,27 +69,42 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let rest = text.strip_prefix("reflex://").ok_or(AddressError::Scheme)?;
-        let (host, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let place = if let Some(host) = place.strip_prefix("reflex://") {
+            network(host.strip_suffix('/').unwrap_or(host))?
+        } else if let Some(path) = place.strip_prefix("reflex+unix:") {
+            unix(path)?
+        } else {
+            return Err(AddressError::Scheme);
+        };
         let version = match query {
             "" | "v=2" => Version::Two,
             "v=1" => Version::One,
             _ => return Err(AddressError::Query(query.to_owned())),
         };
-        let host = host.strip_suffix('/').unwrap_or(host);
-        match host.rsplit_once(':') {
-            Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
-                Ok(Address { host_and_port: host.to_owned(), version })
-            }
-            _ => Err(AddressError::Port),
-        }
+        Ok(Address { place, version })
     }
+}
+
+fn network(host: &str) -> Result<Place, AddressError> {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(Place::Network(host.to_owned()))
+        }
+        _ => Err(AddressError::Port),
+    }
+}
+
+/// As in other URLs of files, an empty authority (`//`) may stand before an absolute path.
+fn unix(path: &str) -> Result<Place, AddressError> {
+    let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
+    if path.is_empty() { Err(AddressError::Path) } else { Ok(Place::Unix(path.to_owned())) }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.version == Version::One { "?v=1" } else { "" };
-        write!(f, "reflex://{}{query}", self.host_and_port)
+        write!(f, "{}{query}", self.place)
     }
 }
 
@@ -73,10 +114,18 @@ mod tests {
 
     #[test]
     fn addresses_read_and_write_the_same() {
-        for text in ["reflex://127.0.0.1:7420", "reflex://[::1]:7420?v=1", "reflex://host:1"] {
+        for text in [
+            "reflex://127.0.0.1:7420",
+            "reflex://[::1]:7420?v=1",
+            "reflex://host:1",
+            "reflex+unix:/run/a.sock",
+            "reflex+unix:./a:b?v=1",
+        ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
-        assert_eq!("reflex://h:1/?v=2".parse::<Address>().unwrap().host_and_port, "h:1");
+        let place = |text: &str| text.parse::<Address>().unwrap().place;
+        assert_eq!(place("reflex://h:1/?v=2"), Place::Network("h:1".to_owned()));
+        assert_eq!(place("reflex+unix:///run/a"), Place::Unix("/run/a".to_owned()));
     }
 
     #[test]
@@ -86,6 +135,8 @@ mod tests {
         assert_eq!(error("reflex://localhost"), AddressError::Port);
         assert_eq!(error("reflex://:80"), AddressError::Port);
         assert_eq!(error("reflex://h:99999"), AddressError::Port);
+        assert_eq!(error("reflex+unix:"), AddressError::Path);
+        assert_eq!(error("reflex+unix:?v=1"), AddressError::Path);
         assert_eq!(error("reflex://h:1?v=3"), AddressError::Query("v=3".to_owned()));
     }
 }

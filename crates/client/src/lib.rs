@@ -14,6 +14,6 @@ mod random;
 
 pub mod load;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Place};
 pub use initiator::{Done, Initiator, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 pub use random::Random;

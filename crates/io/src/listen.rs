@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
-use crate::Error;
+use crate::unix::{self, SocketFile};
+use crate::{Endpoint, Error, UnixPath};
 
 /// How our TCP sockets are tuned.
 #[derive(Clone, Debug, Default)]
@@ -20,9 +21,15 @@ pub struct TcpOptions {
 }
 
 impl TcpOptions {
-    /// Applies the options to a stream whose other end is `address`. What the kernel does not grant
-    /// costs speed, not correctness, so it is not an error.
-    pub(crate) fn apply(&self, socket: impl AsFd, address: &SocketAddr) {
+    /// Applies the options to a stream whose other end is `address`; `None` for a Unix socket, which
+    /// has buffers only. What the kernel does not grant costs speed, not correctness, so it is not
+    /// an error.
+    pub(crate) fn apply(&self, socket: impl AsFd, address: Option<SocketAddr>) {
+        if let Some(bytes) = self.socket_buffer {
+            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes);
+        }
+        let Some(address) = address else { return };
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         // Finds out, within two minutes, that an idle peer has vanished.
         let _ = sockopt::set_socket_keepalive(&socket, true);
@@ -38,10 +45,6 @@ impl TcpOptions {
             }
             None => {}
         }
-        if let Some(bytes) = self.socket_buffer {
-            let _ = sockopt::set_socket_send_buffer_size(&socket, bytes);
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, bytes);
-        }
     }
 }
 
@@ -53,9 +56,14 @@ const BIND_PAUSE: Duration = Duration::from_millis(20);
 /// A bound, listening socket.
 #[derive(Debug)]
 pub struct Listener {
+    // Before the socket: while that is open, nobody takes the file for a dead server's.
+    _file: Option<SocketFile>,
     pub(crate) socket: OwnedFd,
-    address: SocketAddr,
+    endpoint: Endpoint,
 }
+
+/// Connections that may wait to be accepted; the kernel has a limit of its own.
+const BACKLOG: i32 = 4096;
 
 impl Listener {
     /// Listens on `address`; port 0 takes a free one.
@@ -88,33 +96,38 @@ impl Listener {
                 Error::system(format!("cannot use congestion control {name:?} (see {known})"), e)
             })?;
         }
-        rustix::net::listen(&listener, 4096).map_err(|e| fail(e.into()))?;
-        options.apply(&listener, &address);
-        Ok(Listener { socket: listener.into(), address })
+        rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
+        options.apply(&listener, Some(address));
+        Ok(Listener { _file: None, socket: listener.into(), endpoint: address.into() })
+    }
+
+    /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed with
+    /// the listener. A socket that a dead server left there is replaced.
+    ///
+    /// # Errors
+    /// Says what is in the way: another server, a file that is no socket, a missing directory.
+    pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
+        let (socket, file) = unix::listen(path, mode, BACKLOG)?;
+        Ok(Listener { _file: Some(file), socket, endpoint: path.clone().into() })
     }
 
     /// Where it listens, with the port that was taken.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 }
 
 /// Whether a dialled stream's own address is `server`, too: a dial to a port of this machine that
 /// nobody listens on may be given that very port, and TCP connects the socket to itself. Such a
 /// stream is made to vanish without a trace when it is closed, so that the server can have its port.
-pub(crate) fn reached_itself(socket: impl AsFd, server: SocketAddr) -> bool {
+pub(crate) fn reached_itself(socket: impl AsFd, server: &Endpoint) -> bool {
+    let Endpoint::Internet(server) = server else { return false };
     let own = rustix::net::getsockname(&socket).ok().and_then(|any| any.try_into().ok());
-    let reached_itself = own == Some(server);
+    let reached_itself = own == Some(*server);
     if reached_itself {
         let _ = sockopt::set_socket_linger(&socket, Some(Duration::ZERO));
     }
     reached_itself
-}
-
-/// The other end of a stream; an error when it was reset before we looked.
-pub(crate) fn peer_address(socket: impl AsFd) -> Result<SocketAddr, ()> {
-    let any = rustix::net::getpeername(socket).map_err(|_| ())?.ok_or(())?;
-    SocketAddr::try_from(any).map_err(|_| ())
 }
 
 #[cfg(test)]
@@ -127,7 +140,7 @@ mod tests {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = TcpListener::bind(any).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(!reached_itself(&stream, listener.local_addr().unwrap()));
+        assert!(!reached_itself(&stream, &listener.local_addr().unwrap().into()));
         // A socket that is bound to the address it connects to.
         let flags = rustix::net::SocketFlags::CLOEXEC;
         let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
@@ -135,7 +148,7 @@ mod tests {
         rustix::net::bind(&socket, &any).unwrap();
         let own: SocketAddr = rustix::net::getsockname(&socket).unwrap().try_into().unwrap();
         rustix::net::connect(&socket, &own).unwrap();
-        assert!(reached_itself(&socket, own));
+        assert!(reached_itself(&socket, &own.into()));
     }
 
     #[test]
@@ -150,8 +163,9 @@ mod tests {
     fn an_occupied_port_is_named() {
         let options = TcpOptions::default();
         let first = Listener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        let error = Listener::bind(first.address(), &options).unwrap_err().to_string();
-        assert!(error.contains(&first.address().to_string()), "{error}");
+        let address = first.endpoint().internet().unwrap();
+        let error = Listener::bind(address, &options).unwrap_err().to_string();
+        assert!(error.contains(&address.to_string()), "{error}");
         assert!(error.contains("another server"), "{error}");
     }
 }

@@ -1,13 +1,12 @@
 //! What the outer loop needs of whoever waits for the kernel, and what a server needs of the sockets
 //! above it: the seam between io_uring and epoll.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Dial, ListenerId};
 
-use crate::{EpollReactor, EpollSockets, Error, Listener, Ring, Sockets, SocketsConfig};
+use crate::{Endpoint, EpollReactor, EpollSockets, Error, Listener, Ring, Sockets, SocketsConfig};
 use crate::{Spread, Waker};
 
 /// Waits for the kernel on behalf of one thread. Static dispatch: the loop over a [`Ring`] costs
@@ -49,7 +48,7 @@ pub trait Network: Dial + Sized {
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error>;
 
     /// Makes [`Dial::dial`] connect to `server`.
-    fn dial_to(&mut self, server: SocketAddr);
+    fn dial_to(&mut self, server: impl Into<Endpoint>);
 }
 
 impl Reactor for Ring {
@@ -96,7 +95,7 @@ impl Network for Sockets {
         Ok(())
     }
 
-    fn dial_to(&mut self, server: SocketAddr) {
+    fn dial_to(&mut self, server: impl Into<Endpoint>) {
         Sockets::dial_to(self, server);
     }
 }
@@ -116,7 +115,7 @@ impl Network for EpollSockets {
         EpollSockets::listen(self, id, listener)
     }
 
-    fn dial_to(&mut self, server: SocketAddr) {
+    fn dial_to(&mut self, server: impl Into<Endpoint>) {
         EpollSockets::dial_to(self, server);
     }
 }

@@ -34,7 +34,7 @@ fn wait_for_descriptors<N: Network>() {
     let clock = Clock::start();
     let options = TcpOptions::default();
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-    let address = listener.address();
+    let address = listener.endpoint().internet().expect("a port");
     sockets.listen(ListenerId(0), listener).unwrap();
     // Turns for so long; how many connections opened, and how many bytes came.
     let mut turn_for = |time: Duration| {

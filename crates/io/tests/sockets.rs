@@ -1,14 +1,17 @@
 //! Sockets on loopback: what one end sends the other receives, in order, and everything is given
-//! back. Every test runs over io_uring and over epoll, with the same expectations.
+//! back. Every test runs over io_uring and over epoll, some of them also through Unix sockets, with
+//! the same expectations.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent};
+use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
 use nearflash_io::{
     Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread, TcpOptions,
+    UnixPath,
 };
 
 /// Makes a module of tests for each way to the kernel.
@@ -23,11 +26,35 @@ macro_rules! over_both {
     };
 }
 
-over_both! {
+/// Makes the same for tests of what does not depend on the kind of the connection.
+macro_rules! over_every {
+    ($($name:ident)*) => {
+        mod over_io_uring_and_tcp {
+            $(#[test] fn $name() { super::$name::<super::Sockets>(super::listener()); })*
+        }
+        mod over_epoll_and_tcp {
+            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::listener()); })*
+        }
+        mod over_io_uring_and_unix {
+            $(#[test] fn $name() { super::$name::<super::Sockets>(super::unix_listener()); })*
+        }
+        mod over_epoll_and_unix {
+            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::unix_listener()); })*
+        }
+    };
+}
+
+over_every! {
     bytes_arrive_in_order_through_few_buffers
     a_paused_connection_receives_nothing_until_it_is_resumed
     closing_returns_every_buffer_and_tells_both_ends
     finish_sends_what_is_queued_first
+}
+
+over_both! {
+    local_peers_are_known_by_their_user
+    a_unix_socket_that_nobody_listens_on_is_unreachable
+    zero_copy_leaves_unix_sockets_alone
     a_finished_connection_whose_peer_stays_ends_in_time
     nobody_listening_is_unreachable
     a_reset_in_the_middle_of_a_send_returns_every_buffer_before_it_is_told
@@ -50,6 +77,16 @@ fn frame(bytes: usize) -> Frame {
 
 const CONNECTIONS_MAX: usize = 64;
 
+fn small() -> SocketsConfig {
+    SocketsConfig {
+        connections_max: CONNECTIONS_MAX,
+        receive_buffers: 8,
+        receive_buffer_bytes: 4096,
+        frames_max: 256,
+        ..SocketsConfig::default()
+    }
+}
+
 /// Sockets with a reactor of their own that turn until a test has seen enough.
 struct End<N: Network> {
     reactor: N::Reactor,
@@ -59,14 +96,11 @@ struct End<N: Network> {
 
 impl<N: Network> End<N> {
     fn new() -> Self {
+        Self::with(small())
+    }
+
+    fn with(config: SocketsConfig) -> Self {
         let reactor = N::Reactor::new().unwrap();
-        let config = SocketsConfig {
-            connections_max: CONNECTIONS_MAX,
-            receive_buffers: 8,
-            receive_buffer_bytes: 4096,
-            frames_max: 256,
-            ..SocketsConfig::default()
-        };
         let sockets = N::new(&reactor, config).unwrap();
         End { reactor, clock: Clock::start(), sockets }
     }
@@ -75,7 +109,7 @@ impl<N: Network> End<N> {
     fn listening() -> (Self, SocketAddr) {
         let mut server = Self::new();
         let listener = listener();
-        let address = listener.address();
+        let address = listener.endpoint().internet().expect("a port");
         server.sockets.listen(ListenerId(7), listener).unwrap();
         (server, address)
     }
@@ -129,10 +163,29 @@ fn listener() -> Listener {
     Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
 }
 
-fn connected<N: Network>() -> (End<N>, End<N>, ConnId, ConnId) {
-    let (mut server, address) = End::<N>::listening();
+fn unix_path() -> UnixPath {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("nearflash-sockets-{}-{number}", std::process::id());
+    UnixPath::new(std::env::temp_dir().join(name)).unwrap()
+}
+
+fn unix_listener() -> Listener {
+    Listener::bind_unix(&unix_path(), 0o600).unwrap()
+}
+
+fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId) {
+    connected_with(false, listener)
+}
+
+fn connected_with<N: Network>(
+    zero_copy: bool,
+    listener: Listener,
+) -> (End<N>, End<N>, ConnId, ConnId) {
+    let mut server = End::<N>::with(SocketsConfig { zero_copy, ..small() });
     let mut client = End::<N>::new();
-    client.sockets.dial_to(address);
+    client.sockets.dial_to(listener.endpoint().clone());
+    server.sockets.listen(ListenerId(7), listener).unwrap();
     let dialled = client.sockets.dial(client.clock.now());
     let (mut accepted, mut opened) = (None, false);
     for _ in 0..1000 {
@@ -166,8 +219,8 @@ fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }
 
-fn bytes_arrive_in_order_through_few_buffers<N: Network>() {
-    let (mut server, mut client, accepted, dialled) = connected::<N>();
+fn bytes_arrive_in_order_through_few_buffers<N: Network>(listener: Listener) {
+    let (mut server, mut client, accepted, dialled) = connected::<N>(listener);
     let mut expected = Vec::new();
     for n in 0..100u8 {
         let mut body = buf(10_000);
@@ -197,8 +250,8 @@ fn bytes_arrive_in_order_through_few_buffers<N: Network>() {
     assert_eq!(client.sockets.unsent(dialled), 0);
 }
 
-fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>() {
-    let (mut server, mut client, accepted, dialled) = connected::<N>();
+fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>(listener: Listener) {
+    let (mut server, mut client, accepted, dialled) = connected::<N>(listener);
     server.sockets.pause(accepted);
     server.turn();
     client.send(dialled, Frame::bare(FrameHead::new(b"hello")));
@@ -221,8 +274,8 @@ fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>() {
     panic!("nothing arrived after the resume");
 }
 
-fn closing_returns_every_buffer_and_tells_both_ends<N: Network>() {
-    let (mut server, mut client, accepted, dialled) = connected::<N>();
+fn closing_returns_every_buffer_and_tells_both_ends<N: Network>(listener: Listener) {
+    let (mut server, mut client, accepted, dialled) = connected::<N>(listener);
     for _ in 0..200 {
         client.send(dialled, frame(60_000));
     }
@@ -262,8 +315,8 @@ fn closing_returns_every_buffer_and_tells_both_ends<N: Network>() {
     panic!("the server never saw the close");
 }
 
-fn finish_sends_what_is_queued_first<N: Network>() {
-    let (mut server, mut client, accepted, _) = connected::<N>();
+fn finish_sends_what_is_queued_first<N: Network>(listener: Listener) {
+    let (mut server, mut client, accepted, _) = connected::<N>(listener);
     server.send(accepted, frame(500_000));
     server.sockets.finish(accepted);
     let (mut got, mut closed, mut gone) = (0, false, false);
@@ -311,6 +364,55 @@ fn nobody_listening_is_unreachable<N: Network>() {
     let (conn, reason) = client.await_closed();
     assert_eq!(conn, dialled);
     assert_eq!(reason, CloseReason::Unreachable(libc_errno::CONNREFUSED));
+}
+
+fn local_peers_are_known_by_their_user<N: Network>() {
+    let path = unix_path();
+    let listener = Listener::bind_unix(&path, 0o600).unwrap();
+    let (mut server, mut client) = (End::<N>::new(), End::<N>::new());
+    server.sockets.listen(ListenerId(7), listener).unwrap();
+    client.sockets.dial_to(path.clone());
+    client.sockets.dial(client.clock.now());
+    let peer = |event: &NetEvent| match event {
+        NetEvent::Opened { peer, .. } => Some(*peer),
+        _ => None,
+    };
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(client.await_event(peer), Peer::Local { uid });
+    assert_eq!(server.await_event(peer), Peer::Local { uid });
+    server.sockets.stop_listening();
+    assert!(!path.as_path().exists(), "the file goes with the listener");
+}
+
+fn a_unix_socket_that_nobody_listens_on_is_unreachable<N: Network>() {
+    let path = unix_path();
+    let mut client = End::<N>::new();
+    client.sockets.dial_to(path.clone());
+    let missing = rustix::io::Errno::NOENT.raw_os_error();
+    client.sockets.dial(client.clock.now());
+    assert_eq!(client.await_closed().1, CloseReason::Unreachable(missing));
+    drop(std::os::unix::net::UnixListener::bind(path.as_path()).unwrap());
+    client.sockets.dial(client.clock.now());
+    assert_eq!(client.await_closed().1, CloseReason::Unreachable(libc_errno::CONNREFUSED));
+    std::fs::remove_file(path.as_path()).unwrap();
+}
+
+fn zero_copy_leaves_unix_sockets_alone<N: Network>() {
+    let (mut server, mut client, accepted, _) = connected_with::<N>(true, unix_listener());
+    server.send(accepted, frame(300_000));
+    let (mut got, mut sent) = (0, 0);
+    for _ in 0..2000 {
+        sent += server.turn().iter().filter(|e| matches!(e, NetEvent::Sent { .. })).count();
+        for event in client.turn() {
+            let NetEvent::Received { buf, len, .. } = event else { panic!("{event:?}") };
+            got += len;
+            client.sockets.give(buf);
+        }
+        if got == 300_024 && sent == 1 {
+            return;
+        }
+    }
+    panic!("{got} bytes arrived, {sent} frames came back");
 }
 
 mod libc_errno {

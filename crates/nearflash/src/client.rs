@@ -114,8 +114,8 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// Connects to the server at `url`: `reflex://HOST:PORT`, with `?v=1` for version 1 of the
-    /// protocol (reads and writes only).
+    /// Connects to the server at `url`: `reflex://HOST:PORT`, or `reflex+unix:PATH` for a Unix socket
+    /// of this machine, with `?v=1` for version 1 of the protocol (reads and writes only).
     ///
     /// # Errors
     /// [`Error::Address`], [`Error::Connect`] when the server cannot be reached now, or

@@ -1,8 +1,8 @@
 //! Remote flash at close to local speed: the client library.
 //!
 //! [`Client`] reads and writes the blocks of a `nearflash serve` (or of a server of the original
-//! ReFlex protocol) over TCP, asynchronously and under any executor; [`blocking::Client`] is the same
-//! without futures.
+//! ReFlex protocol) over TCP or a Unix socket, asynchronously and under any executor;
+//! [`blocking::Client`] is the same without futures.
 //!
 //! ```no_run
 //! use nearflash::{Options, blocking::Client};

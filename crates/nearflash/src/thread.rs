@@ -4,12 +4,13 @@
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
 
-use client::{Address, Done, Initiator, Loss, Op, Report, Ticket};
+use client::{Address, Done, Initiator, Loss, Op, Place, Report, Ticket};
 use contract::{
     Buf, BufPool, Command, Control, NamespaceId, NamespaceInfo, SizeClass, Status, Turn,
 };
 use io::{
-    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig,
+    SpinPolicy, UnixPath,
 };
 
 use crate::answer::Promise;
@@ -110,6 +111,22 @@ impl Drop for Closing {
     }
 }
 
+/// Looks the host up.
+fn find(place: &Place) -> Result<Endpoint, Error> {
+    match place {
+        Place::Unix(path) => match UnixPath::new(path) {
+            Ok(path) => Ok(path.into()),
+            Err(error) => Err(Error::Address(error.to_string())),
+        },
+        Place::Network(name) => {
+            let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
+            let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+            let address = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
+            Ok(address.into())
+        }
+    }
+}
+
 struct Engine<N> {
     initiator: Initiator<N>,
     namespace: Option<NamespaceId>,
@@ -127,10 +144,7 @@ impl<N: Network> Engine<N> {
         options: &Options,
         queue: Arc<Queue<Request>>,
     ) -> Result<Engine<N>, Error> {
-        let name = &address.host_and_port;
-        let unknown = |why: String| Error::Address(format!("cannot find `{name}`: {why}"));
-        let mut found = name.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-        let server = found.next().ok_or_else(|| unknown("it has no address".to_owned()))?;
+        let server = find(&address.place)?;
         let system = |e: io::Error| Error::System(e.to_string());
         let config = SocketsConfig {
             connections_max: options.connections + 4,

@@ -50,7 +50,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum Way {
     Server {
-        address: std::net::SocketAddr,
+        endpoint: io::Endpoint,
         namespace: Option<NamespaceId>,
         /// Of the first thread; the others differ in `client` and `connections`.
         options: Options,
@@ -118,7 +118,7 @@ fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
             let bytes = volume.bytes();
             Ok((Way::Device(Arc::new(volume)), Some(bytes)))
         }
-        Target::Server { address, version, .. } => {
+        Target::Server { endpoint, version, .. } => {
             let options = Options {
                 version: *version,
                 client: u128::from(chance()) << 64 | u128::from(chance()),
@@ -129,13 +129,13 @@ fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
                 ..Options::default()
             };
             let namespace = arguments.namespace.map(NamespaceId);
-            let found = survey::look(*address, &options, namespace);
+            let found = survey::look(endpoint, &options, namespace);
             let blocks = match (found, version) {
                 (Ok(blocks), _) => blocks,
                 // A server of version 1 alone does not understand the question.
                 (Err(survey::Failure::Unanswered(loss)), Version::One) if loss.reached() => None,
                 (Err(failure), _) => {
-                    return Err(Problem::Failed(failure.explain(*address)));
+                    return Err(Problem::Failed(failure.explain(endpoint)));
                 }
             };
             let bytes = blocks.map(|blocks| blocks * BLOCK_BYTES as u64);
@@ -146,7 +146,7 @@ fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
                     bytes_text(BLIND_SPAN_BYTES)
                 );
             }
-            Ok((Way::Server { address: *address, namespace, options }, bytes))
+            Ok((Way::Server { endpoint: endpoint.clone(), namespace, options }, bytes))
         }
     }
 }

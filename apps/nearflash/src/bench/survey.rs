@@ -1,11 +1,14 @@
 //! Asks a server how large it is, which also tells whether it is there.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use client::{Initiator, Loss, Options, Report, Version};
 use contract::{Control, NamespaceId, Status, Turn};
-use io::{Clock, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy};
+use io::{
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
+
+use crate::listen::url;
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +26,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// What went wrong, and what to do about it.
-    pub(super) fn explain(&self, address: SocketAddr) -> String {
+    pub(super) fn explain(&self, server: &Endpoint) -> String {
         let loss = match self {
             Failure::Local(error) => return error.to_string(),
             Failure::Refused(status) => {
@@ -33,40 +36,52 @@ impl Failure {
         };
         let system = loss.errno().map(std::io::Error::from_raw_os_error);
         let hint = match &system {
-            Some(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                "is the server running? start it with `nearflash serve`"
-            }
-            Some(_) => "is the address right, and does no firewall stand between?",
+            Some(error) => hint(error, server),
             None if loss == Loss::Refused(Status::Denied) => {
                 "does --token fit the server's access rules?"
             }
             None => "is it a nearflash server? one of the original protocol needs `?v=1`",
         };
         let what = system.map_or(loss.to_string(), |error| error.to_string());
-        format!("cannot use reflex://{address}: {what}\n{hint}")
+        format!("cannot use {}: {what}\n{hint}", url(server))
+    }
+}
+
+/// What to do about an error of the system.
+fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    match (error.kind(), server) {
+        (ConnectionRefused, _) | (NotFound, Endpoint::Unix(_)) => {
+            "is the server running? start it with `nearflash serve`"
+        }
+        (PermissionDenied, Endpoint::Unix(_)) => {
+            "this user may not use the socket: the server's `?mode=` says who may"
+        }
+        (_, Endpoint::Unix(_)) => "is the path right?",
+        _ => "is the address right, and does no firewall stand between?",
     }
 }
 
 /// The blocks of the namespace; `None` where the server cannot say. Asked in version 2, which every
 /// server of ours speaks.
 pub(super) fn look(
-    address: SocketAddr,
+    server: &Endpoint,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
     match Ring::new() {
-        Ok(ring) => look_on::<Sockets>(&ring, address, options, namespace),
+        Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
         Err(no_ring) => {
             eprintln!("note: {no_ring}; using epoll, which is a little slower");
             let epoll = EpollReactor::new().map_err(Failure::Local)?;
-            look_on::<EpollSockets>(&epoll, address, options, namespace)
+            look_on::<EpollSockets>(&epoll, server, options, namespace)
         }
     }
 }
 
 fn look_on<N: Network>(
     reactor: &N::Reactor,
-    address: SocketAddr,
+    server: &Endpoint,
     options: &Options,
     namespace: Option<NamespaceId>,
 ) -> Result<Option<u64>, Failure> {
@@ -77,7 +92,7 @@ fn look_on<N: Network>(
         ..SocketsConfig::default()
     };
     let mut sockets = N::new(reactor, config).map_err(Failure::Local)?;
-    sockets.dial_to(address);
+    sockets.dial_to(server.clone());
     let clock = Clock::start();
     let options = Options {
         connections: 1,
@@ -123,9 +138,17 @@ mod tests {
 
     #[test]
     fn a_refused_connection_says_what_to_do() {
-        let address = "127.0.0.1:7420".parse().unwrap();
-        let loss = Loss::Network(CloseReason::Unreachable(111));
-        let text = Failure::Unanswered(loss).explain(address);
-        assert!(text.contains("is the server running? start it with `nearflash serve`"), "{text}");
+        let tcp = Endpoint::Internet("127.0.0.1:7420".parse().unwrap());
+        let unix = Endpoint::Unix(io::UnixPath::new("/run/a").unwrap());
+        let explain = |errno, endpoint| {
+            Failure::Unanswered(Loss::Network(CloseReason::Unreachable(errno))).explain(endpoint)
+        };
+        let (refused, missing, denied) = (111, 2, 13);
+        for text in [explain(refused, &tcp), explain(refused, &unix), explain(missing, &unix)] {
+            assert!(text.contains("running? start it with `nearflash serve`"), "{text}");
+        }
+        assert!(explain(refused, &tcp).contains("reflex://127.0.0.1:7420"));
+        let text = explain(denied, &unix);
+        assert!(text.contains("reflex+unix:/run/a") && text.contains("?mode="), "{text}");
     }
 }

@@ -1,11 +1,12 @@
 //! What is measured: a server's address, or a device of this process.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::str::FromStr;
 
-use client::{Address, AddressError, Version};
+use client::{Address, AddressError, Place, Version};
 use flash::Spec;
+use io::{Endpoint, UnixPath};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -13,7 +14,7 @@ pub(crate) enum Target {
     /// A server.
     Server {
         /// Where it listens.
-        address: SocketAddr,
+        endpoint: Endpoint,
         /// Which version to speak.
         version: Version,
         /// As it was given.
@@ -34,16 +35,26 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let server = match text.parse::<Address>() {
             Ok(server) => server,
-            Err(AddressError::Scheme) if !text.contains("://") => {
+            Err(AddressError::Scheme) if !text.contains("://") && !text.contains("+unix:") => {
                 let spec = text.parse::<Spec>().map_err(|e| e.to_string())?;
                 return Ok(Target::Device { spec, text: text.to_owned() });
             }
             Err(error) => return Err(error.to_string()),
         };
-        let host = &server.host_and_port;
-        let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
-        let address = found.next().ok_or_else(|| format!("`{host}` has no address"))?;
-        Ok(Target::Server { address, version: server.version, text: text.to_owned() })
+        let endpoint = find(&server.place)?;
+        Ok(Target::Server { endpoint, version: server.version, text: text.to_owned() })
+    }
+}
+
+/// Looks the host up.
+fn find(place: &Place) -> Result<Endpoint, String> {
+    match place {
+        Place::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
+        Place::Network(host) => {
+            let mut found =
+                host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
+            Ok(found.next().ok_or_else(|| format!("`{host}` has no address"))?.into())
+        }
     }
 }
 
@@ -61,13 +72,15 @@ mod tests {
 
     #[test]
     fn servers_and_devices_are_told_apart() {
-        let Ok(Target::Server { address, version, .. }) = "reflex://127.0.0.1:7420?v=1".parse()
+        let Ok(Target::Server { endpoint, version, .. }) = "reflex://127.0.0.1:7420?v=1".parse()
         else {
             panic!("a server")
         };
-        assert_eq!(address.to_string(), "127.0.0.1:7420");
+        assert_eq!(endpoint.to_string(), "127.0.0.1:7420");
         assert_eq!(version, Version::One);
         assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
+        let unix = "reflex+unix:/run/a.sock?v=1".parse();
+        assert!(matches!(unix, Ok(Target::Server { endpoint: Endpoint::Unix(_), .. })));
         assert!(matches!("null:1GiB".parse(), Ok(Target::Device { .. })));
     }
 
@@ -77,6 +90,8 @@ mod tests {
         assert!(error("reflex://localhost").contains("port is missing"));
         assert!(error("reflex://127.0.0.1:1?v=3").contains("?v=3"));
         assert!(error("http://localhost:80").contains("reflex://HOST:PORT"));
+        assert!(error("reflex+unix:").contains("path is missing"));
+        assert!(error("reflx+unix:/run/a").contains("reflex+unix:PATH"));
         assert!(!error("nonsense").is_empty());
     }
 }

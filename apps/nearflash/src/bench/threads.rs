@@ -1,6 +1,5 @@
 //! The threads that make the load: each has its own ring, sockets and generator.
 
-use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -115,7 +114,7 @@ pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
 fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>>, Problem> {
     let builder = std::thread::Builder::new().name(format!("load{n}"));
     let spawned = match way {
-        Way::Server { address, namespace, options } => {
+        Way::Server { endpoint, namespace, options } => {
             let lanes = job.shape.lanes + usize::from(job.shape.probe.is_some());
             let options = Options {
                 connections: lanes,
@@ -124,8 +123,8 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
                 seed: options.seed.wrapping_add(n as u64),
                 ..options.clone()
             };
-            let (address, namespace) = (*address, *namespace);
-            builder.spawn(move || remote(address, namespace, options, job))
+            let (server, namespace) = (endpoint.clone(), *namespace);
+            builder.spawn(move || remote(server, namespace, options, job))
         }
         Way::Device(volume) => {
             let volume = volume.clone();
@@ -190,16 +189,16 @@ fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
 
 /// Makes load on a server.
 fn remote(
-    address: SocketAddr,
+    server: io::Endpoint,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
 ) -> Result<End, String> {
     match Ring::new() {
-        Ok(ring) => remote_on::<Sockets>(&ring, address, namespace, options, job),
+        Ok(ring) => remote_on::<Sockets>(&ring, server, namespace, options, job),
         // The survey has told so already.
         Err(no_ring) => match EpollReactor::new() {
-            Ok(epoll) => remote_on::<EpollSockets>(&epoll, address, namespace, options, job),
+            Ok(epoll) => remote_on::<EpollSockets>(&epoll, server, namespace, options, job),
             Err(_) => Err(no_ring.to_string()),
         },
     }
@@ -207,7 +206,7 @@ fn remote(
 
 fn remote_on<N: Network>(
     reactor: &N::Reactor,
-    address: SocketAddr,
+    server: io::Endpoint,
     namespace: Option<NamespaceId>,
     options: Options,
     job: Job,
@@ -221,7 +220,7 @@ fn remote_on<N: Network>(
     };
     io::raise_descriptor_limit();
     let mut sockets = N::new(reactor, config).map_err(text)?;
-    sockets.dial_to(address);
+    sockets.dial_to(server);
     let unfenced = options.version == Version::One;
     let mut initiator = Initiator::new(sockets, options);
     connect(reactor, &job.clock, &mut initiator, connections)?;

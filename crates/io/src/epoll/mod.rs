@@ -1,4 +1,4 @@
-//! Kernel TCP over epoll behind the [`Transport`] port: for machines where io_uring is forbidden.
+//! Kernel TCP and Unix sockets over epoll behind the [`Transport`] port: for machines where io_uring is forbidden.
 //!
 //! Each stream is watched once, for each change of its state (edge-triggered), and its state is kept
 //! here, so that pausing, resuming and a full send buffer cost no call. A turn receives once from
@@ -15,28 +15,27 @@ mod sendmsg;
 mod token;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Peer, SizeClass,
-    Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, SizeClass, Transport,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, Shutdown, SocketFlags};
+use rustix::net::{RecvFlags, Shutdown, SocketAddrUnix, SocketFlags};
 
 use self::conn::{Conn, Phase};
 pub use self::reactor::EpollReactor;
 use self::sendmsg::send_block;
 use self::token::Token;
+use crate::endpoint::{address_of, peer_of};
 use crate::frames::FrameStore;
-use crate::listen::{peer_address, reached_itself};
+use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
 use crate::sockets::{ACCEPT_PAUSE, FINISH_LIMIT};
 use crate::spread::Arrival;
-use crate::{Error, Listener, SocketsConfig, Spread, carve};
+use crate::{Endpoint, Error, Listener, SocketsConfig, Spread, carve};
 
 /// Receives of one turn, over all connections: a worker's batch.
 const RECEIVES_A_TURN: usize = 64;
@@ -68,7 +67,7 @@ pub struct EpollSockets {
     /// When accepting, which failed, is tried again.
     accept_again: Option<Instant>,
     spread: Option<(Arc<Spread>, usize)>,
-    server: Option<SocketAddr>,
+    server: Option<Endpoint>,
     /// Names dials that never became a connection.
     failed_dials: u32,
     now: Instant,
@@ -125,14 +124,14 @@ impl EpollSockets {
         let token = Token::Listener(self.listeners.len() as u32);
         rustix::io::ioctl_fionbio(&listener.socket, true)
             .and_then(|()| self.reactor.watch_listener(&listener.socket, token))
-            .map_err(|e| Error::system(format!("cannot watch {}", listener.address()), e))?;
+            .map_err(|e| Error::system(format!("cannot watch {}", listener.endpoint()), e))?;
         self.listeners.push(Listening { id, listener, waiting: true });
         Ok(())
     }
 
     /// Makes [`Dial::dial`] connect to `server`.
-    pub fn dial_to(&mut self, server: SocketAddr) {
-        self.server = Some(server);
+    pub fn dial_to(&mut self, server: impl Into<Endpoint>) {
+        self.server = Some(server.into());
     }
 
     fn handle(&mut self, event: epoll::Event) {
@@ -172,7 +171,7 @@ impl EpollSockets {
     fn connected(&mut self, id: ConnId) -> bool {
         let conn = &mut self.conns[id.index as usize];
         let socket = conn.socket.as_ref().expect("a dial has a socket");
-        let server = self.server.expect("a dial had an address");
+        let server = self.server.as_ref().expect("a dial had an address");
         match rustix::net::sockopt::socket_error(socket).and_then(|result| result) {
             Ok(()) if reached_itself(socket, server) => {
                 self.end(id.index, CloseReason::Unreachable(Errno::CONNREFUSED.raw_os_error()));
@@ -180,7 +179,7 @@ impl EpollSockets {
             }
             Ok(()) => {
                 conn.phase = Phase::Open;
-                let peer = Peer::Internet(server);
+                let peer = server.peer(socket);
                 self.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
                 true
             }
@@ -234,18 +233,18 @@ impl EpollSockets {
 
     /// Makes an accepted socket a connection of this worker.
     fn adopt(&mut self, arrival: Arrival) {
-        let Ok(address) = peer_address(&arrival.socket) else {
+        let Ok(peer) = peer_of(&arrival.socket) else {
             return self.uncount(); // reset before we looked
         };
-        self.config.tcp.apply(&arrival.socket, &address);
+        self.config.tcp.apply(&arrival.socket, address_of(&peer));
         match self.place(arrival.socket, Phase::Open) {
             Some(index) => {
-                let (conn, peer) = (self.id(index), Peer::Internet(address));
+                let conn = self.id(index);
                 let listener = Some(arrival.listener);
                 self.events.push_back(NetEvent::Opened { conn, peer, listener });
             }
             None => {
-                tracing::warn!(peer = %address, max = self.config.connections_max,
+                tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();
             }
@@ -440,16 +439,18 @@ impl EpollSockets {
     }
 
     /// Starts a connection; the error is the system's number.
-    fn start_dial(&mut self, server: SocketAddr) -> Result<u32, Errno> {
-        let family = match server {
-            SocketAddr::V4(_) => rustix::net::AddressFamily::INET,
-            SocketAddr::V6(_) => rustix::net::AddressFamily::INET6,
-        };
+    fn start_dial(&mut self) -> Result<u32, Errno> {
+        let server = self.server.as_ref().expect("dial_to() was called before");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket =
-            rustix::net::socket_with(family, rustix::net::SocketType::STREAM, flags, None)?;
-        self.config.tcp.apply(&socket, &server);
-        match rustix::net::connect(&socket, &server) {
+        let kind = rustix::net::SocketType::STREAM;
+        let socket = rustix::net::socket_with(server.family(), kind, flags, None)?;
+        self.config.tcp.apply(&socket, server.internet());
+        let begun = match server {
+            Endpoint::Internet(address) => rustix::net::connect(&socket, address),
+            Endpoint::Unix(path) => SocketAddrUnix::new(path.as_bytes())
+                .and_then(|address| rustix::net::connect(&socket, &address)),
+        };
+        match begun {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(errno),
         }
@@ -576,8 +577,7 @@ impl Transport for EpollSockets {
 
 impl Dial for EpollSockets {
     fn dial(&mut self, _now: Instant) -> ConnId {
-        let server = self.server.expect("dial_to() was called before");
-        match self.start_dial(server) {
+        match self.start_dial() {
             Ok(index) => self.id(index),
             Err(errno) => {
                 self.failed_dials = self.failed_dials.wrapping_add(1);

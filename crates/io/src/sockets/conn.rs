@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use contract::CloseReason;
 
+use crate::Endpoint;
 use crate::frames::FrameQueue;
 use crate::sendblock::SendBlock;
 
@@ -40,6 +41,8 @@ pub(super) struct Conn {
     pub(super) receiving: Receiving,
     /// Back-pressure: do not receive.
     pub(super) paused: bool,
+    /// Neither a Unix socket nor vacant, so zero-copy is possible.
+    pub(super) is_tcp: bool,
     /// Made by us, so not counted among the accepted ones.
     pub(super) dialled: bool,
     /// The address that a connect in flight points to.
@@ -65,6 +68,7 @@ impl Conn {
             phase: Phase::Closing(CloseReason::Local),
             receiving: Receiving::Idle,
             paused: false,
+            is_tcp: false,
             dialled: false,
             dialling: None,
             queue: FrameQueue::EMPTY,
@@ -76,8 +80,9 @@ impl Conn {
         }
     }
 
-    pub(super) fn occupy(&mut self, socket: OwnedFd, phase: Phase) {
+    pub(super) fn occupy(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) {
         assert!(self.socket.is_none(), "the place was free");
+        self.is_tcp = is_tcp;
         self.socket = Some(socket);
         self.phase = phase;
     }
@@ -129,6 +134,7 @@ impl Operation {
 pub(super) enum SocketAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),
+    Unix(libc::sockaddr_un),
 }
 
 impl SocketAddress {
@@ -141,7 +147,26 @@ impl SocketAddress {
             SocketAddress::V6(address) => {
                 ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
             }
+            // A path ends at its zero byte, which is always there.
+            SocketAddress::Unix(address) => {
+                ((&raw const *address).cast(), size_of_val(address) as libc::socklen_t)
+            }
         }
+    }
+}
+
+impl From<&Endpoint> for SocketAddress {
+    fn from(endpoint: &Endpoint) -> Self {
+        let path = match endpoint {
+            Endpoint::Internet(address) => return SocketAddress::from(*address),
+            Endpoint::Unix(path) => path.as_bytes(),
+        };
+        let family = libc::AF_UNIX as libc::sa_family_t;
+        let mut unix = libc::sockaddr_un { sun_family: family, sun_path: [0; 108] };
+        for (to, from) in unix.sun_path.iter_mut().zip(path) {
+            *to = *from as libc::c_char;
+        }
+        SocketAddress::Unix(unix)
     }
 }
 

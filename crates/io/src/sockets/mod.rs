@@ -1,4 +1,4 @@
-//! Kernel TCP over io_uring behind the [`Transport`] port.
+//! Kernel TCP and Unix sockets over io_uring behind the [`Transport`] port.
 //!
 //! Receives are multishot into a provided-buffer ring; one send is in flight a connection and
 //! carries whatever became ready meanwhile; descriptors are registered. The methods of the port
@@ -14,24 +14,22 @@ mod conn;
 mod provided;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Peer, Transport,
-};
+use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Transport};
 use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
 
 use self::conn::{Conn, Operation, Phase, Receiving};
 use self::provided::ProvidedBuffers;
+use crate::endpoint::{address_of, peer_of};
 use crate::frames::{FrameQueue, FrameStore};
-use crate::listen::{peer_address, reached_itself};
+use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
 use crate::spread::Arrival;
-use crate::{Error, Listener, Owner, Ring, RingEvent, Spread, TcpOptions};
+use crate::{Endpoint, Error, Listener, Owner, Ring, RingEvent, Spread, TcpOptions};
 
 /// How long a connection that we finished may take to close its side.
 pub(crate) const FINISH_LIMIT: Duration = Duration::from_secs(2);
@@ -102,7 +100,7 @@ pub struct Sockets {
     /// When listeners whose accept failed are tried again.
     accept_again: Option<Instant>,
     spread: Option<(Arc<Spread>, usize)>,
-    server: Option<SocketAddr>,
+    server: Option<Endpoint>,
     /// Names dials that never became a connection.
     failed_dials: u32,
     now: Instant,
@@ -166,8 +164,8 @@ impl Sockets {
     }
 
     /// Makes [`Dial::dial`] connect to `server`.
-    pub fn dial_to(&mut self, server: SocketAddr) {
-        self.server = Some(server);
+    pub fn dial_to(&mut self, server: impl Into<Endpoint>) {
+        self.server = Some(server.into());
     }
 
     fn arm_accepts(&mut self) {
@@ -227,20 +225,19 @@ impl Sockets {
 
     /// Makes an accepted socket a connection of this worker.
     fn adopt(&mut self, arrival: Arrival) {
-        let Ok(address) = peer_address(&arrival.socket) else {
+        let Ok(peer) = peer_of(&arrival.socket) else {
             return self.uncount(); // reset before we looked
         };
-        self.config.tcp.apply(&arrival.socket, &address);
-        match self.place(arrival.socket, Phase::Open) {
+        self.config.tcp.apply(&arrival.socket, address_of(&peer));
+        match self.place(arrival.socket, Phase::Open, address_of(&peer).is_some()) {
             Some(index) => {
-                let peer = Peer::Internet(address);
                 let conn = self.id(index);
                 let listener = Some(arrival.listener);
                 self.events.push_back(NetEvent::Opened { conn, peer, listener });
                 self.arm_receive(index);
             }
             None => {
-                tracing::warn!(peer = %address, max = self.config.connections_max,
+                tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();
             }
@@ -255,7 +252,7 @@ impl Sockets {
 
     /// Puts the socket into a free place and registers it; `None` (and the socket is closed) when
     /// there is none.
-    fn place(&mut self, socket: OwnedFd, phase: Phase) -> Option<u32> {
+    fn place(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) -> Option<u32> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.conns.len() < self.config.connections_max => {
@@ -271,7 +268,7 @@ impl Sockets {
             self.free.push(index);
             return None;
         }
-        self.conns[index as usize].occupy(socket, phase);
+        self.conns[index as usize].occupy(socket, phase, is_tcp);
         Some(index)
     }
 
@@ -352,7 +349,7 @@ impl Sockets {
         conn.phase = Phase::Closing(reason);
         let socket = conn.socket.as_ref().expect("an occupied place has a socket");
         let _ = rustix::net::shutdown(socket, Shutdown::Both); // ends what is in flight
-        if self.config.zero_copy && conn.sending.is_some() {
+        if self.config.zero_copy && conn.is_tcp && conn.sending.is_some() {
             // Throws away what the peer does not take: it points to our buffers.
             let _ = rustix::net::connect_unspec(socket);
         }
@@ -435,7 +432,7 @@ impl Sockets {
         const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let fd = types::Fixed(index);
         let entry = match block.pieces() {
-            _ if self.config.zero_copy && block.bytes >= ZERO_COPY_BYTES => {
+            _ if self.config.zero_copy && conn.is_tcp && block.bytes >= ZERO_COPY_BYTES => {
                 opcode::SendMsgZc::new(fd, block.message()).flags(FLAGS as u32).build()
             }
             [one] => {
@@ -509,7 +506,7 @@ impl Sockets {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
         conn.dialling = None;
-        let server = self.server.expect("a dial had an address");
+        let server = self.server.as_ref().expect("a dial had an address");
         match (conn.phase, event.result) {
             (Phase::Dialling, 0)
                 if conn.socket.as_ref().is_some_and(|own| reached_itself(own, server)) =>
@@ -519,7 +516,7 @@ impl Sockets {
             }
             (Phase::Dialling, 0) => {
                 conn.phase = Phase::Open;
-                let peer = Peer::Internet(server);
+                let peer = server.peer(conn.socket.as_ref().expect("a dial has a socket"));
                 self.events.push_back(NetEvent::Opened { conn: id, peer, listener: None });
                 self.arm_receive(index);
             }
@@ -696,26 +693,23 @@ impl Drop for Sockets {
 
 impl Dial for Sockets {
     fn dial(&mut self, _now: Instant) -> ConnId {
-        let server = self.server.expect("dial_to() was called before");
-        let family = match server {
-            SocketAddr::V4(_) => rustix::net::AddressFamily::INET,
-            SocketAddr::V6(_) => rustix::net::AddressFamily::INET6,
-        };
+        let server = self.server.as_ref().expect("dial_to() was called before");
+        let (family, address) = (server.family(), server.internet());
+        let target = Box::new(conn::SocketAddress::from(server));
         let flags = rustix::net::SocketFlags::CLOEXEC;
         let placed = rustix::net::socket_with(family, rustix::net::SocketType::STREAM, flags, None)
             .map_err(|e| e.raw_os_error())
             .and_then(|socket| {
-                self.config.tcp.apply(&socket, &server);
-                self.place(socket, Phase::Dialling).ok_or(libc::EMFILE)
+                self.config.tcp.apply(&socket, address);
+                self.place(socket, Phase::Dialling, address.is_some()).ok_or(libc::EMFILE)
             });
         let index = match placed {
             Ok(index) => index,
             Err(errno) => return self.unreachable(errno),
         };
-        let address = Box::new(conn::SocketAddress::from(server));
-        let (pointer, length) = address.as_raw();
+        let (pointer, length) = target.as_raw();
         let conn = &mut self.conns[index as usize];
-        conn.dialling = Some(address);
+        conn.dialling = Some(target);
         conn.dialled = true;
         let entry = opcode::Connect::new(types::Fixed(index), pointer, length).build();
         let data = Operation::Connect.data(index, conn.generation);

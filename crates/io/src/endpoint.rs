@@ -1,0 +1,194 @@
+//! Where a server is reached: an address of the network, or a Unix socket of this machine.
+
+// UNSAFETY: the kernel writes a peer's credentials into a structure of ours.
+#![allow(unsafe_code)]
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use contract::Peer;
+use rustix::net::AddressFamily;
+
+use crate::Error;
+
+/// Where a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// Over TCP.
+    Internet(SocketAddr),
+    /// Through a socket in this machine's file system.
+    Unix(UnixPath),
+}
+
+impl Endpoint {
+    /// The address on the network, if it is one.
+    pub fn internet(&self) -> Option<SocketAddr> {
+        match self {
+            Endpoint::Internet(address) => Some(*address),
+            Endpoint::Unix(_) => None,
+        }
+    }
+
+    /// Whether other machines may be able to reach it.
+    pub fn is_exposed(&self) -> bool {
+        self.internet().is_some_and(|address| !address.ip().is_loopback())
+    }
+
+    pub(crate) fn family(&self) -> AddressFamily {
+        match self {
+            Endpoint::Internet(SocketAddr::V4(_)) => AddressFamily::INET,
+            Endpoint::Internet(SocketAddr::V6(_)) => AddressFamily::INET6,
+            Endpoint::Unix(_) => AddressFamily::UNIX,
+        }
+    }
+
+    /// Who a dialled connection's other end is.
+    pub(crate) fn peer(&self, socket: impl AsFd) -> Peer {
+        match self {
+            Endpoint::Internet(address) => Peer::Internet(*address),
+            // What listens has a user; a socket that cannot say which is not connected any more.
+            Endpoint::Unix(_) => Peer::Local { uid: peer_uid(socket).unwrap_or(u32::MAX) },
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Endpoint {
+        Endpoint::Internet(address)
+    }
+}
+
+impl From<UnixPath> for Endpoint {
+    fn from(path: UnixPath) -> Endpoint {
+        Endpoint::Unix(path)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Internet(address) => address.fmt(f),
+            Endpoint::Unix(path) => path.fmt(f),
+        }
+    }
+}
+
+/// The path of a Unix socket: 1 to 107 bytes, none of them zero.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UnixPath(PathBuf);
+
+impl UnixPath {
+    /// Bytes that the kernel takes: 108 with the zero at the end (`unix(7)`).
+    pub const BYTES_MAX: usize = 107;
+
+    /// Checks the length.
+    ///
+    /// # Errors
+    /// Says how long it is and how long it may be.
+    pub fn new(path: impl Into<PathBuf>) -> Result<UnixPath, Error> {
+        let path = path.into();
+        let bytes = path.as_os_str().as_bytes();
+        match bytes.len() {
+            0 => Err(Error::new("a Unix socket needs a path, such as /run/nearflash/data.sock")),
+            1..=Self::BYTES_MAX if !bytes.contains(&0) => Ok(UnixPath(path)),
+            1..=Self::BYTES_MAX => Err(Error::new("the path of a Unix socket has a zero byte")),
+            n => Err(Error::new(format!(
+                "the path of a Unix socket has at most {} bytes, and {} has {n}",
+                Self::BYTES_MAX,
+                path.display()
+            ))),
+        }
+    }
+
+    /// As the file system knows it.
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_os_str().as_bytes()
+    }
+}
+
+impl fmt::Display for UnixPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+/// The other end of an accepted stream; an error when it was reset before we looked.
+pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
+    let any = rustix::net::getpeername(&socket).map_err(|_| ())?.ok_or(())?;
+    if any.address_family() == AddressFamily::UNIX {
+        return peer_uid(socket).map(|uid| Peer::Local { uid }).map_err(|_| ());
+    }
+    SocketAddr::try_from(any).map(Peer::Internet).map_err(|_| ())
+}
+
+/// The address on the network that a peer has, if it has one.
+pub(crate) fn address_of(peer: &Peer) -> Option<SocketAddr> {
+    match peer {
+        Peer::Internet(address) => Some(*address),
+        Peer::Local { .. } => None,
+    }
+}
+
+/// The user who connected, or who listens, at the other end of a Unix stream: as it was then, which
+/// is what the kernel vouches for (`SO_PEERCRED`, `unix(7)`).
+fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
+    // Not rustix's: it has no room for the process 0 of a peer that another container hides.
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `credentials`, which outlives the call and
+    // for which every pattern of bits is a value.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    match result {
+        0 if length as usize == size_of::<libc::ucred>() => Ok(credentials.uid),
+        0 => Err(io::ErrorKind::InvalidData.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn paths_have_a_length_that_the_kernel_takes() {
+        let longest = "/".repeat(UnixPath::BYTES_MAX);
+        assert_eq!(UnixPath::new(&longest).unwrap().to_string(), longest);
+        for (bad, word) in [("", "needs a path"), ("a\0b", "zero byte")] {
+            assert!(UnixPath::new(bad).unwrap_err().to_string().contains(word));
+        }
+        let error = UnixPath::new("x".repeat(108)).unwrap_err().to_string();
+        assert!(error.contains("at most 107") && error.contains("has 108"), "{error}");
+    }
+
+    #[test]
+    fn a_local_peer_is_known_by_its_user() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let uid = rustix::process::geteuid().as_raw();
+        assert_eq!(peer_of(&ours), Ok(Peer::Local { uid }));
+    }
+
+    #[test]
+    fn only_addresses_beyond_loopback_are_exposed() {
+        let exposed = |text: &str| Endpoint::Internet(text.parse().unwrap()).is_exposed();
+        assert!(exposed("10.0.0.1:7420") && exposed("[::]:7420") && exposed("0.0.0.0:1"));
+        assert!(!exposed("127.0.0.1:7420") && !exposed("[::1]:7420"));
+        assert!(!Endpoint::Unix(UnixPath::new("/run/x").unwrap()).is_exposed());
+    }
+}

@@ -1,0 +1,257 @@
+//! Unix sockets that listen: their files, and what earlier servers left of them.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::{Error, UnixPath};
+
+/// How often, and how far apart, a socket that answers is tried again: the kernel takes a server's
+/// ring apart, and lets go of its listeners, a moment after a killed server is gone.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The file of a listening socket, which goes when the listener does.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: UnixPath,
+    /// Device and inode: a file that somebody else put there meanwhile stays.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = |found: &Metadata| identity(found) == self.identity;
+        if fs::symlink_metadata(self.path.as_path()).as_ref().is_ok_and(ours) {
+            let _ = fs::remove_file(self.path.as_path()); // what stays is replaced next time
+        }
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// A socket that listens on `path`, whose file has the permissions `mode`. What a dead server left at
+/// `path` is replaced; anything else there is not touched.
+///
+/// # Errors
+/// Says what is in the way.
+pub(crate) fn listen(
+    path: &UnixPath,
+    mode: u32,
+    backlog: i32,
+) -> Result<(OwnedFd, SocketFile), Error> {
+    let fail =
+        |errno: Errno| Error::system(format!("cannot listen on {path}{}", hint(errno)), errno);
+    let address = SocketAddrUnix::new(path.as_bytes()).map_err(fail)?;
+    let socket = new_socket(SocketFlags::CLOEXEC).map_err(fail)?;
+    let _turn = Turn::take(path.as_path());
+    // The file is made with these permissions, so that nobody gets in before they are set.
+    rustix::fs::fchmod(&socket, Mode::from_bits_truncate(mode & 0o600)).map_err(fail)?;
+    for attempt in 0.. {
+        match rustix::net::bind(&socket, &address) {
+            Ok(()) => break,
+            Err(Errno::ADDRINUSE) => match occupant(path, &address)? {
+                Occupant::Nobody if attempt < TRIES => remove_stale(path)?,
+                Occupant::Server if attempt < TRIES => std::thread::sleep(PAUSE),
+                _ => return Err(fail(Errno::ADDRINUSE)),
+            },
+            Err(errno) => return Err(fail(errno)),
+        }
+    }
+    // Before the turn is over: the next server must not find a socket that refuses.
+    rustix::net::listen(&socket, backlog).map_err(fail)?;
+    let said = |e: io::Error| Error::system(format!("cannot set the permissions of {path}"), e);
+    let found = fs::symlink_metadata(path.as_path()).map_err(said)?;
+    let file = SocketFile { path: path.clone(), identity: identity(&found) };
+    fs::set_permissions(path.as_path(), Permissions::from_mode(mode)).map_err(said)?;
+    Ok((socket, file))
+}
+
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::ADDRINUSE => " (another server is running there)",
+        Errno::ACCESS | Errno::PERM => " (its directory does not let this user make files)",
+        Errno::NOENT => " (its directory does not exist)",
+        _ => "",
+    }
+}
+
+fn new_socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Who has a path that is taken.
+enum Occupant {
+    /// A socket that nobody listens on any more.
+    Nobody,
+    /// A socket that somebody listens on.
+    Server,
+}
+
+fn occupant(path: &UnixPath, address: &SocketAddrUnix) -> Result<Occupant, Error> {
+    match fs::symlink_metadata(path.as_path()) {
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(Error::new(format!(
+                "cannot listen on {path}: there is something that is not a socket; remove it, or \
+                 choose another path"
+            )));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nobody),
+        Err(error) => return Err(Error::system(format!("cannot look at {path}"), error)),
+    }
+    let said = |errno| Error::system(format!("cannot tell whether anybody uses {path}"), errno);
+    let probe = new_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(said)?;
+    match rustix::net::connect(&probe, address) {
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(Occupant::Nobody),
+        // A queue of arrivals that is full says so, too.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Ok(Occupant::Server),
+        Err(errno) => Err(said(errno)),
+    }
+}
+
+fn remove_stale(path: &UnixPath) -> Result<(), Error> {
+    match fs::remove_file(path.as_path()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::system(format!("cannot replace {path}, which a dead server left"), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The right to replace files of a directory: of two servers that start at the same time, one must
+/// not take the other's new socket for a dead one. Held by a lock on the directory, so that no file
+/// is left behind.
+struct Turn(#[expect(dead_code, reason = "it is held, not read")] Option<File>);
+
+impl Turn {
+    /// Waits for it, but not for ever: it only guards against a race, and others may lock what they
+    /// can read.
+    fn take(path: &Path) -> Turn {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+        let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) else {
+            return Turn(None); // binding says better what is wrong with it
+        };
+        for _ in 0..TRIES {
+            match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::AGAIN) => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+        }
+        Turn(Some(directory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Listener, UnixPath};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::{Path, PathBuf};
+
+    /// A directory that goes with its holder.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Folder(path)
+        }
+
+        fn socket(&self) -> UnixPath {
+            UnixPath::new(self.0.join("s")).unwrap()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn the_file_has_its_mode_and_goes_with_the_listener() {
+        let folder = Folder::new("nearflash-mode");
+        let path = folder.socket();
+        for wanted in [0o600, 0o660, 0o666] {
+            let listener = Listener::bind_unix(&path, wanted).unwrap();
+            assert_eq!(mode(path.as_path()), wanted);
+            UnixStream::connect(path.as_path()).unwrap();
+            drop(listener);
+            assert!(!path.as_path().exists());
+        }
+    }
+
+    #[test]
+    fn what_a_dead_server_left_is_replaced() {
+        let folder = Folder::new("nearflash-stale");
+        let path = folder.socket();
+        drop(UnixListener::bind(path.as_path()).unwrap());
+        assert!(path.as_path().exists(), "it leaves its file behind, as a killed server does");
+        let _listener = Listener::bind_unix(&path, 0o600).unwrap();
+        UnixStream::connect(path.as_path()).unwrap();
+    }
+
+    #[test]
+    fn a_live_server_and_other_files_are_left_alone() {
+        let folder = Folder::new("nearflash-live");
+        let path = folder.socket();
+        let first = Listener::bind_unix(&path, 0o600).unwrap();
+        let error = Listener::bind_unix(&path, 0o600).unwrap_err().to_string();
+        assert!(error.contains("another server") && error.contains(&path.to_string()), "{error}");
+        UnixStream::connect(path.as_path()).unwrap();
+        drop(first);
+        fs::write(path.as_path(), "precious").unwrap();
+        let error = Listener::bind_unix(&path, 0o600).unwrap_err().to_string();
+        assert!(error.contains("not a socket"), "{error}");
+        assert_eq!(fs::read(path.as_path()).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_survives_the_listener() {
+        let folder = Folder::new("nearflash-other");
+        let path = folder.socket();
+        let listener = Listener::bind_unix(&path, 0o600).unwrap();
+        fs::remove_file(path.as_path()).unwrap();
+        fs::write(path.as_path(), "theirs").unwrap();
+        drop(listener);
+        assert_eq!(fs::read(path.as_path()).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_is_named() {
+        let path = UnixPath::new("/nonexistent-nearflash/s").unwrap();
+        let error = Listener::bind_unix(&path, 0o600).unwrap_err().to_string();
+        assert!(error.contains("directory does not exist"), "{error}");
+    }
+
+    #[test]
+    fn of_servers_that_start_together_one_gets_the_path() {
+        let folder = Folder::new("nearflash-race");
+        let path = folder.socket();
+        drop(UnixListener::bind(path.as_path()).unwrap());
+        let start = || {
+            let path = path.clone();
+            std::thread::spawn(move || Listener::bind_unix(&path, 0o600))
+        };
+        let threads: Vec<_> = (0..4).map(|_| start()).collect();
+        let got: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert_eq!(got.iter().filter(|g| g.is_ok()).count(), 1);
+        UnixStream::connect(path.as_path()).unwrap();
+    }
+}
