@@ -212,6 +212,20 @@ impl<P: Path> Generator<P> {
         self.in_flight
     }
 
+    /// Ends the time now, if it is not over: nothing is sent any more.
+    pub fn stop(&mut self, now: Instant) {
+        self.until = self.until.min(now);
+    }
+
+    /// The pool, when nothing is in flight.
+    ///
+    /// # Panics
+    /// If something is in flight.
+    pub fn into_pool(self) -> BufPool {
+        assert!(self.in_flight == 0, "buffers are in flight");
+        self.pool
+    }
+
     /// When the measured time begins and ends.
     pub fn measured(&self) -> (Instant, Instant) {
         (self.measured_from, self.until)

@@ -45,6 +45,41 @@ pub trait Path {
     fn wake_at(&self) -> Option<Instant>;
 }
 
+/// A borrowed path: several generators, one after the other, make load on the same one.
+impl<P: Path> Path for &mut P {
+    fn in_flight_max(&self) -> usize {
+        (**self).in_flight_max()
+    }
+
+    fn room(&self) -> usize {
+        (**self).room()
+    }
+
+    fn reads_need_buffers(&self) -> bool {
+        (**self).reads_need_buffers()
+    }
+
+    fn lost_writes_linger(&self) -> bool {
+        (**self).lost_writes_linger()
+    }
+
+    fn submit(&mut self, now: Instant, lane: usize, command: Command, buf: Option<Buf>) -> usize {
+        (**self).submit(now, lane, command, buf)
+    }
+
+    fn flush(&mut self, now: Instant) {
+        (**self).flush(now);
+    }
+
+    fn turn(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool {
+        (**self).turn(now, ended)
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        (**self).wake_at()
+    }
+}
+
 /// A server, through an [`Initiator`]; a lane is a connection.
 #[derive(Debug)]
 pub struct Remote<T> {
