@@ -4,6 +4,20 @@
 //! Each function makes one [`Figure`]: series to plot, a table with the paper's figures beside ours,
 //! and verdicts. What is deliberately not here: plots, files and the command line.
 
+mod device;
+mod fig5;
+mod fig6;
 mod figure;
+mod text;
 
+pub use device::{fig1, fig3};
+pub use fig5::fig5;
+pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
+
+/// How a figure is made.
+pub type Maker = fn(&Options) -> Figure;
+
+/// Every figure, by its name.
+pub const ALL: [(&str, Maker); 5] =
+    [("fig1", fig1), ("fig3", fig3), ("fig5", fig5), ("fig6a", fig6a), ("fig6b", fig6b)];

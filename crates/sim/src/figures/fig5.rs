@@ -1,0 +1,157 @@
+//! Figure 5: two tenants with SLOs and two without share a device, with and without the scheduler.
+
+use std::time::Duration;
+
+use contract::Slo;
+
+use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
+use super::{Figure, Options, Series, Table};
+use crate::scenario::{Load, Loop, Setup, Stage};
+
+/// Workers: enough that processors are not what is short. Every tenant is on all of them.
+const WORKERS: usize = 2;
+/// Tokens a second of device A at 500 µs.
+const RATE: f64 = 420e3;
+
+/// A tenant of the figure.
+struct Tenant {
+    name: &'static str,
+    slo: Slo,
+    /// Requests a second that it tries to send; nothing for as many as it can.
+    iops: Option<f64>,
+    reads: f64,
+}
+
+/// What a tenant got.
+#[derive(Clone, Copy, Debug)]
+struct Got {
+    iops: f64,
+    p95: f64,
+    p99: f64,
+    tokens: f64,
+}
+
+fn tenants(b_iops: f64) -> [Tenant; 4] {
+    let tenant = |name, slo, iops, reads| Tenant { name, slo, iops, reads };
+    [
+        tenant("A", slo(500, 120_000, 100), Some(120e3), 1.0),
+        tenant("B", slo(500, 70_000, 80), Some(b_iops), 0.8),
+        tenant("C", BEST_EFFORT, None, 0.95),
+        tenant("D", BEST_EFFORT, None, 0.25),
+    ]
+}
+
+fn play(options: &Options, workers: usize, scheduled: bool, b_iops: f64) -> [Got; 4] {
+    let setup = Setup { scheduled, ..Setup::device_a(options.seed, workers) };
+    let mut stage = Stage::new(setup);
+    let everywhere: Vec<usize> = (0..workers).collect();
+    let cast = tenants(b_iops).map(|tenant| {
+        let id = stage.register(&tenant.slo).expect("the paper admits it");
+        let arrivals = tenant.iops.map_or(Loop::Closed(32), Loop::Paced);
+        let load = Load { arrivals, reads: tenant.reads, bytes: 4096 };
+        (id, stage.add(id, load, &everywhere, 4))
+    });
+    cast.iter().for_each(|(_, source)| stage.start(*source));
+    stage.run(Duration::from_millis(200));
+    stage.clear();
+    stage.run(Duration::from_millis(if options.quick { 1_000 } else { 5_000 }));
+    let got = cast.map(|(id, source)| Got {
+        iops: stage.iops(source),
+        p95: stage.meter(source).read_us(95.0),
+        p99: stage.meter(source).read_us(99.0),
+        tokens: stage.tokens(id),
+    });
+    stage.end();
+    got
+}
+
+fn add(figure: &mut Figure, run: &str, paper: [&str; 4], b_iops: f64, got: &[Got; 4]) {
+    let points = (1..).map(f64::from).zip(got.iter().map(|got| got.p95)).collect();
+    figure.series.push(Series { name: run.to_string(), points });
+    for ((tenant, got), paper) in tenants(b_iops).iter().zip(got).zip(paper) {
+        let wanted = match (tenant.slo.latency_us, tenant.iops) {
+            (0, _) | (_, None) => "best effort".to_string(),
+            (us, Some(iops)) => format!("{} K, {us} µs", kilo(iops)),
+        };
+        let tokens = if got.tokens > 0.0 { kilo_fine(got.tokens) } else { "–".to_string() };
+        figure.table.row(vec![
+            run.to_string(),
+            tenant.name.to_string(),
+            format!("{:.0} %", 100.0 * tenant.reads),
+            wanted,
+            kilo_fine(got.iops),
+            micros(got.p95),
+            micros(got.p99),
+            tokens,
+            paper.to_string(),
+        ]);
+    }
+}
+
+/// Whether A and B have what they registered for.
+fn judge_slos(figure: &mut Figure, run: &str, b_iops: f64, got: &[Got; 4]) {
+    for (tenant, got) in tenants(b_iops).iter().zip(got).take(2) {
+        let share = got.iops / tenant.iops.expect("it has an SLO");
+        let what = format!("{run}: {} keeps its SLO", tenant.name);
+        let target = "p95 ≤ 500 µs and ≥ 99 % of its IOPS";
+        let measured = format!("{} µs, {}", micros(got.p95), percent(share));
+        figure.judge(&what, target, measured, got.p95 <= 500.0 && share >= 0.99);
+    }
+}
+
+/// Figure 5 of the paper.
+pub fn fig5(options: &Options) -> Figure {
+    let mut figure = Figure {
+        id: "fig5",
+        title: "four tenants share device A".to_string(),
+        x_label: "tenant (1 = A, 2 = B, 3 = C, 4 = D)".to_string(),
+        y_label: "p95 read latency (µs)".to_string(),
+        log_y: true,
+        series: Vec::new(),
+        table: Table::new(&[
+            "run",
+            "tenant",
+            "reads",
+            "sends",
+            "K IOPS",
+            "p95 µs",
+            "p99 µs",
+            "K tokens/s",
+            "the paper",
+        ]),
+        notes: vec![format!(
+            "{WORKERS} workers, each tenant with 4 connections to each. A and B pace themselves: a \
+             tenant that sends at random has, at the very rate of its SLO, a queue without bound. C \
+             and D keep 32 requests in flight on each connection."
+        )],
+        verdicts: Vec::new(),
+    };
+    let off_run = play(options, WORKERS, false, 70e3);
+    let broken = "p95 above 2 ms";
+    add(&mut figure, "scheduler off", [broken; 4], 70e3, &off_run);
+    let best = off_run.iter().map(|got| got.p95).fold(f64::INFINITY, f64::min);
+    let what = "scheduler off: p95 of every tenant";
+    figure.judge(what, "> 2 000 µs", format!("at least {} µs", micros(best)), best > 2_000.0);
+
+    let run = "scenario 1";
+    let on = play(options, WORKERS, true, 70e3);
+    let paper = ["SLO met, 120 K tokens/s", "SLO met, 196 K", "52 K tokens/s", "52 K tokens/s"];
+    add(&mut figure, run, paper, 70e3, &on);
+    judge_slos(&mut figure, run, 70e3, &on);
+    let apart = on[2].tokens / on[3].tokens - 1.0;
+    let what = "scenario 1: tokens of C over those of D";
+    figure.judge(what, "within 3 %", off(apart), apart.abs() <= 0.03);
+    let used = on.iter().map(|got| got.tokens).sum::<f64>() / RATE;
+    figure.judge("scenario 1: tokens used", "≥ 97 %", percent(used), used >= 0.97);
+
+    let run = "scenario 2";
+    let on = play(options, WORKERS, true, 45e3);
+    let paper = ["SLO met", "45 K IOPS, SLO met", "more than in 1", "more than in 1"];
+    add(&mut figure, run, paper, 45e3, &on);
+    judge_slos(&mut figure, run, 45e3, &on);
+    let left = RATE - on[0].tokens - on[1].tokens;
+    let taken = (on[2].tokens + on[3].tokens) / left;
+    let what = "scenario 2: C and D take what A and B leave";
+    figure.judge(what, "≥ 95 %", percent(taken), taken >= 0.95);
+    figure
+}
