@@ -8,6 +8,8 @@ mod demo;
 mod interface;
 mod listen;
 mod pages;
+#[cfg_attr(not(test), expect(dead_code, reason = "the commands that draw follow"))]
+mod plot;
 mod report;
 mod serve;
 mod volumes;

@@ -1,0 +1,121 @@
+//! The names of the series, in the margin right of the data: beside the ends of their lines where
+//! these all end there, else from the line that ends last (or, on the right, highest) downwards.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::frame::Frame;
+use super::{Area, Drawn, FONT, INK, Look, MARK, PALE_INK, Styled, draw_mark, name};
+
+/// Between the middles of two names.
+const LINE: i32 = 44;
+
+/// From the data to the names.
+const GAP: i32 = 36;
+
+/// The swatch before a name.
+const SWATCH: i32 = 60;
+
+/// How wide a letter is at most, about.
+const LETTER: f64 = 15.5;
+
+/// What is said of hollow marks that go with a series of ours.
+const PAPER: &str = "hollow: the paper";
+
+/// Pixels that the names need.
+pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
+    let names = entries(styled).map(|entry| entry.series.name.as_str());
+    let names = names.chain(has_matched(styled).then_some(PAPER));
+    let letters = names.map(|name| name.chars().count()).max();
+    letters.map_or(60, |letters| GAP + SWATCH + 16 + (letters as f64 * LETTER) as i32 + 30)
+}
+
+/// Draws the names.
+pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Drawn {
+    let (right, top, bottom) = frame.side();
+    let mut ends: Vec<(Styled<'_>, (i32, i32))> = entries(styled)
+        .map(|entry| (entry, frame.places(entry.series).last().copied().unwrap_or((0, bottom))))
+        .collect();
+    let (left, _) = frame.across();
+    let near = right - (right - left) / 12;
+    let beside = ends.iter().all(|&(_, (x, _))| x >= near);
+    if beside {
+        ends.sort_by_key(|&(_, (_, y))| y);
+    } else {
+        ends.sort_by_key(|&(_, (x, y))| (std::cmp::Reverse(x), y));
+    }
+    let wanted = ends.iter().enumerate().map(
+        |(n, &(_, (_, y)))| {
+            if beside { y } else { top + n as i32 * LINE }
+        },
+    );
+    let levels = spread(&wanted.collect::<Vec<i32>>(), top, bottom);
+    let font = (FONT, 29).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    let at = right + GAP;
+    for ((entry, _), &level) in ends.iter().zip(&levels) {
+        let middle = (at + SWATCH / 2, level);
+        if entry.look == Look::Line {
+            let line = vec![(at, level), (at + SWATCH, level)];
+            area.draw(&PathElement::new(line, entry.colour.stroke_width(4)))?;
+        }
+        draw_mark(area, entry, middle)?;
+        let words = entry.series.name.clone();
+        area.draw(&Text::new(words, (at + SWATCH + 16, level), font.clone()))?;
+    }
+    if has_matched(styled) {
+        let level = levels.last().map_or(top, |&last| last + LINE + LINE / 2).min(bottom + LINE);
+        let middle = (at + SWATCH / 2, level);
+        area.draw(&Circle::new(middle, MARK + 4, PALE_INK.stroke_width(4)))?;
+        let font = font.color(&PALE_INK);
+        area.draw(&Text::new(PAPER, (at + SWATCH + 16, level), font))?;
+    }
+    Ok(())
+}
+
+/// The series that have a name of their own in the margin.
+fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
+    let is_named = |entry: &&Styled<'_>| match entry.look {
+        Look::Line => true,
+        Look::Paper => !is_matched(entry, styled),
+        Look::Limit => false,
+    };
+    styled.iter().filter(is_named).copied()
+}
+
+fn has_matched(styled: &[Styled<'_>]) -> bool {
+    styled.iter().any(|entry| entry.look == Look::Paper && is_matched(entry, styled))
+}
+
+/// Whether a series of ours says what this one of the paper's is.
+fn is_matched(paper: &Styled<'_>, all: &[Styled<'_>]) -> bool {
+    let ours = |other: &Styled<'_>| other.look == Look::Line;
+    all.iter().any(|other| ours(other) && other.series.name == name(paper.series))
+}
+
+/// Moves ascending levels apart until none hides another, as little as the room allows.
+fn spread(wanted: &[i32], top: i32, bottom: i32) -> Vec<i32> {
+    let mut levels: Vec<i32> = Vec::with_capacity(wanted.len());
+    for &level in wanted {
+        let free = levels.last().map_or(top, |last| last + LINE);
+        levels.push(level.max(free));
+    }
+    let mut limit = bottom;
+    for level in levels.iter_mut().rev() {
+        *level = (*level).min(limit);
+        limit = *level - LINE;
+    }
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_hide_each_other() {
+        let levels = spread(&[100, 101, 300, 990, 995], 50, 1000);
+        assert_eq!(levels, [100, 144, 300, 956, 1000]);
+        let crowded = spread(&[500; 4], 0, 2000);
+        assert!(crowded.windows(2).all(|pair| pair[1] - pair[0] >= LINE), "{crowded:?}");
+    }
+}
