@@ -53,9 +53,10 @@ impl Volume {
         let storage = match &spec.source {
             Source::Null { bytes } => Storage::Null { blocks: bytes / BLOCK_BYTES as u64 },
             Source::Mem { bytes } => Storage::Mem(MemVolume::new(bytes / BLOCK_BYTES as u64)),
-            Source::Sim { preset, bytes, age } => {
+            Source::Sim { preset, bytes, age, slow } => {
                 let (blocks, seed) = (bytes / BLOCK_BYTES as u64, spec.decorations.seed);
-                Storage::Sim { volume: SimVolume::new(preset.model(), blocks, *age, seed), blocks }
+                let model = preset.model().slowed(*slow);
+                Storage::Sim { volume: SimVolume::new(model, blocks, *age, seed), blocks }
             }
             Source::File { path, bytes } => {
                 let volume = FileVolume::open(Path::new(path), *bytes, FileOptions::default())

@@ -41,7 +41,7 @@ pub enum Source {
         /// The size a missing file is created with, a multiple of 512.
         bytes: Option<u64>,
     },
-    /// `sim:MODEL[?size=SIZE&age=AGE]`: in this process, at the pace of simulated flash, whose
+    /// `sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]`: in this process, at the pace of simulated flash, whose
     /// chance starts at the [seed](Decorations::seed).
     Sim {
         /// Whose pace.
@@ -50,6 +50,8 @@ pub enum Source {
         bytes: u64,
         /// How many times as long as new programs and erases take, at least 1.
         age: f64,
+        /// How many times as long as on the drive everything takes, at least 1.
+        slow: u32,
     },
 }
 
@@ -86,10 +88,12 @@ impl Delay {
     }
 }
 
-const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE]";
+const SCHEMES: &str = "null:SIZE, mem:SIZE, file:PATH[?size=SIZE], \
+                       sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]";
 const DECORATION_KEYS: &str = "delay, fail_reads, fail_writes, seed";
 const DELAY_FORM: &str = "a duration like 100us, 5ms or 1s, or two of them like 80us..120us";
 const AGE_FORM: &str = "a number from 1 (new) to 100, like 1.5";
+const SLOW_FORM: &str = "a whole number from 1 (as fast as the drive) to 1000, like 4";
 const SHARE_FORM: &str = "a share from 0 to 1, like 0.01";
 
 impl FromStr for Spec {
@@ -106,7 +110,7 @@ impl FromStr for Spec {
             "file" if body.is_empty() => return Err(SpecError::NoPath),
             "file" => Source::File { path: body.to_owned(), bytes: None },
             "sim" => match Preset::named(body) {
-                Some(preset) => Source::Sim { preset, bytes: SIM_BYTES, age: 1.0 },
+                Some(preset) => Source::Sim { preset, bytes: SIM_BYTES, age: 1.0, slow: 1 },
                 None => return Err(SpecError::UnknownModel { model: body.to_owned() }),
             },
             _ => return Err(SpecError::UnknownScheme { scheme: scheme.to_owned() }),
@@ -129,6 +133,14 @@ impl FromStr for Spec {
                         key: key.to_owned(),
                         value: value.to_owned(),
                         expected: AGE_FORM,
+                    })?;
+                }
+                (Source::Sim { slow, .. }, "slow") => {
+                    let parsed = value.parse().ok().filter(|times| (1..=1000).contains(times));
+                    *slow = parsed.ok_or_else(|| SpecError::BadValue {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                        expected: SLOW_FORM,
                     })?;
                 }
                 _ => decorations.set(scheme, key, value)?,
@@ -321,7 +333,7 @@ impl fmt::Display for SpecError {
             SpecError::UnknownKey { scheme, key } => {
                 let own = match scheme.as_str() {
                     "file" => "size, ",
-                    "sim" => "size, age, ",
+                    "sim" => "size, age, slow, ",
                     _ => "",
                 };
                 let known = DECORATION_KEYS;
@@ -373,11 +385,13 @@ mod tests {
         assert_eq!(spec("file:/dev/vdb").source, file("/dev/vdb", None));
         assert_eq!(spec("file:./a:b?size=1GiB").source, file("./a:b", Some(1 << 30)));
         assert!(spec("file:a?size=4KiB").decorations.is_empty());
-        let sim = |preset, bytes, age| Source::Sim { preset, bytes, age };
+        let sim = |preset, bytes, age| Source::Sim { preset, bytes, age, slow: 1 };
         assert_eq!(spec("sim:a").source, sim(Preset::A, SIM_BYTES, 1.0));
         let Spec { source, decorations } = spec("sim:cloud?size=1GiB&age=1.5&seed=9");
         assert_eq!(source, sim(Preset::Cloud, 1 << 30, 1.5));
         assert_eq!((decorations.seed, decorations.is_empty()), (9, true));
+        let slow = Source::Sim { preset: Preset::A, bytes: SIM_BYTES, age: 1.0, slow: 4 };
+        assert_eq!(spec("sim:a?slow=4").source, slow);
     }
 
     #[test]
@@ -418,7 +432,7 @@ mod tests {
         assert_eq!(
             complaint("sum:a"),
             "unknown kind of device `sum:`; expected one of null:SIZE, mem:SIZE, \
-             file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE]"
+             file:PATH[?size=SIZE], sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]"
         );
         assert_eq!(
             complaint("sim:d?size=1GiB"),
@@ -426,8 +440,13 @@ mod tests {
         );
         assert_eq!(
             complaint("sim:a?ages=2"),
-            "unknown option `ages` of a `sim:` device; known: size, age, delay, fail_reads, \
+            "unknown option `ages` of a `sim:` device; known: size, age, slow, delay, fail_reads, \
              fail_writes, seed"
+        );
+        assert_eq!(
+            complaint("sim:a?slow=0.5"),
+            "`0.5` is no value for option `slow`; expected a whole number from 1 (as fast as the \
+             drive) to 1000, like 4"
         );
         assert_eq!(
             complaint("sim:a?age=0.5"),

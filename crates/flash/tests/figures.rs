@@ -192,6 +192,18 @@ fn age_makes_writes_dearer() {
 }
 
 #[test]
+fn a_slowed_device_is_slower_in_the_same_proportions() {
+    let model = Preset::A.model();
+    for (iops, reads) in [(200e3, 0.9), (1e3, 0.0)] {
+        let full = offer(&model, 1.0, load(iops, reads, 50_000));
+        let slow = offer(&model.clone().slowed(4), 1.0, load(iops / 4.0, reads, 50_000));
+        let near = |slow: f64, full: f64| (slow / 4.0 - full).abs() <= 0.01 * full;
+        assert!(near(slow.read_p95_us, full.read_p95_us), "{slow:?} {full:?}");
+        assert!(near(slow.write_mean_us, full.write_mean_us), "{slow:?} {full:?}");
+    }
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let target = &TARGETS[0];
     assert_eq!(target.at(200e3, 0.9, 20_000), target.at(200e3, 0.9, 20_000));

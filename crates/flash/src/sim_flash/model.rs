@@ -129,6 +129,31 @@ impl Model {
     };
 }
 
+impl Model {
+    /// The same device, on which everything takes so many times as long: it serves so many times
+    /// fewer requests a second at so many times the latency, in the same proportions. For machines
+    /// that cannot drive the device itself.
+    pub const fn slowed(mut self, times: u32) -> Model {
+        let times = times as u64;
+        self.command_ns *= times;
+        self.sense_ns *= times;
+        self.sense_spread_ns *= times;
+        self.mixed_hold_ns *= times;
+        self.mixed_linger_ns *= times;
+        self.transfer_ns *= times;
+        self.finish_ns *= times;
+        self.ack_ns *= times;
+        self.ack_jitter_ns *= times;
+        self.ack_late_ns *= times;
+        self.program_ns *= times;
+        self.idle_flush_ns *= times;
+        self.erase_ns *= times;
+        self.slice_ns_min *= times;
+        self.slice_ns_max *= times;
+        self
+    }
+}
+
 /// A device that a model is known for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
