@@ -111,7 +111,7 @@ pub(crate) struct Arguments {
 enum ArrivalName {
     /// Independent of each other
     Poisson,
-    /// Evenly spaced
+    /// Evenly spaced, reads and writes evenly mixed
     Constant,
 }
 

@@ -203,6 +203,14 @@ fn an_open_loop_keeps_its_rate() {
 }
 
 #[test]
+fn evenly_spaced_requests_are_evenly_mixed() {
+    let shape = Shape { read_percent: 80, pace: open(5_000.0), queue_depth: 4, ..shape() };
+    let (tally, _) = run(shape, Fake::new(Duration::from_micros(100), 4));
+    let (reads, writes) = (tally.read.count, tally.write.count);
+    assert!(reads.abs_diff(4 * writes) <= 4, "every fifth is a write: {reads} and {writes}");
+}
+
+#[test]
 fn a_stall_is_felt_by_every_request_that_was_meant_to_be_sent_in_it() {
     // 1 000 a second, one in flight, 10 µs each; a stall from 0.2 s to 0.4 s. In a closed loop, or
     // if latency counted from the actual sending, a single request would notice.

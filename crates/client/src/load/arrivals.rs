@@ -10,7 +10,8 @@ pub enum Arrival {
     /// Independent of each other: exponential gaps.
     #[default]
     Poisson,
-    /// Evenly spaced.
+    /// Evenly spaced, with reads and writes evenly mixed: a client that paces itself to a rate of
+    /// tokens as well as of requests.
     Constant,
 }
 

@@ -97,6 +97,8 @@ pub struct Generator<P> {
     probe_at: Option<Instant>,
     /// For each index, the oldest generations that its read may find.
     oldest: Vec<u32>,
+    /// Hundredths of a write that are due in an even mix; below 100 after each choice.
+    writes_owed: u32,
     measured_from: Instant,
     until: Instant,
     tally: Tally,
@@ -157,6 +159,7 @@ impl<P: Path> Generator<P> {
             free: (0..shape.queue_depth).flat_map(|_| 0..shape.lanes).collect(),
             probe_at: shape.probe.map(|_| now),
             oldest: vec![0; oldest],
+            writes_owed: 0,
             measured_from: now + shape.warmup,
             until: now + shape.warmup + shape.duration,
             tally: Tally::new(),
@@ -287,17 +290,29 @@ impl<P: Path> Generator<P> {
 
     fn choose(&mut self) -> Command {
         let range = self.draw();
-        let read = match self.shape.read_percent {
-            100 => true,
-            0 => false,
-            percent => self.random.below(100) < u64::from(percent),
-        };
+        let read = self.choose_read();
         // Two writes of one place at once could not be verified: the second becomes a read.
         let taken = |verifier: &Verifier| !verifier.may_write(range.lba, self.shape.request_bytes);
         if read || self.verifier.as_ref().is_some_and(taken) {
             Command::Read(range)
         } else {
             Command::Write { range, fua: self.shape.fua }
+        }
+    }
+
+    /// Evenly mixed where arrivals are evenly spaced, else at random.
+    fn choose_read(&mut self) -> bool {
+        let percent = u32::from(self.shape.read_percent);
+        if let Pace::Open { arrival: Arrival::Constant, .. } = self.shape.pace {
+            self.writes_owed += 100 - percent;
+            let write = self.writes_owed >= 100;
+            self.writes_owed -= if write { 100 } else { 0 };
+            return !write;
+        }
+        match percent {
+            100 => true,
+            0 => false,
+            percent => self.random.below(100) < u64::from(percent),
         }
     }
 
