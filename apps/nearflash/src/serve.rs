@@ -315,8 +315,9 @@ fn build<N: Way>(
         })
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
-    let worker =
-        Worker::new(sockets, devices, pool, plan.shared.clone(), plan.limits, ServerSession::new);
+    let worker = Worker::new(sockets, devices, pool, plan.shared.clone(), plan.limits, |_, _| {
+        ServerSession::new()
+    });
     Ok((reactor, worker))
 }
 

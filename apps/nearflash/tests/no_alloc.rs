@@ -126,7 +126,7 @@ fn serve<N: Network, D: Device>(
     let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];
     let pool = BufPool::new(io::carve(&BufPool::CLASSES).unwrap().bufs);
     let mut worker =
-        Worker::new(sockets, devices, pool, Arc::new(shared), limits, ServerSession::new);
+        Worker::new(sockets, devices, pool, Arc::new(shared), limits, |_, _| ServerSession::new());
     let clock = Clock::start();
     let mut serve_while = |now: u8| {
         io::run(&reactor, &clock, SpinPolicy::default(), |at| {

@@ -135,6 +135,13 @@ impl BufPool {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
     }
 
+    /// The same, but never the last that is free of the largest: whoever must not wait finds one.
+    pub fn take_but_last(&mut self, bytes: usize) -> Option<Buf> {
+        let largest = self.largest();
+        let may = |s: &&mut Shelf| s.bytes >= bytes && (s.bytes < largest || s.free.len() > 1);
+        self.shelves.iter_mut().filter(may).find_map(|s| s.free.pop())
+    }
+
     /// Whether [`take`](BufPool::take) would find one now.
     pub fn has(&self, bytes: usize) -> bool {
         self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
@@ -192,6 +199,9 @@ mod tests {
         for buf in [third, first, second] {
             pool.give(buf);
         }
+        let patient: Vec<Buf> = core::iter::from_fn(|| pool.take_but_last(1)).collect();
+        assert_eq!(patient.len(), 2, "the last of the largest is for others");
+        patient.into_iter().for_each(|buf| pool.give(buf));
         assert!(pool.is_whole());
         assert!(pool.take(65).is_none());
     }

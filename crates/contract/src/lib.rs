@@ -33,7 +33,8 @@ pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
-    NamespaceInfo, Notice, Register, Reply, Request, Rights, Session, Slo, Tag, TenantReply,
+    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag,
+    TenantReply,
 };
 pub use slot::{Slot, SlotTable};
 pub use status::Status;

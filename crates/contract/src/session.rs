@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::{Command, Status};
+use crate::{Command, Instant, Slot, Status, TenantId};
 
 /// The peer's name for its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -65,6 +65,24 @@ pub enum Event<'a> {
         /// Set with the last piece.
         end: Option<Status>,
     },
+    /// A request whose payload comes when it is asked for, by [`Session::invite`], as
+    /// [`Event::Piece`]s between other events. Its verdict is good.
+    Awaited(Request),
+    /// A piece of the payload of an awaited request. Pieces of a payload come in order; those of
+    /// several may alternate.
+    Piece {
+        /// What [`Session::invite`] was told.
+        slot: Slot,
+        /// The bytes, lent for this call; empty where only the end is told.
+        bytes: &'a [u8],
+        /// Set with the last piece.
+        end: Option<Status>,
+    },
+    /// The session has work of its own to do: [`Session::attend`] does it. Rare.
+    Own,
+    /// The session has found out who the peer is, and answers it: from now on the connection belongs
+    /// to this tenant.
+    Attached(TenantId),
     /// Something about the connection rather than the data. Rare, so boxed.
     Control(Box<Control>),
 }
@@ -264,34 +282,59 @@ pub enum Reply {
     Notice(Notice),
 }
 
-/// Bytes of the largest message head.
+/// Bytes of the largest message that a session says by itself.
+pub const SPEECH_BYTES_MAX: usize = 32 << 10;
+
+/// Bytes of the largest message head, with what follows the body.
 pub const HEAD_BYTES_MAX: usize = 64;
 
-/// The encoded head of a message.
+/// The encoded head of a message, and what follows its body, if anything does.
 #[derive(Clone, Copy)]
 pub struct FrameHead {
+    /// The head, then the tail.
     bytes: [u8; HEAD_BYTES_MAX],
-    /// `len ≤ HEAD_BYTES_MAX`
+    /// `len ≤ whole ≤ HEAD_BYTES_MAX`: bytes of the head, and of both.
     len: u8,
+    whole: u8,
 }
 
 impl FrameHead {
     /// A head of these bytes, at most [`HEAD_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Self {
-        let mut head = FrameHead { bytes: [0; HEAD_BYTES_MAX], len: bytes.len() as u8 };
+        let len = bytes.len() as u8;
+        let mut head = FrameHead { bytes: [0; HEAD_BYTES_MAX], len, whole: len };
         head.bytes[..bytes.len()].copy_from_slice(bytes);
         head
     }
 
-    /// The bytes.
+    /// A head, and what follows the body: together at most [`HEAD_BYTES_MAX`] bytes.
+    pub fn with_tail(head: &[u8], tail: &[u8]) -> Self {
+        let mut both = FrameHead::new(head);
+        let whole = head.len() + tail.len();
+        both.bytes[head.len()..whole].copy_from_slice(tail);
+        both.whole = whole as u8;
+        both
+    }
+
+    /// The bytes before the body.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The bytes behind the body.
+    pub fn tail(&self) -> &[u8] {
+        &self.bytes[usize::from(self.len)..usize::from(self.whole)]
+    }
+
+    /// Whether it says nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.whole == 0
     }
 }
 
 impl fmt::Debug for FrameHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FrameHead").field(&self.bytes()).finish()
+        f.debug_tuple("FrameHead").field(&self.bytes()).field(&self.tail()).finish()
     }
 }
 
@@ -313,6 +356,14 @@ pub enum Fatal {
     Unanswerable(Status),
     /// A reply that answers no request (seen by initiators).
     UnknownTag(Tag),
+    /// A field of a message, at this offset, has a value that it cannot have.
+    BadField(u16),
+    /// A header does not match its checksum.
+    BadHeader,
+    /// Data outside of what a request or an invitation is about.
+    OutOfRange,
+    /// The protocol's own end, agreed or announced by the peer (the number is the protocol's).
+    Ended(u32),
 }
 
 impl fmt::Display for Fatal {
@@ -325,6 +376,10 @@ impl fmt::Display for Fatal {
             Fatal::OutOfOrder => f.write_str("a message that may not come now"),
             Fatal::Unanswerable(status) => write!(f, "{status} (this version has no status field)"),
             Fatal::UnknownTag(tag) => write!(f, "a reply to no request ({tag:#x})"),
+            Fatal::BadField(offset) => write!(f, "an impossible value at byte {offset}"),
+            Fatal::BadHeader => f.write_str("a header does not match its checksum"),
+            Fatal::OutOfRange => f.write_str("data that nobody asked for"),
+            Fatal::Ended(why) => write!(f, "the peer, or its time, ended it ({why:#x})"),
         }
     }
 }
@@ -338,11 +393,38 @@ pub trait Session {
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
 
-    /// Encodes the head of a reply whose body is `body` (empty unless data is returned).
+    /// Encodes the head of a reply whose body is `body` (empty unless data is returned). A head
+    /// without bytes means that there is nothing to send (yet).
     ///
     /// # Errors
     /// The version has no way to say this, so the connection must end instead.
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
+
+    /// Asks for the payload of an awaited request, whose pieces shall name `slot`: there is room
+    /// for it now. Returns the message that asks.
+    fn invite(&mut self, tag: Tag, slot: Slot) -> FrameHead {
+        unreachable!("request {tag:#x} of {slot:?} was not awaited")
+    }
+
+    /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
+    ///
+    /// # Errors
+    /// A [`Fatal`] reason to end the connection; what it says then are its last words.
+    fn attend(&mut self, _now: Instant) -> Result<(), Fatal> {
+        Ok(())
+    }
+
+    /// Bytes of messages that the session has to say by itself: grows in `attend` and with a
+    /// [`Fatal`] error only.
+    fn unsaid(&self) -> usize {
+        0
+    }
+
+    /// Moves such messages to the front of `to`, as many as fit as a whole; how many bytes. One fits
+    /// always where there is room for [`SPEECH_BYTES_MAX`].
+    fn speak(&mut self, _to: &mut [u8]) -> usize {
+        0
+    }
 
     /// Whether a message has begun and not ended: the peer owes us bytes.
     fn is_mid_message(&self) -> bool;
@@ -359,5 +441,13 @@ mod tests {
     fn a_head_keeps_its_bytes() {
         assert_eq!(FrameHead::new(&[1, 2, 3]).bytes(), [1, 2, 3]);
         assert_eq!(FrameHead::new(&[9; HEAD_BYTES_MAX]).bytes(), [9; HEAD_BYTES_MAX]);
+        assert_eq!(FrameHead::new(&[1]).tail(), [0; 0]);
+    }
+
+    #[test]
+    fn a_tail_is_told_from_the_head() {
+        let head = FrameHead::with_tail(&[1; 32], &[2; 32]);
+        assert_eq!((head.bytes(), head.tail()), (&[1; 32][..], &[2; 32][..]));
+        assert!(FrameHead::new(&[]).is_empty() && !FrameHead::with_tail(&[], &[1]).is_empty());
     }
 }

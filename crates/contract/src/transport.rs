@@ -92,13 +92,13 @@ pub enum NetEvent {
     },
 }
 
-/// A message on its way out: a head, and a body of `body_len` bytes that is lent to the transport
-/// until [`NetEvent::Sent`].
+/// A message on its way out: a head, a body of `body_len` bytes that is lent to the transport until
+/// [`NetEvent::Sent`], and the head's tail.
 #[derive(Debug)]
 pub struct Frame {
-    /// The first bytes.
+    /// The first bytes, and the last.
     pub head: FrameHead,
-    /// The rest, if there is more.
+    /// What is between them, if there is more.
     pub body: Option<Buf>,
     /// How many bytes of `body` to send.
     pub body_len: usize,
@@ -108,6 +108,16 @@ impl Frame {
     /// A message without a body.
     pub fn bare(head: FrameHead) -> Frame {
         Frame { head, body: None, body_len: 0 }
+    }
+
+    /// The bytes of the body that are sent.
+    pub fn body(&self) -> &[u8] {
+        self.body.as_ref().map_or(&[][..], |body| &body.bytes()[..self.body_len])
+    }
+
+    /// How many bytes it is on the network.
+    pub fn wire_bytes(&self) -> usize {
+        self.head.bytes().len() + self.body_len + self.head.tail().len()
     }
 }
 

@@ -12,15 +12,19 @@ pub(crate) const SEND_BYTES: usize = 256 << 10;
 /// Bodies up to this size are copied behind their head: cheaper than a vector entry of their own.
 const COPY_BYTES: usize = 512;
 
+/// Pieces that one send has at most.
+const PIECES_MAX: usize = 2 * FRAMES_MAX + 1;
+
 /// Bytes of the staging area: heads of a whole batch, and small bodies.
 const STAGE_BYTES: usize = 16 << 10;
 
-/// The vector of one send. Heads are copied together, so that frames without bodies leave as one
-/// piece; bodies are sent from where they are.
+/// The vector of one send. Heads and tails are copied together, so that frames without bodies leave
+/// as one piece; bodies are sent from where they are.
 pub(crate) struct SendBlock {
     pub(crate) header: libc::msghdr,
-    /// `pieces[..count]` is the vector; `2 × FRAMES_MAX` suffice for a head and a body each.
-    pieces: [libc::iovec; 2 * FRAMES_MAX],
+    /// `pieces[..count]` is the vector; [`PIECES_MAX`] suffice for a head and a body each, as a tail
+    /// is one piece with the next head, and the last tail.
+    pieces: [libc::iovec; PIECES_MAX],
     count: usize,
     stage: [u8; STAGE_BYTES],
     /// `staged ≤ STAGE_BYTES`
@@ -47,7 +51,7 @@ impl SendBlock {
         };
         Box::new(SendBlock {
             header,
-            pieces: [NOTHING; 2 * FRAMES_MAX],
+            pieces: [NOTHING; PIECES_MAX],
             count: 0,
             stage: [0; STAGE_BYTES],
             staged: 0,
@@ -69,17 +73,16 @@ impl SendBlock {
 
     /// The same for a frame whose first `gone` bytes have left already.
     pub(crate) fn append_rest(&mut self, frame: &Frame, gone: usize) -> bool {
-        let head = frame.head.bytes();
-        let body = match &frame.body {
-            Some(buf) => &buf.bytes()[..frame.body_len],
-            None => &[],
-        };
+        let (head, body, tail) = (frame.head.bytes(), frame.body(), frame.head.tail());
         let of_head = gone.min(head.len());
-        let (head, body) = (&head[of_head..], &body[gone - of_head..]);
+        let of_body = (gone - of_head).min(body.len());
+        let (head, body) = (&head[of_head..], &body[of_body..]);
+        let tail = &tail[gone - of_head - of_body..];
         let copied = if body.len() <= COPY_BYTES { body.len() } else { 0 };
+        let bytes = head.len() + body.len() + tail.len();
         let full = self.frames == FRAMES_MAX
-            || self.staged + head.len() + copied > STAGE_BYTES
-            || (self.frames > 0 && self.bytes + head.len() + body.len() > SEND_BYTES);
+            || self.staged + head.len() + copied + tail.len() > STAGE_BYTES
+            || (self.frames > 0 && self.bytes + bytes > SEND_BYTES);
         if full {
             return false;
         }
@@ -89,6 +92,7 @@ impl SendBlock {
             self.piece(body.as_ptr(), body.len());
             self.open = false;
         }
+        self.stage(tail);
         self.frames += 1;
         true
     }
@@ -169,6 +173,26 @@ mod tests {
         let mut block = SendBlock::new();
         assert!(block.append_rest(&frame(4096), 4000));
         assert_eq!(block.bytes, 120, "what is left is small enough to copy");
+    }
+
+    #[test]
+    fn a_tail_follows_its_body_and_joins_the_next_head() {
+        let tailed = |body_len: usize| {
+            let head = FrameHead::with_tail(&[1; 24], &[2; 28]);
+            Frame { head, ..frame(body_len) }
+        };
+        let lengths = |gone: usize| -> Vec<usize> {
+            let mut block = SendBlock::new();
+            assert!(block.append_rest(&tailed(4096), gone) && block.append(&tailed(100)));
+            block.pieces().iter().map(|p| p.iov_len).collect()
+        };
+        assert_eq!(lengths(0), [24, 4096, 28 + 24 + 100 + 28]);
+        assert_eq!(lengths(24 + 4000), [96 + 28 + 24 + 100 + 28]);
+        assert_eq!(lengths(24 + 4096 + 20), [8 + 24 + 100 + 28]);
+        let mut block = SendBlock::new();
+        let large = tailed(513);
+        assert_eq!((0..100).filter(|_| block.append(&large)).count(), FRAMES_MAX);
+        assert_eq!(block.pieces().len(), PIECES_MAX);
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl Site {
         let attached = Attached::new(disk, PassThrough::new(self.plan.queue_max));
         let pool = arena.pool(&self.plan.pool);
         let (port, limits) = (self.port.clone(), self.plan.limits);
-        let worker = Worker::new(port, vec![attached], pool, parts, limits, new_session);
+        let worker =
+            Worker::new(port, vec![attached], pool, parts, limits, move |_, _| new_session());
         self.worker = Some(worker);
     }
 

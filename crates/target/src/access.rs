@@ -93,6 +93,11 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// The same rights for another tenant.
+    pub(crate) fn of(&self, tenant: TenantId) -> Grant {
+        Grant { tenant, rights: self.rights.clone() }
+    }
+
     /// What it may do with a namespace.
     pub fn rights(&self, namespace: NamespaceId) -> Rights {
         let index = usize::from(namespace.0).wrapping_sub(1);

@@ -23,6 +23,8 @@ pub(crate) struct Connection<P> {
     pub(crate) namespace: NamespaceId,
     /// Requests in flight.
     pub(crate) in_flight: usize,
+    /// Those among them whose payload was asked for and has not all come.
+    pub(crate) awaited: usize,
     /// Bytes of data that their replies will carry.
     pub(crate) owed: usize,
     /// Where the bytes of the message being received go.
@@ -99,6 +101,7 @@ impl<P> Connection<P> {
             grant: None,
             namespace: NamespaceId(1),
             in_flight: 0,
+            awaited: 0,
             owed: 0,
             receiving: Receiving::Nothing,
             waiting: None,

@@ -1,9 +1,11 @@
 //! Connections come, introduce themselves, ask about things, and go.
 
+use std::sync::Arc;
+
 use contract::{
     CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, NamespaceId,
-    NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag, TenantReply,
-    Transport,
+    NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag, TenantId,
+    TenantReply, Transport,
 };
 
 use crate::connection::{Connection, Receiving};
@@ -16,7 +18,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             self.conns.resize_with(index + 1, || None);
         }
         assert!(self.conns[index].is_none(), "the transport reused a place too early");
-        let mut conn = Connection::new(id, peer, (self.new_session)());
+        let mut conn = Connection::new(id, peer, self.new_session.make(listener, &peer));
         // What it may do without saying who it is: all that version 1 ever may.
         conn.grant = self.shared.access.open(&peer, b"", "").ok();
         if let Some(listener) = listener {
@@ -43,6 +45,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         if let Receiving::Into(slot) = conn.receiving {
             self.forget(slot);
         }
+        self.forget_awaited(id, conn.awaited);
         for stream in &mut conn.streams {
             while let Some(slot) = stream.held.pop(&mut self.in_flight) {
                 self.forget(slot);
@@ -69,6 +72,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             }
             Control::Unregister { tag, .. } => self.refuse_tenant(id, tag),
         }
+    }
+
+    /// The session knows whose requests they are; what those may do, the rules say.
+    pub(crate) fn attach(&mut self, id: ConnId, tenant: TenantId) {
+        let conn = self.find(id).expect("it is attached");
+        let granted = conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant)));
+        conn.grant = granted;
     }
 
     /// This worker's scheduler makes no promises, so there is nothing to register for.
@@ -164,15 +174,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             Some((buf, len)) => (Some(buf), len),
             None => (None, 0),
         };
-        let Some(conn) = self.find(id) else {
+        let Some(conn) = self.find(id).filter(|conn| !conn.broken) else {
             return self.give_back(buf);
         };
         let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);
         let head = conn.session.reply(reply, bytes);
         if let Ok(head) = &head {
-            conn.progress.queued += (head.bytes().len() + body_len) as u64;
+            conn.progress.queued += (head.bytes().len() + body_len + head.tail().len()) as u64;
         }
         match head {
+            Ok(head) if head.is_empty() => self.give_back(buf),
             Ok(head) if body_len > 0 => {
                 self.transport.send(self.now, id, Frame { head, body: buf, body_len });
             }

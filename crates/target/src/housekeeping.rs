@@ -41,6 +41,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let draining = self.is_draining();
         let Some(conn) = self.find(id) else { return };
         conn.finishing = true;
+        let awaited = conn.awaited;
+        self.forget_awaited(id, awaited);
+        let Some(conn) = self.find(id) else { return };
         let tell = draining && conn.session.takes_notices();
         if tell && self.transport.room() > self.owed() {
             self.reply(id, &Reply::Notice(Notice::Draining), None);
@@ -82,6 +85,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             (progress.messages_seen, progress.left_seen) = (progress.messages, left);
             let stalled = conn.stalled.is_some();
             let (idle_receiving, idle_sending) = (progress.idle_receiving, progress.idle_sending);
+            self.attend(id);
             if stalled {
                 // Frames without a body leave without an event.
                 self.look_again(id);

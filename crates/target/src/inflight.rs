@@ -28,6 +28,8 @@ pub(crate) struct InFlight {
     pub(crate) buf: Option<Buf>,
     /// `filled ≤ command.payload_bytes()`
     pub(crate) filled: usize,
+    /// Its payload was asked for and has not all come.
+    pub(crate) is_awaited: bool,
     /// Counted in its connection's fence while the device has it.
     pub(crate) fence: Option<Arc<Fence>>,
     /// When its last byte had arrived.

@@ -35,6 +35,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             self.handle(event);
         }
         self.events = events;
+        if self.awaited.is_waiting() {
+            self.go_on_awaiting();
+        }
         self.take_stalled();
         while let Some(mut chunk) = self.inbox.pop_front() {
             let stop = self.take_chunk(&mut chunk);
@@ -223,6 +226,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                     }
                 }
                 Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
+                Ok(Some(Event::Piece { slot, bytes, end })) => self.piece(id, slot, bytes, end),
+                Ok(Some(Event::Awaited(request))) => {
+                    self.batch += 1;
+                    let conn = self.find(id).expect("it was there");
+                    conn.progress.messages = conn.progress.messages.wrapping_add(1);
+                    self.await_payload(id, request);
+                }
+                Ok(Some(Event::Attached(tenant))) => self.attach(id, tenant),
+                Ok(Some(Event::Own)) => {
+                    self.batch += 1;
+                    self.attend(id);
+                }
                 Ok(Some(Event::Control(control))) => {
                     self.batch += 1;
                     self.control(id, *control);
@@ -237,7 +252,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// Whether one more request, and its reply, find a place.
-    fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.in_flight.room() > 0 && self.transport.room() > self.owed() + 1
     }
 
@@ -250,7 +265,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let unsent = self.transport.unsent(id);
         let limits = self.limits;
         self.find(id).is_some_and(|conn| {
-            conn.in_flight >= limits.in_flight_of_connection
+            conn.in_flight - conn.awaited >= limits.in_flight_of_connection
                 || unsent + conn.owed > limits.unsent_of_connection
         })
     }
@@ -294,6 +309,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             lba,
             buf,
             filled: 0,
+            is_awaited: false,
             fence: None,
             received_at: now,
             next: None,
@@ -307,7 +323,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// Whether the connection may do that, and where it lies on which device.
-    fn judge(&mut self, id: ConnId, request: &Request) -> Result<(u8, u64), Status> {
+    pub(crate) fn judge(&mut self, id: ConnId, request: &Request) -> Result<(u8, u64), Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
         if !request.verdict.is_ok() {
             return Err(request.verdict);
@@ -379,7 +395,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// A request is whole: starts it, or holds it behind a barrier of its stream.
-    fn start(&mut self, id: ConnId, slot: Slot) {
+    pub(crate) fn start(&mut self, id: ConnId, slot: Slot) {
         let entry = self.in_flight.get(slot);
         let (stream, command) = (usize::from(entry.stream), entry.command);
         let conn = self.conns[id.index as usize].as_mut().expect("its connection is open");

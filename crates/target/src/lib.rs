@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod awaited;
 mod connection;
 mod control;
 mod fence;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, NamespaceId,
-    NetEvent, Reply, Scheduler, Session, Slot, SlotTable, Status, Submission, Transport, Turn,
+    Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, ListenerId,
+    NamespaceId, NetEvent, Peer, Reply, Scheduler, Session, Slot, SlotTable, Status, Submission,
+    Transport, Turn,
 };
 
+use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
@@ -72,6 +74,21 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
+/// Makes the session of a connection.
+pub(crate) struct NewSession<P>(Box<dyn Fn(Option<ListenerId>, &Peer) -> P>);
+
+impl<P> NewSession<P> {
+    pub(crate) fn make(&self, listener: Option<ListenerId>, peer: &Peer) -> P {
+        (self.0)(listener, peer)
+    }
+}
+
+impl<P> std::fmt::Debug for NewSession<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NewSession")
+    }
+}
+
 /// One thread's server. It is driven by [`turn`](Worker::turn) and never blocks.
 #[derive(Debug)]
 pub struct Worker<T, D, S, P> {
@@ -84,11 +101,12 @@ pub struct Worker<T, D, S, P> {
     /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
     /// next.
     pub(crate) spare: Option<Buf>,
-    pub(crate) new_session: fn() -> P,
+    pub(crate) new_session: NewSession<P>,
     /// By the connection's index.
     pub(crate) conns: Vec<Option<Box<Connection<P>>>>,
     pub(crate) open_connections: usize,
     pub(crate) in_flight: SlotTable<InFlight>,
+    pub(crate) awaited: Awaited,
     /// At most as many as the transport has receive buffers.
     pub(crate) inbox: VecDeque<Chunk>,
     /// Connections whose stall may be over.
@@ -112,15 +130,16 @@ pub struct Worker<T, D, S, P> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
-    /// A worker over these ports. Each connection gets a session of `new_session`. One of the
-    /// pool's largest buffers is set aside, so there must be two.
+    /// A worker over these ports. Each connection gets a session of `new_session`, which is told the
+    /// listener that accepted it and who is at the other end. One of the pool's largest buffers is
+    /// set aside, so there must be two; for sessions that await payloads of that size, three.
     pub fn new(
         transport: T,
         mut devices: Vec<Attached<D, S>>,
         mut pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
-        new_session: fn() -> P,
+        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
     ) -> Self {
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
@@ -132,10 +151,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             shared,
             pool,
             spare,
-            new_session,
+            new_session: NewSession(Box::new(new_session)),
             conns: Vec::new(),
             open_connections: 0,
             in_flight: SlotTable::new(limits.in_flight),
+            awaited: Awaited::new(limits.in_flight),
             inbox: VecDeque::with_capacity(1024),
             stalled: VecDeque::new(),
             starving: VecDeque::new(),
@@ -332,11 +352,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.give_back(entry.buf);
     }
 
-    /// Ends a connection, whose peer broke the protocol or a limit.
+    /// Ends a connection, whose peer broke the protocol or a limit; the session's last words, if it
+    /// has any, leave before.
     pub(crate) fn disconnect(&mut self, id: ConnId, why: &str) {
-        if let Some(conn) = self.find(id) {
-            tracing::warn!(peer = %conn.peer, why, "connection ended");
-            conn.broken = true;
+        let Some(conn) = self.find(id) else { return };
+        tracing::warn!(peer = %conn.peer, why, "connection ended");
+        conn.broken = true;
+        let has_words = conn.session.unsaid() > 0;
+        if has_words && self.utter(id) {
+            self.transport.finish(id);
+        } else {
             self.transport.close(id);
         }
     }

@@ -227,7 +227,7 @@ impl World {
             Event::Payload { bytes, .. } => {
                 seen.last_mut().expect("behind its request").payload.extend_from_slice(bytes);
             }
-            Event::Control(_) => {}
+            _ => {}
         });
         seen
     }

@@ -381,7 +381,7 @@ impl EpollSockets {
         conn.unsent -= bytes;
         conn.taken += bytes;
         while let Some(front) = self.frames.front(&conn.queue) {
-            let whole = front.head.bytes().len() + front.body_len;
+            let whole = front.wire_bytes();
             if conn.taken < whole {
                 return;
             }
@@ -491,7 +491,7 @@ impl Transport for EpollSockets {
     }
 
     fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
-        let bytes = frame.head.bytes().len() + frame.body_len;
+        let bytes = frame.wire_bytes();
         match self.conns.get_mut(conn.index as usize) {
             Some(found)
                 if found.generation == conn.generation

@@ -573,7 +573,7 @@ impl Transport for Sockets {
     }
 
     fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
-        let bytes = frame.head.bytes().len() + frame.body_len;
+        let bytes = frame.wire_bytes();
         let index = conn.index as usize;
         match self.conns.get_mut(index) {
             Some(found)

@@ -128,6 +128,7 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
                     }
                     heard.push(Heard::Control(*control));
                 }
+                other => panic!("this protocol has no {other:?}"),
             }
             assert!(tally.promised == 0 || session.is_mid_message());
         }

@@ -98,12 +98,12 @@ impl Network {
         }
         let (mut bytes, mut frames) = (Vec::new(), 0);
         for frame in conn.queue.iter().take(frames_max) {
-            let body = frame.body.as_ref().map_or(&[][..], |body| &body.bytes()[..frame.body_len]);
-            if frames > 0 && bytes.len() + body.len() > SEND_BYTES {
+            if frames > 0 && bytes.len() + frame.body_len > SEND_BYTES {
                 break;
             }
             bytes.extend_from_slice(frame.head.bytes());
-            bytes.extend_from_slice(body);
+            bytes.extend_from_slice(frame.body());
+            bytes.extend_from_slice(frame.head.tail());
             frames += 1;
         }
         if frames > 1 {

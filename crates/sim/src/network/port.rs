@@ -58,7 +58,7 @@ impl Transport for Port {
 
     fn send(&mut self, _now: Instant, conn: ConnId, frame: Frame) {
         let mut network = self.network.borrow_mut();
-        let bytes = frame.head.bytes().len() + frame.body_len;
+        let bytes = frame.wire_bytes();
         match network.find(self.host, conn) {
             Some(found) if found.is_live() => {
                 found.unsent += bytes;

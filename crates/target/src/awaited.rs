@@ -1,0 +1,220 @@
+//! Requests whose payload comes when it is asked for, and what sessions say by themselves
+//! (docs/adr/0007-awaited-payloads.md).
+//!
+//! Whoever has been asked for a payload holds a slot and a buffer until it came, and behind it on the
+//! same connection may lie requests of any number. Were those to wait for slots and buffers that only
+//! what lies behind them can free, nobody would ever go on. So awaited payloads have no more than
+//! half of the slots and never the last of the largest buffers, and a request that finds none stops
+//! nothing: it is put off, and its peer is asked later.
+
+use std::collections::VecDeque;
+
+use contract::{
+    ConnId, Device, Frame, FrameHead, Reply, Request, SPEECH_BYTES_MAX, Scheduler, Session, Slot,
+    Status, Transport,
+};
+
+use crate::inflight::InFlight;
+use crate::worker::Worker;
+
+/// The requests of a worker that wait to ask for their payloads.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    /// Requests in flight that have asked and not got all.
+    pub(crate) asked: usize,
+    /// Requests that found no slot or no buffer, oldest first; one that comes back ends this. Those
+    /// of connections that are gone are skipped.
+    put_off: VecDeque<(ConnId, Request)>,
+    /// Connections whose sessions have not said all that they had to say; frames that have left, or
+    /// buffers that came back, end this.
+    speakers: Vec<ConnId>,
+}
+
+impl Awaited {
+    /// Puts off no more than `put_off_max` requests.
+    pub(crate) fn new(put_off_max: usize) -> Self {
+        Awaited {
+            asked: 0,
+            put_off: VecDeque::with_capacity(put_off_max),
+            speakers: Vec::with_capacity(64),
+        }
+    }
+
+    /// Whether something waits for the next turn.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.put_off.is_empty() || !self.speakers.is_empty()
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    /// Asks for the payload of a request that has just come, or puts that off.
+    pub(crate) fn await_payload(&mut self, id: ConnId, request: Request) {
+        let is_first = self.awaited.put_off.is_empty();
+        if is_first && self.ask(id, &request) {
+            return;
+        }
+        if self.awaited.put_off.len() == self.limits.in_flight {
+            let Request { tag, command, .. } = request;
+            return self.reply(id, &Reply::Done { tag, command, status: Status::Retry }, None);
+        }
+        self.awaited.put_off.push_back((id, request));
+    }
+
+    /// Goes on with what was put off.
+    pub(crate) fn go_on_awaiting(&mut self) {
+        while self.has_room()
+            && let Some(&(id, request)) = self.awaited.put_off.front()
+        {
+            let is_wanted = self.find(id).is_some_and(|conn| !conn.broken && !conn.finishing);
+            if is_wanted && !self.ask(id, &request) {
+                break;
+            }
+            self.awaited.put_off.pop_front();
+        }
+        for n in (0..self.awaited.speakers.len()).rev() {
+            let id = self.awaited.speakers.swap_remove(n);
+            self.say(id);
+        }
+    }
+
+    /// Gives the request a slot and a buffer and asks its peer for the payload, or refuses it.
+    /// `false`: there is no slot or no buffer now.
+    fn ask(&mut self, id: ConnId, request: &Request) -> bool {
+        let Request { tag, command, .. } = *request;
+        let (device, lba) = match self.judge(id, request) {
+            Ok(place) => place,
+            Err(status) => {
+                self.reply(id, &Reply::Done { tag, command, status }, None);
+                return true;
+            }
+        };
+        if !self.has_room() || self.awaited.asked >= self.limits.in_flight / 2 {
+            return false;
+        }
+        let Some(buf) = self.pool.take_but_last(request.payload_bytes) else { return false };
+        let now = self.now;
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
+        conn.in_flight += 1;
+        conn.awaited += 1;
+        self.awaited.asked += 1;
+        let entry = InFlight {
+            conn: id,
+            tag,
+            stream: request.stream,
+            tenant: conn.grant.as_ref().expect("judged").tenant,
+            command,
+            device,
+            lba,
+            buf: Some(buf),
+            filled: 0,
+            is_awaited: true,
+            fence: None,
+            received_at: now,
+            next: None,
+        };
+        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        let head = conn.session.invite(tag, slot);
+        self.send_bare(id, head);
+        true
+    }
+
+    /// Puts a piece of an awaited payload where it belongs.
+    pub(crate) fn piece(&mut self, id: ConnId, slot: Slot, bytes: &[u8], end: Option<Status>) {
+        let now = self.now;
+        let entry = self.in_flight.get(slot);
+        assert!(entry.conn == id && entry.is_awaited, "{slot:?} was not asked for here");
+        let total = entry.command.payload_bytes();
+        let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
+        buf.prefix_mut(total)[entry.filled..entry.filled + bytes.len()].copy_from_slice(bytes);
+        entry.filled += bytes.len();
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
+        conn.progress.messages = conn.progress.messages.wrapping_add(1);
+        let Some(status) = end else { return };
+        conn.awaited -= 1;
+        self.awaited.asked -= 1;
+        entry.is_awaited = false;
+        if status.is_ok() {
+            assert!(entry.filled == total, "the session counted the payload");
+            entry.received_at = now;
+            self.start(id, slot);
+        } else {
+            self.answer_unstarted(slot, status);
+        }
+    }
+
+    /// Drops the requests of a connection whose payloads will not come any more. Who forgets them
+    /// has closed the connection, or takes nothing more from it.
+    pub(crate) fn forget_awaited(&mut self, id: ConnId, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let is_its = |entry: &InFlight| entry.conn == id && entry.is_awaited;
+        let slots: Vec<Slot> = self
+            .in_flight
+            .iter()
+            .filter(|(_, entry)| is_its(entry))
+            .map(|(slot, _)| slot)
+            .collect();
+        assert!(slots.len() == count, "a connection counts what it awaits");
+        self.awaited.asked -= count;
+        for slot in slots {
+            self.forget(slot);
+        }
+        if let Some(conn) = self.find(id) {
+            conn.in_flight -= count;
+            conn.awaited = 0;
+        }
+    }
+
+    /// Lets the session do its own work, and say what comes of it.
+    pub(crate) fn attend(&mut self, id: ConnId) {
+        let now = self.now;
+        let Some(conn) = self.find(id).filter(|conn| !conn.broken) else { return };
+        let attended = conn.session.attend(now);
+        let is_quiet = conn.session.unsaid() == 0;
+        match attended {
+            Ok(()) if is_quiet => {}
+            Ok(()) => self.say(id),
+            Err(fatal) => self.disconnect(id, &fatal.to_string()),
+        }
+    }
+
+    /// Sends what the session has to say by itself, as far as there is room.
+    fn say(&mut self, id: ConnId) {
+        while let Some(conn) = self.find(id).filter(|conn| !conn.broken) {
+            match conn.session.unsaid() {
+                0 => return,
+                _ if self.utter(id) => {}
+                _ => {
+                    if !self.awaited.speakers.contains(&id) {
+                        self.awaited.speakers.push(id);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends a part of what the session has to say. `false`: there is no room.
+    pub(crate) fn utter(&mut self, id: ConnId) -> bool {
+        if self.transport.room() <= self.owed() {
+            return false;
+        }
+        let conn = self.conns[id.index as usize].as_mut().expect("the caller looked");
+        let bytes = conn.session.unsaid().min(SPEECH_BYTES_MAX);
+        let Some(mut buf) = self.pool.take(bytes) else { return false };
+        let body_len = conn.session.speak(buf.prefix_mut(bytes));
+        assert!(0 < body_len && body_len <= bytes, "what was announced is said");
+        conn.progress.queued += body_len as u64;
+        let frame = Frame { head: FrameHead::new(&[]), body: Some(buf), body_len };
+        self.transport.send(self.now, id, frame);
+        true
+    }
+
+    /// Sends a message that has no body.
+    fn send_bare(&mut self, id: ConnId, head: FrameHead) {
+        let conn = self.conns[id.index as usize].as_mut().expect("it is spoken to");
+        conn.progress.queued += head.bytes().len() as u64;
+        self.transport.send(self.now, id, Frame::bare(head));
+    }
+}
