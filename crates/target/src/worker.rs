@@ -74,8 +74,11 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
+/// A session for a connection from this peer, through this listener.
+type MakeSession<P> = dyn Fn(Option<ListenerId>, &Peer) -> P;
+
 /// Makes the session of a connection.
-pub(crate) struct NewSession<P>(Box<dyn Fn(Option<ListenerId>, &Peer) -> P>);
+pub(crate) struct NewSession<P>(Box<MakeSession<P>>);
 
 impl<P> NewSession<P> {
     pub(crate) fn make(&self, listener: Option<ListenerId>, peer: &Peer) -> P {

@@ -148,7 +148,7 @@ impl Station {
             memory.pool,
             parts,
             Limits::default(),
-            ServerSession::new,
+            |_, _| ServerSession::new(),
         );
         Station {
             worker,
