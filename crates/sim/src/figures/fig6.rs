@@ -36,13 +36,15 @@ fn scale(options: &Options, cores: usize) -> Scale {
     for n in 0..2 {
         let id = stage.register(&BEST_EFFORT).expect("there is room");
         let core = if cores == 1 { 0 } else { n };
-        best_effort.push((id, stage.add(id, load(Loop::Closed(64), 0.8), &[core], 4)));
+        best_effort.push((id, stage.add(id, load(Loop::Closed(128), 0.8), &[core], 4)));
     }
     critical.iter().chain(&best_effort).for_each(|(_, source)| stage.start(*source));
     stage.run(Duration::from_millis(if options.quick { 200 } else { 500 }));
     stage.clear();
     stage.run(Duration::from_millis(if options.quick { 500 } else { 2_000 }));
-    let iops = |list: &[(TenantId, _)]| list.iter().map(|(_, source)| stage.iops(*source)).sum();
+    let iops = |list: &[(TenantId, _)]| {
+        list.iter().fold(0.0, |sum, (_, source)| sum + stage.iops(*source))
+    };
     let mut scale = Scale {
         critical_iops: iops(&critical),
         best_effort_iops: iops(&best_effort),

@@ -5,19 +5,31 @@
 //! and verdicts. What is deliberately not here: plots, files and the command line.
 
 mod device;
+mod fairness;
 mod fig5;
 mod fig6;
 mod figure;
+mod hostile;
 mod text;
 
 pub use device::{fig1, fig3};
+pub use fairness::fairness;
 pub use fig5::fig5;
 pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
+pub use hostile::{hostile_best_effort, hostile_critical};
 
 /// How a figure is made.
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by its name.
-pub const ALL: [(&str, Maker); 5] =
-    [("fig1", fig1), ("fig3", fig3), ("fig5", fig5), ("fig6a", fig6a), ("fig6b", fig6b)];
+pub const ALL: [(&str, Maker); 8] = [
+    ("fig1", fig1),
+    ("fig3", fig3),
+    ("fig5", fig5),
+    ("fig6a", fig6a),
+    ("fig6b", fig6b),
+    ("hostile-be", hostile_best_effort),
+    ("hostile-lc", hostile_critical),
+    ("fairness", fairness),
+];

@@ -1,0 +1,205 @@
+//! Tenants that mean harm: what their neighbours notice of them.
+
+use std::time::Duration;
+
+use super::text::{BEST_EFFORT, kilo_fine, micros, off, percent, slo};
+use super::{Figure, Options, Series, Table};
+use crate::scenario::{Load, Loop, Setup, Stage};
+
+const WORKERS: usize = 2;
+const EVERYWHERE: [usize; WORKERS] = [0, 1];
+
+fn time(options: &Options) -> Duration {
+    Duration::from_millis(if options.quick { 1_000 } else { 5_000 })
+}
+
+/// A best-effort tenant beside A and B of Figure 5.
+struct Guest {
+    name: &'static str,
+    reads: f64,
+    bytes: u32,
+    depth: u32,
+    /// On each worker.
+    connections: usize,
+}
+
+const GUESTS: [Guest; 4] = [
+    Guest { name: "polite: 4 KiB, half reads", reads: 0.5, bytes: 4096, depth: 32, connections: 4 },
+    Guest { name: "polite: 4 KiB writes", reads: 0.0, bytes: 4096, depth: 32, connections: 4 },
+    Guest {
+        name: "hostile: 4 KiB writes, 2 000 connections",
+        reads: 0.0,
+        bytes: 4096,
+        depth: 8,
+        connections: 1_000,
+    },
+    Guest {
+        name: "hostile: 1 MiB writes, 2 000 connections",
+        reads: 0.0,
+        bytes: 1 << 20,
+        depth: 8,
+        connections: 1_000,
+    },
+];
+
+/// What the neighbours and the guest got.
+struct Stay {
+    /// Of A and B, in µs.
+    p95: [f64; 2],
+    /// What they got of what they sent.
+    share: f64,
+    guest_tokens: f64,
+    guest_iops: f64,
+}
+
+fn stay(options: &Options, guest: &Guest) -> Stay {
+    let mut stage = Stage::new(Setup::device_a(options.seed, WORKERS));
+    let neighbours = [(120_000, 100), (70_000, 80)].map(|(iops, reads)| {
+        let id = stage.register(&slo(500, iops, reads)).expect("the paper admits it");
+        let arrivals = Loop::Paced(iops.into());
+        let load = Load { arrivals, reads: f64::from(reads) / 100.0, bytes: 4096 };
+        stage.add(id, load, &EVERYWHERE, 4)
+    });
+    let id = stage.register(&BEST_EFFORT).expect("there is room");
+    let Guest { reads, bytes, depth, connections, .. } = *guest;
+    let load = Load { arrivals: Loop::Closed(depth), reads, bytes };
+    let source = stage.add(id, load, &EVERYWHERE, connections);
+    stage.run(Duration::from_millis(50));
+    neighbours.iter().for_each(|neighbour| stage.start(*neighbour));
+    stage.start(source);
+    stage.run(Duration::from_millis(500));
+    stage.clear();
+    stage.run(time(options));
+    let stay = Stay {
+        p95: neighbours.map(|neighbour| stage.meter(neighbour).read_us(95.0)),
+        share: neighbours.map(|neighbour| stage.iops(neighbour)).iter().sum::<f64>() / 190e3,
+        guest_tokens: stage.tokens(id),
+        guest_iops: stage.iops(source),
+    };
+    stage.end();
+    stay
+}
+
+/// A best-effort tenant with large writes, deep queues and thousands of connections.
+pub fn hostile_best_effort(options: &Options) -> Figure {
+    let mut figure = Figure {
+        id: "hostile-be",
+        title: "a hostile best-effort tenant beside A and B of Figure 5".to_string(),
+        x_label: "guest".to_string(),
+        y_label: "p95 read latency of A (µs)".to_string(),
+        log_y: false,
+        series: Vec::new(),
+        table: Table::new(&[
+            "best-effort tenant",
+            "its K tokens/s",
+            "its requests/s",
+            "p95 of A µs",
+            "p95 of B µs",
+            "against polite writes",
+            "A and B get",
+        ]),
+        notes: vec![
+            "A and B have 4 connections to each of 2 workers. Every guest spends what they leave."
+                .to_string(),
+        ],
+        verdicts: Vec::new(),
+    };
+    let stays = GUESTS.map(|guest| (stay(options, &guest), guest));
+    let polite = stays[1].0.p95;
+    let worse = |p95: [f64; 2]| (p95[0] / polite[0]).max(p95[1] / polite[1]) - 1.0;
+    for (stay, guest) in &stays {
+        figure.table.row(vec![
+            guest.name.to_string(),
+            kilo_fine(stay.guest_tokens),
+            format!("{:.0}", stay.guest_iops),
+            micros(stay.p95[0]),
+            micros(stay.p95[1]),
+            off(worse(stay.p95)),
+            percent(stay.share),
+        ]);
+    }
+    let points = (1..).map(f64::from).zip(stays.iter().map(|(stay, _)| stay.p95[0])).collect();
+    figure.series.push(Series { name: "A".to_string(), points });
+    for (stay, guest) in &stays[2..] {
+        let p95 = stay.p95[0].max(stay.p95[1]);
+        figure.judge(guest.name, "LC p95 ≤ 500 µs", micros(p95), p95 <= 500.0);
+        let worse = worse(stay.p95);
+        let target = "within 5 % of the p95 beside polite writes";
+        figure.judge(guest.name, target, off(worse), worse.abs() <= 0.05);
+    }
+    figure
+}
+
+/// A tenant with an SLO of 10 K reads a second that sends ten times as many.
+pub fn hostile_critical(options: &Options) -> Figure {
+    let mut figure = Figure {
+        id: "hostile-lc",
+        title: "a tenant sends ten times what its SLO says".to_string(),
+        x_label: "tenant (1 = polite, 2 = the other)".to_string(),
+        y_label: "p95 read latency (µs)".to_string(),
+        log_y: true,
+        series: Vec::new(),
+        table: Table::new(&[
+            "the other sends",
+            "polite p95 µs",
+            "polite K IOPS",
+            "its p95 µs",
+            "its K IOPS",
+            "best-effort K tokens/s",
+        ]),
+        notes: vec![
+            "Polite: 80 K IOPS, 90 % reads, 500 µs. The other: 10 K reads a second, 500 µs, \
+             64 connections to each of 2 workers. The rest of the device is a best-effort tenant's."
+                .to_string(),
+        ],
+        verdicts: Vec::new(),
+    };
+    let runs = [1.0, 10.0].map(|times| {
+        let mut stage = Stage::new(Setup::device_a(options.seed, WORKERS));
+        let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
+        let ids = [slo(500, 80_000, 90), slo(500, 10_000, 100), BEST_EFFORT]
+            .map(|slo| stage.register(&slo).expect("it fits"));
+        let loads = [
+            load(Loop::Paced(80e3), 0.9),
+            load(Loop::Paced(10e3 * times), 1.0),
+            load(Loop::Closed(32), 0.5),
+        ];
+        let all = [(4, 0), (64, 1), (4, 2)]
+            .map(|(lines, n)| stage.add(ids[n], loads[n].clone(), &EVERYWHERE, lines));
+        all.iter().for_each(|source| stage.start(*source));
+        stage.run(Duration::from_millis(500));
+        stage.clear();
+        stage.run(time(options));
+        let p95 = all.map(|source| stage.meter(source).read_us(95.0));
+        let iops = all.map(|source| stage.iops(source));
+        let tokens = stage.tokens(ids[2]);
+        stage.end();
+        (times, p95, iops, tokens)
+    });
+    for (times, p95, iops, tokens) in runs {
+        let name = format!("{times:.0} × its SLO");
+        figure.table.row(vec![
+            name.clone(),
+            micros(p95[0]),
+            kilo_fine(iops[0]),
+            micros(p95[1]),
+            kilo_fine(iops[1]),
+            kilo_fine(tokens),
+        ]);
+        figure.series.push(Series { name, points: vec![(1.0, p95[0]), (2.0, p95[1])] });
+    }
+    let [(_, before, _, left), (_, p95, iops, tokens)] = runs;
+    let kept = p95[0] <= 500.0 && iops[0] >= 0.99 * 80e3;
+    let measured = format!("{} µs, {} K IOPS", micros(p95[0]), kilo_fine(iops[0]));
+    figure.judge("polite tenant", "p95 ≤ 500 µs and ≥ 99 % of its IOPS", measured, kept);
+    let change = p95[0] / before[0] - 1.0;
+    let target = "within 5 % of the p95 beside a tenant that keeps to its SLO";
+    figure.judge("polite tenant", target, off(change), change.abs() <= 0.05);
+    let change = tokens / left - 1.0;
+    let target = "within 3 % of their tokens before";
+    figure.judge("best-effort tenant", target, off(change), change.abs() <= 0.03);
+    let measured = format!("{} µs, {} K IOPS", micros(p95[1]), kilo_fine(iops[1]));
+    let suffers = p95[1] > 10_000.0 && iops[1] <= 10.1e3;
+    figure.judge("the other", "p95 > 10 ms, and no more than its IOPS", measured, suffers);
+    figure
+}
