@@ -224,7 +224,7 @@ fn run<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) -> u64 {
         pool,
         parts(tenants),
         Limits { batch: BATCH, ..Limits::default() },
-        ServerSession::new,
+        |_, _| ServerSession::new(),
     );
     let mut now = 1_000_000_000;
     while worker.ports().0.answered < requests {

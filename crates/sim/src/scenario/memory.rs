@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use contract::{Buf, BufPool, SizeClass};
 
-/// Receive buffers of a worker.
-const RECEIVE: SizeClass = SizeClass { bytes: 16 << 10, count: 1024 };
+/// Receive buffers of a worker: as many as a real one has.
+const RECEIVE: SizeClass = SizeClass { bytes: 8 << 10, count: 4096 };
 
 /// What one worker needs.
 pub(crate) struct Memory {

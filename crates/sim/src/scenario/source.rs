@@ -1,7 +1,7 @@
 //! Where requests come from: open loops that do not care how their requests fare, and closed loops
 //! that keep so many in flight.
 
-use contract::{BLOCK_BYTES, Command, Range, TenantId};
+use contract::{BLOCK_BYTES, Command, Range};
 use flash::Chance;
 
 use super::meter::Meter;
@@ -31,7 +31,6 @@ pub struct Load {
 /// A tenant's connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    pub(crate) tenant: TenantId,
     pub(crate) worker: usize,
     /// Its number there.
     pub(crate) line: u32,

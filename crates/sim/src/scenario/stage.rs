@@ -178,7 +178,7 @@ impl Stage {
             for &worker in workers {
                 for _ in 0..connections {
                     let line = self.stations[worker].open(tenant.0);
-                    lines.push(Line { tenant, worker, line });
+                    lines.push(Line { worker, line });
                 }
             }
         }
@@ -326,7 +326,7 @@ impl Stage {
         let source = &mut self.sources[n];
         if let Some(tag) = again {
             let request = self.requests[tag as usize].expect("it waits to be sent again");
-            let Line { worker, line, .. } = source.lines[line];
+            let Line { worker, line } = source.lines[line];
             self.stations[worker].arrive(line, Message { tag, command: request.command });
             return;
         }
@@ -344,7 +344,7 @@ impl Stage {
         };
         let source = &mut self.sources[n];
         let command = source.command(BLOCKS, &mut self.chance);
-        let Line { worker, line: number, .. } = source.lines[line];
+        let Line { worker, line: number } = source.lines[line];
         let units = self.units(command);
         self.sources[n].meter.arrive(at, units);
         let request = Outstanding { source: n, epoch, line, arrived: at, command };

@@ -206,9 +206,7 @@ impl Station {
 
     fn begin_turn(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
         let turn = self.worker.turn(Instant::from_nanos(now));
-        let wire = self.worker.ports().0;
-        let has_news = wire.has_news();
-        let (sent, mut work) = wire.end_turn();
+        let (sent, mut work) = self.worker.ports().0.end_turn();
         work.rounds = self.rounds.rounds.take();
         work.visits = self.rounds.visits.take();
         work.queued = self.rounds.queued.take();
@@ -221,7 +219,8 @@ impl Station {
         }
         let leaves = self.free_at;
         replies.extend(sent.map(|(tag, status)| (leaves, tag, status)));
-        self.wake_at = if has_news { Some(0) } else { turn.wake_at.map(Instant::as_nanos) };
+        // A worker that did something may find more to do.
+        self.wake_at = if turn.progressed { Some(0) } else { turn.wake_at.map(Instant::as_nanos) };
     }
 
     fn end_turn(&mut self, now: u64) {
