@@ -53,9 +53,13 @@ impl Balance {
         self.update(|tokens| (tokens > limit).then(|| tokens - cost))
     }
 
-    /// Spends `cost` if the balance holds that much (Algorithm 1, line 18).
-    pub fn spend(&self, cost: i64) -> bool {
-        self.update(|tokens| (tokens >= cost).then(|| tokens - cost))
+    /// Spends `cost` if the balance is not below `limit` afterwards (Algorithm 1, line 18, with a
+    /// limit of zero).
+    pub fn spend(&self, cost: i64, limit: i64) -> bool {
+        self.update(|tokens| {
+            let left = tokens.saturating_sub(cost);
+            (left >= limit).then_some(left)
+        })
     }
 
     /// Takes what `part` says of the balance, if that is anything: how much.
@@ -87,11 +91,11 @@ mod tests {
     #[test]
     fn spends_within_its_bounds() {
         let balance = Balance::new();
-        assert!(!balance.spend(1));
+        assert!(!balance.spend(1, 0));
         assert!(balance.overdraw(10, -5));
         assert!(!balance.overdraw(1, -5));
         balance.add(14);
-        assert!(balance.spend(4));
+        assert!(balance.spend(4, 0));
         assert_eq!(balance.tokens(), 0);
         balance.add(7);
         assert_eq!(balance.take(|tokens| tokens - 2), 5);

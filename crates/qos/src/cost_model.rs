@@ -7,9 +7,9 @@
 //! What is deliberately not here: which load the device has ([`ReadRatio`](crate::ReadRatio)), and
 //! how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use alloc::sync::Arc;
 use core::fmt;
+use core::ops::{AddAssign, SubAssign};
 
 use contract::{Kind, REQUEST_BYTES_MAX};
 
@@ -86,14 +86,88 @@ impl fmt::Display for CostModelError {
     }
 }
 
+/// What a request is, as far as prices depend on it: a line of a price list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line(u16);
+
+/// Lines of a kind: by the number of pages, from 0 to [`PAGES_MAX`].
+const LINES_OF_KIND: usize = PAGES_MAX + 1;
+
+impl Line {
+    /// A request that carries nothing.
+    pub(crate) const FLUSH: Line = Line(2 * LINES_OF_KIND as u16);
+
+    #[inline]
+    pub(crate) fn of(kind: Kind, bytes: usize) -> Line {
+        let first = match kind {
+            Kind::Read => 0,
+            Kind::Write => LINES_OF_KIND,
+            Kind::Other => return Line::FLUSH,
+        };
+        let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
+        Line((first + pages) as u16)
+    }
+}
+
+/// What requests cost together, and how many of them there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Priced {
+    /// Units under a mixed load, and under a load of reads.
+    mixed: u64,
+    read_only: u64,
+    /// Reads in the low half, others in the high half.
+    counts: u64,
+}
+
+impl Priced {
+    pub(crate) const NOTHING: Priced = Priced { mixed: 0, read_only: 0, counts: 0 };
+
+    /// Units, while the device has this load.
+    #[inline]
+    pub(crate) fn under(&self, load: Load) -> u64 {
+        match load {
+            Load::Mixed => self.mixed,
+            Load::ReadOnly => self.read_only,
+        }
+    }
+
+    pub(crate) fn reads(&self) -> u64 {
+        self.counts & u64::from(u32::MAX)
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.counts >> 32
+    }
+}
+
+impl AddAssign for Priced {
+    #[inline]
+    fn add_assign(&mut self, other: Priced) {
+        self.mixed += other.mixed;
+        self.read_only += other.read_only;
+        self.counts += other.counts;
+    }
+}
+
+impl SubAssign for Priced {
+    #[inline]
+    fn sub_assign(&mut self, other: Priced) {
+        self.mixed -= other.mixed;
+        self.read_only -= other.read_only;
+        self.counts -= other.counts;
+    }
+}
+
 /// Prices of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
-    /// By the number of pages, from 0 to [`PAGES_MAX`]; in hundredths.
-    weights: Box<[u32]>,
+    /// By [`Line`]: reads, writes, and what is neither.
+    prices: Arc<Prices>,
 }
+
+type Prices = [Priced; 2 * LINES_OF_KIND + 1];
 
 impl CostModel {
     /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
@@ -120,21 +194,34 @@ impl CostModel {
         if !curve.windows(2).all(rising) || !curve.iter().all(bounded) {
             return Err(CostModelError::Curve);
         }
-        let weights: Vec<u32> = (0..=PAGES_MAX).map(|pages| weight(pages, curve)).collect();
-        Ok(CostModel { write, read_only_read, weights: weights.into() })
+        let prices = core::array::from_fn(|line| {
+            let weight = match line {
+                0..LINES_OF_KIND => weight(line, curve),
+                // A flush costs a write of one page, whatever the curve.
+                _ if line == usize::from(Line::FLUSH.0) => 100,
+                _ => weight(line - LINES_OF_KIND, curve),
+            };
+            let price = |price: u32| (u64::from(price) * u64::from(weight)).div_ceil(100);
+            if line < LINES_OF_KIND {
+                Priced { mixed: price(TOKEN), read_only: price(read_only_read), counts: 1 }
+            } else {
+                Priced { mixed: price(write), read_only: price(write), counts: 1 << 32 }
+            }
+        });
+        Ok(CostModel { write, read_only_read, prices: Arc::new(prices) })
+    }
+
+    /// What stands in a line of the list.
+    #[inline]
+    pub(crate) fn priced(&self, line: Line) -> &Priced {
+        &self.prices[usize::from(line.0)]
     }
 
     /// What a request of this kind and size costs. A flush costs a write of one page. A range
     /// longer than any payload (a discard's, a zeroing's) costs what the largest payload costs.
     pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
-        let pages = bytes.div_ceil(PAGE_BYTES).clamp(1, PAGES_MAX);
-        let weight = self.weights[pages];
-        let price = |price: u32| (u64::from(price) * u64::from(weight)).div_ceil(100) as u32;
-        match kind {
-            Kind::Read => Cost { mixed: price(TOKEN), read_only: price(self.read_only_read) },
-            Kind::Write => Cost { mixed: price(self.write), read_only: price(self.write) },
-            Kind::Other => Cost { mixed: self.write, read_only: self.write },
-        }
+        let priced = self.priced(Line::of(kind, bytes));
+        Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }
     }
 
     /// Units of a 4 KiB write.

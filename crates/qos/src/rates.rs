@@ -82,11 +82,7 @@ impl TokenScheduler {
         let made = generated(self.share, time);
         balance.add(made);
         self.totals.generated += i128::from(made);
-        let queue = &self.locals[tenant as usize].queue;
-        let demand = nano(match self.load {
-            crate::Load::Mixed => queue.mixed,
-            crate::Load::ReadOnly => queue.read_only,
-        });
+        let demand = nano(self.locals[tenant as usize].queue.sum.under(self.load));
         let missing = demand.saturating_sub(balance.tokens());
         if missing > 0 {
             let taken = shared.bucket.take(missing);
@@ -97,14 +93,38 @@ impl TokenScheduler {
         }
     }
 
-    /// Whether the visited tenant's request of this price is paid.
-    pub(crate) fn pay(&mut self, tenant: u32, units: u32) -> bool {
+    /// Whether the visited tenant's whole queue is paid at once, which saves paying one by one. Only
+    /// where every single request would be paid.
+    pub(crate) fn pay_all(&mut self, tenant: u32, units: u64) -> bool {
         let Some(terms) = self.visit.terms else { return false };
         let balance = &self.shared.tenants[tenant as usize].balance;
-        let cost = nano(u64::from(units));
+        let cost = nano(units);
+        let paid = match (self.phase, terms.class == Class::LatencyCritical) {
+            (Phase::Critical, true) => balance.spend(cost, NEG_LIMIT),
+            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost, 0),
+            _ => false,
+        };
+        if paid {
+            self.totals.spent += i128::from(cost);
+        }
+        paid
+    }
+
+    /// Takes back what a tenant has paid for.
+    pub(crate) fn pay_back(&mut self, tenant: u32, units: u64) {
+        let cost = nano(units);
+        self.shared.tenants[tenant as usize].balance.add(cost);
+        self.totals.spent -= i128::from(cost);
+    }
+
+    /// Whether the visited tenant's request of this price is paid.
+    pub(crate) fn pay(&mut self, tenant: u32, units: u64) -> bool {
+        let Some(terms) = self.visit.terms else { return false };
+        let balance = &self.shared.tenants[tenant as usize].balance;
+        let cost = nano(units);
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => balance.overdraw(cost, NEG_LIMIT),
-            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost),
+            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost, 0),
             (Phase::Leftovers, true) => {
                 let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
                 balance.add(self.shared.bucket.take(missing));
@@ -206,7 +226,7 @@ impl TokenScheduler {
         let tokens = self.shared.tenants[tenant as usize].balance.tokens();
         match self.next_cost(tenant) {
             Some(units) => {
-                let missing = nano(u64::from(units)) - tokens;
+                let missing = nano(units) - tokens;
                 self.wait = self.wait.min(time_to_make(missing, self.share));
             }
             None => {

@@ -1,26 +1,27 @@
-//! The requests that wait, as one table that the in-flight table's slots index: a queue is two
-//! numbers, and queueing allocates nothing.
+//! The requests that wait, as one table that the in-flight table's slots index: a queue is a few
+//! numbers, and queueing allocates nothing. A request keeps what it *is*, not what it costs, so that
+//! prices may change while it waits.
 
 use alloc::boxed::Box;
 
-use contract::{Kind, Slot};
+use contract::{Slot, SlotTable};
 
-use crate::Cost;
+use crate::CostModel;
+use crate::cost_model::{Line, Priced};
 
+/// Nobody behind it.
 const NONE: u32 = u32::MAX;
+/// Nobody waits there.
+const VACANT: u32 = u32::MAX - 1;
 
 /// A waiting request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) slot: Slot,
-    pub(crate) kind: Kind,
-    pub(crate) cost: Cost,
-}
-
-#[derive(Clone, Copy, Debug)]
 struct Entry {
-    waiting: Option<Waiting>,
+    slot: Slot,
+    /// The place of the one behind it, [`NONE`] or [`VACANT`].
     next: u32,
+    /// What it is, as far as prices depend on it.
+    line: Line,
 }
 
 /// All that wait.
@@ -36,55 +37,145 @@ pub(crate) struct Queue {
     tail: u32,
     /// Requests in it.
     pub(crate) len: u32,
-    /// What they cost in units, under a mixed load and under a load of reads.
-    pub(crate) mixed: u64,
-    pub(crate) read_only: u64,
+    /// What they cost together.
+    pub(crate) sum: Priced,
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Queue =
-        Queue { head: NONE, tail: NONE, len: 0, mixed: 0, read_only: 0 };
+    pub(crate) const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, sum: Priced::NOTHING };
+}
+
+/// The requests of a queue that a visit has paid for all at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paid {
+    head: u32,
+    /// Those that are not submitted yet.
+    pub(crate) left: u32,
+}
+
+impl Paid {
+    pub(crate) const NONE: Paid = Paid { head: NONE, left: 0 };
 }
 
 impl Requests {
     /// Room for requests whose slots have indices below `slots`.
     pub(crate) fn new(slots: usize) -> Requests {
-        Requests { entries: alloc::vec![Entry { waiting: None, next: NONE }; slots].into() }
+        let slot = SlotTable::new(1).insert(()).expect("it is empty");
+        let vacant = Entry { slot, next: VACANT, line: Line::FLUSH };
+        Requests { entries: alloc::vec![vacant; slots].into() }
     }
 
-    pub(crate) fn slots(&self) -> usize {
-        self.entries.len()
+    /// Whether the table has a place for the slot.
+    #[inline]
+    pub(crate) fn has_place(&self, slot: Slot) -> bool {
+        slot.index() < self.entries.len()
     }
 
-    pub(crate) fn push(&mut self, queue: &mut Queue, waiting: Waiting) {
-        let index = waiting.slot.index();
+    /// Puts a request at the end of a queue; `priced` is what it costs.
+    #[inline]
+    pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
+        let index = slot.index();
         let entry = &mut self.entries[index];
-        assert!(entry.waiting.is_none(), "{:?} waits already", waiting.slot);
-        *entry = Entry { waiting: Some(waiting), next: NONE };
+        assert!(entry.next == VACANT, "a slot waits already");
+        *entry = Entry { slot, next: NONE, line };
         match queue.tail {
             NONE => queue.head = index as u32,
             tail => self.entries[tail as usize].next = index as u32,
         }
         queue.tail = index as u32;
         queue.len += 1;
-        queue.mixed += u64::from(waiting.cost.mixed);
-        queue.read_only += u64::from(waiting.cost.read_only);
+        queue.sum += *priced;
     }
 
-    pub(crate) fn first(&self, queue: &Queue) -> Option<&Waiting> {
-        self.entries.get(queue.head as usize)?.waiting.as_ref()
+    /// What the first one is.
+    pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
+        self.entries.get(queue.head as usize).map(|entry| entry.line)
     }
 
-    pub(crate) fn pop(&mut self, queue: &mut Queue) -> Waiting {
-        let entry = &mut self.entries[queue.head as usize];
-        let waiting = entry.waiting.take().expect("whoever pops has looked");
-        queue.head = entry.next;
+    /// Takes the first one out; `priced` is what it costs.
+    pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &Priced) -> Slot {
+        let mut first = Paid { head: queue.head, left: 1 };
+        let slot = self.pop_paid(&mut first);
+        queue.head = first.head;
         if queue.head == NONE {
             queue.tail = NONE;
         }
         queue.len -= 1;
-        queue.mixed -= u64::from(waiting.cost.mixed);
-        queue.read_only -= u64::from(waiting.cost.read_only);
-        waiting
+        queue.sum -= *priced;
+        slot
+    }
+
+    /// Takes all out of a queue, because all are paid.
+    pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
+        let paid = Paid { head: queue.head, left: queue.len };
+        *queue = Queue::EMPTY;
+        paid
+    }
+
+    /// The first one of those that are paid.
+    #[inline]
+    pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
+        let entry = &mut self.entries[paid.head as usize];
+        paid.head = core::mem::replace(&mut entry.next, VACANT);
+        assert!(paid.head != VACANT, "whoever pops has looked");
+        paid.left -= 1;
+        entry.slot
+    }
+
+    /// Puts those that were paid, and are not submitted, in front of the queue that they came from:
+    /// what they cost.
+    pub(crate) fn put_back(&mut self, queue: &mut Queue, paid: Paid, cost: &CostModel) -> Priced {
+        let mut sum = Priced::NOTHING;
+        let (mut at, mut last) = (paid.head, NONE);
+        for _ in 0..paid.left {
+            let entry = &self.entries[at as usize];
+            sum += *cost.priced(entry.line);
+            (last, at) = (at, entry.next);
+        }
+        if last != NONE {
+            self.entries[last as usize].next = queue.head;
+            queue.head = paid.head;
+            if queue.tail == NONE {
+                queue.tail = last;
+            }
+            queue.len += paid.left;
+            queue.sum += sum;
+        }
+        sum
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::Load;
+    use contract::Kind;
+
+    #[test]
+    fn what_is_put_back_comes_first_and_counts_again() {
+        let cost = CostModel::linear(1_000, 50).unwrap();
+        let mut slots = SlotTable::new(4);
+        let mut requests = Requests::new(4);
+        let mut queue = Queue::EMPTY;
+        let mut push = |requests: &mut Requests, queue: &mut Queue, kind| {
+            let (slot, line) = (slots.insert(()).unwrap(), Line::of(kind, 4096));
+            requests.push(queue, slot, line, cost.priced(line));
+            slot
+        };
+        let first = push(&mut requests, &mut queue, Kind::Read);
+        let second = push(&mut requests, &mut queue, Kind::Write);
+        let mut paid = requests.take_paid(&mut queue);
+        let third = push(&mut requests, &mut queue, Kind::Read);
+        assert_eq!(requests.pop_paid(&mut paid), first);
+        let back = requests.put_back(&mut queue, paid, &cost);
+        assert_eq!((back.under(Load::Mixed), back.reads(), back.writes()), (1_000, 0, 1));
+        assert_eq!((queue.len, queue.sum.under(Load::ReadOnly)), (2, 1_050));
+        let mut pop = |queue: &mut Queue| {
+            let line = requests.first(queue).unwrap();
+            requests.pop(queue, cost.priced(line))
+        };
+        assert_eq!([pop(&mut queue), pop(&mut queue)], [second, third]);
+        assert_eq!((queue.len, queue.sum), (0, Priced::NOTHING));
+        assert!(requests.first(&queue).is_none());
     }
 }

@@ -98,6 +98,11 @@ impl Tenant {
         Terms::unpack(self.word.load(Acquire))
     }
 
+    /// Whether more of its requests are taken.
+    pub(crate) fn takes_requests(&self) -> bool {
+        matches!(self.terms().class, Class::BestEffort | Class::LatencyCritical)
+    }
+
     /// Another class and rate; the terms as they were.
     pub(crate) fn change(&self, class: Class, rate: u64) -> Terms {
         self.update(|old| Some(Terms { class, rate, ..old })).expect("a change is never refused")
@@ -127,8 +132,12 @@ impl Tenant {
     /// Counts what was submitted.
     pub(crate) fn count(&self, spent: u64, reads: u64, writes: u64) {
         self.spent.fetch_add(spent, Relaxed);
-        self.reads.fetch_add(reads, Relaxed);
-        self.writes.fetch_add(writes, Relaxed);
+        if reads > 0 {
+            self.reads.fetch_add(reads, Relaxed);
+        }
+        if writes > 0 {
+            self.writes.fetch_add(writes, Relaxed);
+        }
     }
 
     pub(crate) fn count_deficit(&self) {

@@ -13,7 +13,8 @@ use core::time::Duration;
 
 use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
-use crate::requests::{Queue, Requests, Waiting};
+use crate::cost_model::{Line, Priced};
+use crate::requests::{Paid, Queue, Requests};
 use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
 use crate::shared::Shared;
@@ -108,9 +109,10 @@ pub(crate) struct Visit {
     pub(crate) turn_used: bool,
     /// Its terms, once it was opened.
     pub(crate) terms: Option<Terms>,
-    spent: u64,
-    reads: u64,
-    writes: u64,
+    /// Its requests that are paid, but not submitted yet.
+    paid: Paid,
+    /// What it has paid for.
+    spent: Priced,
 }
 
 /// One worker's scheduler for one device.
@@ -154,9 +156,8 @@ const NOBODY: Visit = Visit {
     first: 0,
     turn_used: false,
     terms: None,
-    spent: 0,
-    reads: 0,
-    writes: 0,
+    paid: Paid::NONE,
+    spent: Priced::NOTHING,
 };
 
 impl TokenScheduler {
@@ -208,7 +209,9 @@ impl TokenScheduler {
 
     /// Requests of one tenant that wait here.
     pub fn queued_of(&self, tenant: TenantId) -> u32 {
-        self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
+        let visited = self.visit.tenant == tenant.0;
+        let paid = if visited { self.visit.paid.left } else { 0 };
+        paid + self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
     }
 
     /// Tenants that the next round visits.
@@ -244,6 +247,23 @@ impl TokenScheduler {
             let class = self.hold(tenant);
             self.enter(tenant, class);
         }
+    }
+
+    /// A tenant has a request that had none: it is visited in the next round.
+    #[cold]
+    #[inline(never)]
+    fn arrive(&mut self, tenant: u32) {
+        if self.locals[tenant as usize].place == Place::Resting {
+            return self.enter(tenant, self.shared.class(TenantId(tenant)));
+        }
+        self.locals[tenant as usize].place = Place::Newcomer;
+        self.newcomers = Some(match self.newcomers {
+            None => (tenant, tenant),
+            Some((first, last)) => {
+                self.locals[last as usize].newcomer = Some(tenant);
+                (first, tenant)
+            }
+        });
     }
 
     /// Puts a held tenant into the ring of its class.
@@ -328,6 +348,7 @@ impl TokenScheduler {
 
     /// The device had no room for all of the round: the next one starts where this one stopped.
     fn cut_round(&mut self) {
+        self.refund();
         self.count_visit();
         if self.visit.left > 0 {
             let tenant = self.visit.tenant;
@@ -336,96 +357,9 @@ impl TokenScheduler {
         self.end_round();
     }
 
-    /// Lines 8 and 9, or 18: the tenant's next request, if it may be submitted.
-    fn submit(&mut self) -> Option<Slot> {
-        let tenant = self.visit.tenant as usize;
-        let first = self.requests.first(&self.locals[tenant].queue)?;
-        let units = first.cost.under(self.load);
-        if !self.pay(self.visit.tenant, units) {
-            return None;
-        }
-        let waiting = self.requests.pop(&mut self.locals[tenant].queue);
-        self.queued -= 1;
-        self.visit.spent += u64::from(units);
-        match waiting.kind {
-            Kind::Read => self.visit.reads += 1,
-            Kind::Write | Kind::Other => self.visit.writes += 1,
-        }
-        Some(waiting.slot)
-    }
-
-    /// Publishes what the visited tenant has submitted.
-    fn count_visit(&mut self) {
-        let Visit { tenant, spent, reads, writes, .. } = self.visit;
-        if spent > 0 {
-            self.shared.tenants[tenant as usize].count(spent, reads, writes);
-            self.reads += reads;
-            self.writes += writes;
-        }
-        self.visit = Visit { spent: 0, reads: 0, writes: 0, ..self.visit };
-    }
-
-    /// What the tenant's first request costs, in units; `None` without demand.
-    pub(crate) fn next_cost(&self, tenant: u32) -> Option<u32> {
-        let first = self.requests.first(&self.locals[tenant as usize].queue);
-        first.map(|waiting| waiting.cost.under(self.load))
-    }
-}
-
-impl Scheduler for TokenScheduler {
-    /// Refused for tenants that are not registered or leaving, and at the bounds.
-    fn enqueue(
-        &mut self,
-        tenant: TenantId,
-        kind: Kind,
-        bytes: usize,
-        slot: Slot,
-    ) -> Result<(), QueueFull> {
-        let class = self.shared.class(tenant);
-        if matches!(class, Class::Vacant | Class::Leaving) || slot.index() >= self.requests.slots()
-        {
-            return Err(QueueFull);
-        }
-        let local = &mut self.locals[tenant.0 as usize];
-        if local.queue.len >= self.of_tenant {
-            return Err(QueueFull);
-        }
-        let cost = self.cost.cost(kind, bytes);
-        self.requests.push(&mut local.queue, Waiting { slot, kind, cost });
-        self.queued += 1;
-        match local.place {
-            Place::Away => {
-                local.place = Place::Newcomer;
-                self.newcomers = Some(match self.newcomers {
-                    None => (tenant.0, tenant.0),
-                    Some((first, last)) => {
-                        self.locals[last as usize].newcomer = Some(tenant.0);
-                        (first, tenant.0)
-                    }
-                });
-            }
-            Place::Resting => self.enter(tenant.0, class),
-            Place::Newcomer | Place::Critical | Place::BestEffort => {}
-        }
-        Ok(())
-    }
-
-    fn begin_round(&mut self, now: Instant) {
-        if self.phase != Phase::Over {
-            self.cut_round();
-        }
-        self.tick(now);
-        self.shared.rounds.join(self.worker);
-        self.load = self.shared.read_ratio.load();
-        self.share = self.shared.share();
-        self.wait = u64::MAX;
-        self.hold_newcomers();
-        self.totals.generated += i128::from(self.shared.settle(self.now));
-        self.visit_dues();
-        self.start(Phase::Critical);
-    }
-
-    fn next(&mut self) -> Option<Slot> {
+    /// Walks on to the next request that may be submitted.
+    #[inline(never)]
+    fn find_next(&mut self) -> Option<Slot> {
         while self.phase != Phase::Over {
             if self.visit.left == 0 {
                 self.end_phase();
@@ -445,6 +379,113 @@ impl Scheduler for TokenScheduler {
             self.visit.terms = None;
         }
         None
+    }
+
+    /// Lines 8 and 9, or 18: the tenant's next request, if it may be submitted.
+    fn submit(&mut self) -> Option<Slot> {
+        let tenant = self.visit.tenant as usize;
+        let line = self.requests.first(&self.locals[tenant].queue)?;
+        let all = self.locals[tenant].queue.sum;
+        if self.pay_all(self.visit.tenant, all.under(self.load)) {
+            self.visit.paid = self.requests.take_paid(&mut self.locals[tenant].queue);
+            self.visit.spent += all;
+            return Some(self.submit_paid());
+        }
+        let one = *self.cost.priced(line);
+        if !self.pay(self.visit.tenant, one.under(self.load)) {
+            return None;
+        }
+        self.visit.spent += one;
+        self.queued -= 1;
+        Some(self.requests.pop(&mut self.locals[tenant].queue, &one))
+    }
+
+    /// The visited tenant's next request, which is paid.
+    #[inline]
+    fn submit_paid(&mut self) -> Slot {
+        self.queued -= 1;
+        self.requests.pop_paid(&mut self.visit.paid)
+    }
+
+    /// The round is cut: what the visited tenant has paid for and not submitted is not paid.
+    fn refund(&mut self) {
+        let Visit { tenant, paid, .. } = self.visit;
+        if paid.left == 0 {
+            return;
+        }
+        let queue = &mut self.locals[tenant as usize].queue;
+        let back = self.requests.put_back(queue, paid, &self.cost);
+        self.pay_back(tenant, back.under(self.load));
+        self.visit.paid = Paid::NONE;
+        self.visit.spent -= back;
+    }
+
+    /// Publishes what the visited tenant has submitted.
+    fn count_visit(&mut self) {
+        let Visit { tenant, spent, .. } = self.visit;
+        let units = spent.under(self.load);
+        if units > 0 {
+            self.shared.tenants[tenant as usize].count(units, spent.reads(), spent.writes());
+            self.reads += spent.reads();
+            self.writes += spent.writes();
+        }
+        self.visit.spent = Priced::NOTHING;
+    }
+
+    /// What the tenant's first request costs, in units; `None` without demand.
+    pub(crate) fn next_cost(&self, tenant: u32) -> Option<u64> {
+        let first = self.requests.first(&self.locals[tenant as usize].queue);
+        first.map(|line| self.cost.priced(line).under(self.load))
+    }
+}
+
+impl Scheduler for TokenScheduler {
+    /// Refused for tenants that are not registered or leaving, and at the bounds.
+    #[inline]
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
+        if !self.shared.tenants[tenant.0 as usize].takes_requests()
+            || local.queue.len >= self.of_tenant
+            || !self.requests.has_place(slot)
+        {
+            return Err(QueueFull);
+        }
+        let line = Line::of(kind, bytes);
+        self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
+        self.queued += 1;
+        if matches!(local.place, Place::Away | Place::Resting) {
+            self.arrive(tenant.0);
+        }
+        Ok(())
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        if self.phase != Phase::Over {
+            self.cut_round();
+        }
+        self.tick(now);
+        self.shared.rounds.join(self.worker);
+        self.load = self.shared.read_ratio.load();
+        self.share = self.shared.share();
+        self.wait = u64::MAX;
+        self.hold_newcomers();
+        self.totals.generated += i128::from(self.shared.settle(self.now));
+        self.visit_dues();
+        self.start(Phase::Critical);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Slot> {
+        if self.visit.paid.left > 0 {
+            return Some(self.submit_paid());
+        }
+        self.find_next()
     }
 
     fn queued(&self) -> usize {
