@@ -5,6 +5,7 @@
 mod bench;
 mod config;
 mod demo;
+mod doctor;
 mod interface;
 mod listen;
 mod pages;
@@ -34,6 +35,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Show what it does: verified traffic, local and remote latency, requests a core
     Demo(demo::Args),
+    /// Look at this machine as a server of flash, and say what to change
+    Doctor(doctor::Args),
     /// Print completions for a shell
     Completions(pages::CompletionArgs),
     /// Write manual pages
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
     };

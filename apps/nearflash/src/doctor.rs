@@ -1,0 +1,195 @@
+//! `nearflash doctor`: looks at this machine as a server of flash, and says what to change.
+//!
+//! The advice is that of Klimovic et al., "Flash Storage Disaggregation" (EuroSys 2016, section
+//! 3.3), and what was measured for docs/results. Settings are read, never guessed; `--apply` writes
+//! those that can be undone by a restart of the machine and that harm nobody else.
+
+mod advice;
+mod machine;
+mod measure;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::interface::Interface;
+use machine::Machine;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Change what is safe to change until the next restart of the machine (as root)
+    #[arg(long)]
+    apply: bool,
+    /// Do not measure anything
+    #[arg(long)]
+    no_measure: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How good a setting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Grade {
+    /// As it should be.
+    Good,
+    /// Serves, but something could be better.
+    Advice,
+    /// Something will fail or be slow.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) grade: Grade,
+    pub(crate) subject: String,
+    /// How it is.
+    pub(crate) found: String,
+    /// Why that matters and what to do; empty when it is good.
+    pub(crate) advice: String,
+    /// The setting that `--apply` would write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fix: Option<Fix>,
+}
+
+/// A file of the kernel's and what should be in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Fix {
+    pub(crate) file: String,
+    pub(crate) value: String,
+}
+
+impl Finding {
+    pub(crate) fn good(subject: impl Into<String>, found: impl Into<String>) -> Finding {
+        Finding {
+            grade: Grade::Good,
+            subject: subject.into(),
+            found: found.into(),
+            advice: String::new(),
+            fix: None,
+        }
+    }
+
+    pub(crate) fn graded(self, grade: Grade, advice: impl Into<String>) -> Finding {
+        Finding { grade, advice: advice.into(), ..self }
+    }
+
+    fn with_fix(self, file: &str, value: &str) -> Finding {
+        Finding { fix: Some(Fix { file: file.to_owned(), value: value.to_owned() }), ..self }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+    let machine = Machine::at(Path::new("/"));
+    let mut findings = vec![interface()];
+    findings.extend(advice::all(&machine));
+    if !args.no_measure {
+        findings.extend(measure::all()?);
+    }
+    if args.apply {
+        apply(&machine, &mut findings)?;
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&findings).map_err(|e| e.to_string())?;
+        println!("{text}");
+    } else {
+        print(&findings);
+    }
+    let bad = findings.iter().any(|finding| finding.grade == Grade::Problem);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether io_uring can be used, by trying it.
+fn interface() -> Finding {
+    let good = Finding::good("io_uring", "all that nearflash uses is there");
+    match Interface::IoUring.choose() {
+        Ok(_) => good,
+        Err(error) => Finding { found: error, ..good }.graded(
+            Grade::Problem,
+            "nearflash serves over epoll instead, at more processor time a request",
+        ),
+    }
+}
+
+/// Writes the settings that are safe. What was written counts as good.
+fn apply(machine: &Machine, findings: &mut [Finding]) -> Result<(), String> {
+    for finding in findings.iter_mut() {
+        let Some(fix) = finding.fix.take() else { continue };
+        machine.write(&fix.file, &fix.value).map_err(|error| {
+            format!("cannot write {} to /{}: {error} (--apply needs root)", fix.value, fix.file)
+        })?;
+        let found = format!("{}, now {} until the machine restarts", finding.found, fix.value);
+        *finding = Finding::good(finding.subject.clone(), found);
+    }
+    Ok(())
+}
+
+fn print(findings: &[Finding]) {
+    let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    for finding in findings {
+        let mark = match finding.grade {
+            Grade::Good => "good   ",
+            Grade::Advice => "advice ",
+            Grade::Problem => "PROBLEM",
+        };
+        println!("{mark}  {:width$}  {}", finding.subject, finding.found);
+        let indent = " ".repeat(11 + width);
+        for line in wrapped(&finding.advice, 88_usize.saturating_sub(width)) {
+            println!("{indent}{line}");
+        }
+        if let Some(Fix { file, value }) = &finding.fix {
+            println!("{indent}echo {value} > /{file}");
+        }
+    }
+    let fixes = findings.iter().filter(|finding| finding.fix.is_some()).count();
+    if fixes > 0 {
+        let changes = if fixes == 1 { "change" } else { "changes" };
+        println!(
+            "\n`nearflash doctor --apply`, as root, makes the {fixes} {changes} shown as `echo`."
+        );
+    }
+}
+
+/// Lines of at most `width` characters, where words are not longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_wrapped_at_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("", 7), Vec::<String>::new());
+        assert_eq!(wrapped("unbreakable", 3), ["unbreakable"]);
+    }
+
+    #[test]
+    fn what_is_applied_is_written_and_good() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("setting"), "1\n").unwrap();
+        let machine = Machine::at(folder.path());
+        let bad = Finding::good("it", "1").graded(Grade::Advice, "should be 2");
+        let mut findings = [bad.with_fix("setting", "2")];
+        apply(&machine, &mut findings).unwrap();
+        assert_eq!(machine.read("setting").as_deref(), Some("2"));
+        assert_eq!((findings[0].grade, findings[0].fix.as_ref()), (Grade::Good, None));
+        let mut findings = [Finding::good("it", "1").with_fix("gone/setting", "2")];
+        assert!(apply(&machine, &mut findings).unwrap_err().contains("gone/setting"));
+    }
+}
