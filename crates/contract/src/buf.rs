@@ -142,6 +142,32 @@ impl BufPool {
         self.shelves.iter_mut().filter(may).find_map(|s| s.free.pop())
     }
 
+    /// The same, but only of the sizes that `may` says, given the number of a size (ascending from
+    /// zero) and how many of it are free.
+    pub fn take_where(
+        &mut self,
+        bytes: usize,
+        mut may: impl FnMut(usize, usize) -> bool,
+    ) -> Option<Buf> {
+        let fits = |(_, s): &(usize, &mut Shelf)| s.bytes >= bytes && !s.free.is_empty();
+        let mut shelves = self.shelves.iter_mut().enumerate().filter(fits);
+        shelves.find(|(class, s)| may(*class, s.free.len())).and_then(|(_, s)| s.free.pop())
+    }
+
+    /// The number of the size of a buffer of this pool, ascending from zero.
+    ///
+    /// # Panics
+    /// When the pool has no buffers of that size.
+    pub fn class_of(&self, buf: &Buf) -> usize {
+        let class = self.shelves.iter().position(|s| s.bytes == buf.capacity());
+        class.expect("a buffer of this pool")
+    }
+
+    /// How many sizes of buffers there are.
+    pub fn classes(&self) -> usize {
+        self.shelves.len()
+    }
+
     /// Whether [`take`](BufPool::take) would find one now.
     pub fn has(&self, bytes: usize) -> bool {
         self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
@@ -199,6 +225,10 @@ mod tests {
         for buf in [third, first, second] {
             pool.give(buf);
         }
+        let small = pool.take_where(1, |class, free| class == 0 && free > 1).unwrap();
+        assert_eq!((small.capacity(), pool.class_of(&small)), (16, 0));
+        assert!(pool.take_where(1, |class, free| class == 0 && free > 1).is_none());
+        pool.give(small);
         let patient: Vec<Buf> = core::iter::from_fn(|| pool.take_but_last(1)).collect();
         assert_eq!(patient.len(), 2, "the last of the largest is for others");
         patient.into_iter().for_each(|buf| pool.give(buf));

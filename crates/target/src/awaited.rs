@@ -106,13 +106,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             device,
             lba,
             buf: Some(buf),
+            payload_class: None,
             filled: 0,
             is_awaited: true,
             fence: None,
             received_at: now,
             next: None,
         };
-        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        let slot = self.insert(entry);
+        let conn = self.find(id).expect("it sent a request");
         let head = conn.session.invite(tag, slot);
         self.send_bare(id, head);
         true

@@ -29,8 +29,9 @@ pub(crate) struct Connection<P> {
     pub(crate) owed: usize,
     /// Where the bytes of the message being received go.
     pub(crate) receiving: Receiving,
-    /// A request that waits for a buffer, whose payload has not been looked at; the next turn that
-    /// finds a buffer ends this.
+    /// A request that waits for a buffer, or for its tenant to hold less, whose payload has not been
+    /// looked at; the next turn that finds a buffer, or the end of one of the tenant's requests,
+    /// ends this.
     pub(crate) waiting: Option<Request>,
     pub(crate) streams: [Stream; STREAMS],
     /// Not read from: it is over its limits, or waits for its fence. What had arrived already is
@@ -40,6 +41,8 @@ pub(crate) struct Connection<P> {
     pub(crate) is_queued: bool,
     /// It is stalled for a shortage of the worker's, and queued for its end.
     pub(crate) is_starving: bool,
+    /// It stands in its tenant's line: the tenant holds too much.
+    pub(crate) is_in_line: bool,
     /// The answer to its hello, until the fence lets it in.
     pub(crate) greeting: Option<(Tag, HelloReply)>,
     pub(crate) place: Option<Place>,
@@ -109,6 +112,7 @@ impl<P> Connection<P> {
             stalled: None,
             is_queued: false,
             is_starving: false,
+            is_in_line: false,
             greeting: None,
             place: None,
             progress: Progress::default(),

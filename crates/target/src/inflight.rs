@@ -26,6 +26,8 @@ pub(crate) struct InFlight {
     /// The payload, as far as it has arrived; `None` for requests without one and while the device
     /// has it.
     pub(crate) buf: Option<Buf>,
+    /// The size of its payload's buffer, by the pool's number.
+    pub(crate) payload_class: Option<usize>,
     /// `filled ≤ command.payload_bytes()`
     pub(crate) filled: usize,
     /// Its payload was asked for and has not all come.

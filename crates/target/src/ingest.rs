@@ -1,8 +1,8 @@
 //! The first step's first half: bytes of a connection become requests in flight.
 
 use contract::{
-    Command, ConnId, Device, Event, NetEvent, Reply, Request, Scheduler, Session, Slot, Status,
-    Transport,
+    Buf, Command, ConnId, Device, Event, NetEvent, Reply, Request, Scheduler, Session, Slot,
+    Status, TenantId, Transport,
 };
 
 use crate::connection::{Receiving, STREAMS};
@@ -19,7 +19,8 @@ pub(crate) enum Stop {
     /// Slots, frames or buffers of the worker are short; a completion, a sent frame or the rest of
     /// somebody's payload ends this.
     Shortage,
-    /// The connection is over its limits, or waits for its fence; its own progress ends this.
+    /// The connection is over its limits or waits for its fence, or its tenant holds too much; its
+    /// own progress, or its tenant's, ends this.
     Stall,
     /// The connection is gone.
     Gone,
@@ -192,8 +193,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                     return Stop::Shortage; // others took the last slots meanwhile
                 }
                 conn.waiting = None;
-                if !self.admit(id, request) {
-                    return Stop::Shortage;
+                if let Err(stop) = self.admit(id, request) {
+                    return stop;
                 }
                 continue;
             }
@@ -221,8 +222,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                     self.batch += 1;
                     let conn = self.find(id).expect("it was there");
                     conn.progress.messages = conn.progress.messages.wrapping_add(1);
-                    if !self.admit(id, request) {
-                        return Stop::Shortage;
+                    if let Err(stop) = self.admit(id, request) {
+                        return stop;
                     }
                 }
                 Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
@@ -270,9 +271,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         })
     }
 
-    /// Checks a request and gives it a slot and, for its payload, a buffer. `false`: there is no
-    /// buffer now, and the request waits in its connection.
-    fn admit(&mut self, id: ConnId, request: Request) -> bool {
+    /// Checks a request and gives it a slot and, for its payload, a buffer. Otherwise there is no
+    /// buffer now, or its tenant holds too much, and the request waits in its connection.
+    fn admit(&mut self, id: ConnId, request: Request) -> Result<(), Stop> {
         let (device, lba) = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
@@ -282,18 +283,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 }
                 let Request { tag, command, .. } = request;
                 self.reply(id, &Reply::Done { tag, command, status }, None);
-                return true;
+                return Ok(());
             }
         };
-        let buf = match request.payload_bytes {
-            0 => None,
-            bytes => match self.pool.take(bytes) {
-                None => {
-                    self.find(id).expect("it sent a request").waiting = Some(request);
-                    return false;
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
+        let tenant = conn.grant.as_ref().expect("judged").tenant;
+        let buf = match self.supply(tenant, request.payload_bytes) {
+            Ok(buf) => buf,
+            Err(stop) => {
+                let conn = self.find(id).expect("it sent a request");
+                conn.waiting = Some(request);
+                if stop == Stop::Stall && !std::mem::replace(&mut conn.is_in_line, true) {
+                    self.quotas.stand_in_line(tenant, id);
                 }
-                some => some,
-            },
+                return Err(stop);
+            }
         };
         let now = self.now;
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
@@ -303,23 +307,42 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             conn: id,
             tag: request.tag,
             stream: request.stream,
-            tenant: conn.grant.as_ref().expect("judged").tenant,
+            tenant,
             command: request.command,
             device,
             lba,
             buf,
+            payload_class: None,
             filled: 0,
             is_awaited: false,
             fence: None,
             received_at: now,
             next: None,
         };
-        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        let slot = self.insert(entry);
         match request.payload_bytes {
             0 => self.start(id, slot),
-            _ => conn.receiving = Receiving::Into(slot),
+            _ => self.find(id).expect("it is open").receiving = Receiving::Into(slot),
         }
-        true
+        Ok(())
+    }
+
+    /// A buffer for a payload of so many bytes, if there is one and the tenant may have it, and a
+    /// slot.
+    fn supply(&mut self, tenant: TenantId, bytes: usize) -> Result<Option<Buf>, Stop> {
+        if !self.quotas.allows_slot(tenant, self.in_flight.room()) {
+            return Err(Stop::Stall);
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let quotas = &mut self.quotas;
+        let may = |class, free| quotas.allows_payload(tenant, class, free);
+        match self.pool.take_where(bytes, may) {
+            None if self.pool.has(bytes) => Err(Stop::Stall),
+            None => Err(Stop::Shortage),
+            some => Ok(some),
+        }
     }
 
     /// Whether the connection may do that, and where it lies on which device.

@@ -16,6 +16,7 @@ mod inflight;
 mod ingest;
 mod limits;
 mod namespaces;
+mod quota;
 mod worker;
 
 pub use access::{Access, Grant, Rule, Scope, Who};

@@ -14,6 +14,7 @@ use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
+use crate::quota::{CLASSES_MAX, Quotas};
 use crate::{Access, Limits, Namespaces};
 
 /// How soon to look again whether a fence is clear.
@@ -110,6 +111,7 @@ pub struct Worker<T, D, S, P> {
     pub(crate) open_connections: usize,
     pub(crate) in_flight: SlotTable<InFlight>,
     pub(crate) awaited: Awaited,
+    pub(crate) quotas: Quotas,
     /// At most as many as the transport has receive buffers.
     pub(crate) inbox: VecDeque<Chunk>,
     /// Connections whose stall may be over.
@@ -146,6 +148,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     ) -> Self {
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
+        assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
         assert!(devices.len() <= usize::from(u8::MAX), "a device's number has 8 bits");
         devices.iter_mut().for_each(|attached| attached.parked.reserve(limits.in_flight));
         Worker {
@@ -159,6 +162,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             open_connections: 0,
             in_flight: SlotTable::new(limits.in_flight),
             awaited: Awaited::new(limits.in_flight),
+            quotas: Quotas::default(),
             inbox: VecDeque::with_capacity(1024),
             stalled: VecDeque::new(),
             starving: VecDeque::new(),
@@ -289,7 +293,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 
     /// A request that was started has ended: answers it and lets go what waited for it.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        let mut entry = self.in_flight.remove(slot);
+        let mut entry = self.remove(slot);
         let id = entry.conn;
         let payload = entry.buf.take();
         self.give_back(payload);
@@ -310,9 +314,31 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.release_held(id, usize::from(entry.stream));
     }
 
+    /// A request is in flight from now on.
+    pub(crate) fn insert(&mut self, mut entry: InFlight) -> Slot {
+        entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
+        self.quotas.hold(entry.tenant, entry.payload_class);
+        self.in_flight.insert(entry).expect("has_room() said so")
+    }
+
+    /// A request is not in flight any more: the next connection in its tenant's line may go on.
+    fn remove(&mut self, slot: Slot) -> InFlight {
+        let entry = self.in_flight.remove(slot);
+        self.quotas.release(entry.tenant, entry.payload_class);
+        while let Some(id) = self.quotas.next_in_line(entry.tenant) {
+            let Some(conn) = self.find(id) else { continue };
+            conn.is_in_line = false;
+            if conn.stalled.is_some() {
+                self.look_again(id);
+                break;
+            }
+        }
+        entry
+    }
+
     /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
-        let entry = self.in_flight.remove(slot);
+        let entry = self.remove(slot);
         self.give_back(entry.buf);
         let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
         self.reply(entry.conn, &reply, None);
@@ -351,7 +377,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 
     /// Drops a request of a connection that is gone and that no device has.
     pub(crate) fn forget(&mut self, slot: Slot) {
-        let entry = self.in_flight.remove(slot);
+        let entry = self.remove(slot);
         self.give_back(entry.buf);
     }
 
