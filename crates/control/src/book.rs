@@ -56,10 +56,14 @@ pub(crate) struct Entry {
     /// The device that the SLO is about.
     pub(crate) device: usize,
     pub(crate) slo: Slo,
-    tokens_needed: u64,
+    pub(crate) tokens_needed: u64,
     /// What names it, so that it cannot go.
     pinned_by: Option<String>,
     pub(crate) window: Window,
+    /// When it was last given notice.
+    pub(crate) noticed_at: Option<Instant>,
+    /// Since when no connection holds a handle on it, as far as was looked.
+    pub(crate) alone_since: Option<Instant>,
 }
 
 /// All tenants of a server. Time is an argument.
@@ -183,6 +187,8 @@ impl Book {
             tokens_needed: tokens_up(admission.needed),
             pinned_by: None,
             window: Window::start(self.reading(tenant)),
+            noticed_at: None,
+            alone_since: Some(now),
         });
         self.names.insert(name.to_owned(), tenant);
         Ok(self.admission(tenant, admission))

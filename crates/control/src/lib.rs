@@ -10,11 +10,15 @@
 #![forbid(unsafe_code)]
 
 mod book;
+mod desk;
 mod measured;
+mod post;
 mod tenants;
 mod words;
 
 pub use book::{Book, DeviceSetup, Origin};
+pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
 pub use measured::Measured;
+pub use post::{PostBox, Wake};
 pub use tenants::{Clock, Tenants};
 pub use words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};

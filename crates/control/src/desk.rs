@@ -1,0 +1,287 @@
+//! Where the control plane meets the workers: it answers what they ask, tells them who leaves and
+//! who must be given notice, and ends tenants that nobody holds.
+//!
+//! A desk does one piece of work at a time, when it is told to. On a server a thread of its own
+//! does so; the simulated world takes it for one of its parties.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use contract::{Answer, Ask, Instant, LimitedBy, Member, Slo, Status, Tell, TenantId, Wish};
+
+use crate::book::{Book, Origin};
+use crate::post::{Post, PostBox, Waited, Wake, posts};
+use crate::tenants::Tenants;
+use crate::words::{Refusal, State};
+
+/// How long tenants are measured at a time.
+pub const WINDOW: Duration = Duration::from_secs(1);
+
+/// Between two notices to a tenant at least.
+pub const NOTICE_PERIOD: Duration = Duration::from_secs(10);
+
+/// The share of a window in which a tenant's requests waited for tokens, from which on it is given
+/// notice.
+const NOTICE_SHARE: f64 = 0.5;
+
+/// How long a tenant that clients made stays when no connection holds a handle on it.
+pub const GRACE: Duration = Duration::from_secs(10);
+
+/// How soon to look again whether leaving tenants have left, and at messages that did not fit.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// The control plane's desk.
+#[derive(Debug)]
+pub struct Desk {
+    tenants: Tenants,
+    post: Post,
+    /// By worker: what its queue had no room for. Answers are as many as asks, and leaves as
+    /// tenants; notices are dropped instead.
+    outgoing: Vec<VecDeque<Tell>>,
+}
+
+impl Desk {
+    /// A desk for so many workers, and a mailbox for each.
+    pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
+        let (post, boxes) = posts(workers);
+        let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
+        (Desk { tenants, post, outgoing }, boxes)
+    }
+
+    /// How a worker is told that it has mail.
+    pub fn set_wake(&mut self, worker: usize, wake: Wake) {
+        self.post.wakes[worker] = Some(wake);
+    }
+
+    /// Works until there are no workers any more.
+    pub fn run(mut self) {
+        loop {
+            match self.post.wait(PERIOD) {
+                Waited::Asked(ask) => self.answer(ask, self.tenants.now()),
+                Waited::Nothing => {}
+                Waited::Deserted => return,
+            }
+            self.serve(self.tenants.now());
+        }
+    }
+
+    /// Does everything that there is to do; whether there was something.
+    pub fn serve(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        while let Some(ask) = self.post.take() {
+            self.answer(ask, now);
+            busy = true;
+        }
+        busy |= self.housekeep(now);
+        for worker in 0..self.outgoing.len() {
+            while let Some(tell) = self.outgoing[worker].front() {
+                if !self.post.tell(worker, *tell) {
+                    break;
+                }
+                self.outgoing[worker].pop_front();
+                busy = true;
+            }
+        }
+        busy
+    }
+
+    /// When it has something to do although nobody asks.
+    pub fn wake_at(&self, now: Instant) -> Instant {
+        now + PERIOD
+    }
+
+    fn answer(&mut self, ask: Ask, now: Instant) {
+        let Ask { worker, conn, tag, handle, asker, wish } = ask;
+        let answer = decide(&mut self.tenants.book(), asker, wish, now);
+        self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
+    }
+
+    /// What time brings: numbers become free, windows end, notices are due, clients' tenants end.
+    fn housekeep(&mut self, now: Instant) -> bool {
+        let mut book = self.tenants.book();
+        let mut tells: Vec<Tell> = Vec::new();
+        if book.window(now) >= WINDOW {
+            book.measure(now);
+            tells.extend(notices(&mut book, now));
+            end_orphans(&mut book, now);
+        }
+        let leaves = book.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
+        tells.extend(leaves);
+        book.settle(now);
+        drop(book);
+        for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
+            for tell in &tells {
+                match tell {
+                    Tell::Renegotiate { .. } => drop(self.post.tell(worker, *tell)),
+                    Tell::Answer { .. } | Tell::Leave { .. } => outgoing.push_back(*tell),
+                }
+            }
+        }
+        !tells.is_empty()
+    }
+}
+
+/// Notices to tenants whose requests waited for tokens for much of the last window.
+fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
+    let mut tells = Vec::new();
+    for (n, entry) in book.entries.iter_mut().enumerate() {
+        let Some(entry) = entry.as_mut().filter(|entry| entry.state == State::Active) else {
+            continue;
+        };
+        let measured = &entry.window.measured;
+        let recent = entry.noticed_at.is_some_and(|at| now.since(at) < NOTICE_PERIOD);
+        if measured.throttled < NOTICE_SHARE || recent {
+            continue;
+        }
+        entry.noticed_at = Some(now);
+        let (iops, read_percent) = (measured.iops, measured.read_percent.unwrap_or(0.0));
+        tracing::warn!(
+            tenant = entry.name,
+            iops,
+            read_percent,
+            promised_iops = entry.slo.iops,
+            promised_read_percent = entry.slo.read_percent,
+            "exceeds its SLO"
+        );
+        tells.push(Tell::Renegotiate {
+            tenant: TenantId(n as u32),
+            iops: iops.round() as u32,
+            read_percent: read_percent.round() as u8,
+        });
+    }
+    tells
+}
+
+/// Ends tenants of clients that no connection has held a handle on for long.
+fn end_orphans(book: &mut Book, now: Instant) {
+    for n in 0..book.entries.len() {
+        let tenant = TenantId(n as u32);
+        let alone = book.entries[n].is_some() && book.connections(tenant) == 0;
+        let Some(entry) = &mut book.entries[n] else { continue };
+        let of_client = matches!(entry.origin, Origin::Client(_)) && entry.state == State::Active;
+        if !alone || !of_client {
+            entry.alone_since = None;
+            continue;
+        }
+        let since = *entry.alone_since.get_or_insert(now);
+        if now.since(since) >= GRACE {
+            tracing::info!(tenant = entry.name, "ended: no connection holds a handle on it");
+            book.unregister_of(tenant, now);
+        }
+    }
+}
+
+/// What a connection's wish comes to.
+fn decide(book: &mut Book, asker: TenantId, wish: Wish, now: Instant) -> Answer {
+    match wish {
+        Wish::Register { name, slo, device } => {
+            register(book, asker, &name, &slo, usize::from(device), now)
+        }
+        Wish::Change { member, slo } => {
+            if !is_current(book, member) {
+                return Answer::bare(Status::NoTenant);
+            }
+            if !may_change(book, asker, member.tenant) {
+                return Answer::bare(Status::Denied);
+            }
+            match book.change_of(member.tenant, &slo, now) {
+                Ok(admission) => admitted(book, admission.tenant),
+                Err(refusal) => refused(book, &refusal),
+            }
+        }
+        Wish::Unregister { member } => {
+            let of_client = |book: &Book| {
+                matches!(book.entry(member.tenant).origin, Origin::Client(_))
+                    && book.connections(member.tenant) == 0
+            };
+            if is_current(book, member) && of_client(book) {
+                book.unregister_of(member.tenant, now);
+            }
+            Answer::bare(Status::Ok)
+        }
+    }
+}
+
+fn register(
+    book: &mut Book,
+    asker: TenantId,
+    name: &str,
+    slo: &Slo,
+    device: usize,
+    now: Instant,
+) -> Answer {
+    if let Some(tenant) = book.find(name) {
+        return match may_change(book, asker, tenant) {
+            true => {
+                book.entry_mut(tenant).alone_since = None;
+                admitted(book, tenant)
+            }
+            false => Answer::bare(Status::Denied),
+        };
+    }
+    match book.register_on(name, slo, device, Origin::Client(asker), now) {
+        Ok(admission) => {
+            tracing::info!(
+                tenant = name,
+                tokens = admission.tokens_needed,
+                "registered by a client"
+            );
+            admitted(book, admission.tenant)
+        }
+        Err(refusal) => {
+            tracing::info!(tenant = name, %refusal, "a client's tenant was refused");
+            refused(book, &refusal)
+        }
+    }
+}
+
+/// Whether a member is the tenant that has the number now, and not leaving.
+fn is_current(book: &Book, member: Member) -> bool {
+    let n = member.tenant.0 as usize;
+    let entry = book.entries[n].as_ref();
+    book.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
+}
+
+/// Whether connections of a tenant may share and change another: itself, and what it made.
+fn may_change(book: &Book, asker: TenantId, tenant: TenantId) -> bool {
+    asker == tenant || book.entry(tenant).origin == Origin::Client(asker)
+}
+
+fn admitted(book: &Book, tenant: TenantId) -> Answer {
+    let entry = book.entry(tenant);
+    let device = &book.device_infos()[entry.device];
+    Answer {
+        status: Status::Ok,
+        member: Some(Member { tenant, epoch: book.epochs[tenant.0 as usize] }),
+        tokens_needed: entry.tokens_needed,
+        tokens_free: device.tokens_left.unwrap_or(0),
+        limited_by: LimitedBy::Nobody,
+        limit_latency_us: 0,
+    }
+}
+
+fn refused(book: &Book, refusal: &Refusal) -> Answer {
+    let bare = |status| Answer::bare(status);
+    match refusal {
+        Refusal::Invalid(_) => bare(Status::Invalid),
+        Refusal::NoTenant { .. } => bare(Status::NoTenant),
+        Refusal::Taken(_) | Refusal::InUse { .. } => bare(Status::Denied),
+        Refusal::NoModel { .. } | Refusal::NoDevice { .. } => bare(Status::Unsupported),
+        Refusal::TableFull { .. } => bare(Status::NoResources),
+        Refusal::TooTight { latency_us, .. } => Answer {
+            limited_by: LimitedBy::ThisSlo,
+            limit_latency_us: *latency_us,
+            ..bare(Status::NoResources)
+        },
+        Refusal::TooMuch { tokens_needed, tokens_available, latency_us, limited_by, .. } => {
+            let tenant = limited_by.as_deref().and_then(|name| book.find(name));
+            Answer {
+                tokens_needed: *tokens_needed,
+                tokens_free: *tokens_available,
+                limited_by: tenant.map_or(LimitedBy::ThisSlo, LimitedBy::Tenant),
+                limit_latency_us: *latency_us,
+                ..bare(Status::NoResources)
+            }
+        }
+    }
+}
