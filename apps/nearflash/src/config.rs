@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use contract::{BLOCK_BYTES, NamespaceId, Rights, TenantId};
+use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
 use flash::{Spec, parse_size};
 use serde::Deserialize;
 use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
@@ -30,22 +30,26 @@ pub(crate) struct Config {
     #[serde(default)]
     access: Vec<AccessConfig>,
     #[serde(default)]
+    pub(crate) tenant: Vec<TenantConfig>,
+    #[serde(default)]
     limits: LimitsConfig,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviceConfig {
-    /// What namespaces call it.
-    name: String,
+    /// What namespaces and tenants call it.
+    pub(crate) name: String,
     /// A device spec (docs/devices.md).
     pub(crate) spec: String,
+    /// Its device model: a file, `a` or `cloud` (docs/device-models.md).
+    pub(crate) model: Option<String>,
 }
 
 impl DeviceConfig {
     /// The `n`-th device of a command line.
     pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
-        DeviceConfig { name: format!("device{n}"), spec: spec.clone() }
+        DeviceConfig { name: format!("device{n}"), spec: spec.clone(), model: None }
     }
 }
 
@@ -86,12 +90,52 @@ struct AccessConfig {
     namespaces: Option<Vec<u16>>,
     /// `read`, `write` or `read-write`.
     rights: String,
+    /// Whether they may register tenants of their own, and change theirs.
+    #[serde(default)]
+    register: bool,
+}
+
+/// A tenant and its SLO; best effort without a latency.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantConfig {
+    pub(crate) name: String,
+    /// The tail read latency that it is promised, in microseconds.
+    #[serde(default)]
+    latency_us: u32,
+    /// Which percentile that bounds; 95 unless told.
+    percentile: Option<f64>,
+    /// Requests a second that it is promised.
+    #[serde(default)]
+    iops: u32,
+    /// Share of reads among them; 100 unless told.
+    read_percent: Option<u8>,
+    /// Bytes of a typical request; 4096 unless told.
+    #[serde(default)]
+    request_bytes: u32,
+    /// The device that the promise is about; the first unless told.
+    pub(crate) device: Option<String>,
+}
+
+impl TenantConfig {
+    /// What it is promised.
+    pub(crate) fn slo(&self) -> Slo {
+        let tenths = self.percentile.map_or(0.0, |percentile| (percentile * 10.0).round());
+        Slo {
+            latency_us: self.latency_us,
+            percentile_tenths: tenths as u16,
+            iops: self.iops,
+            read_percent: self.read_percent.unwrap_or(100),
+            request_bytes: self.request_bytes,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LimitsConfig {
     in_flight: Option<usize>,
+    tenants: Option<usize>,
     in_flight_of_connection: Option<usize>,
     unsent_of_connection: Option<String>,
     carried: Option<String>,
@@ -112,6 +156,14 @@ impl Config {
 
     fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    /// Gives every device this model.
+    pub(crate) fn set_model(&mut self, model: &str) {
+        if self.device.is_empty() {
+            self.device.push(DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned())));
+        }
+        self.device.iter_mut().for_each(|device| device.model = Some(model.to_owned()));
     }
 
     /// The specs of the devices, in their order.
@@ -177,15 +229,29 @@ impl Config {
         !self.access.is_empty()
     }
 
-    /// The access rules; everybody may do everything unless told.
-    pub(crate) fn access(&self, namespaces: usize) -> Result<Access, String> {
+    /// The names of the tenants that access rules are of, with the numbers of the rules; `None` for
+    /// the listener's or the default tenant.
+    pub(crate) fn rule_tenants(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
+        let rules = self.access.iter().enumerate();
+        rules.map(|(n, rule)| (n + 1, Some(rule.tenant.as_str()).filter(|name| !name.is_empty())))
+    }
+
+    /// The access rules; everybody may do everything unless told. `find` knows all tenants.
+    pub(crate) fn access(
+        &self,
+        namespaces: usize,
+        find: impl Fn(&str) -> Option<TenantId>,
+    ) -> Result<Access, String> {
         if self.access.is_empty() {
             return Ok(Access::open_to_all(namespaces));
         }
-        let mut tenants = vec![String::new()];
         let mut rules = Vec::new();
         for (n, config) in self.access.iter().enumerate() {
-            let rule = config.rule(namespaces, &mut tenants);
+            let tenant = match config.tenant.as_str() {
+                "" => TenantId::DEFAULT,
+                name => find(name).expect("the tenants of all rules were made"),
+            };
+            let rule = config.rule(namespaces, tenant);
             rules.push(rule.map_err(|error| format!("access rule {}: {error}", n + 1))?);
         }
         Ok(Access::new(rules, namespaces))
@@ -201,6 +267,9 @@ impl Config {
         };
         if let Some(n) = config.in_flight {
             limits.in_flight = within("in_flight", n, 65_536)?;
+        }
+        if let Some(n) = config.tenants {
+            limits.tenants = within("tenants", n, 65_536)?;
         }
         if let Some(n) = config.in_flight_of_connection {
             limits.in_flight_of_connection = within("in_flight_of_connection", n, 65_536)?;
@@ -232,7 +301,7 @@ impl Config {
 }
 
 impl AccessConfig {
-    fn rule(&self, namespaces: usize, tenants: &mut Vec<String>) -> Result<Rule, String> {
+    fn rule(&self, namespaces: usize, tenant: TenantId) -> Result<Rule, String> {
         let who = match (&self.from, &self.token, self.uid) {
             (Some(from), None, None) => parse_network(from)?,
             (None, Some(token), None) if (1..=64).contains(&token.len()) => {
@@ -260,12 +329,8 @@ impl AccessConfig {
                 Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
             }
         };
-        let tenant = tenants.iter().position(|t| *t == self.tenant).unwrap_or_else(|| {
-            tenants.push(self.tenant.clone());
-            tenants.len() - 1
-        });
-        let tenant = TenantId(tenant as u32);
-        Ok(Rule { who, tenant, tenant_name: self.tenant.clone(), scope })
+        let register = self.register;
+        Ok(Rule { who, tenant, tenant_name: self.tenant.clone(), register, scope })
     }
 }
 
@@ -330,9 +395,9 @@ mod tests {
         let namespaces = config.namespaces(&[131_072]).unwrap();
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
-        let access = config.access(2).unwrap();
+        let access = config.access(2, |name| (name == "batch").then_some(TenantId(1))).unwrap();
         let peer = Peer::Internet("127.0.0.1:9".parse().unwrap());
-        let grant = access.open(&peer, b"secret", "batch").unwrap();
+        let grant = access.open(&peer, b"secret", "batch", None).unwrap();
         assert_eq!(grant.tenant, TenantId(1));
         assert_eq!(grant.rights(NamespaceId(2)), Rights::ALL);
         let limits = config.limits().unwrap();
@@ -345,7 +410,7 @@ mod tests {
         assert!(error.contains("line 2") && error.contains("wokers"), "{error}");
         let config =
             Config::parse("[[access]]\nfrom = \"10.0.0.0/40\"\nrights = \"read\"").unwrap();
-        let error = config.access(1).unwrap_err();
+        let error = config.access(1, |_| None).unwrap_err();
         assert!(error.contains("access rule 1") && error.contains("10.0.0.0/8"), "{error}");
         let config = Config::parse(
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",

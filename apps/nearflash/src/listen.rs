@@ -5,13 +5,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use contract::NamespaceId;
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
-/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N]` or
-/// `reflex+unix:PATH[?namespace=N&mode=MODE]`.
+/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]` or
+/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
     pub(crate) endpoint: Endpoint,
     /// The namespace of requests that name none: all of version 1.
     pub(crate) namespace: NamespaceId,
+    /// The tenant of whoever no access rule gives another: all of version 1.
+    pub(crate) tenant: Option<String>,
     /// The permissions of a Unix socket's file.
     mode: u32,
 }
@@ -19,8 +21,9 @@ pub(crate) struct ListenAt {
 /// The port that nothing else says otherwise.
 pub(crate) const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
-const FORM: &str = "expected reflex://HOST:PORT[?namespace=N], such as reflex://127.0.0.1:7420, or \
-                    reflex+unix:PATH[?namespace=N&mode=MODE]";
+const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
+                    reflex://127.0.0.1:7420, or \
+                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
 
 /// The server's user, and nobody else.
 const DEFAULT_MODE: u32 = 0o600;
@@ -38,7 +41,8 @@ impl ListenAt {
         } else {
             return Err(format!("{url:?}: {FORM}"));
         };
-        let mut at = ListenAt { endpoint, namespace: NamespaceId(1), mode: DEFAULT_MODE };
+        let mut at =
+            ListenAt { endpoint, namespace: NamespaceId(1), tenant: None, mode: DEFAULT_MODE };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             at.take(pair).map_err(|error| format!("{url:?}: {error}"))?;
         }
@@ -54,6 +58,7 @@ impl ListenAt {
                     format!("namespace {number:?} is not a number from 1 to 65535")
                 })?);
             }
+            (Some(("tenant", name)), _) => self.tenant = Some(name.to_owned()),
             (Some(("mode", mode)), Endpoint::Unix(_)) => {
                 let parsed = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777);
                 self.mode = parsed.ok_or_else(|| {

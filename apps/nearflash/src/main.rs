@@ -13,6 +13,7 @@ mod pages;
 mod plot;
 mod report;
 mod serve;
+mod tenancy;
 mod volumes;
 
 use std::io::IsTerminal;

@@ -8,21 +8,23 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId};
+use contract::{BufPool, ListenerId, Peer};
+use control::{Desk, PostBox, Tenants};
 use flash::Decorated;
 use io::{
     Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
     Waker,
 };
 use proto::reflex::ServerSession;
-use qos::PassThrough;
+use qos::{AnyScheduler, PassThrough, QueueLimits, WORKERS_MAX};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use target::{Attached, Fences, Limits, Parts, Worker};
+use target::{Attached, Fences, Limits, Line, Parts, Worker};
 
 use crate::config::{Config, DeviceConfig, ListenConfig};
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, url};
+use crate::tenancy;
 use crate::volumes::{AnyDevice, Through, Volume};
 
 #[derive(Debug, clap::Args)]
@@ -43,6 +45,12 @@ pub(crate) struct Args {
     /// Processors to pin the workers to, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cpus: Option<Vec<usize>>,
+    /// The device model of every --device: a file, a or cloud
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    /// Serve first come, first served: no promise is kept and nobody is limited
+    #[arg(long)]
+    no_scheduler: bool,
     /// Say whether a server with this configuration would start, without touching its devices
     #[arg(long)]
     check: bool,
@@ -76,9 +84,15 @@ struct Plan {
     zero_copy: bool,
     tcp: TcpOptions,
     connections_max: usize,
+    /// The clock of all workers and the control plane.
+    clock: Clock,
+    tenants: Tenants,
+    no_scheduler: bool,
+    /// The mailboxes of workers that have not started, by worker.
+    boxes: Mutex<Vec<Option<PostBox>>>,
 }
 
-type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, PassThrough, ServerSession>;
+type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, ServerSession, PostBox>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
@@ -91,7 +105,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         return check(&config, &listen_at).map(|()| ExitCode::SUCCESS);
     }
     let chosen = args.interface.choose()?;
-    let (plan, workers) = plan(&args, &config, &listen_at)?;
+    let (plan, workers, mut desk) = plan(&args, &config, &listen_at)?;
     let plan = Arc::new(plan);
     let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
     let urls: Vec<String> = listeners.iter().map(|listener| url(listener.endpoint())).collect();
@@ -103,6 +117,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
     };
     println!("ready {}", urls.join(" "));
+    for (worker, waker) in wakers.iter().cloned().enumerate() {
+        desk.set_wake(worker, Box::new(move || waker.wake()));
+    }
+    let desk = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
+    desk.map_err(|error| format!("cannot start the control plane: {error}"))?;
     stop_on_signal(signals, plan, wakers);
     let mut failed = false;
     for thread in threads {
@@ -133,6 +152,9 @@ fn merge(args: &Args) -> Result<Config, String> {
     if !args.listen.is_empty() {
         config.listen = args.listen.iter().map(|url| ListenConfig { url: url.clone() }).collect();
     }
+    if let Some(model) = &args.model {
+        config.set_model(model);
+    }
     config.workers = args.workers.or(config.workers);
     config.cpus = args.cpus.clone().or(config.cpus);
     Ok(config)
@@ -153,17 +175,18 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Resul
 
 /// Finds what is wrong with a configuration without opening its devices.
 fn check(config: &Config, listen: &[ListenAt]) -> Result<(), String> {
-    worker_count(config)?;
+    let workers = worker_count(config)?;
     let specs = config.specs()?;
     let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;
-    parts(config, listen, &blocks)?;
+    let tenants = tenancy::tenants(config, listen, workers, clock_of(Clock::start()))?;
+    parts(config, listen, &blocks, &tenants)?;
     config.limits().map(|_| ())
 }
 
 fn worker_count(config: &Config) -> Result<usize, String> {
     let workers = config.workers.or(config.cpus.as_ref().map(Vec::len)).unwrap_or(1);
-    if !(1..=256).contains(&workers) {
-        return Err(format!("{workers} workers; expected 1 to 256"));
+    if !(1..=WORKERS_MAX).contains(&workers) {
+        return Err(format!("{workers} workers; expected 1 to {WORKERS_MAX}"));
     }
     if let Some(cpus) = &config.cpus
         && cpus.len() < workers
@@ -174,20 +197,31 @@ fn worker_count(config: &Config) -> Result<usize, String> {
 }
 
 /// What all workers share, over devices of these sizes (in blocks).
-fn parts(config: &Config, listen: &[ListenAt], blocks: &[u64]) -> Result<Parts, String> {
+fn parts(
+    config: &Config,
+    listen: &[ListenAt],
+    blocks: &[u64],
+    tenants: &Tenants,
+) -> Result<Parts, String> {
     let namespaces = config.namespaces(blocks)?;
     if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
         return Err(format!("{}: there is no namespace {}", at.endpoint, at.namespace.0));
     }
     Ok(Parts {
-        access: config.access(namespaces.len())?,
+        access: config.access(namespaces.len(), |name| tenants.find(name))?,
         listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
+        listener_tenants: tenancy::stands(listen, tenants),
         fences: Fences::default(),
         namespaces,
     })
 }
 
-fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize), String> {
+/// A clock as the control plane takes it.
+fn clock_of(clock: Clock) -> control::Clock {
+    Arc::new(move || clock.now())
+}
+
+fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize, Desk), String> {
     let workers = worker_count(config)?;
     let limits = config.limits()?;
     let specs = config.specs()?;
@@ -196,7 +230,10 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
     }
     let volumes = specs.iter().map(Volume::open).collect::<Result<Vec<_>, _>>()?;
     let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
-    let shared = parts(config, listen, &blocks)?;
+    let clock = Clock::start();
+    let tenants = tenancy::tenants(config, listen, workers, clock_of(clock))?;
+    let shared = parts(config, listen, &blocks, &tenants)?;
+    let (desk, boxes) = Desk::new(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     let connections_max = config.connections_max().min(descriptors).div_ceil(workers).max(1);
     let plan = Plan {
@@ -210,8 +247,12 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
         zero_copy: args.zero_copy_send,
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
         connections_max,
+        clock,
+        tenants,
+        no_scheduler: args.no_scheduler,
+        boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
-    Ok((plan, workers))
+    Ok((plan, workers, desk))
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.
@@ -259,8 +300,7 @@ fn work<N: Way>(
     if started.send(Ok(reactor.waker())).is_err() {
         return;
     }
-    let clock = Clock::start();
-    io::run(&reactor, &clock, plan.spin, |now| {
+    io::run(&reactor, &plan.clock, plan.spin, |now| {
         if plan.stopping.load(Ordering::Relaxed) {
             if !worker.is_draining() {
                 tracing::info!(worker = number, connections = worker.connections(), "draining");
@@ -310,14 +350,27 @@ fn build<N: Way>(
         .iter()
         .enumerate()
         .map(|(n, volume)| {
-            let scheduler = PassThrough::new(plan.limits.in_flight);
+            let slots = plan.limits.in_flight;
+            let scheduler = match plan.no_scheduler {
+                true => AnyScheduler::PassThrough(PassThrough::new(slots)),
+                false => {
+                    let limits = QueueLimits { slots, of_tenant: slots as u32 };
+                    plan.tenants.scheduler(n, number, limits)
+                }
+            };
             Ok(Attached::new(volume.open_queue(&through, n, number)?, scheduler))
         })
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
-    let worker = Worker::new(sockets, devices, pool, plan.shared.clone(), plan.limits, |_, _| {
-        ServerSession::new()
-    });
+    let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
+    let line = Line {
+        mailbox: mailbox.expect("a worker starts once"),
+        meters: plan.tenants.meters(number),
+        worker: number as u16,
+    };
+    let (shared, limits) = (plan.shared.clone(), plan.limits);
+    let new_session = |_: Option<ListenerId>, _: &Peer| ServerSession::new();
+    let worker = Worker::with_line(sockets, devices, pool, shared, limits, new_session, line);
     Ok((reactor, worker))
 }
 

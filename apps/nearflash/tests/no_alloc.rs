@@ -121,6 +121,7 @@ fn serve<N: Network, D: Device>(
         namespaces: Namespaces::new(vec![whole]),
         access: Access::open_to_all(1),
         listener_namespaces: vec![NamespaceId(1)],
+        listener_tenants: Vec::new(),
         fences: Fences::default(),
     };
     let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];

@@ -320,5 +320,5 @@ fn questions_about_the_connection_are_answered() {
     v2.control(&Control::Register(Register { tag: 3, tenant: 0, name: "a".into(), slo }));
     assert_eq!(v2.answer(), Answer::Tenant { tag: 3, status: Status::Unsupported });
     v2.control(&Control::Unregister { tag: 4, tenant: 1 });
-    assert_eq!(v2.answer(), Answer::Tenant { tag: 4, status: Status::Unsupported });
+    assert_eq!(v2.answer(), Answer::Tenant { tag: 4, status: Status::NoTenant });
 }

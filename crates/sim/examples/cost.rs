@@ -179,6 +179,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
         who: Who::Network { address: address(tenant), prefix: 32 },
         tenant: TenantId(tenant),
         tenant_name: String::new(),
+        register: true,
         scope: Scope::All(Rights::ALL),
     };
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
@@ -186,6 +187,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
         namespaces: Namespaces::new(vec![namespace]),
         access: Access::new((0..tenants as u32).map(rule).collect(), 1),
         listener_namespaces: vec![NamespaceId(1)],
+        listener_tenants: Vec::new(),
         fences: Fences::default(),
     })
 }
@@ -223,7 +225,7 @@ fn run<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) -> u64 {
         vec![attached],
         pool,
         parts(tenants),
-        Limits { batch: BATCH, ..Limits::default() },
+        Limits { batch: BATCH, tenants, ..Limits::default() },
         |_, _| ServerSession::new(),
     );
     let mut now = 1_000_000_000;

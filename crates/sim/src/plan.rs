@@ -110,6 +110,7 @@ fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPl
     let limits = Limits {
         batch: any(chance, &[1, 3, 64]),
         in_flight,
+        tenants: 8,
         in_flight_of_connection: any(chance, &[1, 3, 8, 64]),
         unsent_of_connection: any(chance, &[1_000, 20_000, 1 << 20]),
         carried: any(chance, &[20_000, 200_000, 4 << 20]),

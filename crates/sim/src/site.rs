@@ -154,6 +154,7 @@ pub(crate) fn parts() -> Arc<Parts> {
         who: Who::Network { address: network.into(), prefix: 16 },
         tenant: TenantId::DEFAULT,
         tenant_name: String::new(),
+        register: true,
         scope,
     };
     let (first, second) = (NamespaceId(1), NamespaceId(2));
@@ -166,6 +167,7 @@ pub(crate) fn parts() -> Arc<Parts> {
         access: Access::new(rules, namespaces.len()),
         namespaces: Namespaces::new(namespaces),
         listener_namespaces: vec![first],
+        listener_tenants: Vec::new(),
         fences: Fences::default(),
     })
 }

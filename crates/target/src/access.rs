@@ -77,10 +77,22 @@ pub struct Rule {
     pub who: Who,
     /// The tenant that they belong to.
     pub tenant: TenantId,
-    /// The tenant's name; a hello that names another is refused by this rule.
+    /// The tenant's name; a hello that names another is refused by this rule. Without a name it is
+    /// the listener's tenant, or the default one.
     pub tenant_name: String,
+    /// Whether they may register tenants of their own, and change theirs.
+    pub register: bool,
     /// What they may do.
     pub scope: Scope,
+}
+
+/// A tenant that a listener stands for: of whoever comes by it and no rule says otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stands {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Its name.
+    pub name: String,
 }
 
 /// What a connection may do.
@@ -88,6 +100,8 @@ pub struct Rule {
 pub struct Grant {
     /// The tenant that its requests are charged to.
     pub tenant: TenantId,
+    /// Whether it may register tenants of its own, and change its own.
+    pub register: bool,
     /// By namespace number less one.
     rights: Vec<Rights>,
 }
@@ -95,7 +109,7 @@ pub struct Grant {
 impl Grant {
     /// The same rights for another tenant.
     pub(crate) fn of(&self, tenant: TenantId) -> Grant {
-        Grant { tenant, rights: self.rights.clone() }
+        Grant { tenant, register: self.register, rights: self.rights.clone() }
     }
 
     /// What it may do with a namespace.
@@ -124,28 +138,42 @@ impl Access {
             who: Who::Anyone,
             tenant: TenantId::DEFAULT,
             tenant_name: String::new(),
+            register: true,
             scope: Scope::All(Rights::ALL),
         };
         Access::new(vec![rule], namespaces)
     }
 
     /// What a connection from `peer` that presents `token` and asks for `tenant` (empty: any) may
-    /// do: the sum of the rules that let it in. The tenant is the first such rule's.
+    /// do: the sum of the rules that let it in. The tenant is the first such rule's; where a rule
+    /// names none, it is that of the listener `own`, or the default tenant.
     ///
     /// # Errors
     /// [`Status::Denied`] when no rule lets it in.
-    pub fn open(&self, peer: &Peer, token: &[u8], tenant: &str) -> Result<Arc<Grant>, Status> {
+    pub fn open(
+        &self,
+        peer: &Peer,
+        token: &[u8],
+        tenant: &str,
+        own: Option<&Stands>,
+    ) -> Result<Arc<Grant>, Status> {
         let mut grant: Option<Grant> = None;
         for rule in &self.rules {
-            let asks_for_it = tenant.is_empty() || tenant == rule.tenant_name;
+            let (number, name) = match (rule.tenant_name.as_str(), own) {
+                ("", Some(own)) => (own.tenant, own.name.as_str()),
+                (name, _) => (rule.tenant, name),
+            };
+            let asks_for_it = tenant.is_empty() || tenant == name;
             if !asks_for_it || !rule.who.matches(peer, token) {
                 continue;
             }
             let grant = grant.get_or_insert_with(|| Grant {
-                tenant: rule.tenant,
+                tenant: number,
+                register: false,
                 rights: vec![Rights::NONE; self.namespaces],
             });
-            if rule.tenant == grant.tenant {
+            if number == grant.tenant {
+                grant.register |= rule.register;
                 rule.scope.add_to(&mut grant.rights);
             }
         }
@@ -184,7 +212,8 @@ mod tests {
     }
 
     fn rule(who: Who, tenant: u32, scope: Scope) -> Rule {
-        Rule { who, tenant: TenantId(tenant), tenant_name: format!("t{tenant}"), scope }
+        let tenant_name = format!("t{tenant}");
+        Rule { who, tenant: TenantId(tenant), tenant_name, register: false, scope }
     }
 
     fn network(text: &str, prefix: u8) -> Who {
@@ -221,17 +250,17 @@ mod tests {
             ],
             2,
         );
-        let plain = access.open(&from("10.0.0.1"), b"", "").unwrap();
+        let plain = access.open(&from("10.0.0.1"), b"", "", None).unwrap();
         assert_eq!(
             (plain.rights(NamespaceId(1)), plain.rights(NamespaceId(2))),
             (READ, Rights::NONE)
         );
-        let both = access.open(&from("10.0.0.1"), b"secret", "").unwrap();
+        let both = access.open(&from("10.0.0.1"), b"secret", "", None).unwrap();
         assert_eq!((both.rights(NamespaceId(1)), both.rights(NamespaceId(2))), (READ, Rights::ALL));
-        let second = access.open(&from("10.0.0.1"), b"other", "t2").unwrap();
+        let second = access.open(&from("10.0.0.1"), b"other", "t2", None).unwrap();
         assert_eq!(second.tenant, TenantId(2));
-        assert_eq!(access.open(&from("11.0.0.1"), b"", ""), Err(Status::Denied));
-        assert_eq!(access.open(&from("10.0.0.1"), b"", "t2"), Err(Status::Denied));
+        assert_eq!(access.open(&from("11.0.0.1"), b"", "", None), Err(Status::Denied));
+        assert_eq!(access.open(&from("10.0.0.1"), b"", "t2", None), Err(Status::Denied));
         assert_eq!(plain.rights(NamespaceId(0)), Rights::NONE);
         assert_eq!(plain.rights(NamespaceId(3)), Rights::NONE);
     }

@@ -10,8 +10,8 @@
 use std::collections::VecDeque;
 
 use contract::{
-    ConnId, Device, Frame, FrameHead, Reply, Request, SPEECH_BYTES_MAX, Scheduler, Session, Slot,
-    Status, Transport,
+    ConnId, Device, Frame, FrameHead, Mailbox, Reply, Request, SPEECH_BYTES_MAX, Scheduler,
+    Session, Slot, Status, Transport,
 };
 
 use crate::inflight::InFlight;
@@ -46,7 +46,7 @@ impl Awaited {
     }
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// Asks for the payload of a request that has just come, or puts that off.
     pub(crate) fn await_payload(&mut self, id: ConnId, request: Request) {
         let is_first = self.awaited.put_off.is_empty();
@@ -81,7 +81,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// `false`: there is no slot or no buffer now.
     fn ask(&mut self, id: ConnId, request: &Request) -> bool {
         let Request { tag, command, .. } = *request;
-        let (device, lba) = match self.judge(id, request) {
+        let (device, lba, tenant) = match self.judge(id, request) {
             Ok(place) => place,
             Err(status) => {
                 self.reply(id, &Reply::Done { tag, command, status }, None);
@@ -101,7 +101,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             conn: id,
             tag,
             stream: request.stream,
-            tenant: conn.grant.as_ref().expect("judged").tenant,
+            tenant,
             command,
             device,
             lba,

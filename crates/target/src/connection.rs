@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{ConnId, HelloReply, NamespaceId, Peer, Request, Slot, Tag};
+use contract::{ConnId, HelloReply, Member, NamespaceId, Peer, Request, Slot, Tag};
 
 use crate::Grant;
 use crate::fence::Place;
@@ -19,8 +19,12 @@ pub(crate) struct Connection<P> {
     pub(crate) session: P,
     /// `None`: no rule lets it do anything (yet).
     pub(crate) grant: Option<Arc<Grant>>,
+    /// The listener that it came by.
+    pub(crate) listener: usize,
     /// The namespace of requests that name none.
     pub(crate) namespace: NamespaceId,
+    /// The tenants that it registered; handle `n` is at `n - 1`.
+    pub(crate) handles: Vec<Option<Member>>,
     /// Requests in flight.
     pub(crate) in_flight: usize,
     /// Those among them whose payload was asked for and has not all come.
@@ -102,7 +106,9 @@ impl<P> Connection<P> {
             peer,
             session,
             grant: None,
+            listener: 0,
             namespace: NamespaceId(1),
+            handles: Vec::new(),
             in_flight: 0,
             awaited: 0,
             owed: 0,

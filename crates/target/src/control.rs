@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use contract::{
-    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, NamespaceId,
-    NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag, TenantId,
-    TenantReply, Transport,
+    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, Mailbox,
+    NamespaceId, NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status,
+    TenantId, Transport,
 };
 
 use crate::connection::{Connection, Receiving};
 use crate::worker::Worker;
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     pub(crate) fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
         let index = id.index as usize;
         if index >= self.conns.len() {
@@ -19,13 +19,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         }
         assert!(self.conns[index].is_none(), "the transport reused a place too early");
         let mut conn = Connection::new(id, peer, self.new_session.make(listener, &peer));
-        // What it may do without saying who it is: all that version 1 ever may.
-        conn.grant = self.shared.access.open(&peer, b"", "").ok();
-        if let Some(listener) = listener {
-            let default = self.shared.listener_namespaces.get(usize::from(listener.0));
+        if let Some(ListenerId(listener)) = listener {
+            let default = self.shared.listener_namespaces.get(usize::from(listener));
             conn.namespace = default.copied().unwrap_or(NamespaceId(1));
+            conn.listener = usize::from(listener);
         }
+        let own = self.shared.listener_tenants.get(conn.listener);
+        // What it may do without saying who it is: all that version 1 ever may.
+        let grant = self.shared.access.open(&peer, b"", "", own).ok();
         self.conns[index] = Some(Box::new(conn));
+        self.set_grant(id, grant);
         self.open_connections += 1;
         tracing::debug!(%peer, "connection opened");
         if self.is_draining() {
@@ -57,6 +60,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         if let Some(place) = conn.place.take() {
             self.shared.fences.leave(place);
         }
+        self.leave_tenants(conn.grant.as_ref(), &conn.handles);
     }
 
     pub(crate) fn control(&mut self, id: ConnId, control: Control) {
@@ -67,10 +71,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 self.reply(id, &Reply::Info { tag, info }, None);
             }
             Control::Ping { tag } => self.reply(id, &Reply::Pong { tag }, None),
-            Control::Register(register) | Control::Renegotiate(register) => {
-                self.refuse_tenant(id, register.tag);
+            Control::Register(register) => self.register(id, register),
+            Control::Renegotiate(register) => {
+                self.renegotiate(id, register.tag, register.tenant, register.slo);
             }
-            Control::Unregister { tag, .. } => self.refuse_tenant(id, tag),
+            Control::Unregister { tag, tenant } => self.unregister(id, tag, tenant),
         }
     }
 
@@ -78,13 +83,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     pub(crate) fn attach(&mut self, id: ConnId, tenant: TenantId) {
         let conn = self.find(id).expect("it is attached");
         let granted = conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant)));
-        conn.grant = granted;
-    }
-
-    /// This worker's scheduler makes no promises, so there is nothing to register for.
-    fn refuse_tenant(&mut self, id: ConnId, tag: Tag) {
-        let (status, reply) = (Status::Unsupported, TenantReply::default());
-        self.reply(id, &Reply::Tenant { tag, status, reply }, None);
+        self.set_grant(id, granted);
     }
 
     fn hello(&mut self, id: ConnId, hello: &Hello) {
@@ -101,8 +100,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             namespaces,
             namespace: conn.namespace.0,
         };
-        let peer = conn.peer;
-        match self.shared.access.open(&peer, &hello.token, &hello.tenant) {
+        let (peer, listener) = (conn.peer, conn.listener);
+        let own = self.shared.listener_tenants.get(listener);
+        match self.shared.access.open(&peer, &hello.token, &hello.tenant, own) {
             Err(status) => {
                 tracing::warn!(%peer, "hello refused: no access rule lets it in");
                 self.reply(id, &Reply::Hello { tag: hello.tag, status, reply }, None);
@@ -111,8 +111,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             Ok(grant) => {
                 let place = (hello.client != 0)
                     .then(|| self.shared.fences.take(grant.tenant, hello.client, hello.connection));
+                self.set_grant(id, Some(grant));
                 let conn = self.find(id).expect("it said hello");
-                conn.grant = Some(grant);
                 conn.place = place;
                 conn.greeting = Some((hello.tag, reply));
                 self.greetings.push(id);

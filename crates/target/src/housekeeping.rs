@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use contract::{ConnId, Device, Instant, Notice, Reply, Scheduler, Session, Transport};
+use contract::{ConnId, Device, Instant, Mailbox, Notice, Reply, Scheduler, Session, Transport};
 
 use crate::worker::Worker;
 
 /// How often stuck connections are looked for.
 const PERIOD: Duration = Duration::from_secs(1);
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// Takes no new connections and requests; those in flight finish and their replies leave.
     pub fn drain(&mut self, now: Instant) {
         if self.is_draining() {
@@ -28,7 +28,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
 
     /// Whether [`drain`](Worker::drain) was called and nothing is left.
     pub fn is_drained(&self) -> bool {
-        self.is_draining() && self.open_connections == 0 && self.in_flight.is_empty()
+        self.is_draining()
+            && self.open_connections == 0
+            && self.in_flight.is_empty()
+            && self.talks.asked == 0
     }
 
     /// Whether [`drain`](Worker::drain) was called.

@@ -1,8 +1,8 @@
 //! The first step's first half: bytes of a connection become requests in flight.
 
 use contract::{
-    Buf, Command, ConnId, Device, Event, NetEvent, Reply, Request, Scheduler, Session, Slot,
-    Status, TenantId, Transport,
+    Buf, Command, ConnId, Device, Event, Mailbox, NetEvent, QueueFull, Reply, Request, Scheduler,
+    Session, Slot, Status, TenantId, Transport,
 };
 
 use crate::connection::{Receiving, STREAMS};
@@ -26,7 +26,7 @@ pub(crate) enum Stop {
     Gone,
 }
 
-impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// Takes received bytes, oldest first, until the batch is full or something is short.
     pub(crate) fn receive(&mut self) {
         let mut events = std::mem::take(&mut self.events);
@@ -257,9 +257,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.in_flight.room() > 0 && self.transport.room() > self.owed() + 1
     }
 
-    /// Frames that are kept: each request in flight and each greeting needs one in the end.
+    /// Frames that are kept: each request in flight, each greeting and each question to the control
+    /// plane needs one in the end.
     pub(crate) fn owed(&self) -> usize {
-        self.in_flight.len() + self.greetings.len()
+        self.in_flight.len() + self.greetings.len() + self.talks.asked
     }
 
     fn is_over_limits(&mut self, id: ConnId) -> bool {
@@ -274,7 +275,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// Checks a request and gives it a slot and, for its payload, a buffer. Otherwise there is no
     /// buffer now, or its tenant holds too much, and the request waits in its connection.
     fn admit(&mut self, id: ConnId, request: Request) -> Result<(), Stop> {
-        let (device, lba) = match self.judge(id, &request) {
+        let (device, lba, tenant) = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
                 let conn = self.find(id).expect("it sent a request");
@@ -286,8 +287,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
                 return Ok(());
             }
         };
-        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
-        let tenant = conn.grant.as_ref().expect("judged").tenant;
         let buf = match self.supply(tenant, request.payload_bytes) {
             Ok(buf) => buf,
             Err(stop) => {
@@ -345,15 +344,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         }
     }
 
-    /// Whether the connection may do that, and where it lies on which device.
-    pub(crate) fn judge(&mut self, id: ConnId, request: &Request) -> Result<(u8, u64), Status> {
+    /// Whether the connection may do that, where it lies on which device, and who is charged.
+    pub(crate) fn judge(
+        &self,
+        id: ConnId,
+        request: &Request,
+    ) -> Result<(u8, u64, TenantId), Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
         if !request.verdict.is_ok() {
             return Err(request.verdict);
         }
-        if request.tenant != 0 {
-            return Err(Status::NoTenant);
-        }
+        let tenant = self.tenant_of(id, request.tenant)?;
         if usize::from(request.stream) >= STREAMS {
             return Err(Status::Invalid);
         }
@@ -389,7 +390,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             Some(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
             None => 0,
         };
-        Ok((namespace.device as u8, lba))
+        Ok((namespace.device as u8, lba, tenant))
     }
 
     /// Puts a piece of payload where it belongs.
@@ -439,9 +440,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         let entry = self.in_flight.get(slot);
         let (tenant, command) = (entry.tenant, entry.command);
         let bytes = command.range().map_or(0, |range| range.bytes());
-        let scheduler = &mut self.devices[usize::from(entry.device)].scheduler;
-        if scheduler.enqueue(tenant, command.kind(), bytes, slot).is_err() {
-            self.end(slot, Status::Retry, None);
+        let attached = &mut self.devices[usize::from(entry.device)];
+        match attached.scheduler.enqueue(tenant, command.kind(), bytes, slot) {
+            Ok(()) => attached.is_fresh = true,
+            Err(QueueFull) => self.end(slot, Status::Retry, None),
         }
     }
 }

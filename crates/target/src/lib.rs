@@ -17,10 +17,12 @@ mod ingest;
 mod limits;
 mod namespaces;
 mod quota;
+mod tenancy;
 mod worker;
 
-pub use access::{Access, Grant, Rule, Scope, Who};
+pub use access::{Access, Grant, Rule, Scope, Stands, Who};
 pub use fence::Fences;
 pub use limits::Limits;
 pub use namespaces::{Namespace, Namespaces};
+pub use tenancy::Line;
 pub use worker::{Attached, Load, Parts, Worker};

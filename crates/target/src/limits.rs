@@ -9,6 +9,8 @@ pub struct Limits {
     pub batch: usize,
     /// Requests in flight over all connections; at most 65 536.
     pub in_flight: usize,
+    /// Tenants: their numbers lie below this.
+    pub tenants: usize,
     /// Requests in flight on one connection, beyond which it is not read from.
     pub in_flight_of_connection: usize,
     /// Bytes of replies that a connection may leave unread, or is owed by requests in flight,
@@ -30,6 +32,7 @@ impl Default for Limits {
         Limits {
             batch: 64,
             in_flight: 8192,
+            tenants: 1024,
             in_flight_of_connection: 1024,
             unsent_of_connection: 4 << 20,
             carried: 64 << 20,

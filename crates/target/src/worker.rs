@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use contract::{
     Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, ListenerId,
-    NamespaceId, NetEvent, Peer, Reply, Scheduler, Session, Slot, SlotTable, Status, Submission,
-    Transport, Turn,
+    Mailbox, NamespaceId, NetEvent, NoMailbox, Peer, Reply, Scheduler, Session, Slot, SlotTable,
+    Status, Submission, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -15,7 +15,8 @@ use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
 use crate::quota::{CLASSES_MAX, Quotas};
-use crate::{Access, Limits, Namespaces};
+use crate::tenancy::Talks;
+use crate::{Access, Limits, Line, Namespaces, Stands};
 
 /// How soon to look again whether a fence is clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
@@ -29,6 +30,8 @@ pub struct Parts {
     pub access: Access,
     /// By listener: the namespace of requests that name none.
     pub listener_namespaces: Vec<NamespaceId>,
+    /// By listener: the tenant of whoever no rule gives another.
+    pub listener_tenants: Vec<Stands>,
     /// The fences.
     pub fences: Fences,
 }
@@ -44,13 +47,32 @@ pub struct Attached<D, S> {
     /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
     /// comes back ends this for the first. At most as many as are in flight.
     parked: VecDeque<Slot>,
+    /// Requests were queued since the last round.
+    pub(crate) is_fresh: bool,
+    /// The device had no room for all that the last round let go.
+    is_cut: bool,
 }
 
 impl<D: Device, S: Scheduler> Attached<D, S> {
     /// Joins the two.
     pub fn new(device: D, scheduler: S) -> Self {
         let geometry = device.geometry();
-        Attached { device, scheduler, geometry, submitted: 0, parked: VecDeque::new() }
+        Attached {
+            device,
+            scheduler,
+            geometry,
+            submitted: 0,
+            parked: VecDeque::new(),
+            is_fresh: false,
+            is_cut: false,
+        }
+    }
+
+    /// Whether a round would find something to do: new requests, new room, or new tokens. Also
+    /// without waiting requests, when the scheduler asked for it: it has tokens to give away.
+    fn is_due(&self, now: Instant) -> bool {
+        ((self.is_fresh || self.is_cut) && self.device.room() > 0)
+            || self.scheduler.wake_at(now).is_some_and(|at| at <= now)
     }
 }
 
@@ -95,11 +117,13 @@ impl<P> std::fmt::Debug for NewSession<P> {
 
 /// One thread's server. It is driven by [`turn`](Worker::turn) and never blocks.
 #[derive(Debug)]
-pub struct Worker<T, D, S, P> {
+pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) transport: T,
     pub(crate) devices: Vec<Attached<D, S>>,
     pub(crate) shared: Arc<Parts>,
     pub(crate) limits: Limits,
+    pub(crate) line: Line<M>,
+    pub(crate) talks: Talks,
     pub(crate) pool: BufPool,
     /// One of the largest buffers, for a request at the front of a scheduler that finds none: the
     /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
@@ -135,16 +159,33 @@ pub struct Worker<T, D, S, P> {
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
+    /// A worker without a control plane: whoever wants to register is told to try again.
+    /// [`with_line`](Worker::with_line) has the rest.
+    pub fn new(
+        transport: T,
+        devices: Vec<Attached<D, S>>,
+        pool: BufPool,
+        shared: Arc<Parts>,
+        limits: Limits,
+        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
+    ) -> Self {
+        let line = Line::none(limits.tenants);
+        Worker::with_line(transport, devices, pool, shared, limits, new_session, line)
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// A worker over these ports. Each connection gets a session of `new_session`, which is told the
     /// listener that accepted it and who is at the other end. One of the pool's largest buffers is
     /// set aside, so there must be two; for sessions that await payloads of that size, three.
-    pub fn new(
+    pub fn with_line(
         transport: T,
         mut devices: Vec<Attached<D, S>>,
         mut pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
         new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
+        line: Line<M>,
     ) -> Self {
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
@@ -155,6 +196,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             transport,
             devices,
             shared,
+            line,
+            talks: Talks::default(),
             pool,
             spare,
             new_session: NewSession(Box::new(new_session)),
@@ -186,6 +229,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
         self.batch = 0;
         self.progressed = false;
         self.short = false;
+        self.take_mail();
         self.receive();
         self.dispatch();
         self.complete();
@@ -202,10 +246,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     fn dispatch(&mut self) {
         for n in 0..self.devices.len() {
             let attached = &mut self.devices[n];
-            if attached.parked.is_empty() && attached.scheduler.queued() == 0 {
+            if attached.is_due(self.now) {
+                attached.scheduler.begin_round(self.now);
+                (attached.is_fresh, attached.is_cut) = (false, true);
+            } else if attached.parked.is_empty() {
                 continue;
             }
-            attached.scheduler.begin_round(self.now);
             let mut submitted = false;
             while self.devices[n].device.room() > 0 {
                 let Some(&slot) = self.devices[n].parked.front() else { break };
@@ -218,7 +264,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             while self.devices[n].device.room() > 0 {
                 let attached = &mut self.devices[n];
                 let is_first = attached.parked.is_empty();
-                let Some(slot) = attached.scheduler.next() else { break };
+                let Some(slot) = attached.scheduler.next() else {
+                    attached.is_cut = false;
+                    break;
+                };
                 if self.submit(n, slot, is_first) {
                     submitted = true;
                 } else {
@@ -295,6 +344,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
         let mut entry = self.remove(slot);
         let id = entry.conn;
+        if status.is_ok() {
+            let latency = self.now.since(entry.received_at);
+            self.meter(entry.tenant).record(entry.command.kind(), latency);
+        }
         let payload = entry.buf.take();
         self.give_back(payload);
         let body_len = if status.is_ok() { entry.command.reply_bytes() } else { 0 };
@@ -318,12 +371,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     pub(crate) fn insert(&mut self, mut entry: InFlight) -> Slot {
         entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
         self.quotas.hold(entry.tenant, entry.payload_class);
+        self.meter(entry.tenant).admit();
         self.in_flight.insert(entry).expect("has_room() said so")
     }
 
     /// A request is not in flight any more: the next connection in its tenant's line may go on.
     fn remove(&mut self, slot: Slot) -> InFlight {
         let entry = self.in_flight.remove(slot);
+        self.meter(entry.tenant).retire();
         self.quotas.release(entry.tenant, entry.payload_class);
         while let Some(id) = self.quotas.next_in_line(entry.tenant) {
             let Some(conn) = self.find(id) else { continue };
@@ -346,7 +401,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// One request less is in flight on the connection.
-    fn retire(&mut self, id: ConnId) {
+    pub(crate) fn retire(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
         conn.in_flight -= 1;
         if conn.stalled.is_some() {
@@ -405,11 +460,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
             return Some(self.now);
         }
         let devices = self.devices.iter().flat_map(|attached| {
-            let scheduled = match attached.scheduler.queued() {
-                0 => None,
-                _ => attached.scheduler.wake_at(self.now),
-            };
-            [attached.device.wake_at(), scheduled]
+            let fresh = attached.is_fresh && attached.device.room() > 0;
+            let fresh = fresh.then_some(self.now);
+            [attached.device.wake_at(), attached.scheduler.wake_at(self.now), fresh]
         });
         let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
         let housekeeping = (self.open_connections > 0).then_some(self.housekeep_at);
@@ -430,7 +483,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world
     /// checks at rest.
     pub fn is_at_rest(&self) -> bool {
-        self.in_flight.is_empty() && self.load().buffers == 0 && self.inbox.is_empty()
+        self.in_flight.is_empty()
+            && self.talks.asked == 0
+            && self.load().buffers == 0
+            && self.inbox.is_empty()
     }
 
     /// The ports, for the world that drives them.
@@ -439,8 +495,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
     }
 
     /// Takes the worker apart, to use its buffers again.
-    pub fn into_pool(mut self) -> BufPool {
+    pub fn into_pool(self) -> BufPool {
+        self.into_parts().0
+    }
+
+    /// Takes the worker apart, to use its buffers and its line to the control plane again.
+    pub fn into_parts(mut self) -> (BufPool, Line<M>) {
         self.pool.give(self.spare.take().expect("a worker at rest"));
-        self.pool
+        (self.pool, self.line)
     }
 }

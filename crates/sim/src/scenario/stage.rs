@@ -109,8 +109,9 @@ impl Stage {
             true => Order::Tokens(Box::new(registry.scheduler(n, limits))),
             false => Order::PassThrough(PassThrough::new(slots)),
         };
-        let stations =
-            (0..setup.workers).map(|n| Station::new(&volume, order(n), parts.clone())).collect();
+        let stations = (0..setup.workers)
+            .map(|n| Station::new(&volume, order(n), parts.clone(), setup.tenants_max))
+            .collect();
         Stage {
             now: 0,
             scheduled: setup.scheduled,
@@ -403,12 +404,14 @@ fn parts(tenants: usize) -> Arc<Parts> {
         who: Who::User(n),
         tenant: TenantId(n),
         tenant_name: String::new(),
+        register: true,
         scope: Scope::All(contract::Rights::ALL),
     };
     Arc::new(Parts {
         access: Access::new((0..tenants as u32).map(rule).collect(), 1),
         namespaces: Namespaces::new(vec![namespace]),
         listener_namespaces: vec![NamespaceId(1)],
+        listener_tenants: Vec::new(),
         fences: Fences::default(),
     })
 }

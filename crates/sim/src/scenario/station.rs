@@ -137,7 +137,12 @@ pub(crate) struct Station {
 }
 
 impl Station {
-    pub(crate) fn new(volume: &SimVolume, order: Order, parts: Arc<Parts>) -> Station {
+    pub(crate) fn new(
+        volume: &SimVolume,
+        order: Order,
+        parts: Arc<Parts>,
+        tenants: usize,
+    ) -> Station {
         let memory = Memory::take();
         let rounds = Rc::new(Rounds::default());
         let order = Counted { order, rounds: rounds.clone() };
@@ -147,7 +152,7 @@ impl Station {
             vec![Attached::new(device, order)],
             memory.pool,
             parts,
-            Limits::default(),
+            Limits { tenants, ..Limits::default() },
             |_, _| ServerSession::new(),
         );
         Station {

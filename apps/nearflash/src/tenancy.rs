@@ -1,0 +1,127 @@
+//! The tenants that a configuration names, registered, and the control plane's thread.
+
+use std::fs;
+use std::path::Path;
+
+use contract::{Slo, TenantId};
+use control::{Book, Clock, DeviceSetup, Origin, Tenants};
+use flash::sim_flash::Preset;
+use flash::{Source, Spec};
+use qos::{DeviceModel, ModelFile, RatePoint};
+use target::Stands;
+
+use crate::config::{Config, DeviceConfig};
+use crate::listen::ListenAt;
+
+/// Makes the tenants of a server: those of the configuration with their SLOs, and the default one if
+/// anybody can come to belong to it.
+pub(crate) fn tenants(
+    config: &Config,
+    listen: &[ListenAt],
+    workers: usize,
+    clock: Clock,
+) -> Result<Tenants, String> {
+    let devices = setups(config)?;
+    let tenants_max = config.limits()?.tenants;
+    let tenants = Tenants::new(devices, workers, tenants_max, clock);
+    let now = tenants.now();
+    let mut book = tenants.book();
+    for tenant in &config.tenant {
+        let device = tenant.device.as_deref();
+        book.register(&tenant.name, &tenant.slo(), device, Origin::Configured, now)
+            .map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
+    }
+    // Whoever comes by a listener without a tenant, let in by a rule without one.
+    let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
+    let default = (by_default && listen.iter().any(|at| at.tenant.is_none()))
+        .then(|| (Book::DEFAULT, "whoever belongs to no other tenant".to_owned()));
+    let of_listeners = listen.iter().filter_map(|at| {
+        let name = at.tenant.as_deref()?;
+        Some((name, format!("the listener {}", at.endpoint)))
+    });
+    let of_rules =
+        config.rule_tenants().filter_map(|(n, name)| Some((name?, format!("access rule {n}"))));
+    for (name, by) in default.into_iter().chain(of_rules).chain(of_listeners) {
+        // A file without tenants is of the time before there were any: its names are best effort.
+        let is_made = name == Book::DEFAULT || config.tenant.is_empty();
+        if book.find(name).is_none() {
+            if !is_made {
+                let known = book.names().join(", ");
+                return Err(format!("{by}: there is no tenant {name:?}; there are: {known}"));
+            }
+            book.register(name, &Slo::default(), None, Origin::Configured, now)
+                .map_err(|refusal| format!("{by}: {refusal}"))?;
+        }
+        let tenant = book.find(name).expect("it was just made");
+        book.pin(tenant, &by);
+    }
+    drop(book);
+    Ok(tenants)
+}
+
+/// The tenants that the listeners stand for.
+pub(crate) fn stands(listen: &[ListenAt], tenants: &Tenants) -> Vec<Stands> {
+    let stand = |at: &ListenAt| {
+        let tenant = at.tenant.as_deref().map_or(TenantId::DEFAULT, |name| {
+            tenants.find(name).expect("the tenants of all listeners were made")
+        });
+        let name = at.tenant.as_deref().unwrap_or(Book::DEFAULT);
+        Stands { tenant, name: name.to_owned() }
+    };
+    listen.iter().map(stand).collect()
+}
+
+/// The devices, with what is known of them.
+fn setups(config: &Config) -> Result<Vec<DeviceSetup>, String> {
+    let specs = config.specs()?;
+    let unnamed = [DeviceConfig::from_argument((0, &String::new()))];
+    let configs = if config.device.is_empty() { &unnamed[..] } else { &config.device[..] };
+    let pairs = configs.iter().zip(&specs);
+    pairs
+        .map(|(device, spec)| {
+            let model = match &device.model {
+                Some(named) => Some(model(named)?),
+                None => preset(spec),
+            };
+            Ok(DeviceSetup { name: device.name.clone(), model })
+        })
+        .collect()
+}
+
+/// The model of this name: a published one, or a file.
+fn model(named: &str) -> Result<DeviceModel, String> {
+    match named {
+        "a" => Ok(DeviceModel::device_a()),
+        "cloud" => Ok(DeviceModel::cloud()),
+        path => {
+            let say = |error: &dyn std::fmt::Display| {
+                format!("device model {path:?}: {error}; expected a file, `a` or `cloud`")
+            };
+            let text = fs::read_to_string(Path::new(path)).map_err(|error| say(&error))?;
+            let file = ModelFile::parse(&text).map_err(|error| say(&error))?;
+            file.model().map_err(|error| say(&error))
+        }
+    }
+}
+
+/// What is known of a simulated device that behaves as a published one.
+fn preset(spec: &Spec) -> Option<DeviceModel> {
+    let (model, slow) = match spec.source {
+        Source::Sim { preset: Preset::A, slow, .. } => (DeviceModel::device_a(), slow),
+        Source::Sim { preset: Preset::Cloud, slow, .. } => (DeviceModel::cloud(), slow),
+        _ => return None,
+    };
+    Some(slowed(&model, slow))
+}
+
+/// The model of a device that does everything so many times slower.
+fn slowed(model: &DeviceModel, times: u32) -> DeviceModel {
+    let slower = |rate: u64| (rate / u64::from(times)).max(1);
+    let points = model.points().iter().map(|point| RatePoint {
+        latency_us: point.latency_us.saturating_mul(times),
+        mixed: slower(point.mixed),
+        read_only: slower(point.read_only),
+    });
+    DeviceModel::new(model.cost().clone(), points.collect(), slower(model.rate_max()))
+        .expect("a model stays sound when all of it is slowed down")
+}

@@ -1,0 +1,293 @@
+//! The worker's side of tenants: handles of connections, questions to the control plane and its
+//! answers, notices, and the counters that it reads.
+//!
+//! Mail is taken at one place of the turn, a bounded number of messages at a time. What is
+//! deliberately not here: who may be promised what, which the control plane decides, and tokens,
+//! which the scheduler counts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use contract::{
+    Answer, Ask, ConnId, Device, LimitedBy, Mailbox, Member, Meter, Meters, NoMailbox, Notice,
+    Register, Reply, Scheduler, Session, Slo, Status, Tag, Tell, TenantId, TenantReply, Transport,
+    Wish,
+};
+
+use crate::Grant;
+use crate::worker::Worker;
+
+/// Handles that a connection may hold at a time.
+const HANDLES_MAX: usize = 16;
+/// Questions of a worker that wait for an answer at a time.
+const ASKS_MAX: usize = 64;
+/// Messages taken in one turn.
+const MAIL_MAX: usize = 16;
+/// Notices on their way to connections; more are dropped, as the next one says the same.
+const NOTICES_MAX: usize = 16;
+/// Places of connections that a turn looks at for a notice.
+const NOTICE_BATCH: usize = 256;
+
+/// A worker's line to the control plane.
+#[derive(Debug)]
+pub struct Line<M> {
+    /// Its mailbox.
+    pub mailbox: M,
+    /// Its counters, which the control plane reads.
+    pub meters: Arc<Meters>,
+    /// Its number.
+    pub worker: u16,
+}
+
+impl Line<NoMailbox> {
+    /// No line: tenants below this number exist, and nobody can register.
+    pub fn none(tenants_max: usize) -> Self {
+        Line { mailbox: NoMailbox, meters: Arc::new(Meters::new(tenants_max)), worker: 0 }
+    }
+}
+
+/// A notice that is being carried to the connections of a tenant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rounds {
+    tenant: TenantId,
+    iops: u32,
+    read_percent: u8,
+    /// The first place of the connections' table that has not been looked at.
+    next: usize,
+}
+
+/// What a worker keeps of its talks with the control plane.
+#[derive(Debug, Default)]
+pub(crate) struct Talks {
+    /// Questions without an answer so far, at most [`ASKS_MAX`].
+    pub(crate) asked: usize,
+    /// At most [`NOTICES_MAX`].
+    pub(crate) notices: VecDeque<Rounds>,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// Takes what the control plane has sent.
+    pub(crate) fn take_mail(&mut self) {
+        for _ in 0..MAIL_MAX {
+            let Some(tell) = self.line.mailbox.poll() else { break };
+            self.progressed = true;
+            match tell {
+                Tell::Answer { conn, tag, handle, answer } => {
+                    self.talks.asked -= 1;
+                    self.answer_ask(conn, tag, handle, answer);
+                }
+                Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
+                Tell::Renegotiate { tenant, iops, read_percent } => {
+                    if self.talks.notices.len() < NOTICES_MAX {
+                        let rounds = Rounds { tenant, iops, read_percent, next: 0 };
+                        self.talks.notices.push_back(rounds);
+                    }
+                }
+            }
+        }
+        if !self.talks.notices.is_empty() {
+            self.give_notice();
+        }
+    }
+
+    pub(crate) fn meter(&self, tenant: TenantId) -> &Meter {
+        self.line.meters.get(tenant).expect("tenants' numbers lie below the maximum")
+    }
+
+    /// The tenant that a connection's requests with this handle are charged to.
+    pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
+        let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
+        if handle == 0 {
+            return conn.grant.as_ref().map(|grant| grant.tenant).ok_or(Status::Denied);
+        }
+        let held = conn.handles.get(usize::from(handle) - 1).copied().flatten();
+        let member = held.ok_or(Status::NoTenant)?;
+        if self.meter(member.tenant).epoch() == member.epoch {
+            Ok(member.tenant)
+        } else {
+            Err(Status::NoTenant)
+        }
+    }
+
+    /// Lets a connection belong to another tenant, or to none.
+    pub(crate) fn set_grant(&mut self, id: ConnId, grant: Option<Arc<Grant>>) {
+        let meters = self.line.meters.clone();
+        let meter = |grant: &Arc<Grant>| meters.get(grant.tenant).expect("a rule's tenant");
+        let conn = self.find(id).expect("the caller looked");
+        if let Some(before) = &conn.grant {
+            meter(before).leave();
+        }
+        if let Some(grant) = &grant {
+            meter(grant).join();
+        }
+        conn.grant = grant;
+    }
+
+    /// A connection is gone: so are its handles.
+    pub(crate) fn leave_tenants(&self, grant: Option<&Arc<Grant>>, handles: &[Option<Member>]) {
+        if let Some(grant) = grant {
+            self.meter(grant.tenant).leave();
+        }
+        handles.iter().flatten().for_each(|member| self.leave(*member));
+    }
+
+    /// A handle is gone. One of an earlier epoch has not been counted since that ended.
+    fn leave(&self, member: Member) {
+        let meter = self.meter(member.tenant);
+        if meter.epoch() == member.epoch {
+            meter.leave();
+        }
+    }
+
+    /// A register: the control plane is asked, if the access rules let the connection register.
+    pub(crate) fn register(&mut self, id: ConnId, register: Register) {
+        let conn = self.find(id).expect("it asked");
+        let number = conn.namespace;
+        let namespace = self.shared.namespaces.find(number);
+        let device = namespace.map_or(0, |namespace| namespace.device as u8);
+        let Register { tag, name, slo, .. } = register;
+        self.ask_control(id, tag, 0, Wish::Register { name, slo, device });
+    }
+
+    /// A renegotiate of a tenant that the connection has a handle on, or belongs to.
+    pub(crate) fn renegotiate(&mut self, id: ConnId, tag: Tag, handle: u16, slo: Slo) {
+        match self.tenant_of(id, handle) {
+            Ok(tenant) => {
+                let member = Member { tenant, epoch: self.meter(tenant).epoch() };
+                self.ask_control(id, tag, handle, Wish::Change { member, slo });
+            }
+            Err(status) => self.answer_tenant(id, tag, handle, Answer::bare(status)),
+        }
+    }
+
+    /// The connection gives a handle back. The control plane hears of it, because a tenant that
+    /// clients made ends with the last handle.
+    pub(crate) fn unregister(&mut self, id: ConnId, tag: Tag, handle: u16) {
+        let conn = self.find(id).expect("it asked");
+        let place = conn.handles.get_mut(usize::from(handle).wrapping_sub(1));
+        let Some(member) = place.and_then(Option::take) else {
+            return self.answer_tenant(id, tag, handle, Answer::bare(Status::NoTenant));
+        };
+        self.leave(member);
+        self.ask_control(id, tag, handle, Wish::Unregister { member });
+    }
+
+    fn ask_control(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
+        let conn = self.find(id).expect("it asked");
+        let answer = match &conn.grant {
+            Some(grant) if grant.register => None,
+            _ => Some(Status::Denied),
+        };
+        let asker = conn.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
+        let worker = self.line.worker;
+        let sent = answer.is_none()
+            && self.talks.asked < ASKS_MAX
+            && self.line.mailbox.ask(Ask { worker, conn: id, tag, handle, asker, wish });
+        if !sent {
+            let status = answer.unwrap_or(Status::Retry);
+            return self.answer_tenant(id, tag, handle, Answer::bare(status));
+        }
+        self.talks.asked += 1;
+        // It counts as a request, so that the connection does not end before the answer.
+        self.find(id).expect("it asked").in_flight += 1;
+    }
+
+    /// The control plane has answered.
+    fn answer_ask(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
+        if self.find(id).is_none() {
+            return;
+        }
+        let mut handle = handle;
+        if let (Status::Ok, 0, Some(member)) = (answer.status, handle, answer.member) {
+            match self.give_handle(id, member) {
+                Some(given) => handle = given,
+                None => answer = Answer::bare(Status::NoResources),
+            }
+        }
+        self.answer_tenant(id, tag, handle, answer);
+        self.retire(id);
+    }
+
+    /// The connection's handle on a tenant; `None` if it holds too many.
+    fn give_handle(&mut self, id: ConnId, member: Member) -> Option<u16> {
+        let own = self.find(id).and_then(|conn| conn.grant.as_ref().map(|grant| grant.tenant));
+        if own == Some(member.tenant) {
+            return Some(0);
+        }
+        let is_current = self.meter(member.tenant).epoch() == member.epoch;
+        let conn = self.find(id).expect("the caller looked");
+        let place = match conn.handles.iter().position(|held| *held == Some(member)) {
+            Some(place) => place,
+            None => {
+                let free = conn.handles.iter().position(Option::is_none);
+                let place = free.unwrap_or(conn.handles.len());
+                if place == HANDLES_MAX {
+                    return None;
+                }
+                if place == conn.handles.len() {
+                    conn.handles.push(None);
+                }
+                conn.handles[place] = Some(member);
+                if is_current {
+                    self.meter(member.tenant).join();
+                }
+                place
+            }
+        };
+        Some(place as u16 + 1)
+    }
+
+    fn answer_tenant(&mut self, id: ConnId, tag: Tag, handle: u16, answer: Answer) {
+        let Answer { status, tokens_needed, tokens_free, limit_latency_us, .. } = answer;
+        let limited_by = match answer.limited_by {
+            LimitedBy::Nobody => 0,
+            LimitedBy::ThisSlo => TenantReply::LIMITED_BY_THIS,
+            LimitedBy::Tenant(tenant) => {
+                self.handle_of(id, tenant).unwrap_or(TenantReply::LIMITED_BY_OTHER)
+            }
+        };
+        let reply = TenantReply {
+            tenant: handle,
+            tokens_needed,
+            tokens_free,
+            limited_by,
+            limit_latency_us,
+        };
+        self.reply(id, &Reply::Tenant { tag, status, reply }, None);
+    }
+
+    /// The handle that a connection has on a tenant.
+    fn handle_of(&self, id: ConnId, tenant: TenantId) -> Option<u16> {
+        let conn = self.conns.get(id.index as usize)?.as_ref().filter(|conn| conn.id == id)?;
+        let epoch = self.meter(tenant).epoch();
+        let place = conn.handles.iter().position(|held| *held == Some(Member { tenant, epoch }))?;
+        Some(place as u16 + 1)
+    }
+
+    /// Carries the notice in front to some of the connections.
+    fn give_notice(&mut self) {
+        let Some(rounds) = self.talks.notices.front().copied() else { return };
+        let Rounds { tenant, iops, read_percent, next } = rounds;
+        let end = (next + NOTICE_BATCH).min(self.conns.len());
+        for index in next..end {
+            let Some(conn) = self.conns[index].as_deref() else { continue };
+            let id = conn.id;
+            if !conn.session.takes_notices() || conn.broken || conn.finishing {
+                continue;
+            }
+            let own = conn.grant.as_ref().is_some_and(|grant| grant.tenant == tenant);
+            let Some(tenant) = own.then_some(0).or_else(|| self.handle_of(id, tenant)) else {
+                continue;
+            };
+            if self.transport.room() > self.owed() {
+                let notice = Notice::Renegotiate { tenant, iops, read_percent };
+                self.reply(id, &Reply::Notice(notice), None);
+            }
+        }
+        self.progressed = true;
+        match end == self.conns.len() {
+            true => drop(self.talks.notices.pop_front()),
+            false => self.talks.notices[0].next = end,
+        }
+    }
+}
