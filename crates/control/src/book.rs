@@ -346,7 +346,25 @@ impl Book {
         if let Err(refusal) = self.check_model(device, slo) {
             return Ok(Verdict::Refused { refusal, ways: Ways::default() });
         }
-        Ok(match self.devices[device].registry.check(slo) {
+        Ok(self.verdict(self.devices[device].registry.check(slo)))
+    }
+
+    /// Whether a tenant's SLO could become this one, and what would have to give if not.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    pub fn check_change(&self, name: &str, slo: &Slo) -> Result<Verdict, Refusal> {
+        let tenant = self.known(name)?;
+        let device = self.entry(tenant).device;
+        if let Err(refusal) = self.check_model(device, slo) {
+            return Ok(Verdict::Refused { refusal, ways: Ways::default() });
+        }
+        Ok(self.verdict(self.devices[device].registry.check_change(tenant, slo)))
+    }
+
+    /// A device's verdict in names and tokens.
+    fn verdict(&self, verdict: qos::admission::Verdict) -> Verdict {
+        match verdict {
             qos::admission::Verdict::Admitted { needed, left } => {
                 Verdict::Admitted { tokens_needed: tokens_up(needed), tokens_left: left / TOKEN }
             }
@@ -358,7 +376,7 @@ impl Book {
                     leave: ways.leave.iter().map(|tenant| self.name(*tenant)).collect(),
                 },
             },
-        })
+        }
     }
 
     fn check_model(&self, device: usize, slo: &Slo) -> Result<(), Refusal> {

@@ -108,6 +108,14 @@ impl Tenants {
         self.book().check(slo, device)
     }
 
+    /// Whether a tenant's SLO could become this one, and what would have to give if not.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    pub fn check_change(&self, name: &str, slo: &Slo) -> Result<Verdict, Refusal> {
+        self.book().check_change(name, slo)
+    }
+
     /// The number of a tenant.
     pub fn find(&self, name: &str) -> Option<TenantId> {
         self.book().find(name)

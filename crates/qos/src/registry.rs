@@ -157,10 +157,21 @@ impl Registry {
 
     /// Whether an SLO would be admitted, and what would have to give if not.
     pub fn check(&self, slo: &Slo) -> Verdict {
-        let others = self.promises(None);
+        self.check_beside(slo, self.promises(None))
+    }
+
+    /// Whether a tenant's SLO could become this one, and what would have to give if not.
+    pub fn check_change(&self, tenant: TenantId, slo: &Slo) -> Verdict {
+        self.check_beside(slo, self.promises(Some(tenant)))
+    }
+
+    fn check_beside(&self, slo: &Slo, others: Vec<(TenantId, Promise)>) -> Verdict {
         let asked = match promise(slo, self.model.cost()) {
             Err(refusal) => return Verdict::Refused { refusal, ways: Ways::default() },
-            Ok(None) => return Verdict::Admitted { needed: 0, left: self.left() },
+            Ok(None) => {
+                let left = self.rate_beside(&others) - sum(&others);
+                return Verdict::Admitted { needed: 0, left };
+            }
             Ok(Some(asked)) => asked,
         };
         match admit(asked, &others, &self.model) {
@@ -173,14 +184,17 @@ impl Registry {
 
     /// Units a second that the device makes with the tenants as they are.
     pub fn device_rate(&self) -> u64 {
-        let promises = self.promises(None);
+        self.rate_beside(&self.promises(None))
+    }
+
+    fn rate_beside(&self, promises: &[(TenantId, Promise)]) -> u64 {
         device_rate(promises.iter().map(|(_, promise)| *promise), &self.model)
             .expect("admitted latencies have a rate")
     }
 
     /// Units a second that are promised to latency-critical tenants.
     pub fn promised(&self) -> u64 {
-        self.promises(None).iter().map(|(_, promise)| promise.rate).sum()
+        sum(&self.promises(None))
     }
 
     /// Units a second that are left for best effort.
@@ -284,6 +298,11 @@ impl Registry {
     }
 }
 
+/// Units a second of these promises.
+fn sum(promises: &[(TenantId, Promise)]) -> u64 {
+    promises.iter().map(|(_, promise)| promise.rate).sum()
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -309,6 +328,25 @@ mod tests {
         assert_eq!(registry.shared().round_nanos(), 25_000);
         // All of them are idle, so all is lent.
         assert_eq!(registry.shared().lent(), 42_000_000);
+    }
+
+    #[test]
+    fn a_change_is_checked_beside_the_others_alone() {
+        let mut registry = registry();
+        let mut register = |slo| registry.register(&slo, Instant::ZERO).unwrap().tenant;
+        let strict = register(slo(500, 300_000, 100));
+        let lax = register(slo(2_000, 100_000, 100));
+        assert!(matches!(registry.check(&slo(500, 310_000, 100)), Verdict::Refused { .. }));
+        let larger = registry.check_change(strict, &slo(500, 310_000, 100));
+        assert_eq!(larger, Verdict::Admitted { needed: 31_000_000, left: 1_000_000 });
+        // Without the strict one the device makes what it does at 2 ms.
+        let freed = registry.check_change(strict, &slo(0, 0, 0));
+        assert_eq!(freed, Verdict::Admitted { needed: 0, left: 57_000_000 - 10_000_000 });
+        let Verdict::Refused { ways, .. } = registry.check_change(lax, &slo(500, 130_000, 100))
+        else {
+            panic!("it does not fit beside the strict one")
+        };
+        assert_eq!((ways.iops, ways.leave), (Some(120_000), alloc::vec![strict]));
     }
 
     #[test]
