@@ -5,10 +5,13 @@
 //! Workers are spoken to through the messages of [`contract::Mailbox`] and the counters of
 //! [`contract::Meters`] alone, so nothing here can hold one up (docs/adr/0004-mailbox.md).
 //!
-//! What is deliberately not here: sockets, threads, files, and a clock: whoever makes a [`Tenants`]
-//! hands one in. The book behind it takes the time as an argument, so the simulated world runs it.
+//! [`admin`] offers that to operators over HTTP, on a thread of its own.
+//!
+//! What is deliberately not here: files, devices, and a clock: whoever makes a [`Tenants`] hands one
+//! in. The book behind it takes the time as an argument, so the simulated world runs it.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod book;
 mod desk;
 mod measured;

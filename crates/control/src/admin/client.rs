@@ -1,0 +1,256 @@
+//! The other end of the API, for programs that wait for their answers.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+
+use super::model::{
+    AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
+};
+use super::problem::{Code, Failure, Problem};
+use super::{AdminAddress, Slo};
+
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Bytes of an answer at most: more than ten times what 10 000 tenants come to.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Why there is no good answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server cannot be reached.
+    Unreachable {
+        /// Where it was looked for.
+        address: AdminAddress,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The server says no.
+    Refused(Problem),
+    /// What answers is not the admin API, or broke off.
+    Broken(String),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Unreachable { address, error } => {
+                let hint = match error.kind() {
+                    io::ErrorKind::PermissionDenied => {
+                        "the socket is for the user who runs the server, and for root"
+                    }
+                    _ => {
+                        "is a server running? start it with `nearflash serve`, or say with --admin \
+                         where its admin API is"
+                    }
+                };
+                write!(f, "no answer from {address}: {error}\n{hint}")
+            }
+            ClientError::Refused(problem) => f.write_str(&problem.message),
+            ClientError::Broken(why) => write!(f, "the server's answer makes no sense: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// A handle to the admin API of a server. Connects when it is first used.
+pub struct Client {
+    address: AdminAddress,
+    runtime: Runtime,
+    sender: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// A client of the API at `address`.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(&address, error))?;
+        Ok(Client { address, runtime, sender: None })
+    }
+
+    /// All tenants.
+    ///
+    /// # Errors
+    /// See [`ClientError`], here as everywhere.
+    pub fn tenants(&mut self) -> Result<Vec<Tenant>, ClientError> {
+        Ok(self.get::<Tenants>("/v1/tenants")?.tenants)
+    }
+
+    /// One tenant.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn tenant(&mut self, name: &str) -> Result<Tenant, ClientError> {
+        self.get(&path_of(name))
+    }
+
+    /// Makes a tenant.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn add_tenant(&mut self, tenant: &AddTenant) -> Result<Admitted, ClientError> {
+        self.call(Method::POST, "/v1/tenants", Some(tenant))
+    }
+
+    /// Changes what a tenant is promised; `None`: best effort.
+    ///
+    /// # Errors
+    /// When it is refused; then the old promise stands.
+    pub fn set_tenant(&mut self, name: &str, slo: Option<Slo>) -> Result<Admitted, ClientError> {
+        self.call(Method::PUT, &path_of(name), Some(&SetTenant { slo }))
+    }
+
+    /// Removes a tenant.
+    ///
+    /// # Errors
+    /// When there is none of this name, or the configuration names it.
+    pub fn remove_tenant(&mut self, name: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &path_of(name), None::<&()>)
+    }
+
+    /// Whether an SLO would be admitted.
+    ///
+    /// # Errors
+    /// When the question makes no sense.
+    pub fn check(&mut self, question: &Check) -> Result<Verdict, ClientError> {
+        self.call(Method::POST, "/v1/tenants/check", Some(question))
+    }
+
+    /// The devices.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn devices(&mut self) -> Result<Devices, ClientError> {
+        self.get("/v1/devices")
+    }
+
+    /// The workers.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn workers(&mut self) -> Result<Workers, ClientError> {
+        self.get("/v1/workers")
+    }
+
+    fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
+        self.call(Method::GET, path, None::<&()>)
+    }
+
+    fn call<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, ClientError> {
+        let (address, sender) = (&self.address, &mut self.sender);
+        let (status, answer) = self.runtime.block_on(async {
+            let exchange = exchange(address, sender, method, path, body);
+            tokio::time::timeout(PATIENCE, exchange)
+                .await
+                .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
+        })?;
+        let broken = |error: serde_json::Error| ClientError::Broken(error.to_string());
+        match status {
+            // Nothing stands for the unit value.
+            StatusCode::NO_CONTENT => serde_json::from_str("null").map_err(broken),
+            status if status.is_success() => serde_json::from_slice(&answer).map_err(broken),
+            status => match serde_json::from_slice::<Failure>(&answer) {
+                Ok(failure) => Err(ClientError::Refused(failure.error)),
+                Err(_) => Err(ClientError::Broken(format!("HTTP status {status}"))),
+            },
+        }
+    }
+}
+
+impl ClientError {
+    /// What kind of refusal it is, if the server said no.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            ClientError::Refused(problem) => Some(problem.code),
+            _ => None,
+        }
+    }
+}
+
+fn path_of(name: &str) -> String {
+    format!("/v1/tenants/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+}
+
+fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
+    ClientError::Unreachable { address: address.clone(), error }
+}
+
+/// Sends a request and receives its answer, over a new connection unless the last one is still good.
+async fn exchange(
+    address: &AdminAddress,
+    sender: &mut Option<SendRequest<Full<Bytes>>>,
+    method: Method,
+    path: &str,
+    body: Option<&impl Serialize>,
+) -> Result<(StatusCode, Bytes), ClientError> {
+    let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
+    let mut builder = Request::builder().method(method).uri(path).header(HOST, "localhost");
+    let mut bytes = Bytes::new();
+    if let Some(body) = body {
+        builder = builder.header(CONTENT_TYPE, "application/json");
+        let text = serde_json::to_vec(body).map_err(|e| ClientError::Broken(e.to_string()))?;
+        bytes = Bytes::from(text);
+    }
+    let request = builder.body(Full::new(bytes)).map_err(|e| ClientError::Broken(e.to_string()))?;
+    let mut open = match sender.take() {
+        Some(open) if !open.is_closed() => open,
+        _ => connect(address).await?,
+    };
+    open.ready().await.map_err(broken)?;
+    let response = open.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let answer = answer.map_err(|e| ClientError::Broken(e.to_string()))?.to_bytes();
+    *sender = Some(open);
+    Ok((status, answer))
+}
+
+async fn connect(address: &AdminAddress) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    let fail = |error| unreachable(address, error);
+    let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
+    match address {
+        AdminAddress::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(fail)?;
+            let (sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+            tokio::spawn(connection);
+            Ok(sender)
+        }
+        AdminAddress::Tcp(address) => {
+            let stream = TcpStream::connect(address).await.map_err(fail)?;
+            let (sender, connection) =
+                http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+            tokio::spawn(connection);
+            Ok(sender)
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The admin API: REST and JSON over HTTP/1.1, for operators and their programs.
+//!
+//! [`start`] answers on a thread of its own, so that no request is ever held up by a worker or holds
+//! one up: what it asks and changes is the book behind [`Tenants`](crate::Tenants), which workers
+//! never wait for. [`Client`] is the other end, which the command line uses. The words of both are
+//! in `model`; the document at `/openapi.json` is made from them and from the routes.
+//!
+//! What is deliberately not here: the listening socket itself, with its file and permissions (the
+//! program makes it), TLS and tokens (so there is no listening beyond this machine), persistence.
+
+mod address;
+mod client;
+mod gate;
+mod model;
+mod openapi;
+mod problem;
+mod routes;
+mod server;
+
+pub use address::{AddressError, AdminAddress};
+pub use client::{Client, ClientError};
+pub use model::{
+    AddTenant, Admitted, Check, Class, Device, Devices, Measured, Origin, SetTenant, Slo, State,
+    Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
+};
+pub use openapi::document;
+pub use problem::{Code, Problem, Shortage};
+pub use routes::{Site, router};
+pub use server::{Door, start};

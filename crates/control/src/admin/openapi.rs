@@ -1,0 +1,12 @@
+//! The document that describes the API to programs (OpenAPI 3.1), made from the code.
+
+use utoipa::OpenApi;
+
+use super::routes::documented::Document;
+
+/// The document, as `/openapi.json` serves it.
+pub fn document() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    document
+}

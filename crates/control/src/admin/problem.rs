@@ -1,0 +1,257 @@
+//! What the API says when it cannot do what was asked: a code for programs, and a message that says
+//! what to do.
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::Ways;
+use crate::words::{self, Refusal};
+
+/// Names that a message lists at most.
+const NAMES_MAX: usize = 8;
+
+/// What kind of problem it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Code {
+    /// The request, or a field of it, makes no sense.
+    Invalid,
+    /// There is a tenant of this name.
+    Taken,
+    /// There is no tenant of this name.
+    NoTenant,
+    /// There is no such device.
+    NoDevice,
+    /// The configuration names the tenant, so it cannot go.
+    InUse,
+    /// The table of tenants is full.
+    TableFull,
+    /// The device has no model.
+    NoModel,
+    /// The device is not known to serve anything at this latency.
+    TooTight,
+    /// The device does not make as many tokens.
+    TooMuch,
+    /// This user, or this name of the server, is not let in.
+    Forbidden,
+    /// There is no such resource.
+    NotFound,
+    /// The resource has no such method.
+    NoMethod,
+    /// The body is too large.
+    TooLarge,
+    /// The request did not arrive in time.
+    TimeOut,
+    /// The server did something wrong; its log says what.
+    Internal,
+}
+
+impl Code {
+    fn status(self) -> StatusCode {
+        match self {
+            Code::Invalid => StatusCode::BAD_REQUEST,
+            Code::NoTenant | Code::NotFound => StatusCode::NOT_FOUND,
+            Code::Taken | Code::InUse => StatusCode::CONFLICT,
+            Code::NoDevice | Code::NoModel => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
+            Code::Forbidden => StatusCode::FORBIDDEN,
+            Code::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::TimeOut => StatusCode::REQUEST_TIMEOUT,
+            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+/// By how much an SLO does not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Shortage {
+    /// Tokens a second that the SLO needs.
+    pub tokens_needed: u64,
+    /// Tokens a second that the others leave.
+    pub tokens_available: u64,
+    /// Tokens a second that the device makes at the strictest latency.
+    pub tokens_device: u64,
+    /// The strictest latency, in microseconds.
+    pub latency_us: u32,
+    /// The tenant whose latency that is; `null`: that of the SLO that is asked for.
+    pub limited_by: Option<String>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// For programs.
+    pub code: Code,
+    /// For people: what is wrong, and what to do.
+    pub message: String,
+    /// By how much an SLO does not fit, where that is the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<Box<Shortage>>,
+    /// What would have to give, where an SLO was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ways: Option<Box<Ways>>,
+}
+
+/// A problem as the body of a response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(super) struct Failure {
+    pub(super) error: Problem,
+}
+
+impl Problem {
+    /// A problem that is no refusal of an SLO.
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Problem {
+        Problem { code, message: message.into(), shortage: None, ways: None }
+    }
+
+    /// A refusal, with what would have to give.
+    pub(super) fn refused(refusal: Refusal, ways: words::Ways) -> Problem {
+        let mut problem = Problem::from(refusal);
+        let ways = Ways::from(ways);
+        if let Some(text) = ways_text(&ways) {
+            problem.message = format!("{}; {text}", problem.message);
+            problem.ways = Some(Box::new(ways));
+        }
+        problem
+    }
+}
+
+/// What would have to give, in words; `None` when nothing is known that would help.
+fn ways_text(ways: &Ways) -> Option<String> {
+    let mut each = Vec::new();
+    if let Some(iops) = ways.iops {
+        each.push(format!("at most {iops} requests/s"));
+    }
+    if let Some(latency_us) = ways.latency_us {
+        each.push(format!("a latency of {latency_us} µs or more"));
+    }
+    if !ways.leave.is_empty() {
+        each.push(format!("the end of {}", some_of(&ways.leave)));
+    }
+    let (last, first) = each.split_last()?;
+    Some(match first.is_empty() {
+        true => format!("it would fit with {last}"),
+        false => format!("it would fit with {}, or {last}", first.join(", ")),
+    })
+}
+
+/// The first few of these names.
+fn some_of(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        let code = match &refusal {
+            Refusal::Invalid(_) => Code::Invalid,
+            Refusal::Taken(name) => {
+                let message = format!("there is a tenant {name:?} already; change it instead");
+                return Problem::new(Code::Taken, message);
+            }
+            Refusal::NoTenant { name, known } => {
+                let there_are = match known.is_empty() {
+                    true => "there is none yet".to_owned(),
+                    false => format!("there are: {}", some_of(known)),
+                };
+                let message = format!("there is no tenant {name:?}; {there_are}");
+                return Problem::new(Code::NoTenant, message);
+            }
+            Refusal::NoDevice { .. } => Code::NoDevice,
+            Refusal::InUse { .. } => Code::InUse,
+            Refusal::TableFull { .. } => Code::TableFull,
+            Refusal::NoModel { .. } => Code::NoModel,
+            Refusal::TooTight { .. } => Code::TooTight,
+            Refusal::TooMuch { .. } => Code::TooMuch,
+        };
+        let mut problem = Problem::new(code, refusal.to_string());
+        if let Refusal::TooMuch {
+            tokens_needed,
+            tokens_available,
+            tokens_device,
+            latency_us,
+            limited_by,
+        } = refusal
+        {
+            problem.shortage = Some(Box::new(Shortage {
+                tokens_needed,
+                tokens_available,
+                tokens_device,
+                latency_us,
+                limited_by,
+            }));
+        }
+        problem
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Problem {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return Problem::new(Code::TooLarge, "the body is larger than 64 KiB");
+        }
+        let message = match &rejection {
+            JsonRejection::MissingJsonContentType(_) => {
+                "expected a body in JSON, with the header `content-type: application/json`"
+                    .to_owned()
+            }
+            // The message of the cause says where, and what was expected.
+            other => std::error::Error::source(other).map_or(other.to_string(), |e| e.to_string()),
+        };
+        Problem::new(Code::Invalid, message)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.code.status(), Json(Failure { error: self })).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_would_have_to_give() {
+        let refusal = Refusal::TooMuch {
+            tokens_needed: 400,
+            tokens_available: 300,
+            tokens_device: 420,
+            latency_us: 500,
+            limited_by: Some("gold".to_owned()),
+        };
+        let leave = (0..10).map(|n| format!("t{n}")).collect();
+        let ways = words::Ways { iops: Some(300), latency_us: Some(2_000), leave };
+        let problem = Problem::refused(refusal, ways);
+        assert_eq!(problem.code, Code::TooMuch);
+        assert!(
+            problem.message.ends_with(
+                "the bound of tenant \"gold\"; it would fit with at most 300 requests/s, a latency \
+                 of 2000 µs or more, or the end of \"t0\", \"t1\", \"t2\", \"t3\", \"t4\", \"t5\", \
+                 \"t6\", \"t7\" and 2 more"
+            ),
+            "{}",
+            problem.message
+        );
+        assert_eq!(problem.shortage.unwrap().limited_by.as_deref(), Some("gold"));
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_cut() {
+        let known = (0..1_000).map(|n| format!("t{n}")).collect();
+        let problem = Problem::from(Refusal::NoTenant { name: "x".to_owned(), known });
+        assert!(problem.message.ends_with("\"t7\" and 992 more"), "{}", problem.message);
+        let problem = Problem::from(Refusal::NoTenant { name: "x".to_owned(), known: vec![] });
+        assert!(problem.message.contains("none yet"), "{}", problem.message);
+    }
+}

@@ -1,0 +1,296 @@
+//! The resources, and what their methods do.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+
+use super::model::{
+    AddTenant, Admitted, Check, Device, Devices, SetTenant, Slo, Strictest, Tenant, Tenants,
+    Verdict, Workers,
+};
+use super::openapi;
+use super::problem::{Code, Failure, Problem};
+use crate::words::{self, Refusal};
+
+/// Bytes of a request's body at most.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// What the API tells of the server beside its tenants. Called on the API's thread.
+pub trait Site: Send + Sync {
+    /// The workers, by number.
+    fn workers(&self) -> Workers;
+}
+
+/// What every handler has.
+#[derive(Clone)]
+struct Api {
+    tenants: crate::Tenants,
+    site: Arc<dyn Site>,
+}
+
+/// The API as a service, without time-outs and without asking who calls.
+pub fn router(tenants: crate::Tenants, site: Arc<dyn Site>) -> Router {
+    Router::new()
+        .route("/v1/tenants", get(list_tenants).post(add_tenant))
+        // A tenant may be named `check`: only POST means the question.
+        .route(
+            "/v1/tenants/{name}",
+            get(get_tenant).put(set_tenant).delete(remove_tenant).post(check_tenant),
+        )
+        .route("/v1/devices", get(list_devices))
+        .route("/v1/workers", get(list_workers))
+        .route("/openapi.json", get(async || Json(openapi::document())))
+        .fallback(async || {
+            Problem::new(Code::NotFound, "there is no such resource; /openapi.json lists them all")
+        })
+        .method_not_allowed_fallback(async || {
+            let message = "the resource has no such method; /openapi.json lists what it has";
+            Problem::new(Code::NoMethod, message)
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(Api { tenants, site })
+}
+
+/// A body in JSON; what is wrong with it is said in JSON, too.
+struct Body<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        Ok(Body(Json::from_request(request, state).await?.0))
+    }
+}
+
+fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> {
+    match slo {
+        None => Ok(contract::Slo::default()),
+        Some(slo) => slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why)),
+    }
+}
+
+/// All tenants, with how they fared in the last second.
+#[utoipa::path(get, path = "/v1/tenants", responses((status = 200, body = Tenants)))]
+async fn list_tenants(State(api): State<Api>) -> Json<Tenants> {
+    Json(Tenants { tenants: api.tenants.list().into_iter().map(Tenant::from).collect() })
+}
+
+/// Makes a tenant.
+#[utoipa::path(
+    post,
+    path = "/v1/tenants",
+    request_body = AddTenant,
+    responses(
+        (status = 201, body = Admitted),
+        (status = 400, body = Failure),
+        (status = 409, description = "The name is taken, the SLO does not fit, or the table is full",
+         body = Failure),
+        (status = 422, description = "The device is not there or has no model", body = Failure),
+    )
+)]
+async fn add_tenant(
+    State(api): State<Api>,
+    Body(wanted): Body<AddTenant>,
+) -> Result<Response, Problem> {
+    let slo = contract_slo(&wanted.slo)?;
+    let device = wanted.device.as_deref();
+    let admission = api.tenants.register(&wanted.name, &slo, device);
+    let admission =
+        admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
+    tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
+    Ok((StatusCode::CREATED, Json(Admitted::from(admission))).into_response())
+}
+
+/// Adds what would have to give, as a check finds it, where the rate does not suffice.
+fn with_ways(refusal: Refusal, check: impl FnOnce() -> Result<words::Verdict, Refusal>) -> Problem {
+    match refusal {
+        Refusal::TooMuch { .. } | Refusal::TooTight { .. } => match check() {
+            Ok(words::Verdict::Refused { ways, .. }) => Problem::refused(refusal, ways),
+            _ => refusal.into(),
+        },
+        other => other.into(),
+    }
+}
+
+fn no_tenant(api: &Api, name: String) -> Problem {
+    Refusal::NoTenant { name, known: api.tenants.book().names() }.into()
+}
+
+/// One tenant.
+#[utoipa::path(
+    get,
+    path = "/v1/tenants/{name}",
+    params(("name" = String, Path, description = "The tenant's name")),
+    responses((status = 200, body = Tenant), (status = 404, body = Failure))
+)]
+async fn get_tenant(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Tenant>, Problem> {
+    match api.tenants.get(&name) {
+        Some(info) => Ok(Json(info.into())),
+        None => Err(no_tenant(&api, name)),
+    }
+}
+
+/// Changes what a tenant is promised. The old promise stands when the new one is refused.
+#[utoipa::path(
+    put,
+    path = "/v1/tenants/{name}",
+    params(("name" = String, Path, description = "The tenant's name")),
+    request_body = SetTenant,
+    responses(
+        (status = 200, body = Admitted),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "The SLO does not fit", body = Failure),
+        (status = 422, description = "The device has no model", body = Failure),
+    )
+)]
+async fn set_tenant(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(wanted): Body<SetTenant>,
+) -> Result<Json<Admitted>, Problem> {
+    let slo = contract_slo(&wanted.slo)?;
+    let admission = api
+        .tenants
+        .change(&name, &slo)
+        .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
+    tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
+    Ok(Json(admission.into()))
+}
+
+/// Removes a tenant. Its rate is free at once; what it has in flight is still answered.
+#[utoipa::path(
+    delete,
+    path = "/v1/tenants/{name}",
+    params(("name" = String, Path, description = "The tenant's name")),
+    responses(
+        (status = 204),
+        (status = 404, body = Failure),
+        (status = 409, description = "The configuration names it", body = Failure),
+    )
+)]
+async fn remove_tenant(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    api.tenants.unregister(&name)?;
+    tracing::info!(tenant = name, "tenant removed");
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Whether an SLO would be admitted, and what would have to give if not. Changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/tenants/check",
+    request_body = Check,
+    responses(
+        (status = 200, body = Verdict),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 422, description = "The device is not there", body = Failure),
+    )
+)]
+async fn check_tenant(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(question): Body<Check>,
+) -> Result<Json<Verdict>, Problem> {
+    if name != "check" {
+        let message = "tenants are made by POST to /v1/tenants and changed by PUT";
+        return Err(Problem::new(Code::NoMethod, message));
+    }
+    let slo = contract_slo(&Some(question.slo))?;
+    let verdict = match (&question.tenant, question.device.as_deref()) {
+        (None, device) => api.tenants.check(&slo, device)?,
+        (Some(tenant), None) => api.tenants.check_change(tenant, &slo)?,
+        (Some(_), Some(_)) => {
+            let message = "a tenant stays on its device; name `tenant` or `device`";
+            return Err(Problem::new(Code::Invalid, message));
+        }
+    };
+    Ok(Json(match verdict {
+        words::Verdict::Admitted { tokens_needed, tokens_left } => Verdict {
+            admitted: true,
+            tokens_needed: Some(tokens_needed),
+            tokens_left: Some(tokens_left),
+            refusal: None,
+        },
+        words::Verdict::Refused { refusal, ways } => {
+            let problem = Problem::refused(refusal, ways);
+            let shortage = problem.shortage.as_ref();
+            Verdict {
+                admitted: false,
+                tokens_needed: shortage.map(|s| s.tokens_needed),
+                tokens_left: shortage.map(|s| s.tokens_available),
+                refusal: Some(problem),
+            }
+        }
+    }))
+}
+
+/// The devices, with the rate that each makes now, and whose latency limits it.
+#[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = Devices)))]
+async fn list_devices(State(api): State<Api>) -> Json<Devices> {
+    // One lock, so that both speak of the same moment.
+    let (devices, tenants) = {
+        let book = api.tenants.book();
+        (book.device_infos(), book.list())
+    };
+    let strictest = |device: &words::DeviceInfo| {
+        let latency_us = device.latency_us?;
+        let whose = tenants.iter().find(|tenant| {
+            let promised = tenant.state == words::State::Active && tenant.device == device.name;
+            promised && tenant.slo.latency_us == latency_us
+        })?;
+        Some(Strictest { latency_us, tenant: whose.name.clone() })
+    };
+    let each = devices.iter().map(|device| Device {
+        name: device.name.clone(),
+        has_model: device.has_model,
+        tokens: device.tokens,
+        tokens_promised: device.tokens_promised,
+        tokens_left: device.tokens_left,
+        strictest: strictest(device),
+    });
+    Json(Devices { devices: each.collect() })
+}
+
+/// The workers.
+#[utoipa::path(get, path = "/v1/workers", responses((status = 200, body = Workers)))]
+async fn list_workers(State(api): State<Api>) -> Json<Workers> {
+    Json(api.site.workers())
+}
+
+/// The document of all this.
+pub(super) mod documented {
+    use super::*;
+    use utoipa::OpenApi;
+
+    #[derive(OpenApi)]
+    #[openapi(
+        info(
+            title = "nearflash admin API",
+            description = "Tenants, devices and workers of a running server. A name in a path is \
+                           percent-encoded."
+        ),
+        paths(
+            list_tenants,
+            add_tenant,
+            get_tenant,
+            set_tenant,
+            remove_tenant,
+            check_tenant,
+            list_devices,
+            list_workers,
+        )
+    )]
+    pub(in crate::admin) struct Document;
+}

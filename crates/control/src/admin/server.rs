@@ -1,0 +1,134 @@
+//! The thread that answers: connections, their limits, and slow peers.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::{Router, middleware};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::gate;
+use super::problem::{Code, Problem};
+
+/// Connections at the same time; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long a peer may take to send the head of a request, also after an earlier one.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+
+/// How long a connection may last; then it ends after the request that it is at.
+const CONNECTION_MAX: Duration = Duration::from_secs(300);
+
+/// How long that last request may take, its reader included.
+const LAST_MAX: Duration = Duration::from_secs(30);
+
+/// Bytes kept of a connection at most.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// How long to leave the listener alone after an accept failed (no descriptors, say).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the API is reached: a socket that listens already.
+#[derive(Debug)]
+pub enum Door {
+    /// A Unix socket. Let in are this user, who runs the server, and root.
+    Unix(StdUnixListener, u32),
+    /// A port of loopback. Let in is every process of this machine.
+    Tcp(std::net::TcpListener),
+}
+
+/// Starts a thread that answers at `door` for as long as the process lives.
+///
+/// # Errors
+/// When the system has no thread or descriptor left.
+///
+/// # Panics
+/// When the door is a TCP socket that is not on loopback.
+pub fn start(router: Router, door: Door) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let router = router.layer(middleware::from_fn(gate::in_time));
+    let (router, door) = match door {
+        Door::Unix(listener, owner) => {
+            listener.set_nonblocking(true)?;
+            let _context = runtime.enter();
+            (router, Entry::Unix(UnixListener::from_std(listener)?, owner))
+        }
+        Door::Tcp(listener) => {
+            let address: SocketAddr = listener.local_addr()?;
+            assert!(address.ip().is_loopback(), "the admin API is for this machine");
+            listener.set_nonblocking(true)?;
+            let _context = runtime.enter();
+            let router = router.layer(middleware::from_fn(gate::by_its_name));
+            (router, Entry::Tcp(TcpListener::from_std(listener)?))
+        }
+    };
+    std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || runtime.block_on(accept_all(&door, router)))
+}
+
+/// A listener of the runtime.
+enum Entry {
+    Unix(UnixListener, u32),
+    Tcp(TcpListener),
+}
+
+async fn accept_all(entry: &Entry, router: Router) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let forbidden = Router::new().fallback(async || {
+        let message = "this socket is for the user who runs the server, and for root";
+        Problem::new(Code::Forbidden, message)
+    });
+    loop {
+        let permit = permits.clone().acquire_owned().await.expect("it is never closed");
+        let accepted = match entry {
+            Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
+                let uid = stream.peer_cred()?.uid();
+                let router = if gate::may_use(uid, *owner) { &router } else { &forbidden };
+                tokio::spawn(serve(stream, router.clone(), permit));
+                Ok(())
+            }),
+            Entry::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(serve(stream, router.clone(), permit));
+            }),
+        };
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "the admin API cannot accept");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// One connection.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    _permit: OwnedSemaphorePermit,
+) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    // How it ended is the peer's business: whatever it asked was done or answered.
+    if within(CONNECTION_MAX, connection.as_mut()).await {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    within(LAST_MAX, connection).await;
+}
+
+/// Whether something ended in time.
+async fn within(limit: Duration, future: impl Future) -> bool {
+    tokio::time::timeout(limit, future).await.is_ok()
+}

@@ -1,0 +1,405 @@
+//! The admin API from outside: every resource, what it says to nonsense, and who is let in.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::Instant;
+use nearflash_control::admin::{
+    AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Door, Origin, Site, Slo,
+    State, Strictest, Worker, Workers, document, router, start,
+};
+use nearflash_control::{DeviceSetup, Tenants};
+use qos::DeviceModel;
+use serde_json::{Value, json};
+
+/// Tenants that there may be.
+const TENANTS_MAX: usize = 1_100;
+
+struct TwoWorkers;
+
+impl Site for TwoWorkers {
+    fn workers(&self) -> Workers {
+        let worker = |number| Worker { number, cpu: None, connections: number + 3 };
+        Workers { workers: vec![worker(0), worker(1)] }
+    }
+}
+
+fn tenants() -> Tenants {
+    let device = |name: &str, model| DeviceSetup { name: name.to_owned(), model };
+    let devices = vec![device("fast", Some(DeviceModel::device_a())), device("disk", None)];
+    Tenants::new(devices, 2, TENANTS_MAX, Arc::new(|| Instant::ZERO))
+}
+
+/// An API that answers at a socket of its own.
+struct Api {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    tenants: Tenants,
+}
+
+impl Api {
+    fn start() -> Api {
+        Api::owned_by(own_uid())
+    }
+
+    fn owned_by(owner: u32) -> Api {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin.sock");
+        let tenants = tenants();
+        let listener = UnixListener::bind(&path).unwrap();
+        let router = router(tenants.clone(), Arc::new(TwoWorkers));
+        start(router, Door::Unix(listener, owner)).unwrap();
+        Api { _folder: folder, path, tenants }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.path.clone())).unwrap()
+    }
+
+    /// Sends these bytes, shuts the sending direction, and returns all that comes back.
+    fn raw(&self, request: &str) -> String {
+        talk(UnixStream::connect(&self.path).unwrap(), request)
+    }
+
+    /// The status and body of a request.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        parse(&self.raw(&(head + body)))
+    }
+}
+
+fn own_uid() -> u32 {
+    // A socket pair's peer is this process.
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(folder.path()).unwrap())
+}
+
+fn talk(mut stream: impl Read + Write, request: &str) -> String {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // A server that refuses what is still being sent resets; what it said stands.
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
+}
+
+fn parse(answer: &str) -> (u16, Value) {
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no status in {answer:?}"));
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
+    Slo { latency_us, percentile: 95.0, iops, read_percent, request_bytes: 4096 }
+}
+
+fn add(name: &str, slo: Option<Slo>) -> AddTenant {
+    AddTenant { name: name.to_owned(), device: None, slo }
+}
+
+#[test]
+fn a_tenant_is_made_shown_changed_and_removed() {
+    let api = Api::start();
+    let mut client = api.client();
+    let admitted = client.add_tenant(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
+    assert_eq!((admitted.tokens_needed, admitted.tokens_left), (120_000, 300_000));
+    assert_eq!((admitted.device.as_str(), admitted.number), ("fast", 1));
+    let gold = client.tenant("gold").unwrap();
+    assert_eq!(gold.slo, Some(slo(500, 120_000, 100)));
+    assert_eq!((gold.class, gold.origin), (Class::LatencyCritical, Origin::Operator));
+    assert_eq!((gold.state, gold.connections, gold.in_flight), (State::Active, 0, 0));
+    let changed = client.set_tenant("gold", Some(slo(2_000, 60_000, 80))).unwrap();
+    assert_eq!(changed.tokens_needed, 60_000 * 28 / 10);
+    assert_eq!(client.set_tenant("gold", None).unwrap().tokens_needed, 0);
+    assert_eq!(client.tenant("gold").unwrap().class, Class::BestEffort);
+    client.remove_tenant("gold").unwrap();
+    assert_eq!(client.tenant("gold").unwrap_err().code(), Some(Code::NoTenant));
+    let left: Vec<_> = client.tenants().unwrap().into_iter().map(|t| t.state).collect();
+    assert_eq!(left, [State::Leaving], "no worker has let go of it");
+}
+
+#[test]
+fn names_may_have_any_characters_that_names_have() {
+    let api = Api::start();
+    let mut client = api.client();
+    for name in ["check", "a/b", "ünï côde", "100 % ?&#", ".."] {
+        client.add_tenant(&add(name, None)).unwrap();
+        assert_eq!(client.tenant(name).unwrap().name, name);
+        client.set_tenant(name, Some(slo(1_000, 10, 100))).unwrap();
+        client.remove_tenant(name).unwrap();
+    }
+}
+
+#[test]
+fn a_refusal_names_need_supply_the_limit_and_ways_out() {
+    let api = Api::start();
+    let mut client = api.client();
+    client.add_tenant(&add("gold", Some(slo(500, 120_000, 100)))).unwrap();
+    let refused = client.add_tenant(&add("silver", Some(slo(2_000, 400_000, 100)))).unwrap_err();
+    let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
+    assert_eq!(problem.code, Code::TooMuch);
+    let shortage = problem.shortage.as_ref().unwrap();
+    assert_eq!((shortage.tokens_needed, shortage.tokens_available), (400_000, 300_000));
+    assert_eq!((shortage.tokens_device, shortage.latency_us), (420_000, 500));
+    assert_eq!(shortage.limited_by.as_deref(), Some("gold"));
+    let ways = problem.ways.as_ref().unwrap();
+    assert_eq!((ways.iops, ways.leave.as_slice()), (Some(300_000), &["gold".to_owned()][..]));
+    for words in ["needs 400000", "300000 available", "\"gold\"", "at most 300000 requests/s"] {
+        assert!(problem.message.contains(words), "{}", problem.message);
+    }
+    assert!(client.tenant("silver").is_err());
+    // A refused change leaves the old promise, and its own share is no reason to refuse.
+    let refused = client.set_tenant("gold", Some(slo(500, 500_000, 100))).unwrap_err();
+    let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
+    assert_eq!((problem.code, problem.ways.as_ref().unwrap().iops), (Code::TooMuch, Some(420_000)));
+    assert_eq!(client.tenant("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
+    client.set_tenant("gold", Some(slo(500, 420_000, 100))).unwrap();
+}
+
+#[test]
+fn a_check_changes_nothing() {
+    let api = Api::start();
+    let mut client = api.client();
+    let question =
+        |device: Option<&str>, slo| Check { device: device.map(str::to_owned), tenant: None, slo };
+    let fits = client.check(&question(None, slo(500, 100_000, 100))).unwrap();
+    assert!(fits.admitted && fits.refusal.is_none());
+    assert_eq!((fits.tokens_needed, fits.tokens_left), (Some(100_000), Some(320_000)));
+    let not = client.check(&question(None, slo(500, 1_000_000, 100))).unwrap();
+    assert!(!not.admitted);
+    assert_eq!(not.refusal.unwrap().ways.unwrap().iops, Some(420_000));
+    let disk = client.check(&question(Some("disk"), slo(500, 1, 100))).unwrap();
+    assert_eq!(disk.refusal.unwrap().code, Code::NoModel);
+    let tape = client.check(&question(Some("tape"), slo(500, 1, 100))).unwrap_err();
+    assert_eq!(tape.code(), Some(Code::NoDevice));
+    assert!(client.tenants().unwrap().is_empty());
+    client.add_tenant(&add("gold", Some(slo(500, 400_000, 100)))).unwrap();
+    let change = |device: Option<&str>, tenant: &str| Check {
+        tenant: Some(tenant.to_owned()),
+        ..question(device, slo(500, 420_000, 100))
+    };
+    assert!(client.check(&change(None, "gold")).unwrap().admitted, "its own share counts as free");
+    let nobody = client.check(&change(None, "nobody")).unwrap_err();
+    assert_eq!(nobody.code(), Some(Code::NoTenant));
+    let both = client.check(&change(Some("disk"), "gold")).unwrap_err();
+    assert_eq!(both.code(), Some(Code::Invalid));
+    assert_eq!(client.tenant("gold").unwrap().slo.unwrap().iops, 400_000);
+}
+
+#[test]
+fn devices_and_workers_are_told() {
+    let api = Api::start();
+    let mut client = api.client();
+    client.add_tenant(&add("lax", Some(slo(2_000, 10_000, 100)))).unwrap();
+    client.add_tenant(&add("strict", Some(slo(500, 20_000, 100)))).unwrap();
+    let devices = client.devices().unwrap().devices;
+    let (fast, disk) = (&devices[0], &devices[1]);
+    assert_eq!((fast.tokens, fast.tokens_promised), (Some(420_000), 30_000));
+    let strictest = Strictest { latency_us: 500, tenant: "strict".to_owned() };
+    assert_eq!((fast.tokens_left, &fast.strictest), (Some(390_000), &Some(strictest)));
+    assert_eq!((disk.has_model, disk.tokens, &disk.strictest), (false, None, &None));
+    let workers = client.workers().unwrap().workers;
+    assert_eq!(workers.iter().map(|w| w.connections).collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn nonsense_is_answered_with_what_to_do() {
+    let api = Api::start();
+    let long = format!("{{\"name\": \"{}\"}}", "x".repeat(65));
+    let huge = format!("{{\"name\": \"{}\"}}", "x".repeat(70_000));
+    for (method, path, body, status, words) in [
+        ("POST", "/v1/tenants", "", 400, "EOF"),
+        ("POST", "/v1/tenants", "{", 400, "EOF"),
+        ("POST", "/v1/tenants", "[1]", 400, "invalid"),
+        ("POST", "/v1/tenants", r#"{"nome": "x"}"#, 400, "unknown field `nome`"),
+        ("POST", "/v1/tenants", r#"{"name": ""}"#, 400, "1 to 64 bytes"),
+        ("POST", "/v1/tenants", &long, 400, "1 to 64 bytes"),
+        ("POST", "/v1/tenants", &huge, 413, "64 KiB"),
+        ("POST", "/v1/tenants", r#"{"name":"x","device":"tape"}"#, 422, "there are: fast, disk"),
+        ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1}}"#, 400, "latency_us"),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","slo":{"iops":1,"latency_us":0}}"#,
+            400,
+            "best effort",
+        ),
+        ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":-1,"latency_us":9}}"#, 400, "u32"),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","slo":{"iops":1,"latency_us":900,"percentile":99}}"#,
+            400,
+            "95th percentile",
+        ),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","slo":{"iops":1,"latency_us":900,"percentile":1e308}}"#,
+            400,
+            "0.1 to 99.9",
+        ),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","slo":{"iops":1,"latency_us":900,"read_percent":101}}"#,
+            400,
+            "100 % reads",
+        ),
+        ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1,"latency_us":9}}"#, 409, "tighter"),
+        ("PUT", "/v1/tenants/none", r#"{"slo":null}"#, 404, "none yet"),
+        ("PUT", "/v1/tenants/none", "{}", 400, "missing field `slo`"),
+        ("GET", "/v1/tenants/none", "", 404, "none yet"),
+        ("DELETE", "/v1/tenants/none", "", 404, "none yet"),
+        ("POST", "/v1/tenants/other", r#"{"slo":{"iops":1,"latency_us":900}}"#, 405, "PUT"),
+        ("PATCH", "/v1/tenants", "", 405, "/openapi.json"),
+        ("GET", "/", "", 404, "/openapi.json"),
+        ("GET", "/v2/tenants", "", 404, "/openapi.json"),
+    ] {
+        let (code, answer) = api.ask(method, path, body);
+        let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(code, status, "{method} {path}: {message}");
+        assert!(message.contains(words), "{method} {path}: {message}");
+        assert!(answer["error"]["code"].is_string(), "{answer}");
+    }
+    assert!(api.tenants.list().is_empty(), "nonsense changes nothing");
+}
+
+#[test]
+fn a_body_needs_its_type_and_a_head_its_form() {
+    let api = Api::start();
+    let body = r#"{"name":"x"}"#;
+    let head = format!(
+        "POST /v1/tenants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-length: {}\r\n",
+        body.len()
+    );
+    // Forms and scripts of other sites can send these types without asking first.
+    for kind in ["", "content-type: text/plain\r\n"] {
+        let (code, answer) = parse(&api.raw(&format!("{head}{kind}\r\n{body}")));
+        assert_eq!((code, &answer["error"]["code"]), (400, &json!("invalid")), "{answer}");
+    }
+    assert!(api.raw("nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let endless = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(200_000));
+    let answer = api.raw(&endless);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert!(api.tenants.list().is_empty());
+}
+
+#[test]
+fn only_the_owner_and_root_are_let_in() {
+    let uid = own_uid();
+    let api = Api::owned_by(uid + 1);
+    match (uid, api.client().tenants()) {
+        (0, answer) => assert!(answer.is_ok(), "root may"),
+        (_, answer) => assert_eq!(answer.unwrap_err().code(), Some(Code::Forbidden)),
+    }
+}
+
+#[test]
+fn a_port_of_loopback_wants_a_name_of_loopback() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    start(router(tenants(), Arc::new(TwoWorkers)), Door::Tcp(listener)).unwrap();
+    let mut client = Client::new(format!("http://{address}").parse().unwrap()).unwrap();
+    assert_eq!(client.workers().unwrap().workers.len(), 2);
+    for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403)] {
+        let stream = TcpStream::connect(address).unwrap();
+        let request = "GET /v1/tenants HTTP/1.1\r\nconnection: close\r\nhost: ";
+        let (code, _) = parse(&talk(stream, &format!("{request}{host}\r\n\r\n")));
+        assert_eq!(code, expected, "{host}");
+    }
+    let stream = TcpStream::connect(address).unwrap();
+    let (code, _) = parse(&talk(stream, "GET /v1/tenants HTTP/1.0\r\n\r\n"));
+    assert_eq!(code, 403, "no host at all");
+}
+
+#[test]
+fn silent_connections_keep_nobody_out_for_long() {
+    let api = Api::start();
+    // As many as are served at a time, in every stage of a request.
+    let stages = [
+        "",
+        "GET /v1/te",
+        "POST /v1/tenants HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: 100\r\n\r\n{",
+        "GET /v1/workers HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ];
+    let silent: Vec<UnixStream> = (0..64)
+        .map(|n| {
+            let mut stream = UnixStream::connect(&api.path).unwrap();
+            stream.write_all(stages[n % stages.len()].as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    assert_eq!(api.client().workers().unwrap().workers.len(), 2);
+    let mut slow = &silent[2];
+    slow.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    let _ = slow.read_to_string(&mut answer);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
+    // One that was answered and asks no more is ended, too.
+    let mut idle = &silent[3];
+    idle.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    idle.read_to_end(&mut Vec::new()).expect("its end");
+}
+
+#[test]
+fn a_thousand_tenants_come_and_go_over_one_connection() {
+    let api = Api::start();
+    let mut client = api.client();
+    for n in 0..1_000 {
+        client.add_tenant(&add(&format!("t{n}"), Some(slo(2_000, 100, 100)))).unwrap();
+    }
+    assert_eq!(client.tenants().unwrap().len(), 1_000);
+    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 100_000);
+    for n in 0..1_000 {
+        client.remove_tenant(&format!("t{n}")).unwrap();
+    }
+    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 0);
+}
+
+#[test]
+fn a_client_without_a_server_says_where_it_looked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none.sock");
+    let error = Client::new(AdminAddress::Unix(path.clone())).unwrap().tenants().unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(&path.display().to_string()) && text.contains("--admin"), "{text}");
+}
+
+/// Every route that there is, as the document names it.
+#[test]
+fn the_document_describes_what_answers() {
+    let api = Api::start();
+    let (code, served) = api.ask("GET", "/openapi.json", "");
+    assert_eq!(code, 200);
+    assert_eq!(served, serde_json::to_value(document()).unwrap());
+    let mut seen = 0;
+    for (path, methods) in served["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let path = path.replace("{name}", "nobody");
+            let (code, answer) = api.ask(&method.to_uppercase(), &path, "");
+            let known =
+                !matches!(answer["error"]["code"].as_str(), Some("not-found" | "no-method"));
+            assert!(known, "{method} {path}: {code} {answer}");
+            let documented = &methods[method]["responses"][code.to_string()];
+            assert!(documented.is_object(), "{method} {path}: {code} is not documented");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 8);
+    let text = served.to_string();
+    for reference in text.split("\"#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().unwrap();
+        assert!(served["components"]["schemas"][name].is_object(), "{name} is not described");
+    }
+}
