@@ -17,6 +17,7 @@ pub mod admission;
 mod any_scheduler;
 mod balance;
 mod bucket;
+pub mod calibrate;
 mod cost_model;
 mod device_model;
 mod idle_pool;

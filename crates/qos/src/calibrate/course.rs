@@ -1,0 +1,207 @@
+//! The course of a calibration: curve after curve.
+
+use alloc::vec::Vec;
+
+use super::fit::weight;
+use super::search::{Effort, Measured};
+use super::{Crossing, Fit, Goal, Misfit, Mix, Offer, Outcome, Percentile, Search, fit};
+use crate::{PAGE_BYTES, SizePoint, WEIGHT_MAX};
+
+/// The latency at which sizes are compared, in microseconds, if it is measured: the paper's, and
+/// tight, because large requests are worst where little waiting is allowed.
+const REFERENCE_LATENCY_US: u32 = 500;
+
+/// The mix in which sizes are compared: this share of reads, or the next lower one.
+const SIZE_READ_PERCENT: u8 = 90;
+
+/// Probing reads, as a share of what the device would do of them alone: too few to be load.
+const PROBE_SHARE: f64 = 0.02;
+
+/// What is to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// Latencies that rates are wanted for, in microseconds.
+    pub latencies_us: Vec<u32>,
+    /// Whether the 99th percentile is measured too.
+    pub p99: bool,
+    /// Shares of reads of the mixes, below 100; reads alone are always measured, and first.
+    pub read_percents: Vec<u8>,
+    /// Sizes whose cost is wanted, in bytes: ascending multiples of 4 KiB above it.
+    pub sizes: Vec<usize>,
+    /// How long runs are.
+    pub effort: Effort,
+    /// By which share a point may be off the fitted curve.
+    pub limit: f64,
+}
+
+impl Course {
+    /// The latencies of the paper's device model, in microseconds.
+    pub const LATENCIES_US: [u32; 6] = [500, 1_000, 1_500, 2_000, 2_500, 3_000];
+
+    /// The mixes of the paper's Figure 1, reads alone aside.
+    pub const READ_PERCENTS: [u8; 5] = [99, 95, 90, 75, 50];
+
+    /// Sizes unless told otherwise, in bytes.
+    pub const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+    /// How far a point may be off, a share.
+    pub const LIMIT: f64 = 0.15;
+}
+
+/// A calibration under way.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    course: Course,
+    /// The curves so far; the last one is being measured.
+    curves: Vec<Search>,
+}
+
+impl Calibration {
+    /// Nothing is measured yet.
+    pub fn new(course: Course) -> Calibration {
+        let mut calibration = Calibration { course, curves: Vec::new() };
+        calibration.begin();
+        calibration
+    }
+
+    /// The next load to offer; `None` when everything is measured.
+    pub fn next_offer(&mut self) -> Option<Offer> {
+        loop {
+            let current = self.curves.last().and_then(Search::next_offer);
+            if current.is_some() || !self.begin() {
+                return current;
+            }
+        }
+    }
+
+    /// What came of the load that was asked for last.
+    pub fn take(&mut self, offer: Offer, outcome: Outcome) {
+        if let Some(curve) = self.curves.last_mut() {
+            curve.take(offer, outcome);
+        }
+    }
+
+    /// Curves that are measured, and how many there are to be.
+    pub fn curves_done(&self) -> (usize, usize) {
+        let sizes = self.course.sizes.len();
+        let probed = if sizes > 0 { 1 + sizes } else { 0 };
+        (self.curves.len().saturating_sub(1), 1 + self.course.read_percents.len() + probed)
+    }
+
+    /// What was measured, curve by curve.
+    pub fn curves(&self) -> &[Search] {
+        &self.curves
+    }
+
+    /// Where the curves cross the goals.
+    pub fn crossings(&self) -> Vec<Crossing> {
+        let goals = self.goals();
+        let of = |curve: &Search| {
+            let crossing = |goal: &Goal| {
+                Some(Crossing {
+                    read_percent: curve.mix().read_percent,
+                    percentile: goal.percentile,
+                    latency_us: goal.latency_us,
+                    iops: curve.crossing(*goal)?,
+                })
+            };
+            goals.iter().filter_map(crossing).collect::<Vec<_>>()
+        };
+        self.loads().flat_map(of).collect()
+    }
+
+    /// What larger requests cost in requests of 4 KiB, by what they leave of the rate at which 4 KiB
+    /// reads beside them reach the latency; empty where that was not measured. Costs never fall as
+    /// sizes grow, and no request costs less than one of 4 KiB.
+    pub fn sizes(&self) -> Vec<SizePoint> {
+        let goal = self.size_goal();
+        let mut probed = self.curves.iter().filter(|curve| curve.mix().is_probed);
+        let Some(base) = probed.next().and_then(|curve| curve.crossing(goal)) else {
+            return Vec::new();
+        };
+        let mut points = alloc::vec![SizePoint { bytes: PAGE_BYTES, weight: 100 }];
+        for curve in probed {
+            let Some(iops) = curve.crossing(goal) else { continue };
+            let least = points.last().map_or(100, |point| point.weight);
+            let weight = libm::round(100.0 * base / iops).clamp(0.0, f64::from(WEIGHT_MAX));
+            points.push(SizePoint { bytes: curve.mix().bytes, weight: (weight as u32).max(least) });
+        }
+        points
+    }
+
+    /// Prices and rates, when everything is measured.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn findings(&self) -> Result<Fit, Misfit> {
+        fit(&self.crossings(), self.course.limit)
+    }
+
+    /// The most tokens a second that any load got out of the device, at these prices, without
+    /// drowning it.
+    pub fn tokens_max(&self, fit: &Fit) -> f64 {
+        let tokens = |curve: &Search, point: &Measured| match curve.mix().read_percent {
+            100 => point.outcome.iops * fit.read_only_cost,
+            percent => point.outcome.iops * weight(percent, fit.write_cost),
+        };
+        let all = self.loads().flat_map(|curve| {
+            let steady = |p: &&Measured| p.offer.is_long && p.outcome.p95_us.is_finite();
+            curve.points().iter().filter(steady).map(move |p| tokens(curve, p))
+        });
+        all.fold(0.0, f64::max)
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let goals = |percentile| {
+            self.course.latencies_us.iter().map(move |&latency_us| Goal { percentile, latency_us })
+        };
+        let p99 = goals(Percentile::P99).filter(|_| self.course.p99);
+        goals(Percentile::P95).chain(p99).collect()
+    }
+
+    /// The curves of Figure 1.
+    fn loads(&self) -> impl Iterator<Item = &Search> {
+        self.curves.iter().filter(|curve| !curve.mix().is_probed)
+    }
+
+    /// What sizes are held against: the paper's 500 µs, or the next longer one.
+    fn size_goal(&self) -> Goal {
+        let latencies = || self.course.latencies_us.iter().copied();
+        let wanted = latencies().filter(|&us| us >= REFERENCE_LATENCY_US).min();
+        let latency_us = wanted.or(latencies().max()).unwrap_or(REFERENCE_LATENCY_US);
+        Goal { percentile: Percentile::P95, latency_us }
+    }
+
+    /// Begins the next curve; whether there was one.
+    fn begin(&mut self) -> bool {
+        let effort = self.course.effort;
+        let n = self.curves.len();
+        let percents = &self.course.read_percents;
+        if n <= percents.len() {
+            let read_percent = if n == 0 { 100 } else { percents[n - 1] };
+            let mix = Mix { read_percent, bytes: PAGE_BYTES, is_probed: false };
+            let hint = self.curves.last().and_then(overload);
+            self.curves.push(Search::new(mix, &self.goals(), effort, hint, 0.0));
+            return true;
+        }
+        let bytes = match n - percents.len() - 1 {
+            0 if !self.course.sizes.is_empty() => PAGE_BYTES,
+            size if size > 0 && size <= self.course.sizes.len() => self.course.sizes[size - 1],
+            _ => return false,
+        };
+        let goal = self.size_goal();
+        let near = |curve: &&Search| curve.mix().read_percent <= SIZE_READ_PERCENT;
+        let like = self.loads().find(near).unwrap_or(&self.curves[0]);
+        let Some(iops) = like.crossing(goal) else { return false };
+        let probe_iops = PROBE_SHARE * self.curves[0].crossing(goal).unwrap_or(iops);
+        let mix = Mix { read_percent: like.mix().read_percent, bytes, is_probed: true };
+        let hint = 1.5 * iops * PAGE_BYTES as f64 / bytes as f64;
+        self.curves.push(Search::new(mix, &[goal], effort, Some(hint), probe_iops));
+        true
+    }
+}
+
+/// The highest load of a curve.
+fn overload(curve: &Search) -> Option<f64> {
+    curve.points().last().map(|point| point.offer.iops)
+}

@@ -1,0 +1,248 @@
+//! From crossings to prices and rates: the write cost under which the curves fall together (the
+//! paper's Figure 3), and the rate for each latency.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::Percentile;
+use crate::RatePoint;
+use crate::units::{RATE_MAX, TOKEN};
+
+/// The load at which a mix of 4 KiB requests reaches a latency.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Crossing {
+    /// Share of reads, 0 to 100.
+    pub read_percent: u8,
+    /// Which percentile of read latency.
+    pub percentile: Percentile,
+    /// Microseconds.
+    pub latency_us: u32,
+    /// Requests a second.
+    pub iops: f64,
+}
+
+/// A crossing beside the curve that was fitted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// What was measured.
+    pub crossing: Crossing,
+    /// Its tokens a second.
+    pub tokens: f64,
+    /// By which share of the fitted curve's it is more; negative for less.
+    pub off: f64,
+}
+
+/// Prices and rates that describe a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// Tokens of a 4 KiB write.
+    pub write_cost: f64,
+    /// Tokens of a 4 KiB read while nothing else is served.
+    pub read_only_cost: f64,
+    /// Rates by the 95th percentile. `mixed` holds for every mix that was measured: it is the
+    /// lowest of theirs, not their mean.
+    pub p95: Vec<RatePoint>,
+    /// Rates by the 99th percentile.
+    pub p99: Vec<RatePoint>,
+    /// The mixed crossings at p95, each beside the curve.
+    pub points: Vec<Point>,
+    /// Rows at which loads of reads alone, sold at `read_only_cost`, would exceed what the device
+    /// serves: the latency and by which share.
+    pub read_only_excess: Vec<(u32, f64)>,
+}
+
+/// Why nothing was fitted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Misfit {
+    /// No latency was reached by reads alone and by at least two mixes.
+    TooLittle,
+    /// These points are further from the curve than the limit, a share.
+    Scattered {
+        /// Those beyond the limit, the worst first.
+        points: Vec<Point>,
+        /// The best write cost there is.
+        write_cost: f64,
+        /// The limit.
+        limit: f64,
+    },
+    /// The best write cost lies outside of what a model can say.
+    WriteCost(f64),
+    /// A rate is more than a model can say.
+    Rate(f64),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::TooLittle => f.write_str(
+                "too little to fit: no latency was reached by reads alone and by two mixes of reads and \
+                 writes",
+            ),
+            Misfit::Scattered { points, write_cost, limit } => {
+                write!(
+                    f,
+                    "the curves do not fall together: with the best write cost ({write_cost:.1} \
+                     tokens) {} points are more than {:.0} % from the curve",
+                    points.len(),
+                    limit * 100.0
+                )?;
+                for point in points {
+                    let Crossing { read_percent, latency_us, iops, .. } = point.crossing;
+                    write!(
+                        f,
+                        "\n  p95 {latency_us} µs at {read_percent} % reads: {iops:.0} IOPS, {:+.0} %",
+                        point.off * 100.0
+                    )?;
+                }
+                Ok(())
+            }
+            Misfit::WriteCost(cost) => {
+                write!(f, "the best write cost, {cost} tokens, is outside of 0.01 to 1000")
+            }
+            Misfit::Rate(rate) => {
+                write!(f, "{rate:.0} tokens a second are more than a device model can hold")
+            }
+        }
+    }
+}
+
+/// The cheapest and the dearest write that are looked for.
+const WRITE_COSTS: (f64, f64) = (0.05, 1_000.0);
+
+/// The latency at which reads alone are priced, in microseconds, if it was measured: the paper's.
+const READ_ONLY_LATENCY_US: u32 = 500;
+
+/// Fits a model to crossings of 4 KiB requests. Refuses when a point is off by more than `limit`, a
+/// share.
+///
+/// # Errors
+/// What does not fit, with the points and by how much.
+pub fn fit(crossings: &[Crossing], limit: f64) -> Result<Fit, Misfit> {
+    let mixed = |c: &&Crossing| c.read_percent < 100 && c.percentile == Percentile::P95;
+    let mixed: Vec<Crossing> = crossings.iter().filter(mixed).copied().collect();
+    let latencies = latencies(crossings, Percentile::P95);
+    if latencies.is_empty() {
+        return Err(Misfit::TooLittle);
+    }
+    let write_cost = best_write_cost(&mixed, &latencies);
+    if !(0.01..=999.0).contains(&write_cost) {
+        return Err(Misfit::WriteCost(write_cost));
+    }
+    let points = points(&mixed, &latencies, write_cost);
+    let mut far: Vec<Point> =
+        points.iter().filter(|point| point.off.abs() > limit).copied().collect();
+    if !far.is_empty() {
+        far.sort_by(|a, b| b.off.abs().total_cmp(&a.off.abs()));
+        return Err(Misfit::Scattered { points: far, write_cost, limit });
+    }
+    let p95 = rows(crossings, Percentile::P95, write_cost)?;
+    let p99 = rows(crossings, Percentile::P99, write_cost)?;
+    let at = p95.iter().find(|row| row.latency_us >= READ_ONLY_LATENCY_US);
+    let at = at.or(p95.last()).ok_or(Misfit::TooLittle)?;
+    let read_only_cost = at.mixed as f64 / at.read_only as f64;
+    let excess = |row: &RatePoint| {
+        let sold = row.mixed as f64 / read_only_cost / row.read_only as f64 - 1.0;
+        (sold > 0.1).then_some((row.latency_us, sold))
+    };
+    let read_only_excess = p95.iter().filter_map(excess).collect();
+    Ok(Fit { write_cost, read_only_cost, p95, p99, points, read_only_excess })
+}
+
+/// Tokens of one request of the mix.
+pub(super) fn weight(read_percent: u8, write_cost: f64) -> f64 {
+    let reads = f64::from(read_percent) / 100.0;
+    reads + write_cost * (1.0 - reads)
+}
+
+/// The latencies that reads alone and at least two mixes reach, ascending.
+fn latencies(crossings: &[Crossing], percentile: Percentile) -> Vec<u32> {
+    let of = |latency_us, read_only: bool| {
+        let is_one = |c: &&Crossing| {
+            c.latency_us == latency_us
+                && c.percentile == percentile
+                && (c.read_percent == 100) == read_only
+        };
+        crossings.iter().filter(is_one).count()
+    };
+    let mut latencies: Vec<u32> = crossings
+        .iter()
+        .map(|c| c.latency_us)
+        .filter(|&latency_us| of(latency_us, true) > 0 && of(latency_us, false) >= 2)
+        .collect();
+    latencies.sort_unstable();
+    latencies.dedup();
+    latencies
+}
+
+/// The write cost with the least sum of squared distances (of logarithms) from the means of each
+/// latency: a grid finds the valley, thirds its floor.
+fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
+    let scatter = |log_cost: f64| -> f64 {
+        let points = points(mixed, latencies, libm::exp(log_cost));
+        points.iter().map(|point| libm::pow(libm::log(1.0 + point.off), 2.0)).sum()
+    };
+    let (low, high) = (libm::log(WRITE_COSTS.0), libm::log(WRITE_COSTS.1));
+    let step = (high - low) / 128.0;
+    let grid = (0..=128).map(|n| low + step * f64::from(n));
+    let best = grid.min_by(|a, b| scatter(*a).total_cmp(&scatter(*b))).unwrap_or(low);
+    let (mut from, mut to) = (best - step, best + step);
+    while to - from > 1e-5 {
+        let third = (to - from) / 3.0;
+        if scatter(from + third) < scatter(to - third) {
+            to -= third;
+        } else {
+            from += third;
+        }
+    }
+    libm::exp((from + to) / 2.0)
+}
+
+/// Each mixed crossing beside the geometric mean of its latency's.
+fn points(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &latency_us in latencies {
+        let row = || mixed.iter().filter(move |c| c.latency_us == latency_us);
+        let tokens = |c: &Crossing| c.iops * weight(c.read_percent, write_cost);
+        let logs: f64 = row().map(|c| libm::log(tokens(c))).sum();
+        let mean = libm::exp(logs / row().count() as f64);
+        points.extend(row().map(|&crossing| {
+            let tokens = tokens(&crossing);
+            Point { crossing, tokens, off: tokens / mean - 1.0 }
+        }));
+    }
+    points
+}
+
+/// The rates for each latency: what every mix reaches, and reads alone. They never fall.
+fn rows(
+    crossings: &[Crossing],
+    percentile: Percentile,
+    write_cost: f64,
+) -> Result<Vec<RatePoint>, Misfit> {
+    let mut rows: Vec<RatePoint> = Vec::new();
+    for latency_us in latencies(crossings, percentile) {
+        let row = |c: &&Crossing| c.latency_us == latency_us && c.percentile == percentile;
+        let (mut mixed, mut read_only) = (f64::INFINITY, f64::INFINITY);
+        for c in crossings.iter().filter(row) {
+            match c.read_percent {
+                100 => read_only = read_only.min(c.iops),
+                _ => mixed = mixed.min(c.iops * weight(c.read_percent, write_cost)),
+            }
+        }
+        let units = |tokens: f64| -> Result<u64, Misfit> {
+            let tokens = libm::floor(tokens).max(1.0);
+            if tokens * f64::from(TOKEN) > RATE_MAX as f64 {
+                return Err(Misfit::Rate(tokens));
+            }
+            Ok(tokens as u64 * u64::from(TOKEN))
+        };
+        let (mut mixed, mut read_only) = (units(mixed)?, units(read_only)?);
+        if let Some(before) = rows.last() {
+            // A device is at least as fast with more time; what says otherwise is noise.
+            mixed = mixed.max(before.mixed);
+            read_only = read_only.max(before.read_only);
+        }
+        rows.push(RatePoint { latency_us, mixed, read_only });
+    }
+    Ok(rows)
+}

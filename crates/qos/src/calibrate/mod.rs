@@ -1,0 +1,84 @@
+//! How a device is measured: which load is offered next, and what follows from what came of it
+//! (paper, section 3.2.1; docs/calibration.md has the method).
+//!
+//! A [`Calibration`] asks for one load after the other ([`next_offer`](Calibration::next_offer)), is told what
+//! came of it ([`take`](Calibration::take)), and in the end fits prices and rates
+//! ([`findings`](Calibration::findings)). What is deliberately not here: making load, and the clock.
+
+mod course;
+mod fit;
+mod search;
+
+pub use course::{Calibration, Course};
+pub use fit::{Crossing, Fit, Misfit, Point, fit};
+pub use search::{Effort, Measured, Search};
+
+/// A percentile of read latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Percentile {
+    /// The 95th.
+    P95,
+    /// The 99th.
+    P99,
+}
+
+/// What is looked for on a curve: the load at which a percentile of read latency reaches this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Goal {
+    /// Which percentile.
+    pub percentile: Percentile,
+    /// Microseconds.
+    pub latency_us: u32,
+}
+
+/// A kind of load: random requests of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mix {
+    /// Share of reads, 0 to 100.
+    pub read_percent: u8,
+    /// Bytes of a request.
+    pub bytes: usize,
+    /// Whether it is not its own latency that is measured, but that of sparse 4 KiB reads beside
+    /// it: what the load does to others.
+    pub is_probed: bool,
+}
+
+/// A load to be offered: requests at random times (Poisson), whether or not they are answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// What kind.
+    pub mix: Mix,
+    /// Requests a second.
+    pub iops: f64,
+    /// Reads of 4 KiB a second beside it, if it is probed.
+    pub probe_iops: f64,
+    /// For how long.
+    pub seconds: f64,
+    /// Whether the run is long enough to be held against a goal; the others only show where to
+    /// look.
+    pub is_long: bool,
+}
+
+/// What came of an offered load. An overloaded device has infinite latencies. If the load is probed,
+/// latencies are the probes'.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Requests that were answered a second, the probes aside.
+    pub iops: f64,
+    /// Mean latency of reads in microseconds.
+    pub mean_us: f64,
+    /// 95th percentile of it.
+    pub p95_us: f64,
+    /// 99th percentile of it.
+    pub p99_us: f64,
+}
+
+impl Outcome {
+    /// The latency at a percentile, in microseconds.
+    pub fn at(&self, percentile: Percentile) -> f64 {
+        match percentile {
+            Percentile::P95 => self.p95_us,
+            Percentile::P99 => self.p99_us,
+        }
+    }
+}

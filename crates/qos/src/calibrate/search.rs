@@ -1,0 +1,281 @@
+//! One curve of latency against load, and where it crosses the goals.
+//!
+//! Short runs on a ladder of loads find the region of each goal, long runs within it halve the
+//! interval (by the logarithms, where the curve is nearly straight). Short runs flatter: a queue that
+//! will be long takes time to grow. So a load that is held to meet a goal was measured by a long run;
+//! one that misses it may have been measured by any.
+
+use alloc::vec::Vec;
+
+use super::{Goal, Mix, Offer, Outcome};
+use crate::PAGE_BYTES;
+
+/// The ratio between a load that meets a goal and one that misses it at which the search ends.
+const CLOSE: f64 = 1.02;
+
+/// Long runs for one goal at most; noise can keep the interval open.
+const LONG_RUNS_MAX: usize = 7;
+
+/// The load of the first rung, in requests a second: nothing is in its way.
+const FIRST_IOPS: f64 = 500.0;
+
+/// The highest load that is offered, in requests a second.
+const IOPS_MAX: f64 = 50e6;
+
+/// How long runs are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Requests of a short run.
+    pub short_requests: f64,
+    /// Requests of a long run for a goal of 500 µs; more for longer latencies, whose queues take
+    /// longer to settle.
+    pub long_requests: f64,
+    /// Seconds of a short run at most.
+    pub short_seconds_max: f64,
+    /// Seconds of a long run at most.
+    pub long_seconds_max: f64,
+}
+
+impl Effort {
+    /// For virtual time, where only requests cost anything.
+    pub const VIRTUAL: Effort = Effort {
+        short_requests: 20_000.0,
+        long_requests: 250_000.0,
+        short_seconds_max: 20.0,
+        long_seconds_max: 120.0,
+    };
+
+    /// For real time.
+    pub const REAL: Effort = Effort {
+        short_requests: 100_000.0,
+        long_requests: 500_000.0,
+        short_seconds_max: 1.5,
+        long_seconds_max: 10.0,
+    };
+
+    /// Requests of a long run for this goal: in proportion to the latency, since a queue whose wait
+    /// is `L` settles over many times `L`; at most four times those for 500 µs.
+    fn long_requests_for(&self, goal: Goal) -> f64 {
+        self.long_requests * (f64::from(goal.latency_us) / 500.0).clamp(1.0, 4.0)
+    }
+}
+
+/// A load and what came of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// What was offered.
+    pub offer: Offer,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// The search on one curve.
+#[derive(Clone, Debug)]
+pub struct Search {
+    mix: Mix,
+    goals: Vec<Goal>,
+    effort: Effort,
+    /// The load of the first rung above the unloaded one.
+    start: f64,
+    /// From one rung to the next.
+    step: f64,
+    /// Reads of 4 KiB a second beside the load, if it is probed.
+    probe_iops: f64,
+    /// By the load, ascending.
+    points: Vec<Measured>,
+}
+
+/// Where a goal's crossing lies, as far as is known.
+enum Place {
+    /// Between a load that meets it and one that misses it, if there are such.
+    Between(Option<Measured>, Option<Measured>),
+    /// Even an unloaded device misses it.
+    Nowhere,
+}
+
+impl Search {
+    /// A search for these goals; `hint` is a load at which the device is expected to be overloaded
+    /// or nearly so. A load that is probed has `probe_iops` reads of 4 KiB a second beside it.
+    pub fn new(
+        mix: Mix,
+        goals: &[Goal],
+        effort: Effort,
+        hint: Option<f64>,
+        probe_iops: f64,
+    ) -> Search {
+        let (start, step) = match hint {
+            Some(iops) => (iops / 10.0, 1.5),
+            None => (4.0 * FIRST_IOPS, 2.0),
+        };
+        let goals = goals.to_vec();
+        Search { mix, goals, effort, start, step, probe_iops, points: Vec::new() }
+    }
+
+    /// What kind of load the curve is of.
+    pub fn mix(&self) -> Mix {
+        self.mix
+    }
+
+    /// Everything that was measured, by ascending load.
+    pub fn points(&self) -> &[Measured] {
+        &self.points
+    }
+
+    /// The next load to offer; `None` when all goals are found.
+    pub fn next_offer(&self) -> Option<Offer> {
+        let Some(last) = self.points.last() else {
+            return Some(self.short(FIRST_IOPS / self.pages()));
+        };
+        let is_open = |goal: &&Goal| !matches!(self.place(**goal), Place::Nowhere);
+        let goals = || self.goals.iter().filter(is_open);
+        let missed = |goal: &Goal| last.outcome.at(goal.percentile) > f64::from(goal.latency_us);
+        if !goals().all(missed) && last.offer.iops < IOPS_MAX {
+            let iops = (last.offer.iops * self.step).max(self.start).min(IOPS_MAX);
+            return Some(self.short(iops));
+        }
+        goals().find_map(|goal| self.refine(*goal))
+    }
+
+    /// What came of the load that was asked for last.
+    pub fn take(&mut self, offer: Offer, outcome: Outcome) {
+        let behind = self.points.partition_point(|point| point.offer.iops <= offer.iops);
+        self.points.insert(behind, Measured { offer, outcome });
+    }
+
+    /// The load at which the goal is just met; `None` if the device cannot meet it at all.
+    pub fn crossing(&self, goal: Goal) -> Option<f64> {
+        match self.place(goal) {
+            Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
+                Some(between(goal, low, high))
+            }
+            Place::Between(Some(low), Some(high)) => {
+                Some(libm::sqrt(low.offer.iops * high.offer.iops))
+            }
+            Place::Between(Some(low), None) => Some(low.offer.iops),
+            Place::Between(None, _) | Place::Nowhere => None,
+        }
+    }
+
+    /// How many runs are left, about.
+    pub fn runs_left(&self) -> usize {
+        match self.points.last() {
+            None => 8 + 4 * self.goals.len(),
+            Some(_) => self.goals.iter().filter(|goal| self.refine(**goal).is_some()).count() * 3,
+        }
+    }
+
+    fn short(&self, iops: f64) -> Offer {
+        let Effort { short_requests, short_seconds_max, .. } = self.effort;
+        self.offer(iops, short_requests, short_seconds_max, false)
+    }
+
+    fn long(&self, goal: Goal, iops: f64) -> Offer {
+        let requests = self.effort.long_requests_for(goal);
+        self.offer(iops, requests, self.effort.long_seconds_max, true)
+    }
+
+    /// As long as so many requests of 4 KiB would take in place of the load.
+    fn offer(&self, iops: f64, requests: f64, seconds_max: f64, is_long: bool) -> Offer {
+        let probe_iops = self.probe_iops;
+        let seconds = requests / (iops * self.pages() + probe_iops);
+        Offer { mix: self.mix, iops, probe_iops, seconds: seconds.min(seconds_max), is_long }
+    }
+
+    fn pages(&self) -> f64 {
+        (self.mix.bytes / PAGE_BYTES) as f64
+    }
+
+    /// Whether the run was long enough for this goal.
+    fn is_long_enough(&self, goal: Goal, point: &Measured) -> bool {
+        let wanted = self.long(goal, point.offer.iops).seconds;
+        point.offer.is_long && point.offer.seconds > 0.99 * wanted
+    }
+
+    fn place(&self, goal: Goal) -> Place {
+        let latency = f64::from(goal.latency_us);
+        let meets = |point: &&Measured| point.outcome.at(goal.percentile) <= latency;
+        match self.points.first() {
+            None => return Place::Between(None, None),
+            Some(first) if !meets(&first) => return Place::Nowhere,
+            Some(_) => {}
+        }
+        let sure = |point: &&Measured| self.is_long_enough(goal, point);
+        let low = self.points.iter().rev().filter(sure).find(meets).copied();
+        // A short run that misses counts unless a long one of a higher load meets the goal.
+        let least = low.map_or(0.0, |low| low.offer.iops);
+        let high = self
+            .points
+            .iter()
+            .filter(|point| !meets(point))
+            .find(|point| point.offer.iops > least || self.is_long_enough(goal, point));
+        Place::Between(low, high.copied())
+    }
+
+    /// The next long run for this goal, if it needs one.
+    fn refine(&self, goal: Goal) -> Option<Offer> {
+        let Place::Between(low, high) = self.place(goal) else { return None };
+        let runs = |point: &&Measured| self.is_long_enough(goal, point) && is_near(goal, point);
+        if self.points.iter().filter(runs).count() >= LONG_RUNS_MAX {
+            return None;
+        }
+        let iops = match (low, high) {
+            (Some(low), Some(high)) => {
+                let (from, to) = (low.offer.iops, high.offer.iops);
+                if to / from < CLOSE {
+                    // Noise of a short run may not decide.
+                    let is_sure = self.is_long_enough(goal, &high) || to <= from;
+                    return (!is_sure).then(|| self.long(goal, to));
+                }
+                let margin = libm::pow(to / from, 0.15);
+                between(goal, low, high).clamp(from * margin, to / margin)
+            }
+            (Some(low), None) if low.offer.iops < IOPS_MAX => low.offer.iops * 1.1,
+            (None, Some(high)) if high.offer.is_long => {
+                let missed = self.points.iter().filter(runs).count().max(1) as f64;
+                // An easier goal's long run is a safe anchor; without one, go down in growing steps.
+                match self.below(goal, high).filter(|below| below.offer.is_long) {
+                    Some(below) => between(goal, below, high).min(high.offer.iops / CLOSE),
+                    None => high.offer.iops / libm::pow(2.0 * CLOSE - 1.0, missed),
+                }
+            }
+            // Only short runs so far, and they flatter: a little to the safe side.
+            (None, Some(high)) => between(goal, self.below(goal, high)?, high) * 0.98,
+            _ => return None,
+        };
+        Some(self.long(goal, iops.min(IOPS_MAX)))
+    }
+
+    /// The highest load below `high` that seems to meet the goal; once a long run has missed it,
+    /// only long runs count, as far as there are any.
+    fn below(&self, goal: Goal, high: Measured) -> Option<Measured> {
+        let meets = |point: &&Measured| {
+            point.offer.iops < high.offer.iops
+                && point.outcome.at(goal.percentile) <= f64::from(goal.latency_us)
+        };
+        let mut found = self.points.iter().rev().filter(meets);
+        let best = found.clone().next();
+        let long = found.find(|point| point.offer.is_long && high.offer.is_long);
+        long.or(best).copied()
+    }
+}
+
+/// Whether a run says something about the goal: its latency is of the same order.
+fn is_near(goal: Goal, point: &Measured) -> bool {
+    let ratio = point.outcome.at(goal.percentile) / f64::from(goal.latency_us);
+    (0.5..3.0).contains(&ratio)
+}
+
+/// Where the straight line through two points, by their logarithms, crosses the goal. Far beyond the
+/// goal the curve is a wall and no line: then it is about the middle.
+fn between(goal: Goal, low: Measured, high: Measured) -> f64 {
+    let latency = |point: Measured| libm::log(point.outcome.at(goal.percentile).max(0.001));
+    let (x0, x1) = (libm::log(low.offer.iops), libm::log(high.offer.iops));
+    let (y0, y1) = (latency(low), latency(high));
+    let y = libm::log(f64::from(goal.latency_us));
+    let is_wall = y1 - y > core::f64::consts::LN_2;
+    let along = match (y1 > y0, is_wall) {
+        (true, false) => ((y - y0) / (y1 - y0)).clamp(0.0, 1.0),
+        _ => 0.5,
+    };
+    libm::exp(x0 + along * (x1 - x0))
+}
