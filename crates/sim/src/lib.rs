@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+pub mod bed;
 mod disk;
 pub mod figures;
 mod hostile;
@@ -29,6 +30,7 @@ mod steady;
 mod world;
 
 pub use arena::Arena;
+pub use bed::Bed;
 pub use marks::{Mark, Marks};
 pub use plan::Sabotage;
 pub use world::{Outcome, World};
