@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::models::sized;
 use super::text::{BEST_EFFORT, jain, kilo_fine, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
@@ -35,7 +36,7 @@ pub fn fairness(options: &Options) -> Figure {
         ],
         verdicts: Vec::new(),
     };
-    let mut stage = Stage::new(Setup::device_a(options.seed, 2));
+    let mut stage = Stage::new(Setup { model: sized(), ..Setup::device_a(options.seed, 2) });
     let critical = stage.register(&slo(500, 50_000, 90)).expect("it fits");
     let load = Load { arrivals: Loop::Paced(40e3), reads: 0.9, bytes: 4096 };
     let critical_source = stage.add(critical, load, &[0, 1], 4);

@@ -4,14 +4,17 @@
 //! Each function makes one [`Figure`]: series to plot, a table with the paper's figures beside ours,
 //! and verdicts. What is deliberately not here: plots, files and the command line.
 
+mod churn;
 mod device;
 mod fairness;
 mod fig5;
 mod fig6;
 mod figure;
 mod hostile;
+mod models;
 mod text;
 
+pub use churn::churn;
 pub use device::{fig1, fig3};
 pub use fairness::fairness;
 pub use fig5::fig5;
@@ -23,7 +26,7 @@ pub use hostile::{hostile_best_effort, hostile_critical};
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by its name.
-pub const ALL: [(&str, Maker); 8] = [
+pub const ALL: [(&str, Maker); 9] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -32,4 +35,5 @@ pub const ALL: [(&str, Maker); 8] = [
     ("hostile-be", hostile_best_effort),
     ("hostile-lc", hostile_critical),
     ("fairness", fairness),
+    ("churn", churn),
 ];

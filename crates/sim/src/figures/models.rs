@@ -1,0 +1,28 @@
+//! Device models that figures believe in, beside the paper's.
+
+use qos::{CostModel, DeviceModel, RatePoint, SizePoint};
+
+/// Device A of the paper with the growth of cost with size that the simulated device has. The paper
+/// found it linear above 4 KiB; here, writes of 1 MiB disturb reads of 4 KiB as much as 1.3 times as
+/// many bytes in small writes do, because their pages come to the dies at once.
+pub(super) fn sized() -> DeviceModel {
+    let point = |kib: usize, share: u32| {
+        let pages = (kib / 4) as u32;
+        SizePoint { bytes: kib << 10, weight: pages * share }
+    };
+    let curve = [point(4, 100), point(32, 100), point(128, 105), point(1024, 130)];
+    let published = DeviceModel::device_a();
+    let cost =
+        CostModel::curved(published.cost().write(), published.cost().read_only_read(), &curve);
+    let cost = cost.expect("a sound curve");
+    DeviceModel::new(cost, published.points().to_vec(), published.rate_max()).expect("sound rates")
+}
+
+/// The same model with all rates of mixed loads at so many hundredths.
+pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
+    let slow = |rate: u64| rate * hundredths / 100;
+    let points =
+        model.points().iter().map(|point| RatePoint { mixed: slow(point.mixed), ..*point });
+    let (cost, rate_max) = (model.cost().clone(), model.rate_max());
+    DeviceModel::new(cost, points.collect(), rate_max).expect("sound rates")
+}
