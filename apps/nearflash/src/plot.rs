@@ -7,10 +7,15 @@
 //! - `paper…` are figures that were published: hollow marks in the colour of our series whose name
 //!   the rest is (`paper: 90 % reads` goes with `90 % reads`), joined by nothing;
 //! - `SLO…` are limits: a dashed line across;
-//! - all others are ours: a line with a mark at each point.
+//! - all others are ours: a line with a mark at each point. Where there are more than colours, those
+//!   whose names begin alike (`A, 99 % reads` and `A, 50 % reads`) share one.
+//!
+//! An x axis that names its values (`tenant (1 = A, 2 = B)`) has those names instead of numbers, and
+//! marks side by side instead of lines.
 //!
 //! What is deliberately not here: tables, pages, and any figure's own way.
 
+mod categories;
 mod frame;
 mod legend;
 mod scale;
@@ -19,6 +24,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use sim::figures::{Figure, Series};
 
+use categories::Categories;
 use frame::Frame;
 use scale::Scale;
 
@@ -61,6 +67,10 @@ struct Styled<'a> {
     colour: RGBColor,
     /// Which of the shapes its marks have.
     shape: usize,
+    /// What the names of those that share its colour begin with; empty where nobody shares one.
+    group: &'a str,
+    /// How far right of its place it is drawn.
+    aside: i32,
 }
 
 /// The figure as an SVG document.
@@ -72,14 +82,23 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
     if !points().any(|point| point.0.is_finite() && point.1.is_finite()) {
         return Err(format!("{} has no points to draw", figure.id));
     }
-    let x = Scale::along(points().map(|point| point.0));
+    let categories = Categories::of(&figure.x_label);
+    let x = match &categories {
+        Some(categories) => categories.scale(),
+        None => Scale::along(points().map(|point| point.0)),
+    };
     let values = points().map(|point| point.1);
     let y = if figure.log_y { Scale::logarithmic(values) } else { Scale::linear(values) };
-    let styled = style(&figure.series);
+    let mut styled = style(&figure.series);
+    if categories.is_some() {
+        categories::set_aside(&mut styled);
+    }
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        draw(&area, figure, &styled, x, y).map_err(|e| format!("{}: {e}", figure.id))?;
+        let frame = Frame::new(SIZE, x, y, legend::width(&styled));
+        draw(&area, figure, &styled, &frame, categories.as_ref())
+            .map_err(|e| format!("{}: {e}", figure.id))?;
         area.present().map_err(|e| format!("{}: {e}", figure.id))?;
     }
     Ok(text)
@@ -88,43 +107,60 @@ pub(crate) fn svg(figure: &Figure) -> Result<String, String> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-fn draw(area: &Area<'_>, figure: &Figure, styled: &[Styled<'_>], x: Scale, y: Scale) -> Drawn {
+fn draw(
+    area: &Area<'_>,
+    figure: &Figure,
+    styled: &[Styled<'_>],
+    frame: &Frame,
+    categories: Option<&Categories>,
+) -> Drawn {
     area.fill(&WHITE)?;
-    let frame = Frame::new(SIZE, x, y, legend::width(styled));
-    frame.draw(area, figure)?;
+    frame.draw(area, figure, categories)?;
     for limit in styled.iter().filter(|styled| styled.look == Look::Limit) {
-        draw_limit(area, &frame, limit)?;
+        draw_limit(area, frame, limit)?;
     }
     // Ours on top of the paper's.
     for look in [Look::Paper, Look::Line] {
         for styled in styled.iter().filter(|styled| styled.look == look) {
-            draw_series(area, &frame, styled)?;
+            draw_series(area, frame, styled, categories.is_none())?;
         }
     }
-    legend::draw(area, &frame, styled)
+    legend::draw(area, frame, styled)
 }
 
 /// What each series looks like, by its name.
 fn style(series: &[Series]) -> Vec<Styled<'_>> {
-    let ours: Vec<&Series> =
-        series.iter().filter(|series| look(&series.name) == Look::Line).collect();
-    let strangers = ours.len();
-    series
+    let ours: Vec<&str> = series
         .iter()
-        .enumerate()
-        .map(|(n, series)| {
-            let look = look(&series.name);
-            let name = name(series);
-            let place = ours.iter().position(|other| other.name == name);
-            let place = place.unwrap_or(strangers + n);
-            let colour = match look {
-                Look::Limit => PALE_INK,
-                _ if ours.len() == 1 && look == Look::Paper => COLOURS[1],
-                _ => COLOURS[place % COLOURS.len()],
-            };
-            Styled { series, look, colour, shape: place % 4 }
-        })
-        .collect()
+        .map(|series| &series.name[..])
+        .filter(|name| look(name) == Look::Line)
+        .collect();
+    let is_grouped = ours.len() > COLOURS.len();
+    let mut keys: Vec<&str> = Vec::new();
+    for name in ours.iter().copied().chain(series.iter().map(name)) {
+        let key = if is_grouped { group(name) } else { name };
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    let mut styled = Vec::with_capacity(series.len());
+    for series in series {
+        let (look, name) = (look(&series.name), name(series));
+        let key = if is_grouped { group(name) } else { name };
+        let place = keys.iter().position(|&other| other == key).expect("every name has a key");
+        let colour = match look {
+            Look::Limit => PALE_INK,
+            _ => COLOURS[place % COLOURS.len()],
+        };
+        let group = if is_grouped { group(name) } else { "" };
+        styled.push(Styled { series, look, colour, shape: place % 4, group, aside: 0 });
+    }
+    styled
+}
+
+/// What stands before the first comma.
+fn group(name: &str) -> &str {
+    name.split_once(',').map_or(name, |(group, _)| group)
 }
 
 fn look(name: &str) -> Look {
@@ -161,9 +197,10 @@ fn draw_limit(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
     Ok(())
 }
 
-fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
-    let places = frame.places(styled.series);
-    if styled.look == Look::Line && places.len() > 1 {
+fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>, joined: bool) -> Drawn {
+    let mut places = frame.places(styled.series);
+    places.iter_mut().for_each(|place| place.0 += styled.aside);
+    if joined && styled.look == Look::Line && places.len() > 1 {
         area.draw(&PathElement::new(places.clone(), styled.colour.stroke_width(4)))?;
     }
     // Marks that would stand closer than this say nothing that the line does not.
@@ -177,7 +214,8 @@ fn draw_series(area: &Area<'_>, frame: &Frame, styled: &Styled<'_>) -> Drawn {
 /// A mark in the series' shape: filled when it is ours, hollow when it is the paper's.
 fn draw_mark(area: &Area<'_>, styled: &Styled<'_>, (x, y): (i32, i32)) -> Drawn {
     let ours = styled.look == Look::Line;
-    let size = if ours { MARK } else { MARK + 4 };
+    // Marks that no line joins have to be seen on their own.
+    let size = if ours && styled.aside == 0 { MARK } else { MARK + 4 };
     let outline: Vec<(i32, i32)> = match styled.shape {
         0 => {
             let fill = if ours { styled.colour.filled() } else { WHITE.filled() };
@@ -249,6 +287,18 @@ mod tests {
         assert_eq!(styled[2].look, Look::Paper);
         assert_eq!((styled[2].colour, styled[2].shape), (styled[1].colour, styled[1].shape));
         assert_ne!(styled[0].colour, styled[1].colour);
+    }
+
+    #[test]
+    fn more_series_than_colours_share_them_by_group() {
+        let names = ["A", "B"].map(|device| (0..5).map(move |n| format!("{device}, {n} %")));
+        let all: Vec<Series> =
+            names.into_iter().flatten().map(|name| series(&name, &[(1.0, 1.0)])).collect();
+        let styled = style(&all);
+        assert_eq!((styled[0].colour, styled[5].colour), (styled[4].colour, styled[9].colour));
+        assert_ne!(styled[0].colour, styled[9].colour);
+        let text = svg(&figure(all)).unwrap();
+        assert!(text.contains("A: 0 % to 4 %"), "{text}");
     }
 
     #[test]

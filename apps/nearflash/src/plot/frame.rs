@@ -4,6 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use sim::figures::{Figure, Series};
 
+use super::categories::Categories;
 use super::scale::{Scale, tick_text};
 use super::{Area, Drawn, FONT, GRID, INK, PALE_INK};
 
@@ -49,7 +50,12 @@ impl Frame {
     }
 
     /// Title, axes and grid.
-    pub(super) fn draw(&self, area: &Area<'_>, figure: &Figure) -> Drawn {
+    pub(super) fn draw(
+        &self,
+        area: &Area<'_>,
+        figure: &Figure,
+        categories: Option<&Categories>,
+    ) -> Drawn {
         let title = (FONT, 40).into_font().style(FontStyle::Bold).color(&INK);
         area.draw(&Text::new(figure.title.clone(), (40, 34), title))?;
         let words = (FONT, 29).into_font().color(&PALE_INK);
@@ -63,17 +69,20 @@ impl Frame {
             area.draw(&Text::new(tick_text(tick), (self.left - 18, level), beside.clone()))?;
         }
         let below = ticks.pos(Pos::new(HPos::Center, VPos::Top));
-        for tick in self.x.ticks() {
+        let named = |categories: &Categories| categories.ticks();
+        let numbers = || self.x.ticks().into_iter().map(|tick| (tick, tick_text(tick))).collect();
+        for (tick, text) in categories.map_or_else(numbers, named) {
             let (at, _) = self.place((tick, 0.0));
             let line = vec![(at, self.bottom), (at, self.bottom + 10)];
             area.draw(&PathElement::new(line, PALE_INK.stroke_width(2)))?;
-            area.draw(&Text::new(tick_text(tick), (at, self.bottom + 20), below.clone()))?;
+            area.draw(&Text::new(text, (at, self.bottom + 20), below.clone()))?;
         }
         let axis = vec![(self.left, self.bottom), (self.right, self.bottom)];
         area.draw(&PathElement::new(axis, PALE_INK.stroke_width(3)))?;
         let below = words.pos(Pos::new(HPos::Right, VPos::Top));
         let place = (self.right, self.bottom + 66);
-        area.draw(&Text::new(figure.x_label.clone(), place, below))?;
+        let label = categories.map_or(&figure.x_label[..], Categories::title);
+        area.draw(&Text::new(label.to_owned(), place, below))?;
         Ok(())
     }
 }

@@ -24,8 +24,8 @@ const PAPER: &str = "hollow: the paper";
 
 /// Pixels that the names need.
 pub(super) fn width(styled: &[Styled<'_>]) -> i32 {
-    let names = entries(styled).map(|entry| entry.series.name.as_str());
-    let names = names.chain(has_matched(styled).then_some(PAPER));
+    let names = entries(styled).map(|entry| words(&entry, styled));
+    let names = names.chain(has_matched(styled).then(|| PAPER.to_owned()));
     let letters = names.map(|name| name.chars().count()).max();
     letters.map_or(60, |letters| GAP + SWATCH + 16 + (letters as f64 * LETTER) as i32 + 30)
 }
@@ -38,7 +38,8 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
         .collect();
     let (left, _) = frame.across();
     let near = right - (right - left) / 12;
-    let beside = ends.iter().all(|&(_, (x, _))| x >= near);
+    let beside =
+        ends.iter().all(|(entry, _)| entry.aside == 0) && ends.iter().all(|&(_, (x, _))| x >= near);
     if beside {
         ends.sort_by_key(|&(_, (_, y))| y);
     } else {
@@ -54,13 +55,12 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
     let at = right + GAP;
     for ((entry, _), &level) in ends.iter().zip(&levels) {
         let middle = (at + SWATCH / 2, level);
-        if entry.look == Look::Line {
+        if entry.look == Look::Line && entry.aside == 0 {
             let line = vec![(at, level), (at + SWATCH, level)];
             area.draw(&PathElement::new(line, entry.colour.stroke_width(4)))?;
         }
         draw_mark(area, entry, middle)?;
-        let words = entry.series.name.clone();
-        area.draw(&Text::new(words, (at + SWATCH + 16, level), font.clone()))?;
+        area.draw(&Text::new(words(entry, styled), (at + SWATCH + 16, level), font.clone()))?;
     }
     if has_matched(styled) {
         let level = levels.last().map_or(top, |&last| last + LINE + LINE / 2).min(bottom + LINE);
@@ -74,12 +74,30 @@ pub(super) fn draw(area: &Area<'_>, frame: &Frame, styled: &[Styled<'_>]) -> Dra
 
 /// The series that have a name of their own in the margin.
 fn entries<'a>(styled: &'a [Styled<'a>]) -> impl Iterator<Item = Styled<'a>> {
-    let is_named = |entry: &&Styled<'_>| match entry.look {
-        Look::Line => true,
+    let is_named = |n: usize, entry: &Styled<'_>| match entry.look {
+        Look::Line => {
+            let is_same =
+                |other: &Styled<'_>| other.look == Look::Line && other.group == entry.group;
+            entry.group.is_empty() || !styled[..n].iter().any(is_same)
+        }
         Look::Paper => !is_matched(entry, styled),
         Look::Limit => false,
     };
-    styled.iter().filter(is_named).copied()
+    styled.iter().enumerate().filter(move |&(n, entry)| is_named(n, entry)).map(|(_, entry)| *entry)
+}
+
+/// What is said of a series: its name, or those of all that share its colour.
+fn words(entry: &Styled<'_>, all: &[Styled<'_>]) -> String {
+    let is_same = |other: &&Styled<'_>| other.look == Look::Line && other.group == entry.group;
+    let (first, last) = (entry, all.iter().rfind(is_same).unwrap_or(entry));
+    if entry.group.is_empty() || entry.look != Look::Line || first.series.name == last.series.name {
+        return entry.series.name.clone();
+    }
+    let rest = |styled: &Styled<'_>| {
+        let rest = styled.series.name.strip_prefix(entry.group).unwrap_or_default();
+        rest.trim_start_matches([',', ' ']).to_owned()
+    };
+    format!("{}: {} to {}", entry.group, rest(first), rest(last))
 }
 
 fn has_matched(styled: &[Styled<'_>]) -> bool {

@@ -31,6 +31,11 @@ impl Scale {
         Scale { low, high, kind: Kind::Linear { step } }
     }
 
+    /// The whole numbers from one on, with room at both ends.
+    pub(super) fn whole(count: usize) -> Scale {
+        Scale { low: 0.5, high: count as f64 + 0.5, kind: Kind::Linear { step: 1.0 } }
+    }
+
     /// From zero to a little more than the largest value: what an axis needs along which lines run
     /// to their ends.
     pub(super) fn along(values: impl Iterator<Item = f64> + Clone) -> Scale {

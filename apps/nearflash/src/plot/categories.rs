@@ -1,0 +1,78 @@
+//! Axes whose values have names.
+
+use super::scale::Scale;
+use super::{Look, Styled};
+
+/// Pixels between the marks of two series at the same name.
+const APART: i32 = 40;
+
+/// The names of the values 1, 2, 3 and so on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Categories {
+    title: String,
+    names: Vec<String>,
+}
+
+impl Categories {
+    /// Understands `title (1 = name, 2 = name, …)`; other labels name nothing.
+    pub(super) fn of(label: &str) -> Option<Categories> {
+        let (title, rest) = label.split_once(" (1 = ")?;
+        let mut names = Vec::new();
+        for (n, part) in rest.strip_suffix(')')?.split(", ").enumerate() {
+            let name = match n {
+                0 => part,
+                _ => part.strip_prefix(&format!("{} = ", n + 1))?,
+            };
+            names.push(name.to_owned());
+        }
+        Some(Categories { title: title.to_owned(), names })
+    }
+
+    /// What the names are names of.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Where they stand.
+    pub(super) fn scale(&self) -> Scale {
+        Scale::whole(self.names.len())
+    }
+
+    /// Values and names.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        (1..).map(f64::from).zip(self.names.iter().cloned()).collect()
+    }
+}
+
+/// Puts the marks of several series side by side; those of the paper stand with ours.
+pub(super) fn set_aside(styled: &mut [Styled<'_>]) {
+    let mut shapes: Vec<_> = styled.iter().filter(|s| s.look != Look::Limit).map(place).collect();
+    shapes.dedup();
+    let middle = (shapes.len() as i32 - 1) * APART / 2;
+    for entry in styled.iter_mut().filter(|entry| entry.look != Look::Limit) {
+        let n = shapes.iter().position(|&shape| shape == place(entry)).unwrap_or(0) as i32;
+        // Never zero, which means that lines join the marks.
+        entry.aside = if n * APART == middle { 1 } else { n * APART - middle };
+    }
+}
+
+fn place(styled: &Styled<'_>) -> (u8, u8, u8) {
+    let colour = styled.colour;
+    (colour.0, colour.1, colour.2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_name_their_values() {
+        let tenants = Categories::of("tenant (1 = A, 2 = B, 3 = the other)").unwrap();
+        assert_eq!((tenants.title(), tenants.names.len()), ("tenant", 3));
+        assert_eq!(tenants.ticks()[2], (3.0, "the other".to_owned()));
+        assert_eq!(tenants.scale().place(2.0), 0.5);
+        for other in ["IOPS", "IOPS (thousands)", "x (1 = A, B)", "x (1 = A"] {
+            assert_eq!(Categories::of(other), None, "{other}");
+        }
+    }
+}
