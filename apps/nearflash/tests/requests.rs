@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use contract::{Command, Control, Hello, Range, Register, Slo, Status};
+use contract::{Command, Control, Hello, Range, Status};
 use support::{Answer, Launch, Server, V1, V2, pattern, v1_head as head};
 
 fn server() -> Server {
@@ -315,10 +315,4 @@ fn questions_about_the_connection_are_answered() {
     let info = v2.info(1).unwrap();
     assert_eq!((info.blocks, info.rights), (16_384, contract::Rights::ALL));
     assert_eq!(v2.info(2), Err(Status::NoNamespace));
-    // What is not served yet is answered with a status, never with silence.
-    let slo = Slo { latency_us: 500, iops: 1000, read_percent: 100, ..Slo::default() };
-    v2.control(&Control::Register(Register { tag: 3, tenant: 0, name: "a".into(), slo }));
-    assert_eq!(v2.answer(), Answer::Tenant { tag: 3, status: Status::Unsupported });
-    v2.control(&Control::Unregister { tag: 4, tenant: 1 });
-    assert_eq!(v2.answer(), Answer::Tenant { tag: 4, status: Status::NoTenant });
 }

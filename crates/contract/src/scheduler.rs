@@ -42,6 +42,10 @@ pub trait Scheduler {
     /// submits it, now or as soon as the device has room.
     fn next(&mut self) -> Option<Slot>;
 
+    /// Takes out a request that waits, whoever's and at no price: for a server that stops, when
+    /// nobody waits for the answers any more.
+    fn discard(&mut self) -> Option<Slot>;
+
     /// How many requests wait.
     fn queued(&self) -> usize;
 

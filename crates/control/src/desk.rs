@@ -137,8 +137,8 @@ fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
         let (iops, read_percent) = (measured.iops, measured.read_percent.unwrap_or(0.0));
         tracing::warn!(
             tenant = entry.name,
-            iops,
-            read_percent,
+            iops = iops.round(),
+            read_percent = read_percent.round(),
             promised_iops = entry.slo.iops,
             promised_read_percent = entry.slo.read_percent,
             "exceeds its SLO"

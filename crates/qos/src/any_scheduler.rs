@@ -42,6 +42,10 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.next())
     }
 
+    fn discard(&mut self) -> Option<Slot> {
+        each!(self, scheduler => scheduler.discard())
+    }
+
     fn queued(&self) -> usize {
         each!(self, scheduler => scheduler.queued())
     }

@@ -34,6 +34,10 @@ impl Scheduler for PassThrough {
         self.queue.pop_front()
     }
 
+    fn discard(&mut self) -> Option<Slot> {
+        self.queue.pop_front()
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }

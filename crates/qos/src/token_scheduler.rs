@@ -488,6 +488,17 @@ impl Scheduler for TokenScheduler {
         self.find_next()
     }
 
+    /// Looks at all tenants for one.
+    fn discard(&mut self) -> Option<Slot> {
+        if self.phase != Phase::Over {
+            self.cut_round();
+        }
+        let waiting = self.locals.iter_mut().find(|local| local.queue.len > 0)?;
+        let line = self.requests.first(&waiting.queue).expect("it has one");
+        self.queued -= 1;
+        Some(self.requests.pop(&mut waiting.queue, self.cost.priced(line)))
+    }
+
     fn queued(&self) -> usize {
         self.queued
     }

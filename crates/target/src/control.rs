@@ -61,6 +61,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.shared.fences.leave(place);
         }
         self.leave_tenants(conn.grant.as_ref(), &conn.handles);
+        self.discard_unwanted();
     }
 
     pub(crate) fn control(&mut self, id: ConnId, control: Control) {

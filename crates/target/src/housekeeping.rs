@@ -23,7 +23,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.finish(id);
             }
         }
+        self.discard_unwanted();
         self.transport.kick(now);
+    }
+
+    /// Once it drains and its connections are gone, nobody waits for what still waits for tokens,
+    /// which could take long to come.
+    pub(crate) fn discard_unwanted(&mut self) {
+        if !self.is_draining() || self.open_connections > 0 {
+            return;
+        }
+        for n in 0..self.devices.len() {
+            while let Some(slot) = self.devices[n].scheduler.discard() {
+                self.forget(slot);
+            }
+        }
     }
 
     /// Whether [`drain`](Worker::drain) was called and nothing is left.

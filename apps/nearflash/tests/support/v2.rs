@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use contract::{
-    Command, Control, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range, Status, Tag,
+    Command, Control, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range, Register, Slo,
+    Status, Tag, TenantReply,
 };
 use proto::reflex::{ClientEvent, ClientSession};
 
@@ -17,7 +18,7 @@ use super::PATIENCE;
 pub(crate) enum Answer {
     Done { tag: Tag, status: Status, data: Vec<u8> },
     Info { tag: Tag, info: Result<NamespaceInfo, Status> },
-    Tenant { tag: Tag, status: Status },
+    Tenant { tag: Tag, status: Status, reply: TenantReply },
     Pong { tag: Tag },
     Notice(Notice),
     End,
@@ -163,6 +164,42 @@ impl V2 {
         }
     }
 
+    /// Registers a tenant.
+    pub(crate) fn register(
+        &mut self,
+        name: &str,
+        slo: Slo,
+    ) -> Result<TenantReply, (Status, TenantReply)> {
+        let register = Register { tag: 6, tenant: 0, name: name.into(), slo };
+        self.control(&Control::Register(register));
+        self.tenant_answer()
+    }
+
+    /// Changes the SLO of the tenant with this handle.
+    pub(crate) fn renegotiate(
+        &mut self,
+        tenant: u16,
+        slo: Slo,
+    ) -> Result<TenantReply, (Status, TenantReply)> {
+        let register = Register { tag: 6, tenant, name: "".into(), slo };
+        self.control(&Control::Renegotiate(register));
+        self.tenant_answer()
+    }
+
+    /// Gives the handle back.
+    pub(crate) fn unregister(&mut self, tenant: u16) -> Result<TenantReply, (Status, TenantReply)> {
+        self.control(&Control::Unregister { tag: 6, tenant });
+        self.tenant_answer()
+    }
+
+    fn tenant_answer(&mut self) -> Result<TenantReply, (Status, TenantReply)> {
+        match self.answer() {
+            Answer::Tenant { tag: 6, status: Status::Ok, reply } => Ok(reply),
+            Answer::Tenant { tag: 6, status, reply } => Err((status, reply)),
+            other => panic!("it was answered by {other:?}"),
+        }
+    }
+
     /// Expects that the server ends the connection within `limit`, whatever it says before.
     pub(crate) fn expect_end(&mut self, limit: Duration) {
         let end = super::now() + limit;
@@ -220,7 +257,9 @@ impl V2 {
                     Answer::Done { tag, status: Status::Ok, data }
                 }
                 Some(ClientEvent::Info { tag, info }) => Answer::Info { tag, info },
-                Some(ClientEvent::Tenant { tag, status, .. }) => Answer::Tenant { tag, status },
+                Some(ClientEvent::Tenant { tag, status, reply }) => {
+                    Answer::Tenant { tag, status, reply }
+                }
                 Some(ClientEvent::Pong { tag }) => Answer::Pong { tag },
                 Some(ClientEvent::Notice(notice)) => Answer::Notice(notice),
             };

@@ -81,6 +81,8 @@ pub struct ClientSession {
     phase: Phase,
     /// Checksums were asked for, then: they were agreed.
     checksums: bool,
+    /// The handle of the tenant that requests are charged to.
+    charged: u16,
     /// What to greet the server with (version 2).
     hello: Option<Box<Hello>>,
     /// The data that is passing through.
@@ -122,6 +124,7 @@ impl ClientSession {
         ClientSession {
             phase,
             checksums: hello.as_ref().is_some_and(|hello| hello.checksums),
+            charged: 0,
             hello,
             body: Passage::new(),
             carry: Carry::new(),
@@ -149,6 +152,18 @@ impl ClientSession {
         self.hello.as_ref().map_or_else(Vec::new, |hello| client_v2::greeting(hello))
     }
 
+    /// Charges the requests from here on to the tenant with this handle, which a register on this
+    /// connection was answered with; zero, as at first: to the connection's own. Version 1 cannot
+    /// say it.
+    pub fn charge(&mut self, handle: u16) {
+        self.charged = handle;
+    }
+
+    /// The handle of the tenant that requests are charged to.
+    pub fn charged(&self) -> u16 {
+        self.charged
+    }
+
     /// The head of a request; its payload, all of which must be given here, follows it.
     ///
     /// # Errors
@@ -173,8 +188,8 @@ impl ClientSession {
         }
         match self.phase {
             Phase::Open => {
-                let crc = self.checksums;
-                Ok(client_v2::request(tag, stream, namespace, command, payload, crc))
+                let (crc, tenant) = (self.checksums, self.charged);
+                Ok(client_v2::request(tag, stream, namespace, tenant, command, payload, crc))
             }
             Phase::V1 if namespace.is_some() => Err(Status::Unsupported),
             Phase::V1 => v1::encode_request(tag, command),

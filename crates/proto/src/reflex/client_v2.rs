@@ -47,6 +47,7 @@ pub(super) fn request(
     tag: Tag,
     stream: u8,
     namespace: Option<NamespaceId>,
+    tenant: u16,
     command: Command,
     payload: &[u8],
     checksums: bool,
@@ -73,7 +74,7 @@ pub(super) fn request(
         lba: range.lba.into(),
         blocks: range.blocks.into(),
         namespace: namespace.map_or(0, |namespace| namespace.0).into(),
-        tenant: 0.into(),
+        tenant: tenant.into(),
         payload_crc32c: payload_crc32c.into(),
         reserved_tail: 0.into(),
     };

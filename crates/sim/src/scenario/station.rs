@@ -73,6 +73,13 @@ impl Scheduler for Counted {
         }
     }
 
+    fn discard(&mut self) -> Option<Slot> {
+        match &mut self.order {
+            Order::Tokens(tokens) => tokens.discard(),
+            Order::PassThrough(pass) => pass.discard(),
+        }
+    }
+
     fn queued(&self) -> usize {
         match &self.order {
             Order::PassThrough(order) => order.queued(),
