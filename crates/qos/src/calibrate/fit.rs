@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::Percentile;
-use crate::RatePoint;
 use crate::units::{RATE_MAX, TOKEN};
+use crate::{ModelFile, RatePoint, Residual, SizePoint};
 
 /// The load at which a mix of 4 KiB requests reaches a latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,6 +46,9 @@ pub struct Fit {
     pub p99: Vec<RatePoint>,
     /// The mixed crossings at p95, each beside the curve.
     pub points: Vec<Point>,
+    /// Tight latencies that were measured and have no row, since the curves do not fall together
+    /// there: the latency and by which share the worst point is off.
+    pub left_out: Vec<(u32, f64)>,
     /// Rows at which loads of reads alone, sold at `read_only_cost`, would exceed what the device
     /// serves: the latency and by which share.
     pub read_only_excess: Vec<(u32, f64)>,
@@ -113,30 +116,42 @@ const WRITE_COSTS: (f64, f64) = (0.05, 1_000.0);
 const READ_ONLY_LATENCY_US: u32 = 500;
 
 /// Fits a model to crossings of 4 KiB requests. Refuses when a point is off by more than `limit`, a
-/// share.
+/// share. Latencies below `tight_us` are extra: they do not shape the write cost, and have no row
+/// where they do not fit.
 ///
 /// # Errors
 /// What does not fit, with the points and by how much.
-pub fn fit(crossings: &[Crossing], limit: f64) -> Result<Fit, Misfit> {
+pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Misfit> {
     let mixed = |c: &&Crossing| c.read_percent < 100 && c.percentile == Percentile::P95;
     let mixed: Vec<Crossing> = crossings.iter().filter(mixed).copied().collect();
-    let latencies = latencies(crossings, Percentile::P95);
-    if latencies.is_empty() {
+    let (tight, wanted): (Vec<u32>, Vec<u32>) =
+        latencies(crossings, Percentile::P95).into_iter().partition(|&us| us < tight_us);
+    if wanted.is_empty() {
         return Err(Misfit::TooLittle);
     }
-    let write_cost = best_write_cost(&mixed, &latencies);
+    let write_cost = best_write_cost(&mixed, &wanted);
     if !(0.01..=999.0).contains(&write_cost) {
         return Err(Misfit::WriteCost(write_cost));
     }
-    let points = points(&mixed, &latencies, write_cost);
-    let mut far: Vec<Point> =
-        points.iter().filter(|point| point.off.abs() > limit).copied().collect();
+    let mut points = beside(&mixed, &wanted, write_cost);
+    let is_far = |point: &&Point| point.off.abs() > limit;
+    let mut far: Vec<Point> = points.iter().filter(is_far).copied().collect();
     if !far.is_empty() {
         far.sort_by(|a, b| b.off.abs().total_cmp(&a.off.abs()));
         return Err(Misfit::Scattered { points: far, write_cost, limit });
     }
-    let p95 = rows(crossings, Percentile::P95, write_cost)?;
-    let p99 = rows(crossings, Percentile::P99, write_cost)?;
+    let mut left_out = Vec::new();
+    for latency_us in tight {
+        let extra = beside(&mixed, &[latency_us], write_cost);
+        match extra.iter().map(|point| point.off.abs()).fold(0.0, f64::max) {
+            worst if worst > limit => left_out.push((latency_us, worst)),
+            _ => points.extend(extra),
+        }
+    }
+    let is_in = |c: &&Crossing| !left_out.iter().any(|&(latency_us, _)| latency_us == c.latency_us);
+    let crossings: Vec<Crossing> = crossings.iter().filter(is_in).copied().collect();
+    let p95 = rows(&crossings, Percentile::P95, write_cost)?;
+    let p99 = rows(&crossings, Percentile::P99, write_cost)?;
     let at = p95.iter().find(|row| row.latency_us >= READ_ONLY_LATENCY_US);
     let at = at.or(p95.last()).ok_or(Misfit::TooLittle)?;
     let read_only_cost = at.mixed as f64 / at.read_only as f64;
@@ -145,7 +160,40 @@ pub fn fit(crossings: &[Crossing], limit: f64) -> Result<Fit, Misfit> {
         (sold > 0.1).then_some((row.latency_us, sold))
     };
     let read_only_excess = p95.iter().filter_map(excess).collect();
-    Ok(Fit { write_cost, read_only_cost, p95, p99, points, read_only_excess })
+    points.sort_by_key(|point| point.crossing.latency_us);
+    Ok(Fit { write_cost, read_only_cost, p95, p99, points, left_out, read_only_excess })
+}
+
+impl Fit {
+    /// The file of the device, of which at most `tokens_max` tokens a second were had.
+    pub fn to_file(
+        &self,
+        device: &str,
+        measured: &str,
+        sizes: Vec<SizePoint>,
+        tokens_max: f64,
+    ) -> ModelFile {
+        let units = |tokens: f64| libm::round(tokens * f64::from(TOKEN)).max(1.0) as u32;
+        let residual = |point: &Point| {
+            let Crossing { latency_us, read_percent, iops, .. } = point.crossing;
+            let row = self.p95.iter().find(|row| row.latency_us == latency_us)?;
+            let granted = row.mixed as f64 / f64::from(TOKEN);
+            let off_percent = libm::round((point.tokens / granted - 1.0) * 1_000.0) / 10.0;
+            Some(Residual { latency_us, read_percent, iops: iops as u64, off_percent })
+        };
+        let last = self.p95.last().map_or(0, |row| row.mixed);
+        ModelFile {
+            device: device.into(),
+            measured: measured.into(),
+            write: units(self.write_cost),
+            read_only_read: units(self.read_only_cost),
+            sizes,
+            rate_max: (tokens_max as u64 * u64::from(TOKEN)).clamp(last, RATE_MAX),
+            p95: self.p95.clone(),
+            p99: self.p99.clone(),
+            residuals: self.points.iter().filter_map(residual).collect(),
+        }
+    }
 }
 
 /// Tokens of one request of the mix.
@@ -178,7 +226,7 @@ fn latencies(crossings: &[Crossing], percentile: Percentile) -> Vec<u32> {
 /// latency: a grid finds the valley, thirds its floor.
 fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
     let scatter = |log_cost: f64| -> f64 {
-        let points = points(mixed, latencies, libm::exp(log_cost));
+        let points = beside(mixed, latencies, libm::exp(log_cost));
         points.iter().map(|point| libm::pow(libm::log(1.0 + point.off), 2.0)).sum()
     };
     let (low, high) = (libm::log(WRITE_COSTS.0), libm::log(WRITE_COSTS.1));
@@ -198,7 +246,7 @@ fn best_write_cost(mixed: &[Crossing], latencies: &[u32]) -> f64 {
 }
 
 /// Each mixed crossing beside the geometric mean of its latency's.
-fn points(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
+fn beside(mixed: &[Crossing], latencies: &[u32], write_cost: f64) -> Vec<Point> {
     let mut points = Vec::new();
     for &latency_us in latencies {
         let row = || mixed.iter().filter(move |c| c.latency_us == latency_us);

@@ -116,6 +116,11 @@ impl Search {
         self.mix
     }
 
+    /// What is looked for.
+    pub fn goals(&self) -> &[Goal] {
+        &self.goals
+    }
+
     /// Everything that was measured, by ascending load.
     pub fn points(&self) -> &[Measured] {
         &self.points
@@ -158,10 +163,13 @@ impl Search {
 
     /// How many runs are left, about.
     pub fn runs_left(&self) -> usize {
-        match self.points.last() {
-            None => 8 + 4 * self.goals.len(),
-            Some(_) => self.goals.iter().filter(|goal| self.refine(**goal).is_some()).count() * 3,
-        }
+        let goals = self.goals.iter();
+        let open = goals.filter(|goal| match self.place(**goal) {
+            Place::Between(Some(low), Some(high)) => high.offer.iops / low.offer.iops >= CLOSE,
+            Place::Between(..) => true,
+            Place::Nowhere => false,
+        });
+        2 * open.count()
     }
 
     fn short(&self, iops: f64) -> Offer {

@@ -9,6 +9,8 @@ mod original;
 mod read;
 mod write;
 
+pub use write::reads_only_toml;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -16,6 +16,24 @@ impl ModelFile {
     }
 }
 
+/// What is known of a device that was measured without writes: the latencies in microseconds, and
+/// how many reads of 4 KiB a second reach them. No device model, since prices and mixed rates are
+/// missing, and reading it says so; but a beginning of one.
+pub fn reads_only_toml(device: &str, measured: &str, rows: &[(u32, u64)]) -> String {
+    let mut text = format!(
+        "# Measured without writes: prices.write, and `mixed` of every row, are missing.\n\
+         format = {FORMAT}\ndevice = {}\nmeasured = {}\n\n[prices]\n\n[rates]\np95 = [\n",
+        quoted(device),
+        quoted(measured)
+    );
+    for (latency_us, read_only) in rows {
+        let row = format!("    {{ latency_us = {latency_us}, read_only = {read_only} }},\n");
+        text.push_str(&row);
+    }
+    text.push_str("]\n");
+    text
+}
+
 struct Text<'a>(&'a ModelFile);
 
 impl fmt::Display for Text<'_> {
