@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calibrate;
 mod config;
 mod demo;
 mod doctor;
 mod interface;
 mod listen;
 mod pages;
-#[cfg_attr(not(test), expect(dead_code, reason = "the commands that draw follow"))]
 mod plot;
 mod report;
 mod serve;
@@ -34,6 +34,8 @@ enum Command {
     Serve(serve::Args),
     /// Measure a server or a local device
     Bench(bench::Arguments),
+    /// Measure what a device can do, and write a device model
+    Calibrate(calibrate::Args),
     /// Show what it does: verified traffic, local and remote latency, requests a core
     Demo(demo::Args),
     /// Look at this machine as a server of flash, and say what to change
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

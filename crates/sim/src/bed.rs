@@ -17,7 +17,7 @@ pub const IN_FLIGHT_MAX: usize = 8192;
 const BUFFER_BYTES_MAX: usize = 256 << 20;
 
 /// The share of a run, at its beginning, that is not measured.
-const WARMUP: f64 = 0.2;
+pub const WARMUP: f64 = 0.2;
 
 /// How long the device rests between runs, so that one does not show in the next.
 const REST: Duration = Duration::from_secs(1);

@@ -1,0 +1,48 @@
+//! The progress bar: what is measured, and how long it will still take.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use qos::calibrate::{Calibration, Offer};
+
+use crate::report::{bytes_text, number_text};
+
+/// Steps of the bar.
+const STEPS: u64 = 1_000;
+
+/// Shows how far the calibration is.
+pub(super) struct Live {
+    bar: ProgressBar,
+}
+
+impl Live {
+    pub(super) fn new(spec: &str) -> Live {
+        let bar = ProgressBar::new(STEPS);
+        let template = "{prefix} {bar:30.cyan/dim} {percent:>3} % · {eta} left · {msg}";
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.expect("the template is sound"));
+        bar.set_prefix(spec.to_owned());
+        Live { bar }
+    }
+
+    /// Shows the load that is offered next.
+    pub(super) fn show(&self, calibration: &Calibration, offer: &Offer) {
+        let (done, all) = calibration.curves_done();
+        let mix = match offer.mix.read_percent {
+            100 => "reads alone".to_owned(),
+            percent => format!("{percent} % reads"),
+        };
+        let size = bytes_text(offer.mix.bytes as u64);
+        let iops = number_text(offer.iops.round());
+        // Estimates may go back; a bar that does confuses.
+        let step = (calibration.progress() * STEPS as f64) as u64;
+        self.bar.set_position(step.max(self.bar.position()));
+        self.bar.set_message(format!(
+            "curve {} of {all}: {mix} of {size}, {iops} IOPS",
+            (done + 1).min(all)
+        ));
+    }
+
+    /// Takes the bar away.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
