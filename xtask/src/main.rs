@@ -1,5 +1,5 @@
-//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `cost`, `sim`,
-//! `fuzz`, `interop`.
+//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `cost`, `sim`, `figures`, `fuzz`,
+//! `interop`, `package`.
 //!
 //! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
 //! names.
@@ -36,6 +36,8 @@ enum Chore {
     Tidy,
     /// Replays the simulated world.
     Sim(runs::SimOptions),
+    /// Makes the figures in virtual time, and their page.
+    Figures(runs::FiguresOptions),
     /// Fuzzes the sessions.
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Chore::Ci(options) => ci::run(&options),
         Chore::Tidy => tidy::run(),
         Chore::Sim(options) => runs::sim(&options),
+        Chore::Figures(options) => runs::figures(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
         Chore::Bench(options) => bench::run(&options),
         Chore::Cost(options) => cost::run(&options),

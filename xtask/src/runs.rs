@@ -1,6 +1,7 @@
-//! Chores that only find and start a program of the workspace: `sim`, `fuzz`.
+//! Chores that only find and start a program of the workspace: `sim`, `figures`, `fuzz`.
 //!
-//! Conventions: the simulated world is the program of package `nearflash-sim`; a fuzz target is an
+//! Conventions: the simulated world is the program `nearflash-sim` of the package of that name, its
+//! figures are the program `nearflash-figures`; a fuzz target is an
 //! integration test whose name starts with `fuzz`, which fuzzes for `FUZZ_SECONDS` seconds.
 
 use clap::Args;
@@ -8,8 +9,11 @@ use clap::Args;
 use crate::manifest::Manifest;
 use crate::shell;
 
-/// The package whose program is the simulated world.
+/// The package and the program that is the simulated world.
 const SIM_PACKAGE: &str = "nearflash-sim";
+
+/// The page that the figures make.
+const FIGURES_PAGE: &str = "docs/results/figures.md";
 
 /// Options of `cargo xtask sim`.
 #[derive(Args)]
@@ -25,6 +29,16 @@ pub(crate) struct SimOptions {
     rest: Vec<String>,
 }
 
+/// Options of `cargo xtask figures`.
+#[derive(Args)]
+pub(crate) struct FiguresOptions {
+    /// Which; all unless told, which also writes their page.
+    names: Vec<String>,
+    /// Shorter runs with fewer points, for a first look.
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Options of `cargo xtask fuzz`.
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
@@ -36,7 +50,8 @@ pub(crate) struct FuzzOptions {
 /// The arguments for cargo that run the simulated world, or `None` while there is no such program.
 pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Option<Vec<String>> {
     let programs = manifest.targets("bin");
-    let (package, name) = programs.iter().find(|(package, _)| *package == SIM_PACKAGE)?;
+    let is_it = |(package, name): &&(&str, &str)| [*package, *name] == [SIM_PACKAGE; 2];
+    let (package, name) = programs.iter().find(is_it)?;
     let program = format!("run --release --package {package} --bin {name}");
     let words = format!("{program} -- --seed {seed} --count {count}");
     Some(words.split(' ').map(str::to_owned).collect())
@@ -54,6 +69,21 @@ pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
         .ok_or(format!("{SIM_PACKAGE} has no program yet"))?;
     arguments.extend(options.rest.iter().cloned());
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    shell::show(&mut shell::cargo(&words))
+}
+
+/// Makes the figures in virtual time. All of them, at full length, make their page anew.
+pub(crate) fn figures(options: &FiguresOptions) -> Result<(), String> {
+    let words = "run --release --package nearflash-sim --bin nearflash-figures --";
+    let mut words: Vec<&str> = words.split(' ').collect();
+    words.extend(options.quick.then_some("--quick"));
+    words.extend(options.names.iter().map(String::as_str));
+    if options.quick || !options.names.is_empty() {
+        return shell::show(&mut shell::cargo(&words));
+    }
+    let page = shell::root().join(FIGURES_PAGE);
+    let page = page.to_str().ok_or("the path of the repository is no text")?;
+    words.extend(["--page", page]);
     shell::show(&mut shell::cargo(&words))
 }
 
