@@ -135,13 +135,6 @@ impl BufPool {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
     }
 
-    /// The same, but never the last that is free of the largest: whoever must not wait finds one.
-    pub fn take_but_last(&mut self, bytes: usize) -> Option<Buf> {
-        let largest = self.largest();
-        let may = |s: &&mut Shelf| s.bytes >= bytes && (s.bytes < largest || s.free.len() > 1);
-        self.shelves.iter_mut().filter(may).find_map(|s| s.free.pop())
-    }
-
     /// The same, but only of the sizes that `may` says, given the number of a size (ascending from
     /// zero) and how many of it are free.
     pub fn take_where(
@@ -152,6 +145,24 @@ impl BufPool {
         let fits = |(_, s): &(usize, &mut Shelf)| s.bytes >= bytes && !s.free.is_empty();
         let mut shelves = self.shelves.iter_mut().enumerate().filter(fits);
         shelves.find(|(class, s)| may(*class, s.free.len())).and_then(|(_, s)| s.free.pop())
+    }
+
+    /// The same, but never the last that is free of the largest: whoever must not wait finds one.
+    pub fn take_but_last_where(
+        &mut self,
+        bytes: usize,
+        mut may: impl FnMut(usize, usize) -> bool,
+    ) -> Option<Buf> {
+        let largest = self.shelves.len().saturating_sub(1);
+        self.take_where(bytes, |class, free| (class < largest || free > 1) && may(class, free))
+    }
+
+    /// Whether that would find one now, if it might have any.
+    pub fn has_but_last(&self, bytes: usize) -> bool {
+        let largest = self.shelves.len().saturating_sub(1);
+        let kept = |class| usize::from(class == largest);
+        let mut shelves = self.shelves.iter().enumerate();
+        shelves.any(|(class, s)| s.bytes >= bytes && s.free.len() > kept(class))
     }
 
     /// The number of the size of a buffer of this pool, ascending from zero.
@@ -229,7 +240,8 @@ mod tests {
         assert_eq!((small.capacity(), pool.class_of(&small)), (16, 0));
         assert!(pool.take_where(1, |class, free| class == 0 && free > 1).is_none());
         pool.give(small);
-        let patient: Vec<Buf> = core::iter::from_fn(|| pool.take_but_last(1)).collect();
+        let patient: Vec<Buf> =
+            core::iter::from_fn(|| pool.take_but_last_where(1, |_, _| true)).collect();
         assert_eq!(patient.len(), 2, "the last of the largest is for others");
         patient.into_iter().for_each(|buf| pool.give(buf));
         assert!(pool.is_whole());

@@ -57,10 +57,10 @@ pub struct Request {
 pub enum Event<'a> {
     /// A request; its payload, if any, follows.
     Request(Request),
-    /// The next piece of the payload of the last request, never empty. `end` comes with the last
-    /// piece: `Ok`, or why the payload must not be used.
+    /// The next piece of the payload of the last request. `end` comes with the last piece: `Ok`, or
+    /// why the payload must not be used.
     Payload {
-        /// The bytes, lent for this call.
+        /// The bytes, lent for this call; empty at most where only the end is told.
         bytes: &'a [u8],
         /// Set with the last piece.
         end: Option<Status>,
@@ -68,20 +68,20 @@ pub enum Event<'a> {
     /// A request whose payload comes when it is asked for, by [`Session::invite`], as
     /// [`Event::Piece`]s between other events. Its verdict is good.
     Awaited(Request),
-    /// A piece of the payload of an awaited request. Pieces of a payload come in order; those of
-    /// several may alternate.
+    /// A piece of the payload of an awaited request. Those of several may alternate.
     Piece {
         /// What [`Session::invite`] was told.
         slot: Slot,
+        /// Where it belongs in the payload.
+        offset: usize,
         /// The bytes, lent for this call; empty where only the end is told.
         bytes: &'a [u8],
-        /// Set with the last piece.
+        /// Set with the last piece, when the payload is whole: `Ok`, or why it must not be used.
         end: Option<Status>,
     },
     /// The session has work of its own to do: [`Session::attend`] does it. Rare.
     Own,
-    /// The session has found out who the peer is, and answers it: from now on the connection belongs
-    /// to this tenant.
+    /// The session knows whose requests follow: from now on they are charged to this tenant.
     Attached(TenantId),
     /// Something about the connection rather than the data. Rare, so boxed.
     Control(Box<Control>),
@@ -400,9 +400,15 @@ pub trait Session {
     /// The version has no way to say this, so the connection must end instead.
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
 
-    /// Asks for the payload of an awaited request, whose pieces shall name `slot`: there is room
-    /// for it now. Returns the message that asks.
-    fn invite(&mut self, tag: Tag, slot: Slot) -> FrameHead {
+    /// Whether [`next_event`](Session::next_event) has an event that needs no more bytes.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Asks for the payload of an awaited request, whose pieces shall name `slot`: there is `room`
+    /// for it now, into which what has come already is copied. Returns the message that asks, empty
+    /// where there is nothing to ask for.
+    fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
         unreachable!("request {tag:#x} of {slot:?} was not awaited")
     }
 

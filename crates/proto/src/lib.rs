@@ -10,5 +10,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod carry;
 pub mod nvme;
 pub mod reflex;

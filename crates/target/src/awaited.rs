@@ -15,19 +15,41 @@ use contract::{
 };
 
 use crate::inflight::InFlight;
+use crate::quota::Quotas;
 use crate::worker::Worker;
 
 /// The requests of a worker that wait to ask for their payloads.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     /// Requests in flight that have asked and not got all.
-    pub(crate) asked: usize,
+    asked: usize,
+    /// Those by their tenants. They do not count among what tenants hold otherwise, which their
+    /// other requests give back by themselves.
+    quotas: Quotas,
     /// Requests that found no slot or no buffer, oldest first; one that comes back ends this. Those
     /// of connections that are gone are skipped.
-    put_off: VecDeque<(ConnId, Request)>,
+    put_off: VecDeque<PutOff>,
     /// Connections whose sessions have not said all that they had to say; frames that have left, or
     /// buffers that came back, end this.
     speakers: Vec<ConnId>,
+}
+
+/// A request that was put off.
+#[derive(Clone, Copy, Debug)]
+struct PutOff {
+    conn: ConnId,
+    request: Request,
+}
+
+/// What became of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// The peer was asked, or the request was refused.
+    Done,
+    /// There is no slot, frame or buffer now, for anybody.
+    Short,
+    /// Its tenant has asked for too much already.
+    TooMany,
 }
 
 impl Awaited {
@@ -35,6 +57,7 @@ impl Awaited {
     pub(crate) fn new(put_off_max: usize) -> Self {
         Awaited {
             asked: 0,
+            quotas: Quotas::default(),
             put_off: VecDeque::with_capacity(put_off_max),
             speakers: Vec::with_capacity(64),
         }
@@ -49,27 +72,33 @@ impl Awaited {
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// Asks for the payload of a request that has just come, or puts that off.
     pub(crate) fn await_payload(&mut self, id: ConnId, request: Request) {
-        let is_first = self.awaited.put_off.is_empty();
-        if is_first && self.ask(id, &request) {
+        let put_off = PutOff { conn: id, request };
+        if self.awaited.put_off.is_empty() && self.ask(&put_off) == Asked::Done {
             return;
         }
         if self.awaited.put_off.len() == self.limits.in_flight {
             let Request { tag, command, .. } = request;
             return self.reply(id, &Reply::Done { tag, command, status: Status::Retry }, None);
         }
-        self.awaited.put_off.push_back((id, request));
+        self.awaited.put_off.push_back(put_off);
     }
 
     /// Goes on with what was put off.
     pub(crate) fn go_on_awaiting(&mut self) {
-        while self.has_room()
-            && let Some(&(id, request)) = self.awaited.put_off.front()
-        {
-            let is_wanted = self.find(id).is_some_and(|conn| !conn.broken && !conn.finishing);
-            if is_wanted && !self.ask(id, &request) {
-                break;
+        for _ in 0..self.awaited.put_off.len().min(self.limits.batch) {
+            let put_off = self.awaited.put_off.pop_front().expect("it was just counted");
+            let conn = self.find(put_off.conn);
+            if conn.is_none_or(|conn| conn.broken || conn.finishing) {
+                continue;
             }
-            self.awaited.put_off.pop_front();
+            match self.ask(&put_off) {
+                Asked::Done => {}
+                Asked::TooMany => self.awaited.put_off.push_back(put_off),
+                Asked::Short => {
+                    self.awaited.put_off.push_front(put_off);
+                    break;
+                }
+            }
         }
         for n in (0..self.awaited.speakers.len()).rev() {
             let id = self.awaited.speakers.swap_remove(n);
@@ -78,20 +107,32 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// Gives the request a slot and a buffer and asks its peer for the payload, or refuses it.
-    /// `false`: there is no slot or no buffer now.
-    fn ask(&mut self, id: ConnId, request: &Request) -> bool {
-        let Request { tag, command, .. } = *request;
-        let (device, lba, tenant) = match self.judge(id, request) {
+    fn ask(&mut self, put_off: &PutOff) -> Asked {
+        let PutOff { conn: id, request } = *put_off;
+        let Request { tag, command, .. } = request;
+        let (device, lba, tenant) = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
                 self.reply(id, &Reply::Done { tag, command, status }, None);
-                return true;
+                return Asked::Done;
             }
         };
-        if !self.has_room() || self.awaited.asked >= self.limits.in_flight / 2 {
-            return false;
+        let left = (self.limits.in_flight / 2).saturating_sub(self.awaited.asked);
+        if !self.has_room() || left == 0 {
+            return Asked::Short;
         }
-        let Some(buf) = self.pool.take_but_last(request.payload_bytes) else { return false };
+        let quotas = &mut self.awaited.quotas;
+        if !quotas.allows_slot(tenant, left) {
+            return Asked::TooMany;
+        }
+        let may = |class, free| quotas.allows_payload(tenant, class, free);
+        let buf = match self.pool.take_but_last_where(request.payload_bytes, may) {
+            Some(buf) => buf,
+            None if self.pool.has_but_last(request.payload_bytes) => return Asked::TooMany,
+            None => return Asked::Short,
+        };
+        let class = Some(self.pool.class_of(&buf));
+        self.awaited.quotas.hold(tenant, class);
         let now = self.now;
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
@@ -106,38 +147,42 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             device,
             lba,
             buf: Some(buf),
-            payload_class: None,
+            payload_class: class,
             filled: 0,
             is_awaited: true,
             fence: None,
             received_at: now,
             next: None,
         };
-        let slot = self.insert(entry);
-        let conn = self.find(id).expect("it sent a request");
-        let head = conn.session.invite(tag, slot);
-        self.send_bare(id, head);
-        true
+        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        let buf = self.in_flight.get(slot).buf.as_mut().expect("it was just given one");
+        let head = conn.session.invite(tag, slot, buf.prefix_mut(request.payload_bytes));
+        if !head.is_empty() {
+            self.send_bare(id, head);
+        }
+        Asked::Done
     }
 
     /// Puts a piece of an awaited payload where it belongs.
-    pub(crate) fn piece(&mut self, id: ConnId, slot: Slot, bytes: &[u8], end: Option<Status>) {
-        let now = self.now;
+    pub(crate) fn piece(&mut self, id: ConnId, slot: Slot, offset: usize, bytes: &[u8]) {
         let entry = self.in_flight.get(slot);
         assert!(entry.conn == id && entry.is_awaited, "{slot:?} was not asked for here");
         let total = entry.command.payload_bytes();
         let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
-        buf.prefix_mut(total)[entry.filled..entry.filled + bytes.len()].copy_from_slice(bytes);
-        entry.filled += bytes.len();
+        buf.prefix_mut(total)[offset..offset + bytes.len()].copy_from_slice(bytes);
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
         conn.progress.messages = conn.progress.messages.wrapping_add(1);
-        let Some(status) = end else { return };
+    }
+
+    /// An awaited payload is whole, or will not be.
+    pub(crate) fn piece_was_last(&mut self, id: ConnId, slot: Slot, status: Status) {
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
         conn.awaited -= 1;
-        self.awaited.asked -= 1;
+        let entry = self.in_flight.get(slot);
         entry.is_awaited = false;
+        entry.received_at = self.now;
+        self.count_as_held(slot);
         if status.is_ok() {
-            assert!(entry.filled == total, "the session counted the payload");
-            entry.received_at = now;
             self.start(id, slot);
         } else {
             self.answer_unstarted(slot, status);
@@ -158,14 +203,23 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             .map(|(slot, _)| slot)
             .collect();
         assert!(slots.len() == count, "a connection counts what it awaits");
-        self.awaited.asked -= count;
         for slot in slots {
+            self.count_as_held(slot);
             self.forget(slot);
         }
         if let Some(conn) = self.find(id) {
             conn.in_flight -= count;
             conn.awaited = 0;
         }
+    }
+
+    /// The request is not awaited any more.
+    fn count_as_held(&mut self, slot: Slot) {
+        let entry = self.in_flight.get(slot);
+        let (tenant, class) = (entry.tenant, entry.payload_class);
+        self.awaited.asked -= 1;
+        self.awaited.quotas.release(tenant, class);
+        self.quotas.hold(tenant, class);
     }
 
     /// Lets the session do its own work, and say what comes of it.

@@ -18,7 +18,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.conns.resize_with(index + 1, || None);
         }
         assert!(self.conns[index].is_none(), "the transport reused a place too early");
-        let mut conn = Connection::new(id, peer, self.new_session.make(listener, &peer));
+        let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
         if let Some(ListenerId(listener)) = listener {
             let default = self.shared.listener_namespaces.get(usize::from(listener));
             conn.namespace = default.copied().unwrap_or(NamespaceId(1));

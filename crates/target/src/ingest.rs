@@ -198,7 +198,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
                 continue;
             }
-            if input.is_empty() {
+            if input.is_empty() && !conn.session.has_more() {
                 return Stop::Empty;
             }
             if between_messages {
@@ -227,7 +227,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     }
                 }
                 Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
-                Ok(Some(Event::Piece { slot, bytes, end })) => self.piece(id, slot, bytes, end),
+                Ok(Some(Event::Piece { slot, offset, bytes, end })) => {
+                    self.piece(id, slot, offset, bytes);
+                    if let Some(status) = end {
+                        self.piece_was_last(id, slot, status);
+                    }
+                }
                 Ok(Some(Event::Awaited(request))) => {
                     self.batch += 1;
                     let conn = self.find(id).expect("it was there");

@@ -17,6 +17,7 @@ mod ingest;
 mod limits;
 mod namespaces;
 mod quota;
+mod sessions;
 mod tenancy;
 mod worker;
 
@@ -24,5 +25,6 @@ pub use access::{Access, Grant, Rule, Scope, Stands, Who};
 pub use fence::Fences;
 pub use limits::Limits;
 pub use namespaces::{Namespace, Namespaces};
+pub use sessions::Sessions;
 pub use tenancy::Line;
 pub use worker::{Attached, Load, Parts, Worker};

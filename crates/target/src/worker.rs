@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
 use crate::quota::{CLASSES_MAX, Quotas};
+use crate::sessions::{Sessions, WithoutNews};
 use crate::tenancy::Talks;
 use crate::{Access, Limits, Line, Namespaces, Stands};
 
@@ -97,24 +98,6 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
-/// A session for a connection from this peer, through this listener.
-type MakeSession<P> = dyn Fn(Option<ListenerId>, &Peer) -> P;
-
-/// Makes the session of a connection.
-pub(crate) struct NewSession<P>(Box<MakeSession<P>>);
-
-impl<P> NewSession<P> {
-    pub(crate) fn make(&self, listener: Option<ListenerId>, peer: &Peer) -> P {
-        (self.0)(listener, peer)
-    }
-}
-
-impl<P> std::fmt::Debug for NewSession<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("NewSession")
-    }
-}
-
 /// One thread's server. It is driven by [`turn`](Worker::turn) and never blocks.
 #[derive(Debug)]
 pub struct Worker<T, D, S, P, M = NoMailbox> {
@@ -129,7 +112,7 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
     /// next.
     pub(crate) spare: Option<Buf>,
-    pub(crate) new_session: NewSession<P>,
+    pub(crate) sessions: Box<dyn Sessions<P>>,
     /// By the connection's index.
     pub(crate) conns: Vec<Option<Box<Connection<P>>>>,
     pub(crate) open_connections: usize,
@@ -180,11 +163,25 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// set aside, so there must be two; for sessions that await payloads of that size, three.
     pub fn with_line(
         transport: T,
+        devices: Vec<Attached<D, S>>,
+        pool: BufPool,
+        shared: Arc<Parts>,
+        limits: Limits,
+        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
+        line: Line<M>,
+    ) -> Self {
+        let sessions = Box::new(WithoutNews(new_session));
+        Worker::with_sessions(transport, devices, pool, shared, limits, sessions, line)
+    }
+
+    /// The same with sessions that have news.
+    pub fn with_sessions(
+        transport: T,
         mut devices: Vec<Attached<D, S>>,
         mut pool: BufPool,
         shared: Arc<Parts>,
         limits: Limits,
-        new_session: impl Fn(Option<ListenerId>, &Peer) -> P + 'static,
+        sessions: Box<dyn Sessions<P>>,
         line: Line<M>,
     ) -> Self {
         let spare = pool.take(pool.largest());
@@ -200,7 +197,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             talks: Talks::default(),
             pool,
             spare,
-            new_session: NewSession(Box::new(new_session)),
+            sessions,
             conns: Vec::new(),
             open_connections: 0,
             in_flight: SlotTable::new(limits.in_flight),
@@ -230,6 +227,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.progressed = false;
         self.short = false;
         self.take_mail();
+        while let Some(id) = self.sessions.news(now) {
+            self.attend(id);
+        }
         self.receive();
         self.dispatch();
         self.complete();

@@ -11,9 +11,9 @@ use wire::reflex_v1::MessageHead;
 use wire::reflex_v2::{HelloBody, ReplyHead, ReplyOpcode, TENANT_BYTES_MAX, TOKEN_BYTES_MAX};
 use zerocopy::FromBytes;
 
-use super::carry::Carry;
 use super::passage::Passage;
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX, client_v2, v1};
+use crate::carry::Carry;
 
 /// The longest message that is gathered before it is understood: a head and the largest fixed body.
 const GATHERED_BYTES_MAX: usize = contract::HEAD_BYTES_MAX;

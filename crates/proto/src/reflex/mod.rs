@@ -5,7 +5,6 @@
 //! Neither end keeps a lent buffer: a head that is cut goes into a small carry, a head that is whole
 //! is parsed where it lies, and payloads are passed through as they came.
 
-mod carry;
 mod client;
 mod client_v2;
 mod passage;

@@ -9,9 +9,9 @@ use wire::reflex_v2::{
 };
 use zerocopy::FromBytes;
 
-use super::carry::Carry;
 use super::passage::Passage;
 use super::{PAYLOAD_BYTES_MAX, server_v2, v1};
+use crate::carry::Carry;
 
 /// The longest message that is gathered before it is understood: a hello with all it may carry.
 const GATHERED_BYTES_MAX: usize = size_of::<HelloHead>() + TOKEN_BYTES_MAX + TENANT_BYTES_MAX;

@@ -2,29 +2,29 @@
 
 /// At most `N` bytes, kept between calls.
 #[derive(Debug)]
-pub(super) struct Carry<const N: usize> {
+pub(crate) struct Carry<const N: usize> {
     bytes: [u8; N],
     /// `len ≤ N ≤ 255`
     len: u8,
 }
 
 impl<const N: usize> Carry<N> {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         assert!(N <= u8::MAX as usize);
         Carry { bytes: [0; N], len: 0 }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
 
     /// Takes bytes off the front of `input` until it holds `need`, which is at most `N`. Returns
     /// them once they are all there.
-    pub(super) fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
+    pub(crate) fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let held = usize::from(self.len);
         if held < need {
             let taken = (need - held).min(input.len());

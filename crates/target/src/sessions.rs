@@ -1,0 +1,30 @@
+//! Where the sessions of a worker's connections come from.
+
+use contract::{ConnId, Instant, ListenerId, Peer};
+
+/// Makes sessions, and knows which of them have news.
+pub trait Sessions<P> {
+    /// A session of a new connection from `peer`, which came by `listener`.
+    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P;
+
+    /// A connection whose session is to attend to something that did not come from its peer. Asked
+    /// for in every turn until there is none. The connection may be gone.
+    fn news(&mut self, _now: Instant) -> Option<ConnId> {
+        None
+    }
+}
+
+/// A function's sessions.
+pub(crate) struct WithoutNews<F>(pub(crate) F);
+
+impl<P, F: Fn(Option<ListenerId>, &Peer) -> P> Sessions<P> for WithoutNews<F> {
+    fn open(&mut self, _: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P {
+        (self.0)(listener, peer)
+    }
+}
+
+impl<P> std::fmt::Debug for dyn Sessions<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sessions")
+    }
+}
