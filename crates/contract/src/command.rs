@@ -62,6 +62,8 @@ pub enum Command {
     /// Write the range so that a reader, and a crash, sees all of it or nothing. Durable before the
     /// reply.
     WriteAtomic(Range),
+    /// Compare the range with the payload.
+    Compare(Range),
     /// Compare the range with the first half of the payload; if equal, write the second half.
     CompareAndWrite(Range),
     /// Make every write that was acknowledged before durable.
@@ -83,7 +85,7 @@ pub enum Command {
 /// What a command is, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Returns data.
+    /// Returns data, or looks at it.
     Read,
     /// Changes data.
     Write,
@@ -95,7 +97,7 @@ impl Command {
     /// Read, write or neither.
     pub const fn kind(self) -> Kind {
         match self {
-            Command::Read(_) => Kind::Read,
+            Command::Read(_) | Command::Compare(_) => Kind::Read,
             Command::Flush | Command::Barrier => Kind::Other,
             Command::Write { .. }
             | Command::WriteAtomic(_)
@@ -111,6 +113,7 @@ impl Command {
             Command::Read(range)
             | Command::Write { range, .. }
             | Command::WriteAtomic(range)
+            | Command::Compare(range)
             | Command::CompareAndWrite(range)
             | Command::Discard(range)
             | Command::WriteZeroes { range, .. } => Some(range),
@@ -125,6 +128,7 @@ impl Command {
             Command::Read(range)
             | Command::Write { range, .. }
             | Command::WriteAtomic(range)
+            | Command::Compare(range)
             | Command::CompareAndWrite(range)
             | Command::Discard(range)
             | Command::WriteZeroes { range, .. } => range.lba = lba,
@@ -136,7 +140,9 @@ impl Command {
     /// Bytes of payload that come with the request.
     pub const fn payload_bytes(self) -> usize {
         match self {
-            Command::Write { range, .. } | Command::WriteAtomic(range) => range.bytes(),
+            Command::Write { range, .. }
+            | Command::WriteAtomic(range)
+            | Command::Compare(range) => range.bytes(),
             Command::CompareAndWrite(range) => 2 * range.bytes(),
             _ => 0,
         }

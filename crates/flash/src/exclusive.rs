@@ -1,4 +1,4 @@
-//! What no plain device does: compare-and-write, writes that readers see whole or not at all, and
+//! What no plain device does: compare, compare-and-write, writes that readers see whole or not at all, and
 //! requests finer than the device's granularity.
 
 mod op;
@@ -46,8 +46,8 @@ pub struct Exclusive<D> {
 }
 
 impl<D: Device> Exclusive<D> {
-    /// A queue around `inner`, which is at rest. With no `scratch` buffers compare-and-write is
-    /// unsupported; otherwise each must hold [`scratch_bytes`](Self::scratch_bytes) of 512.
+    /// A queue around `inner`, which is at rest. With no `scratch` buffers compare and compare-and-write
+    /// are unsupported; otherwise each must hold [`scratch_bytes`](Self::scratch_bytes) of 512.
     pub fn new(inner: D, locks: Arc<RangeLocks>, scratch: Vec<Buf>) -> Self {
         Self::with_granularity(inner, locks, scratch, BLOCK_BYTES)
     }
@@ -114,7 +114,9 @@ impl<D: Device> Exclusive<D> {
         let geometry = self.inner.geometry();
         match command {
             Command::CompareAndWrite(_) if geometry.read_only => Some(Status::ReadOnly),
-            Command::CompareAndWrite(_) if self.scratch_max == 0 => Some(Status::Unsupported),
+            Command::Compare(_) | Command::CompareAndWrite(_) if self.scratch_max == 0 => {
+                Some(Status::Unsupported)
+            }
             Command::WriteAtomic(range) => {
                 let blocks = op::cover(range, self.granule).blocks;
                 (blocks > geometry.atomic_blocks_max).then_some(Status::AtomicTooLarge)

@@ -97,7 +97,7 @@ impl MemVolume {
                 self.zero(range);
             }
             (Command::Flush, _) => {}
-            (Command::CompareAndWrite(_), _) => return Status::Unsupported,
+            (Command::Compare(_) | Command::CompareAndWrite(_), _) => return Status::Unsupported,
             (Command::Read(_) | Command::Write { .. } | Command::WriteAtomic(_), None)
             | (Command::Barrier, _) => unreachable!("{command:?} cannot reach a device like that"),
         }

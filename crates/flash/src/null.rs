@@ -65,7 +65,7 @@ impl Device for Null {
                 buf.zero_prefix(command.buffer_bytes());
             }
             let status = match command {
-                Command::CompareAndWrite(_) => Status::Unsupported,
+                Command::Compare(_) | Command::CompareAndWrite(_) => Status::Unsupported,
                 Command::Barrier => unreachable!("a barrier never reaches a device"),
                 _ => Status::Ok,
             };

@@ -272,7 +272,7 @@ fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
 pub(super) fn may_repeat(work: &Work, fenced: bool) -> bool {
     match work {
         Work::Data { command, .. } => match command {
-            Command::Read(_) => true,
+            Command::Read(_) | Command::Compare(_) => true,
             Command::Write { .. }
             | Command::Flush
             | Command::Discard(_)

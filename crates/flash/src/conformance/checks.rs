@@ -278,6 +278,10 @@ fn compare_and_write<B: Bench>(rig: &mut Rig<'_, B>) {
         let right = rig.swap(0, range, 0, mark);
         rig.wait_ok(right);
         rig.expect(1, range);
+        let plain = [rig.compare(0, range, mark), rig.compare(1, range, mark + 7)];
+        let found = plain.map(|slot| rig.wait(slot).status);
+        let same = if rig.keeps_data() { Status::Ok } else { Status::CompareFailed };
+        assert_eq!(found, [same, Status::CompareFailed]);
         if rig.keeps_data() {
             let racing = [rig.swap(0, range, mark, mark + 1), rig.swap(1, range, mark, mark + 2)];
             let won = racing.map(|slot| rig.wait(slot).status);

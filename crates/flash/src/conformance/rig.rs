@@ -87,6 +87,14 @@ impl<'a, B: Bench> Rig<'a, B> {
         self.submit_with(queue, command, buf, Some(new))
     }
 
+    /// Submits a compare that expects `mark`.
+    pub(super) fn compare(&mut self, queue: usize, range: Range, mark: u64) -> Slot {
+        let command = Command::Compare(range);
+        let mut buf = self.lend(command);
+        fill(range, mark, buf.as_mut().expect("a payload needs a buffer").bytes_mut());
+        self.submit_with(queue, command, buf, None)
+    }
+
     fn lend(&mut self, command: Command) -> Option<Buf> {
         let bytes = command.buffer_bytes();
         (bytes > 0).then(|| {
@@ -181,7 +189,7 @@ impl<'a, B: Bench> Rig<'a, B> {
             Command::Discard(_) | Command::WriteZeroes { .. } => {
                 self.model.retain(|lba, _| !lbas.contains(lba));
             }
-            Command::Read(_) | Command::Flush | Command::Barrier => {}
+            Command::Read(_) | Command::Compare(_) | Command::Flush | Command::Barrier => {}
         }
     }
 

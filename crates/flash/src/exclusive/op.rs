@@ -24,8 +24,8 @@ pub(super) struct Op {
 pub(super) enum Step {
     /// A command that the device takes as it is. Ends the step.
     Whole(Command),
-    /// Reading the granules around this part into a scratch buffer. A read or a failed comparison
-    /// ends here; all else goes on to write them back.
+    /// Reading the granules around this part into a scratch buffer. A read or a comparison that
+    /// fails, or has nothing to write, ends here; all else goes on to write them back.
     Patch(Range),
     /// Writing the changed granules back. Ends the step.
     WriteBack,
@@ -56,7 +56,7 @@ impl Op {
             _ => self.rest,
         };
         self.rest = Range::new(part.lba + u64::from(part.blocks), self.rest.blocks - part.blocks);
-        let compares = matches!(self.command, Command::CompareAndWrite(_));
+        let compares = matches!(self.command, Command::Compare(_) | Command::CompareAndWrite(_));
         self.step = if compares || !is_whole(part, granule) {
             assert!(part.bytes() <= REQUEST_BYTES_MAX, "a request of {part:?} is too large");
             Step::Patch(part)
@@ -97,6 +97,10 @@ impl Op {
                 old.copy_from_slice(&buf.bytes()[..bytes]);
                 Ok(Some(Command::WriteAtomic(cover)))
             }
+            (Command::Compare(_), Some(buf)) => match old == &buf.bytes()[..bytes] {
+                true => Ok(None),
+                false => Err(Status::CompareFailed),
+            },
             (Command::CompareAndWrite(_), Some(buf)) => {
                 let (expected, new) = buf.bytes()[..2 * bytes].split_at(bytes);
                 if old != expected {
@@ -122,7 +126,7 @@ impl Op {
 
 fn mode(command: Command, range: Range, granule: u64) -> Mode {
     match command {
-        Command::Read(_) => Mode::Shared,
+        Command::Read(_) | Command::Compare(_) => Mode::Shared,
         Command::WriteAtomic(_) | Command::CompareAndWrite(_) => Mode::Alone,
         _ if is_whole(range, granule) => Mode::Shared,
         _ => Mode::Alone,

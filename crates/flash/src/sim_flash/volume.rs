@@ -139,9 +139,10 @@ impl SimQueue {
                 let (first, count) = covered(range);
                 Some(engine.discard(now, first, count))
             }
-            Command::Flush | Command::Barrier | Command::CompareAndWrite(_) => {
-                Some(engine.manage(now))
-            }
+            Command::Flush
+            | Command::Barrier
+            | Command::Compare(_)
+            | Command::CompareAndWrite(_) => Some(engine.manage(now)),
         }
     }
 }
@@ -215,7 +216,7 @@ impl Device for SimQueue {
             self.free.push(place);
             let status = match (&self.shared.data, &mut buf, command) {
                 (Some(data), buf, _) => data.carry_out(command, buf.as_mut()),
-                (None, _, Command::CompareAndWrite(_)) => Status::Unsupported,
+                (None, _, Command::Compare(_) | Command::CompareAndWrite(_)) => Status::Unsupported,
                 (None, buf, _) => {
                     if let Some(buf) = buf {
                         buf.zero_prefix(command.buffer_bytes());

@@ -169,7 +169,7 @@ impl ClientSession {
     /// # Errors
     /// Nothing was encoded: `BadLength` when the range is empty or too large or the payload does
     /// not match it, `Invalid` for a stream that does not exist or (version 1) the tag
-    /// `u64::MAX`, `Unsupported` for what version 1 cannot say, `Retry` before the hello was
+    /// `u64::MAX`, `Unsupported` for what the version cannot say, `Retry` before the hello was
     /// answered.
     pub fn request(
         &mut self,
@@ -189,7 +189,7 @@ impl ClientSession {
         match self.phase {
             Phase::Open => {
                 let (crc, tenant) = (self.checksums, self.charged);
-                Ok(client_v2::request(tag, stream, namespace, tenant, command, payload, crc))
+                client_v2::request(tag, stream, namespace, tenant, command, payload, crc)
             }
             Phase::V1 if namespace.is_some() => Err(Status::Unsupported),
             Phase::V1 => v1::encode_request(tag, command),

@@ -42,7 +42,7 @@ fn heads(parts: &[&[u8]]) -> Vec<FrameHead> {
     parts.concat().chunks(HEAD_BYTES_MAX).map(FrameHead::new).collect()
 }
 
-/// The head of a request that was checked.
+/// The head of a request that was checked; `Unsupported` for what the version cannot say.
 pub(super) fn request(
     tag: Tag,
     stream: u8,
@@ -51,8 +51,9 @@ pub(super) fn request(
     command: Command,
     payload: &[u8],
     checksums: bool,
-) -> FrameHead {
+) -> Result<FrameHead, Status> {
     let (opcode, fua) = match command {
+        Command::Compare(_) => return Err(Status::Unsupported),
         Command::Read(_) => (Opcode::READ, false),
         Command::Write { fua, .. } => (Opcode::WRITE, fua),
         Command::WriteAtomic(_) => (Opcode::WRITE_ATOMIC, false),
@@ -78,7 +79,7 @@ pub(super) fn request(
         payload_crc32c: payload_crc32c.into(),
         reserved_tail: 0.into(),
     };
-    FrameHead::new(head.as_bytes())
+    Ok(FrameHead::new(head.as_bytes()))
 }
 
 /// A request about the connection.
