@@ -20,11 +20,37 @@
 //! What is deliberately not here: transports, devices, clocks and chance; files that keep
 //! configuration or reservations.
 
+mod admin;
 mod config;
+mod connect;
+mod controller;
+mod counts;
+mod data;
+mod discovery;
+mod errors;
+mod events;
+mod fabric;
+mod features;
+mod identify;
+mod io;
+mod link;
+mod list;
+mod live;
+mod logs;
+mod queue;
+mod reservation;
+mod reservation_commands;
 mod seam;
+mod state;
 
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
+pub use controller::Kind;
+pub use counts::Sum;
+pub use fabric::{Fabric, Surroundings};
+pub use list::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
+pub use queue::Queue;
+pub use reservation::Registrant;
 pub use seam::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};

@@ -1,0 +1,172 @@
+//! Which part of the controller carries out a command, and the small ones: properties, Abort, event
+//! requests, Disconnect.
+
+use contract::Instant;
+use wire::nvme::{
+    AdminOpcode, ControllerState, FABRICS_OPCODE, FabricsCommand, FabricsKind, Feature, NvmOpcode,
+    Property, PropertyCommand, Status, VERSION_2_0,
+};
+use wire::nvme::{CommandId, Configuration};
+
+use super::controller::{Controller, Kind, READY_TIMEOUT};
+use super::events::Events;
+use super::features::Features;
+use super::queue::{Call, Done};
+use super::seam::Answer;
+use super::state::State;
+
+impl Call<'_> {
+    /// Whether it may change a keep-alive timer.
+    pub(super) fn changes_timer(&self) -> bool {
+        self.entry.opcode == AdminOpcode::SET_FEATURES.0
+            && Feature(self.entry.dword10.get() as u8) == Feature::KEEP_ALIVE
+    }
+}
+
+impl State {
+    /// Carries out a command.
+    pub(super) fn carry_out(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        if call.entry.opcode == FABRICS_OPCODE {
+            return self.carry_out_fabrics(cntlid, call);
+        }
+        if call.queue != 0 {
+            return match NvmOpcode(call.entry.opcode) {
+                NvmOpcode::RESERVATION_REGISTER => self.register(cntlid, call),
+                NvmOpcode::RESERVATION_ACQUIRE => self.acquire(cntlid, call),
+                NvmOpcode::RESERVATION_RELEASE => self.release(cntlid, call),
+                NvmOpcode::RESERVATION_REPORT => self.report(cntlid, call),
+                _ => Err(Status::INVALID_OPCODE.dnr()),
+            };
+        }
+        match AdminOpcode(call.entry.opcode) {
+            AdminOpcode::IDENTIFY => self.identify(cntlid, call),
+            AdminOpcode::GET_LOG_PAGE => self.get_log_page(cntlid, call),
+            AdminOpcode::GET_FEATURES => self.get_features(cntlid, call),
+            AdminOpcode::SET_FEATURES => self.set_features(cntlid, call),
+            AdminOpcode::ASYNC_EVENT_REQUEST => self.await_event(cntlid, call.entry.cid.get()),
+            AdminOpcode::ABORT => self.abort(cntlid, call.entry.dword10.get()),
+            // That it came is noted already.
+            AdminOpcode::KEEP_ALIVE => Ok(Done::Result(0)),
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    fn carry_out_fabrics(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        match FabricsCommand::of(call.entry).kind {
+            FabricsKind::PROPERTY_GET => self.property_get(cntlid, PropertyCommand::of(call.entry)),
+            FabricsKind::PROPERTY_SET => {
+                self.property_set(cntlid, PropertyCommand::of(call.entry), call.now)
+            }
+            FabricsKind::DISCONNECT => match FabricsCommand::of(call.entry).specific[..2] {
+                [0, 0] => Ok(Done::Closing),
+                _ => Err(Status::CONNECT_FORMAT.dnr()),
+            },
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        }
+    }
+
+    /// Property Get (Base 6.5).
+    fn property_get(&mut self, cntlid: u16, command: &PropertyCommand) -> Result<Done, Status> {
+        let queue_entries_max = self.limits.queue_entries_max;
+        let controller = self.controller(cntlid)?;
+        let (value, bytes) = match Property(command.offset.get()) {
+            Property::CAPABILITIES => (Controller::capabilities(queue_entries_max), 8),
+            Property::VERSION => (u64::from(VERSION_2_0), 4),
+            Property::CONFIGURATION => (u64::from(controller.configuration.0), 4),
+            Property::STATE => (u64::from(controller.state.0), 4),
+            Property::READY_TIMEOUTS => (u64::from(READY_TIMEOUT), 4),
+            _ => return Err(Status::INVALID_FIELD.dnr()),
+        };
+        match command.attributes & 7 {
+            0 if bytes == 4 => Ok(Done::Result(value)),
+            1 if bytes == 8 => Ok(Done::Result(value)),
+            _ => Err(Status::INVALID_FIELD.dnr()),
+        }
+    }
+
+    /// Property Set (Base 6.6): of what a host may set, the configuration is all that there is.
+    fn property_set(
+        &mut self,
+        cntlid: u16,
+        command: &PropertyCommand,
+        now: Instant,
+    ) -> Result<Done, Status> {
+        if command.attributes & 7 != 0 || Property(command.offset.get()) != Property::CONFIGURATION
+        {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let new = Configuration(command.value.get() as u32);
+        let controller = self.controller(cntlid)?;
+        let old = core::mem::replace(&mut controller.configuration, new);
+        match (old.is_enabled(), new.is_enabled()) {
+            (false, true) => controller.enable(new),
+            (true, false) => {
+                controller.reset(now);
+                self.close_io_queues(cntlid);
+            }
+            _ => {}
+        }
+        let controller = self.controller(cntlid)?;
+        if new.shutdown() != 0 {
+            controller.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
+        }
+        Ok(Done::Result(0))
+    }
+
+    /// Asynchronous Event Request (Base 5.2).
+    fn await_event(&mut self, cntlid: u16, cid: CommandId) -> Result<Done, Status> {
+        let State { controllers, mail, .. } = self;
+        let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        if !controller.events.park(cid) {
+            return Err(Status::EVENT_LIMIT.dnr());
+        }
+        controller.send_events(mail);
+        Ok(Done::Parked)
+    }
+
+    /// Abort (Base 5.1). Event requests are all that can be ended early; bit 0 of the result says
+    /// that nothing was.
+    fn abort(&mut self, cntlid: u16, named: u32) -> Result<Done, Status> {
+        let (queue, cid) = (named as u16, (named >> 16) as u16);
+        let State { controllers, mail, .. } = self;
+        let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let admin = controller.queues.get(&0).map(|record| record.place);
+        match admin {
+            Some(place) if queue == 0 && controller.events.abort(cid) => {
+                let answer = Answer::error(cid, Status::ABORTED);
+                mail.complete(place, answer, alloc::vec::Vec::new());
+                Ok(Done::Result(0))
+            }
+            _ => Ok(Done::Result(1)),
+        }
+    }
+}
+
+impl Controller {
+    /// The host enables the controller (Base 3.5.1): it is ready at once, or cannot be served.
+    fn enable(&mut self, wanted: Configuration) {
+        let sizes = wanted.submission_shift() == 6 && wanted.completion_shift() == 4;
+        let sizes = sizes || (self.kind == Kind::Discovery && wanted.submission_shift() == 0);
+        let good = sizes
+            && wanted.page_shift() == 0
+            && wanted.arbitration() == 0
+            && matches!(wanted.command_set(), 0 | 6);
+        self.state = ControllerState(match good {
+            true => ControllerState::READY,
+            false => ControllerState::FATAL,
+        });
+        self.link.set_ready(good);
+    }
+
+    /// The host resets the controller (Base 3.7.2): what it had set is forgotten.
+    fn reset(&mut self, now: Instant) {
+        self.state = ControllerState::default();
+        self.link.set_ready(false);
+        self.link.set_writes_through(false);
+        let keep_alive_ms = self.features.keep_alive_ms;
+        self.features = Features::new(now);
+        self.features.keep_alive_ms = keep_alive_ms;
+        self.events = Events::default();
+        self.changed.clear();
+    }
+}

@@ -1,0 +1,209 @@
+//! Connect (Base 6.3): making controllers and their queues.
+
+use alloc::sync::Arc;
+
+use contract::Instant;
+use wire::nvme::{
+    CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData,
+    FABRICS_OPCODE, FabricsKind, Status, Submission,
+};
+use zerocopy::FromBytes;
+
+use super::config::{HostId, Nqn, PortId};
+use super::controller::{Arrival, Controller, Kind, Record};
+use super::counts::Counts;
+use super::data;
+use super::link::Link;
+use super::seam::{Answer, Place};
+use super::state::{SharedCounts, State};
+
+/// A queue that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) link: Arc<Link>,
+    pub(super) counts: SharedCounts,
+    pub(super) kind: Kind,
+    pub(super) id: u16,
+    pub(super) size: u16,
+    pub(super) flow_control: bool,
+}
+
+/// Which field of a connect is not good (Base 6.3, figure "Connect Response – Dword 0").
+#[derive(Clone, Copy)]
+enum Wrong {
+    /// At this byte of the submission.
+    Entry(u16),
+    /// At this byte of the data.
+    Data(u16),
+}
+
+/// Where the fields are that can be wrong.
+const QUEUE: Wrong = Wrong::Entry(42);
+const QUEUE_SIZE: Wrong = Wrong::Entry(44);
+const HOST_ID: Wrong = Wrong::Data(0);
+const CNTLID: Wrong = Wrong::Data(16);
+const SUBSYSTEM: Wrong = Wrong::Data(256);
+const HOST: Wrong = Wrong::Data(512);
+
+/// How a connect is refused.
+struct Refused(Status, u64);
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        Refused(status, 0)
+    }
+}
+
+impl From<Wrong> for Refused {
+    fn from(wrong: Wrong) -> Refused {
+        let result = match wrong {
+            Wrong::Entry(offset) => u64::from(offset),
+            Wrong::Data(offset) => u64::from(offset) | 1 << 16,
+        };
+        Refused(Status::CONNECT_INVALID.dnr(), result)
+    }
+}
+
+/// Who connects, from the data.
+struct Who {
+    host: Nqn,
+    host_id: HostId,
+    subsystem: Nqn,
+    cntlid: u16,
+}
+
+impl State {
+    /// Makes a queue; the answer says how that went.
+    pub(super) fn connect(
+        &mut self,
+        port: PortId,
+        place: Place,
+        entry: &Submission,
+        payload: &[u8],
+        now: Instant,
+    ) -> (Answer, Option<Made>) {
+        let cid = entry.cid.get();
+        match self.try_connect(port, place, entry, payload, now) {
+            Ok(made) => (Answer::with_result(cid, u64::from(made.link.cntlid)), Some(made)),
+            Err(Refused(status, result)) => (Answer { cid, status, result }, None),
+        }
+    }
+
+    fn try_connect(
+        &mut self,
+        port: PortId,
+        place: Place,
+        entry: &Submission,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<Made, Refused> {
+        let command = ConnectCommand::of(entry);
+        if command.opcode != FABRICS_OPCODE || command.kind != FabricsKind::CONNECT {
+            return Err(Status::SEQUENCE_ERROR.dnr().into());
+        }
+        data::expect(entry, size_of::<ConnectData>())?;
+        let Ok(connect) = ConnectData::ref_from_bytes(payload) else {
+            return Err(Status::DATA_SGL_LENGTH.dnr().into());
+        };
+        if command.format.get() != 0 {
+            return Err(Status::CONNECT_FORMAT.dnr().into());
+        }
+        let size = command.queue_size.get();
+        if size == 0 || size >= self.limits.queue_entries_max {
+            return Err(QUEUE_SIZE.into());
+        }
+        let who = who(connect)?;
+        let (kind, link) = match command.queue.get() {
+            0 => self.admit_host(port, who, command.keep_alive_ms.get(), now)?,
+            queue => self.admit_queue(port, &who, queue)?,
+        };
+        let counts = Arc::new(Counts::default());
+        let made = Made {
+            link,
+            counts: Arc::clone(&counts),
+            kind,
+            id: command.queue.get(),
+            size: size + 1,
+            flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
+        };
+        let controller = self.controller(made.link.cntlid).map_err(Refused::from)?;
+        controller.queues.insert(made.id, Record { place, size: made.size, counts });
+        Ok(made)
+    }
+
+    /// An admin queue: makes a controller.
+    fn admit_host(
+        &mut self,
+        port: PortId,
+        who: Who,
+        keep_alive_ms: u32,
+        now: Instant,
+    ) -> Result<(Kind, Arc<Link>), Refused> {
+        let kind = if who.subsystem.is_discovery() {
+            Kind::Discovery
+        } else {
+            let subsystem = self.subsystems.get(&who.subsystem).ok_or(SUBSYSTEM)?;
+            if !subsystem.is_at(port) {
+                return Err(SUBSYSTEM.into());
+            }
+            if !subsystem.hosts.contain(&who.host) {
+                return Err(Status::CONNECT_INVALID_HOST.dnr().into());
+            }
+            Kind::Io
+        };
+        if who.cntlid != CONNECT_CNTLID_DYNAMIC {
+            return Err(CNTLID.into());
+        }
+        let cntlid = self.new_cntlid().ok_or(Status::CONNECT_BUSY)?;
+        let Who { host, host_id, subsystem, .. } = who;
+        let arrival = Arrival { kind, subsystem, port, host, host_id };
+        let mut controller = Controller::new(cntlid, arrival, now);
+        controller.set_keep_alive(keep_alive_ms, now);
+        let link = Arc::clone(&controller.link);
+        self.controllers.insert(cntlid, controller);
+        Ok((kind, link))
+    }
+
+    /// An I/O queue of a controller that the same host made through the same port.
+    fn admit_queue(
+        &mut self,
+        port: PortId,
+        who: &Who,
+        queue: u16,
+    ) -> Result<(Kind, Arc<Link>), Refused> {
+        let most = self.limits.io_queues_max;
+        let controller = self.controllers.get(&who.cntlid).ok_or(CNTLID)?;
+        if controller.subsystem != who.subsystem {
+            return Err(SUBSYSTEM.into());
+        }
+        if controller.host != who.host {
+            return Err(HOST.into());
+        }
+        if controller.host_id != who.host_id {
+            return Err(HOST_ID.into());
+        }
+        if controller.port != port {
+            return Err(CNTLID.into());
+        }
+        if !controller.state.is_ready() {
+            return Err(Status::SEQUENCE_ERROR.dnr().into());
+        }
+        let granted = controller.features.io_queues.unwrap_or(most);
+        if controller.kind == Kind::Discovery || queue > granted {
+            return Err(QUEUE.into());
+        }
+        if controller.queues.contains_key(&queue) {
+            return Err(Status::SEQUENCE_ERROR.dnr().into());
+        }
+        Ok((controller.kind, Arc::clone(&controller.link)))
+    }
+}
+
+fn who(connect: &ConnectData) -> Result<Who, Wrong> {
+    Ok(Who {
+        subsystem: Nqn::from_field(&connect.subsystem_nqn).ok_or(SUBSYSTEM)?,
+        host: Nqn::from_field(&connect.host_nqn).ok_or(HOST)?,
+        host_id: HostId(connect.host_id),
+        cntlid: connect.cntlid.get(),
+    })
+}

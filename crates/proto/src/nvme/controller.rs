@@ -1,0 +1,166 @@
+//! A controller: what a host has made by connecting an admin queue.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use contract::Instant;
+use wire::nvme::{Capabilities, Configuration, ControllerState};
+
+use super::config::{HostId, Nqn, PortId};
+use super::counts::Sum;
+use super::events::Events;
+use super::features::Features;
+use super::link::Link;
+use super::reservation::{Notices, Registrant};
+use super::seam::{Answer, Place};
+use super::state::{Mail, SharedCounts};
+
+/// The unit in which hosts may choose their keep-alive timeout (Identify Controller, KAS).
+pub(super) const KEEP_ALIVE_UNIT: Duration = Duration::from_secs(1);
+
+/// How long a discovery controller without a keep-alive timeout waits for a command (Base 3.1.2.3).
+pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
+
+/// How long enabling and shutting down may take, in units of 500 ms. Neither takes any time here.
+pub(super) const READY_TIMEOUT: u8 = 15;
+
+/// What a controller is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// I/O.
+    Io,
+    /// Telling what there is.
+    Discovery,
+}
+
+/// A queue of a controller.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) place: Place,
+    pub(super) size: u16,
+    pub(super) counts: SharedCounts,
+}
+
+/// A keep-alive timer.
+#[derive(Clone, Copy, Debug)]
+struct KeepAlive {
+    timeout: Duration,
+    until: Instant,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub(super) link: Arc<Link>,
+    pub(super) kind: Kind,
+    pub(super) subsystem: Nqn,
+    pub(super) port: PortId,
+    pub(super) host: Nqn,
+    pub(super) host_id: HostId,
+    /// By queue identifier.
+    pub(super) queues: BTreeMap<u16, Record>,
+    pub(super) configuration: Configuration,
+    pub(super) state: ControllerState,
+    keep_alive: Option<KeepAlive>,
+    pub(super) features: Features,
+    pub(super) events: Events,
+    /// Namespaces that changed since the host read the log.
+    pub(super) changed: BTreeSet<u32>,
+    pub(super) notices: Notices,
+    pub(super) created: Instant,
+}
+
+/// Who connects, and how.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) kind: Kind,
+    pub(super) subsystem: Nqn,
+    pub(super) port: PortId,
+    pub(super) host: Nqn,
+    pub(super) host_id: HostId,
+}
+
+impl Controller {
+    pub(super) fn new(cntlid: u16, arrival: Arrival, now: Instant) -> Controller {
+        Controller {
+            link: Arc::new(Link::new(cntlid)),
+            kind: arrival.kind,
+            subsystem: arrival.subsystem,
+            port: arrival.port,
+            host: arrival.host,
+            host_id: arrival.host_id,
+            queues: BTreeMap::new(),
+            configuration: Configuration::default(),
+            state: ControllerState::default(),
+            keep_alive: None,
+            features: Features::new(now),
+            events: Events::default(),
+            changed: BTreeSet::new(),
+            notices: Notices::default(),
+            created: now,
+        }
+    }
+
+    /// Starts, changes or stops the keep-alive timer; the timeout is rounded up to the unit.
+    pub(super) fn set_keep_alive(&mut self, millis: u32, now: Instant) {
+        let unit = KEEP_ALIVE_UNIT.as_millis() as u32;
+        let timeout = match (millis, self.kind) {
+            (0, Kind::Io) => None,
+            (0, Kind::Discovery) => Some(DISCOVERY_IDLE),
+            _ => Some(Duration::from_millis(u64::from(millis.div_ceil(unit)) * u64::from(unit))),
+        };
+        self.features.keep_alive_ms = millis;
+        self.keep_alive = timeout.map(|timeout| KeepAlive { timeout, until: now + timeout });
+    }
+
+    /// Whether the host was silent for its timeout. Commands on any queue count (Base 3.9,
+    /// "Traffic Based Keep Alive").
+    pub(super) fn has_expired(&mut self, now: Instant) -> bool {
+        let Some(timer) = &mut self.keep_alive else { return false };
+        if now < timer.until {
+            return false;
+        }
+        if self.link.take_heard() {
+            timer.until = now + timer.timeout;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn expires_at(&self) -> Option<Instant> {
+        self.keep_alive.map(|timer| timer.until)
+    }
+
+    /// The host as reservations know it.
+    pub(super) fn registrant(&self) -> Registrant {
+        Registrant { host: self.host.clone(), id: self.host_id }
+    }
+
+    /// Answers event requests with events, while there are both.
+    pub(super) fn send_events(&mut self, mail: &mut Mail) {
+        let Some(admin) = self.queues.get(&0) else { return };
+        while let Some((cid, event)) = self.events.next() {
+            let result = u64::from(event.to_result());
+            mail.complete(admin.place, Answer::with_result(cid, result), Vec::new());
+        }
+    }
+
+    /// The property, as bits.
+    pub(super) fn capabilities(queue_entries_max: u16) -> u64 {
+        Capabilities { queue_entries_max, timeout: READY_TIMEOUT }.to_bits()
+    }
+
+    /// Everything that its queues read and wrote.
+    pub(super) fn sum(&self) -> Sum {
+        let mut sum = Sum::default();
+        self.queues.values().for_each(|record| sum.add(record.counts.sum()));
+        sum
+    }
+
+    /// The I/O queues that there are.
+    pub(super) fn io_queues(&self) -> usize {
+        self.queues.keys().filter(|queue| **queue != 0).count()
+    }
+}

@@ -1,0 +1,73 @@
+//! What was read and written, for the health log.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The counts of a queue: one worker adds, anybody reads.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    reads: AtomicU64,
+    writes: AtomicU64,
+    blocks_read: AtomicU64,
+    blocks_written: AtomicU64,
+    media_errors: AtomicU64,
+}
+
+impl Counts {
+    /// A read of so many blocks of 512 bytes has ended well.
+    pub(super) fn add_read(&self, blocks: u32) {
+        add(&self.reads, 1);
+        add(&self.blocks_read, u64::from(blocks));
+    }
+
+    /// A write of so many blocks of 512 bytes has ended well.
+    pub(super) fn add_write(&self, blocks: u32) {
+        add(&self.writes, 1);
+        add(&self.blocks_written, u64::from(blocks));
+    }
+
+    /// The device failed.
+    pub(super) fn add_media_error(&self) {
+        add(&self.media_errors, 1);
+    }
+
+    pub(super) fn sum(&self) -> Sum {
+        Sum {
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            blocks_read: self.blocks_read.load(Ordering::Relaxed),
+            blocks_written: self.blocks_written.load(Ordering::Relaxed),
+            media_errors: self.media_errors.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Adds without a locked instruction: a queue has one worker.
+fn add(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+/// Counts of several queues together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Reads that ended well.
+    pub reads: u64,
+    /// Writes that ended well.
+    pub writes: u64,
+    /// Blocks of 512 bytes.
+    pub blocks_read: u64,
+    /// Blocks of 512 bytes.
+    pub blocks_written: u64,
+    /// Commands that the device failed.
+    pub media_errors: u64,
+}
+
+impl Sum {
+    /// Adds another.
+    pub(super) fn add(&mut self, other: Sum) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.blocks_read += other.blocks_read;
+        self.blocks_written += other.blocks_written;
+        self.media_errors += other.media_errors;
+    }
+}

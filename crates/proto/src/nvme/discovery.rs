@@ -1,0 +1,72 @@
+//! The discovery log (Base 5.16.1.23): which subsystems a host may connect to, and where.
+
+use alloc::vec::Vec;
+
+use wire::nvme::{DiscoveryEntry, DiscoveryHeader, SecureChannel, SubsystemKind, TransportKind};
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::config::{Nqn, Port, Referral};
+use super::controller::Controller;
+use super::identify::padded;
+use super::state::State;
+
+/// A secure channel is not required, and flow control of submission queues can be switched off.
+const REQUIREMENTS: u8 = 2 | 1 << 2;
+
+/// Entries of the smallest admin queue that a controller has to take (Base 5.16.1.23, ASQSZ).
+const ADMIN_QUEUE_ENTRIES: u16 = 32;
+
+/// The entry says that a persistent connection to this discovery subsystem may be made.
+const PERSISTENT: u16 = 1 << 1;
+
+impl State {
+    /// The log as this host sees it: this discovery subsystem and the subsystems that let the host
+    /// in, at each of their ports, and referrals.
+    pub(super) fn discovery_log(&self, controller: &Controller) -> Vec<u8> {
+        let own = Nqn::discovery();
+        let mut entries: Vec<DiscoveryEntry> = Vec::new();
+        for port in self.ports.values() {
+            let here = self.entry(port, &own, SubsystemKind::DISCOVERY);
+            entries.push(DiscoveryEntry { flags: U16::new(PERSISTENT), ..here });
+            let open = self.subsystems.values().filter(|subsystem| {
+                subsystem.is_at(port.id) && subsystem.hosts.contain(&controller.host)
+            });
+            for subsystem in open {
+                entries.push(self.entry(port, &subsystem.nqn, SubsystemKind::NVM));
+            }
+        }
+        for Referral { id, family, address, service } in &self.referrals {
+            let (family, address, service) = (*family, address.clone(), service.clone());
+            let port = Port { id: *id, family, address, service };
+            entries.push(self.entry(&port, &own, SubsystemKind::REFERRAL));
+        }
+        let head = DiscoveryHeader {
+            generation: U64::new(self.discovery_changes),
+            entries: U64::new(entries.len() as u64),
+            ..DiscoveryHeader::new_zeroed()
+        };
+        let mut log = head.as_bytes().to_vec();
+        log.extend_from_slice(entries.as_bytes());
+        log
+    }
+
+    fn entry(&self, port: &Port, nqn: &Nqn, kind: SubsystemKind) -> DiscoveryEntry {
+        let mut specific = [0; 256];
+        specific[0] = SecureChannel::NONE.0;
+        DiscoveryEntry {
+            transport: TransportKind::TCP,
+            family: port.family,
+            kind,
+            requirements: REQUIREMENTS,
+            port: U16::new(port.id.0),
+            cntlid: U16::new(u16::MAX),
+            admin_queue_max: U16::new(ADMIN_QUEUE_ENTRIES.max(self.limits.queue_entries_max)),
+            service: padded(&port.service),
+            nqn: nqn.to_field(),
+            address: padded(&port.address),
+            specific,
+            ..DiscoveryEntry::new_zeroed()
+        }
+    }
+}

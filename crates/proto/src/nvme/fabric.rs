@@ -1,0 +1,159 @@
+//! What all workers share: one lock, and beside it what says whether to take it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use contract::Instant;
+use spin::Mutex;
+use wire::nvme::{Completion, Status, Submission};
+
+use super::config::{Config, PortId, Refusal};
+use super::link::View;
+use super::queue::{Call, Done, Queue};
+use super::seam::{Action, Place};
+use super::state::State;
+
+/// What the fabric needs of the world around it. Called from any thread; must not call the fabric.
+pub trait Surroundings: fmt::Debug + Send + Sync {
+    /// Wakes a worker, which then calls [`Fabric::poll`].
+    fn wake(&self, worker: u16);
+
+    /// Fills bytes with unpredictable ones, for authentication.
+    fn random(&self, bytes: &mut [u8]);
+}
+
+/// See the module `nvme`.
+#[derive(Debug)]
+pub struct Fabric {
+    state: Mutex<State>,
+    /// By worker: there is mail.
+    mail: Box<[AtomicBool]>,
+    /// When a keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
+    expires_at: AtomicU64,
+    surroundings: Box<dyn Surroundings>,
+}
+
+/// The worker that watches keep-alive timers.
+const WATCHMAN: u16 = 0;
+
+impl Fabric {
+    /// A fabric as configured. `now` is when it was started, for the hours of its health log.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be.
+    pub fn new(
+        config: &Config,
+        now: Instant,
+        surroundings: Box<dyn Surroundings>,
+    ) -> Result<Arc<Fabric>, Refusal> {
+        let state = State::configured(config, now)?;
+        Ok(Arc::new(Fabric {
+            state: Mutex::new(state),
+            mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
+            expires_at: AtomicU64::new(u64::MAX),
+            surroundings,
+        }))
+    }
+
+    /// Makes a queue of a connection's first submission, which must be a Connect, and the data that
+    /// came with it.
+    ///
+    /// # Errors
+    /// The completion that says why not; the connection is closed behind it.
+    pub fn connect(
+        self: &Arc<Fabric>,
+        port: PortId,
+        place: Place,
+        entry: &Submission,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(Queue, Completion), Completion> {
+        let (answer, made) = self.with(|state| state.connect(port, place, entry, payload, now));
+        self.watch(now);
+        match made {
+            None => Err(answer.completion(0)),
+            Some(made) => {
+                let mut queue = Queue::new(Arc::clone(self), made, place);
+                let completion = queue.seal_connect(answer);
+                Ok((queue, completion))
+            }
+        }
+    }
+
+    /// Appends what the controllers want of this worker. Costs one look at an atomic when that is
+    /// nothing.
+    pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
+        if worker == WATCHMAN && now.as_nanos() >= self.expires_at.load(Ordering::Acquire) {
+            self.watch(now);
+        }
+        let mail = &self.mail[usize::from(worker)];
+        if mail.load(Ordering::Acquire) && mail.swap(false, Ordering::AcqRel) {
+            self.with(|state| state.mail.take(worker, out));
+        }
+    }
+
+    /// When a worker should look without being woken.
+    pub fn wake_at(&self, worker: u16) -> Option<Instant> {
+        if self.mail[usize::from(worker)].load(Ordering::Acquire) {
+            return Some(Instant::ZERO);
+        }
+        match self.expires_at.load(Ordering::Acquire) {
+            u64::MAX => None,
+            nanos if worker == WATCHMAN => Some(Instant::from_nanos(nanos)),
+            _ => None,
+        }
+    }
+
+    /// Under the lock; afterwards wakes the workers that got mail.
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
+        let (result, woken) = {
+            let mut state = self.state.lock();
+            let result = work(&mut state);
+            let woken = core::mem::take(&mut state.mail.woken);
+            for worker in &woken {
+                self.mail[usize::from(*worker)].store(true, Ordering::Release);
+            }
+            (result, woken)
+        };
+        for worker in woken {
+            self.surroundings.wake(worker);
+        }
+        result
+    }
+
+    /// Ends what has expired, and remembers when to look again.
+    fn watch(&self, now: Instant) {
+        let is_sooner = self.with(|state| {
+            let next = state.expire(now).map_or(u64::MAX, Instant::as_nanos);
+            next < self.expires_at.swap(next, Ordering::AcqRel)
+        });
+        // A shorter timer came: the watchman may be asleep until the longer one.
+        if is_sooner {
+            self.surroundings.wake(WATCHMAN);
+        }
+    }
+
+    /// What a controller may reach now.
+    pub(super) fn view(&self, cntlid: u16) -> View {
+        self.with(|state| state.view(cntlid))
+    }
+
+    /// Carries out a command of a controller's own.
+    pub(super) fn carry_out(&self, cntlid: u16, mut call: Call) -> Result<Done, Status> {
+        let now = call.now;
+        let timer = call.changes_timer();
+        let done = self.with(|state| state.carry_out(cntlid, &mut call));
+        if timer {
+            self.watch(now);
+        }
+        done
+    }
+
+    /// A queue's connection is gone.
+    pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place) {
+        self.with(|state| state.leave(cntlid, queue, place));
+    }
+}

@@ -1,0 +1,222 @@
+//! Commands of I/O queues (NVM 3.2): from a submission to a contract's command, and from a contract's
+//! status to the specification's.
+
+use alloc::vec::Vec;
+
+use contract::{Command, Range};
+use wire::nvme::{
+    BLOCK_FUA, DISCARD_RANGES_MAX, DiscardRange, Fuse, NvmOpcode, ReservationAcquire,
+    ReservationRegister, ReservationRelease, Status, Submission, ZEROES_DEALLOCATE,
+};
+use zerocopy::FromBytes;
+
+use super::data;
+use super::link::{Seen, View};
+use super::seam::{Fused, Io};
+
+/// Deallocate, in dword 11 of Dataset Management.
+const DISCARD: u32 = 1 << 2;
+
+/// For commands that the controller carries out itself: bytes that the host sends with them.
+pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
+    match NvmOpcode(entry.opcode) {
+        NvmOpcode::DATASET_MANAGEMENT => Some(discard_ranges(entry) * size_of::<DiscardRange>()),
+        NvmOpcode::RESERVATION_REGISTER => Some(size_of::<ReservationRegister>()),
+        NvmOpcode::RESERVATION_ACQUIRE => Some(size_of::<ReservationAcquire>()),
+        NvmOpcode::RESERVATION_RELEASE => Some(size_of::<ReservationRelease>()),
+        NvmOpcode::RESERVATION_REPORT => Some(0),
+        _ => None,
+    }
+}
+
+/// A command for a device.
+pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io, Status> {
+    let opcode = NvmOpcode(entry.opcode);
+    let is_served = matches!(
+        opcode,
+        NvmOpcode::FLUSH
+            | NvmOpcode::WRITE
+            | NvmOpcode::READ
+            | NvmOpcode::COMPARE
+            | NvmOpcode::WRITE_ZEROES
+            | NvmOpcode::VERIFY
+    );
+    if !is_served {
+        return Err(Status::INVALID_OPCODE.dnr());
+    }
+    let seen = view.find(entry.nsid.get()).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    let fuse = entry.fuse();
+    match (fuse, opcode) {
+        (Fuse::NONE, _) | (Fuse::FIRST, NvmOpcode::COMPARE) | (Fuse::SECOND, NvmOpcode::WRITE) => {}
+        _ => return Err(Status::INVALID_FIELD.dnr()),
+    }
+    let command = command(seen, entry, opcode, through)?;
+    let (payload_bytes, reply_bytes) = match (opcode, command.range()) {
+        (NvmOpcode::READ, Some(range)) => (0, range.bytes()),
+        (NvmOpcode::WRITE | NvmOpcode::COMPARE, Some(range)) => (range.bytes(), 0),
+        _ => (0, 0),
+    };
+    if payload_bytes + reply_bytes > 0 {
+        data::expect(entry, payload_bytes + reply_bytes)?;
+    }
+    Ok(Io {
+        cid: entry.cid.get(),
+        nsid: seen.nsid,
+        namespace: seen.namespace,
+        tenant: seen.tenant,
+        command,
+        payload_bytes,
+        reply_bytes,
+        fused: match fuse {
+            Fuse::FIRST => Fused::First,
+            // Whose second it is, the queue knows.
+            Fuse::SECOND => Fused::Second { first: entry.cid.get() },
+            _ => Fused::None,
+        },
+    })
+}
+
+fn command(
+    seen: &Seen,
+    entry: &Submission,
+    opcode: NvmOpcode,
+    through: bool,
+) -> Result<Command, Status> {
+    if opcode == NvmOpcode::FLUSH {
+        return permit(seen.others).map(|()| Command::Flush);
+    }
+    let writes = matches!(opcode, NvmOpcode::WRITE | NvmOpcode::WRITE_ZEROES);
+    let range = range(seen, entry.lba(), u64::from(entry.blocks()))?;
+    let limited = opcode != NvmOpcode::WRITE_ZEROES;
+    if limited && range.bytes() > contract::REQUEST_BYTES_MAX {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    permit(if writes { seen.writes } else { seen.reads })?;
+    let dword12 = entry.dword12.get();
+    let fua = dword12 & BLOCK_FUA != 0 || through;
+    let deallocate = dword12 & ZEROES_DEALLOCATE != 0;
+    Ok(match (opcode, entry.fuse()) {
+        (NvmOpcode::READ | NvmOpcode::VERIFY, _) => Command::Read(range),
+        (NvmOpcode::COMPARE | NvmOpcode::WRITE, Fuse::FIRST | Fuse::SECOND) => {
+            permit(seen.writes)?;
+            Command::CompareAndWrite(range)
+        }
+        (NvmOpcode::COMPARE, _) => Command::Compare(range),
+        (NvmOpcode::WRITE, _) => Command::Write { range, fua },
+        // What is discarded reads as zeroes; that it is durable nobody promises.
+        (_, _) if deallocate && !fua => Command::Discard(range),
+        (_, _) => Command::WriteZeroes { range, fua },
+    })
+}
+
+fn permit(status: Status) -> Result<(), Status> {
+    if status.is_ok() { Ok(()) } else { Err(status) }
+}
+
+/// A range in the contract's blocks. It lies within the namespace.
+fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
+    let out_of_range = Status::LBA_OUT_OF_RANGE.dnr();
+    let end = lba.checked_add(blocks).ok_or(out_of_range)?;
+    if end > seen.blocks {
+        return Err(out_of_range);
+    }
+    let blocks = u32::try_from(blocks << seen.shift).map_err(|_| out_of_range)?;
+    Ok(Range::new(lba << seen.shift, blocks))
+}
+
+/// Ranges that a Dataset Management comes with.
+fn discard_ranges(entry: &Submission) -> usize {
+    (entry.dword10.get() as usize & (DISCARD_RANGES_MAX - 1)) + 1
+}
+
+/// The ranges to discard of a Dataset Management (NVM 3.2.3), appended to `ranges`; none when it
+/// only gives hints.
+pub(super) fn discard(
+    view: &View,
+    entry: &Submission,
+    payload: &[u8],
+    ranges: &mut Vec<Range>,
+) -> Result<Io, Status> {
+    let seen = view.find(entry.nsid.get()).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    let listed =
+        <[DiscardRange]>::ref_from_bytes(payload).map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
+    permit(seen.writes)?;
+    for listed in listed {
+        let (lba, blocks) = (listed.lba.get(), u64::from(listed.blocks.get()));
+        if lba.checked_add(blocks).is_none_or(|end| end > seen.blocks) {
+            ranges.clear();
+            return Err(Status::LBA_OUT_OF_RANGE.dnr());
+        }
+        if blocks > 0 {
+            add_ranges(seen, lba, blocks, ranges);
+        }
+    }
+    if entry.dword11.get() & DISCARD == 0 {
+        ranges.clear();
+    }
+    Ok(Io {
+        cid: entry.cid.get(),
+        nsid: seen.nsid,
+        namespace: seen.namespace,
+        tenant: seen.tenant,
+        command: Command::Discard(ranges.first().copied().unwrap_or(Range::new(0, 1))),
+        payload_bytes: 0,
+        reply_bytes: 0,
+        fused: Fused::None,
+    })
+}
+
+/// A range of the host's may have more of the contract's blocks than a range of the contract can.
+fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
+    let most = u64::from(u32::MAX) >> 3 << 3;
+    let (mut lba, mut left) = (lba << seen.shift, blocks << seen.shift);
+    while left > 0 {
+        let piece = left.min(most);
+        ranges.push(Range::new(lba, piece as u32));
+        lba += piece;
+        left -= piece;
+    }
+}
+
+/// The specification's status of a command that ended in the contract's.
+pub(super) fn status(io: &Io, status: contract::Status) -> Status {
+    use contract::Status as Ended;
+    let reads = matches!(io.command, Command::Read(_) | Command::Compare(_));
+    match status {
+        Ended::Ok => Status::SUCCESS,
+        Ended::Unsupported => Status::INVALID_OPCODE.dnr(),
+        Ended::Invalid | Ended::BadLength | Ended::AtomicTooLarge => Status::INVALID_FIELD.dnr(),
+        Ended::OutOfRange => Status::LBA_OUT_OF_RANGE.dnr(),
+        Ended::Denied => Status::ACCESS_DENIED.dnr(),
+        // The namespace was removed while the command was on its way.
+        Ended::NoNamespace => Status::INVALID_NAMESPACE.dnr(),
+        Ended::NoTenant | Ended::NoResources | Ended::Retry => Status::INTERRUPTED,
+        Ended::CompareFailed => Status::COMPARE_FAILURE.dnr(),
+        Ended::BadChecksum => Status::TRANSIENT_TRANSPORT,
+        Ended::MediaError if reads => Status::READ_ERROR,
+        Ended::MediaError => Status::WRITE_FAULT,
+        Ended::NoSpace => Status::CAPACITY_EXCEEDED.dnr(),
+        Ended::ReadOnly => Status::WRITE_PROTECTED.dnr(),
+        Ended::ConnectionLost => Status::PATH_INTERNAL,
+        _ => Status::INTERNAL,
+    }
+}
+
+/// Whether a submission is the second of two.
+pub(super) fn is_second(entry: &Submission) -> bool {
+    entry.fuse() == Fuse::SECOND
+}
+
+/// The opcode that a device's command came by, for the error log.
+pub(super) fn opcode(io: &Io) -> u8 {
+    let opcode = match io.command {
+        Command::Read(_) if io.reply_bytes == 0 => NvmOpcode::VERIFY,
+        Command::Read(_) => NvmOpcode::READ,
+        Command::Compare(_) => NvmOpcode::COMPARE,
+        Command::Flush => NvmOpcode::FLUSH,
+        Command::WriteZeroes { .. } => NvmOpcode::WRITE_ZEROES,
+        Command::Discard(_) => NvmOpcode::DATASET_MANAGEMENT,
+        _ => NvmOpcode::WRITE,
+    };
+    opcode.0
+}

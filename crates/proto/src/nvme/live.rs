@@ -1,0 +1,425 @@
+//! Changes of a fabric: the first one is its configuration, the others come while hosts are
+//! connected, who are told.
+
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use contract::{Geometry, Instant, TenantId};
+use wire::nvme::{AnaState, Event};
+
+use super::config::{
+    ANA_GROUPS_MAX, Config, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
+    Referral, Refusal, Subsystem,
+};
+use super::controller::Kind;
+use super::fabric::Fabric;
+use super::reservation::Reservation;
+use super::seam::CloseReason;
+use super::state::{Attached, Served, State};
+
+/// Bytes of the fields of texts in Identify Controller.
+const SERIAL_BYTES: usize = 20;
+const MODEL_BYTES: usize = 40;
+const FIRMWARE_BYTES: usize = 8;
+
+/// Ports of a fabric.
+const PORTS_MAX: usize = 256;
+
+/// Hosts of which more is known than their name.
+const HOSTS_MAX: usize = 4096;
+
+impl Fabric {
+    /// A way to reach subsystems is there.
+    ///
+    /// # Errors
+    /// There is one of this number, or too many.
+    pub fn add_port(&self, port: Port) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.add_port(port)?;
+            state.discovery_changed(&Hosts::Any);
+            Ok(())
+        })
+    }
+
+    /// A way to reach subsystems is gone; controllers that were reached by it end.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn remove_port(&self, id: PortId) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
+            let gone: Vec<u16> = state
+                .controllers
+                .values()
+                .filter(|controller| controller.port == id)
+                .map(|controller| controller.link.cntlid)
+                .collect();
+            for cntlid in gone {
+                state.remove_controller(cntlid, CloseReason::SubsystemRemoved);
+            }
+            state.discovery_changed(&Hosts::Any);
+            Ok(())
+        })
+    }
+
+    /// Replaces the referrals.
+    pub fn set_referrals(&self, referrals: Vec<Referral>) {
+        self.with(|state| {
+            state.referrals = referrals;
+            state.discovery_changed(&Hosts::Any);
+        });
+    }
+
+    /// A subsystem, with its namespaces.
+    ///
+    /// # Errors
+    /// What of it cannot be.
+    pub fn add_subsystem(&self, subsystem: Subsystem) -> Result<(), Refusal> {
+        self.with(|state| {
+            let hosts = subsystem.hosts.clone();
+            state.add_subsystem(subsystem)?;
+            state.discovery_changed(&hosts);
+            Ok(())
+        })
+    }
+
+    /// A subsystem is gone; its controllers end.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn remove_subsystem(&self, nqn: &Nqn) -> Result<(), Refusal> {
+        self.with(|state| {
+            for cntlid in state.controllers_in(nqn) {
+                state.remove_controller(cntlid, CloseReason::SubsystemRemoved);
+            }
+            let gone = state.subsystems.remove(nqn);
+            let gone = gone.ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))?;
+            state.discovery_changed(&gone.hosts);
+            Ok(())
+        })
+    }
+
+    /// Replaces the list of hosts that a subsystem lets in; controllers of others end.
+    ///
+    /// # Errors
+    /// There is no such subsystem.
+    pub fn set_hosts(&self, nqn: &Nqn, hosts: Hosts) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.subsystem(nqn)?.hosts = hosts.clone();
+            for cntlid in state.controllers_in(nqn) {
+                if !hosts.contain(&state.controllers[&cntlid].host) {
+                    state.remove_controller(cntlid, CloseReason::HostRemoved);
+                }
+            }
+            state.discovery_changed(&Hosts::Any);
+            Ok(())
+        })
+    }
+
+    /// Replaces what is known of a host.
+    ///
+    /// # Errors
+    /// Too many hosts are known.
+    pub fn set_host(&self, host: Host) -> Result<(), Refusal> {
+        self.with(|state| {
+            let nqn = host.nqn.clone();
+            state.set_host(host)?;
+            let own = state.controllers.values().filter(|controller| controller.host == nqn);
+            own.for_each(|controller| controller.link.change());
+            Ok(())
+        })
+    }
+
+    /// A namespace is there.
+    ///
+    /// # Errors
+    /// What of it cannot be.
+    pub fn add_namespace(&self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
+        self.with(|state| {
+            let (nsid, hosts) = (namespace.nsid, namespace.hosts.clone());
+            state.add_namespace(nqn, namespace)?;
+            state.namespace_changed(nqn, nsid, &hosts);
+            Ok(())
+        })
+    }
+
+    /// A namespace has another size.
+    ///
+    /// # Errors
+    /// There is none of this number, or it cannot have this size.
+    pub fn resize_namespace(
+        &self,
+        nqn: &Nqn,
+        nsid: u32,
+        geometry: Geometry,
+    ) -> Result<(), Refusal> {
+        self.with(|state| {
+            let attached = state.namespace(nqn, nsid)?;
+            let resized = Namespace { geometry, ..attached.config.clone() };
+            check_blocks(&resized)?;
+            let hosts = resized.hosts.clone();
+            attached.config = resized;
+            state.namespace_changed(nqn, nsid, &hosts);
+            Ok(())
+        })
+    }
+
+    /// Replaces the list of hosts that see a namespace; those that saw it or see it now are told.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn set_namespace_hosts(&self, nqn: &Nqn, nsid: u32, hosts: Hosts) -> Result<(), Refusal> {
+        self.with(|state| {
+            let attached = state.namespace(nqn, nsid)?;
+            let before = core::mem::replace(&mut attached.config.hosts, hosts.clone());
+            state.namespace_changed_if(nqn, nsid, |host| {
+                before.contain(host) != hosts.contain(host)
+            });
+            Ok(())
+        })
+    }
+
+    /// Whom a namespace's I/O is charged to.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn set_namespace_tenant(
+        &self,
+        nqn: &Nqn,
+        nsid: u32,
+        tenant: Option<TenantId>,
+    ) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.namespace(nqn, nsid)?.config.tenant = tenant;
+            state.access_changed(nqn);
+            Ok(())
+        })
+    }
+
+    /// A namespace is gone.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn remove_namespace(&self, nqn: &Nqn, nsid: u32) -> Result<(), Refusal> {
+        self.with(|state| {
+            let gone = state.subsystem(nqn)?.namespaces.remove(&nsid);
+            let gone = gone.ok_or(Refusal::NoNamespace(nsid))?;
+            state.namespace_changed(nqn, nsid, &gone.config.hosts);
+            Ok(())
+        })
+    }
+
+    /// How a group of namespaces is reached through a port, from now on.
+    ///
+    /// # Errors
+    /// There is no such subsystem, port or group, or no such state.
+    pub fn set_access(
+        &self,
+        nqn: &Nqn,
+        port: PortId,
+        group: u32,
+        access: AnaState,
+    ) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.set_access(nqn, port, group, access)?;
+            state.access_changed(nqn);
+            let affected: Vec<u16> = state
+                .controllers
+                .values()
+                .filter(|own| own.subsystem == *nqn && own.port == port)
+                .filter(|own| state.namespaces_of(own).any(|(_, a)| a.config.ana_group == group))
+                .map(|own| own.link.cntlid)
+                .collect();
+            state.raise(Event::ANA, |controller| affected.contains(&controller.link.cntlid));
+            Ok(())
+        })
+    }
+}
+
+impl State {
+    /// A fabric as configured.
+    pub(super) fn configured(config: &Config, now: Instant) -> Result<State, Refusal> {
+        check_limits(config)?;
+        check_text(&config.model, MODEL_BYTES)?;
+        check_text(&config.firmware, FIRMWARE_BYTES)?;
+        let mut state = State::new(config, now);
+        config.ports.iter().cloned().try_for_each(|port| state.add_port(port))?;
+        config.hosts.iter().cloned().try_for_each(|host| state.set_host(host))?;
+        config.subsystems.iter().cloned().try_for_each(|one| state.add_subsystem(one))?;
+        state.referrals = config.referrals.clone();
+        Ok(state)
+    }
+
+    fn add_port(&mut self, port: Port) -> Result<(), Refusal> {
+        if self.ports.contains_key(&port.id) {
+            return Err(Refusal::PortExists(port.id));
+        }
+        room(self.ports.len(), PORTS_MAX)?;
+        check_text(&port.address, 256)?;
+        check_text(&port.service, 32)?;
+        self.ports.insert(port.id, port);
+        Ok(())
+    }
+
+    fn set_host(&mut self, host: Host) -> Result<(), Refusal> {
+        if !self.hosts.contains_key(&host.nqn) {
+            room(self.hosts.len(), HOSTS_MAX)?;
+        }
+        self.hosts.insert(host.nqn.clone(), host);
+        Ok(())
+    }
+
+    fn add_subsystem(&mut self, subsystem: Subsystem) -> Result<(), Refusal> {
+        let nqn = subsystem.nqn.clone();
+        if nqn.is_discovery() || self.subsystems.contains_key(&nqn) {
+            return Err(Refusal::SubsystemExists(nqn));
+        }
+        room(self.subsystems.len(), self.limits.subsystems_max)?;
+        check_text(&subsystem.serial, SERIAL_BYTES)?;
+        if let Some(port) = subsystem.ports.iter().find(|port| !self.ports.contains_key(port)) {
+            return Err(Refusal::NoPort(*port));
+        }
+        let served = Served {
+            nqn: nqn.clone(),
+            serial: subsystem.serial,
+            hosts: subsystem.hosts,
+            ports: subsystem.ports,
+            tenant: subsystem.tenant,
+            namespaces: BTreeMap::new(),
+            ana: BTreeMap::new(),
+            ana_changes: 0,
+            retired: BTreeMap::new(),
+        };
+        self.subsystems.insert(nqn.clone(), served);
+        let ana = subsystem.ana.into_iter();
+        let filled = subsystem
+            .namespaces
+            .into_iter()
+            .try_for_each(|namespace| self.add_namespace(&nqn, namespace))
+            .and_then(|()| {
+                let mut ana = ana;
+                ana.try_for_each(|(port, group, state)| self.set_access(&nqn, port, group, state))
+            });
+        if filled.is_err() {
+            self.subsystems.remove(&nqn);
+        }
+        filled
+    }
+
+    fn subsystem(&mut self, nqn: &Nqn) -> Result<&mut Served, Refusal> {
+        self.subsystems.get_mut(nqn).ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))
+    }
+
+    pub(super) fn namespace(&mut self, nqn: &Nqn, nsid: u32) -> Result<&mut Attached, Refusal> {
+        self.subsystem(nqn)?.namespaces.get_mut(&nsid).ok_or(Refusal::NoNamespace(nsid))
+    }
+
+    fn add_namespace(&mut self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
+        let nsid = namespace.nsid;
+        if nsid == 0 || nsid > self.limits.namespaces_max {
+            return Err(Refusal::NamespaceNumber(nsid));
+        }
+        check_blocks(&namespace)?;
+        check_group(namespace.ana_group)?;
+        let subsystem = self.subsystem(nqn)?;
+        if subsystem.namespaces.contains_key(&nsid) {
+            return Err(Refusal::NamespaceExists(nsid));
+        }
+        let taken = subsystem
+            .namespaces
+            .values()
+            .any(|other| is_same(&other.config.identifiers, &namespace.identifiers));
+        if taken || namespace.identifiers == Identifiers::default() {
+            return Err(Refusal::Identifiers(nsid));
+        }
+        let attached = Attached { config: namespace, reservation: Reservation::default() };
+        subsystem.namespaces.insert(nsid, attached);
+        Ok(())
+    }
+
+    fn set_access(
+        &mut self,
+        nqn: &Nqn,
+        port: PortId,
+        group: u32,
+        access: AnaState,
+    ) -> Result<(), Refusal> {
+        check_group(group)?;
+        if !self.ports.contains_key(&port) {
+            return Err(Refusal::NoPort(port));
+        }
+        if !matches!(access.0, 1..=4 | 15) {
+            return Err(Refusal::AnaGroup(group));
+        }
+        let subsystem = self.subsystem(nqn)?;
+        subsystem.ana_changes += 1;
+        subsystem.ana.insert((port, group), (access, subsystem.ana_changes));
+        Ok(())
+    }
+
+    /// The same as [`State::namespace_changed`], for hosts of which `whom` says so.
+    fn namespace_changed_if(&mut self, nqn: &Nqn, nsid: u32, whom: impl Fn(&Nqn) -> bool) {
+        let told: Vec<Nqn> = self
+            .controllers
+            .values()
+            .filter(|own| own.kind == Kind::Io && own.subsystem == *nqn && whom(&own.host))
+            .map(|own| own.host.clone())
+            .collect();
+        self.namespace_changed(nqn, nsid, &Hosts::Only(told));
+    }
+}
+
+fn room(len: usize, most: usize) -> Result<(), Refusal> {
+    if len < most { Ok(()) } else { Err(Refusal::Full(most)) }
+}
+
+fn check_text(text: &str, most: usize) -> Result<(), Refusal> {
+    let good = text.len() <= most && text.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+    if good { Ok(()) } else { Err(Refusal::Text(text.to_string())) }
+}
+
+fn check_group(group: u32) -> Result<(), Refusal> {
+    match group {
+        1..=ANA_GROUPS_MAX => Ok(()),
+        _ => Err(Refusal::AnaGroup(group)),
+    }
+}
+
+/// Hosts count whole blocks, and contracts count all of theirs in 64 bits.
+fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
+    let good = matches!(namespace.block_bytes, 512 | 4096);
+    let per_block = u64::from(namespace.block_bytes / contract::BLOCK_BYTES as u32);
+    let blocks = namespace.geometry.blocks;
+    if good && blocks > 0 && blocks.is_multiple_of(per_block) && blocks < 1 << 60 {
+        return Ok(());
+    }
+    Err(Refusal::Blocks(namespace.nsid))
+}
+
+/// Whether two namespaces claim to be one.
+fn is_same(one: &Identifiers, other: &Identifiers) -> bool {
+    let is = |a: &[u8], b: &[u8]| a == b && a.iter().any(|byte| *byte != 0);
+    is(&one.uuid, &other.uuid) || is(&one.nguid, &other.nguid) || is(&one.eui64, &other.eui64)
+}
+
+fn check_limits(config: &Config) -> Result<(), Refusal> {
+    let Limits {
+        controllers_max,
+        subsystems_max,
+        namespaces_max,
+        io_queues_max,
+        queue_entries_max,
+        in_capsule_bytes,
+        registrants_max,
+    } = config.limits;
+    let good = config.workers > 0
+        && (1..0xfff0).contains(&controllers_max)
+        && subsystems_max > 0
+        && (1..=1024).contains(&namespaces_max)
+        && (1..u16::MAX).contains(&io_queues_max)
+        && (32..=4096).contains(&queue_entries_max)
+        && in_capsule_bytes % 16 == 0
+        && (1..=4096).contains(&registrants_max);
+    if good { Ok(()) } else { Err(Refusal::Limits) }
+}

@@ -1,0 +1,261 @@
+//! Get Log Page (Base 5.16).
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use wire::nvme::{
+    AdminOpcode, AnaGroup, AnaHeader, AnaState, EffectsLog, Feature, FirmwareLog, LogPage,
+    NvmOpcode, ReservationNotice, ReservationNoticeKind, SmartLog, Status, effect,
+};
+use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::controller::{Controller, Kind};
+use super::data;
+use super::features;
+use super::identify::padded;
+use super::queue::{Call, Done};
+use super::state::State;
+
+/// The most bytes of one Get Log Page: that of any transfer.
+const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
+
+/// Retain asynchronous event: reading the page is not to end the event's mask.
+const RETAIN: u32 = 1 << 15;
+
+/// The changed namespaces are more than fit.
+const TOO_MANY: usize = 1024;
+
+/// Kelvin that the health log tells: what is served has no thermometer.
+const TEMPERATURE: u16 = 298;
+
+impl State {
+    pub(super) fn get_log_page(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        let dword10 = call.entry.dword10.get();
+        let page = LogPage(dword10 as u8);
+        let dwords = u64::from(dword10 >> 16) | u64::from(call.entry.dword11.get() & 0xffff) << 16;
+        let bytes = (dwords + 1) * 4;
+        let offset =
+            u64::from(call.entry.dword12.get()) | u64::from(call.entry.dword13.get()) << 32;
+        // Bit 23 of dword 14 would make the offset an index.
+        if bytes > LOG_BYTES_MAX || offset % 4 != 0 || call.entry.dword14.get() >> 23 & 1 != 0 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        data::expect(call.entry, bytes as usize)?;
+        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        if !is_served(controller.kind, page) {
+            return Err(Status::INVALID_LOG_PAGE.dnr());
+        }
+        let specific = (dword10 >> 8) as u8 & 0x7f;
+        let retain = dword10 & RETAIN != 0;
+        let whole = self.log(controller, page, specific, call)?;
+        if offset > whole.len() as u64 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let from = offset as usize;
+        let to = whole.len().min(from + bytes as usize);
+        call.out.extend_from_slice(&whole[from..to]);
+        // What lies behind the page is undefined; zeroes tell nothing.
+        call.out.resize(bytes as usize, 0);
+        if !retain {
+            self.page_was_read(cntlid, page);
+        }
+        Ok(Done::Result(0))
+    }
+
+    /// A whole log page.
+    fn log(
+        &self,
+        controller: &Controller,
+        page: LogPage,
+        specific: u8,
+        call: &Call,
+    ) -> Result<Vec<u8>, Status> {
+        Ok(match page {
+            LogPage::SUPPORTED => supported(controller.kind),
+            LogPage::ERROR => {
+                let errors = controller.link.errors.lock();
+                errors.newest().flat_map(|entry| entry.as_bytes().iter().copied()).collect()
+            }
+            LogPage::SMART => self.smart(controller, call)?.as_bytes().to_vec(),
+            LogPage::FIRMWARE => self.firmware_slots().as_bytes().to_vec(),
+            LogPage::CHANGED_NAMESPACES => changed(controller),
+            LogPage::EFFECTS => effects().as_bytes().to_vec(),
+            LogPage::ANA => self.ana_log(controller, specific & 1 != 0),
+            LogPage::FEATURES => served_features(controller.kind),
+            LogPage::DISCOVERY => self.discovery_log(controller),
+            LogPage::RESERVATION => reservation_notice(controller).as_bytes().to_vec(),
+            _ => return Err(Status::INVALID_LOG_PAGE.dnr()),
+        })
+    }
+
+    /// The host knows now what the page tells.
+    fn page_was_read(&mut self, cntlid: u16, page: LogPage) {
+        let State { controllers, mail, .. } = self;
+        let Some(controller) = controllers.get_mut(&cntlid) else { return };
+        match page {
+            LogPage::CHANGED_NAMESPACES => controller.changed.clear(),
+            LogPage::RESERVATION => {
+                controller.notices.waiting.pop_front();
+            }
+            _ => {}
+        }
+        controller.events.read(page);
+        if page == LogPage::RESERVATION && !controller.notices.waiting.is_empty() {
+            controller.events.raise(wire::nvme::Event::RESERVATION);
+        }
+        controller.send_events(mail);
+    }
+
+    /// Health (Base 5.16.1.3), of the subsystem as far as this host may know it.
+    fn smart(&self, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
+        if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        // Of its own, so that no host measures another.
+        let sum = self.sum_of(&controller.subsystem, &controller.host);
+        // Thousands of blocks, rounded up.
+        let units = |blocks: u64| U128::new(u128::from(blocks.div_ceil(1000)));
+        let hours = call.now.since(self.started).as_secs() / 3600;
+        Ok(SmartLog {
+            temperature: U16::new(TEMPERATURE),
+            spare: 100,
+            spare_threshold: 10,
+            units_read: units(sum.blocks_read),
+            units_written: units(sum.blocks_written),
+            reads: U128::new(u128::from(sum.reads)),
+            writes: U128::new(u128::from(sum.writes)),
+            power_on_hours: U128::new(u128::from(hours)),
+            media_errors: U128::new(u128::from(sum.media_errors)),
+            error_entries: U128::new(u128::from(controller.link.errors.lock().count())),
+            ..SmartLog::new_zeroed()
+        })
+    }
+
+    fn firmware_slots(&self) -> FirmwareLog {
+        let mut log = FirmwareLog { active: 1, ..FirmwareLog::new_zeroed() };
+        log.revisions[0] = padded(&self.firmware);
+        log
+    }
+
+    /// Asymmetric access (Base 5.16.1.13): the groups that the host's namespaces are in.
+    fn ana_log(&self, controller: &Controller, groups_only: bool) -> Vec<u8> {
+        let Some(subsystem) = self.subsystem_of(controller) else { return Vec::new() };
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (nsid, attached) in self.namespaces_of(controller) {
+            groups.entry(attached.config.ana_group).or_default().push(nsid);
+        }
+        let head = AnaHeader {
+            changes: U64::new(subsystem.ana_changes),
+            groups: U16::new(groups.len() as u16),
+            reserved: [0; 6],
+        };
+        let mut log = head.as_bytes().to_vec();
+        for (group, mut namespaces) in groups {
+            if groups_only {
+                namespaces.clear();
+            }
+            let (state, changes): (AnaState, u64) = subsystem.access(controller.port, group);
+            let entry = AnaGroup {
+                group: U32::new(group),
+                namespaces: U32::new(namespaces.len() as u32),
+                changes: U64::new(changes),
+                state,
+                reserved: [0; 15],
+            };
+            log.extend_from_slice(entry.as_bytes());
+            namespaces.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes()));
+        }
+        log
+    }
+}
+
+/// Which pages a kind of controller has.
+fn is_served(kind: Kind, page: LogPage) -> bool {
+    match page {
+        LogPage::SUPPORTED | LogPage::ERROR | LogPage::FEATURES => true,
+        LogPage::DISCOVERY => kind == Kind::Discovery,
+        LogPage::SMART
+        | LogPage::FIRMWARE
+        | LogPage::CHANGED_NAMESPACES
+        | LogPage::EFFECTS
+        | LogPage::ANA
+        | LogPage::RESERVATION => kind == Kind::Io,
+        _ => false,
+    }
+}
+
+/// Supported log pages (Base 5.16.1.1).
+fn supported(kind: Kind) -> Vec<u8> {
+    by_number(|number| is_served(kind, LogPage(number)))
+}
+
+/// Feature identifiers supported and effects (Base 5.16.1.18): which there are.
+fn served_features(kind: Kind) -> Vec<u8> {
+    by_number(|number| features::is_served(kind, Feature(number)))
+}
+
+/// A word for each number, whose bit 0 says whether it is served.
+fn by_number(is_served: impl Fn(u8) -> bool) -> Vec<u8> {
+    (0..=u8::MAX).flat_map(|number| u32::from(is_served(number)).to_le_bytes()).collect()
+}
+
+/// Changed namespaces (Base 5.16.1.5).
+fn changed(controller: &Controller) -> Vec<u8> {
+    let mut log = Vec::with_capacity(TOO_MANY * 4);
+    match controller.changed.len() {
+        most if most > TOO_MANY => log.extend_from_slice(&u32::MAX.to_le_bytes()),
+        _ => controller.changed.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes())),
+    }
+    log.resize(TOO_MANY * 4, 0);
+    log
+}
+
+/// Commands that are served, and their effects (Base 5.16.1.6).
+fn effects() -> EffectsLog {
+    let mut log = EffectsLog::new_zeroed();
+    for opcode in [
+        AdminOpcode::GET_LOG_PAGE,
+        AdminOpcode::IDENTIFY,
+        AdminOpcode::ABORT,
+        AdminOpcode::SET_FEATURES,
+        AdminOpcode::GET_FEATURES,
+        AdminOpcode::ASYNC_EVENT_REQUEST,
+        AdminOpcode::KEEP_ALIVE,
+    ] {
+        log.admin[usize::from(opcode.0)] = U32::new(effect::SERVED);
+    }
+    for (opcode, writes) in [
+        (NvmOpcode::FLUSH, false),
+        (NvmOpcode::WRITE, true),
+        (NvmOpcode::READ, false),
+        (NvmOpcode::COMPARE, false),
+        (NvmOpcode::WRITE_ZEROES, true),
+        (NvmOpcode::DATASET_MANAGEMENT, true),
+        (NvmOpcode::VERIFY, false),
+        (NvmOpcode::RESERVATION_REGISTER, false),
+        (NvmOpcode::RESERVATION_REPORT, false),
+        (NvmOpcode::RESERVATION_ACQUIRE, false),
+        (NvmOpcode::RESERVATION_RELEASE, false),
+    ] {
+        let changes = if writes { effect::CHANGES_BLOCKS } else { 0 };
+        log.io[usize::from(opcode.0)] = U32::new(effect::SERVED | changes);
+    }
+    log
+}
+
+/// The oldest reservation notice that was not read (Base 5.16.1.24).
+fn reservation_notice(controller: &Controller) -> ReservationNotice {
+    let notices = &controller.notices;
+    let Some((count, kind, nsid)) = notices.waiting.front() else {
+        let kind = ReservationNoticeKind::EMPTY;
+        return ReservationNotice { kind, ..ReservationNotice::new_zeroed() };
+    };
+    ReservationNotice {
+        count: U64::new(*count),
+        kind: *kind,
+        waiting: (notices.waiting.len() - 1).min(255) as u8,
+        nsid: U32::new(*nsid),
+        ..ReservationNotice::new_zeroed()
+    }
+}

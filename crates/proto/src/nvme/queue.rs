@@ -1,0 +1,316 @@
+//! A queue pair: one connection's end of a controller.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use contract::{Command, Instant, Range};
+use wire::nvme::{
+    AdminOpcode, AuthCommand, CommandId, Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind,
+    Feature, NvmOpcode, Status, Submission,
+};
+
+use super::controller::Kind;
+use super::data;
+use super::fabric::Fabric;
+use super::features;
+use super::io;
+use super::link::View;
+use super::seam::{Answer, Fused, Io, Outcome, Place, Step};
+
+/// The most data that a command which the controller carries out itself comes with.
+pub(super) const PAYLOAD_BYTES_MAX: usize = 4096;
+
+/// A command that the controller carries out.
+pub(super) struct Call<'a> {
+    pub(super) entry: &'a Submission,
+    /// The queue that it came by.
+    pub(super) queue: u16,
+    pub(super) payload: &'a [u8],
+    pub(super) now: Instant,
+    /// Data for the host; empty at first.
+    pub(super) out: &'a mut Vec<u8>,
+}
+
+/// How the controller has carried it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    /// With this result.
+    Result(u64),
+    /// It waits.
+    Parked,
+    /// The queue ends.
+    Closing,
+}
+
+/// See the module. Belongs to the worker whose connection it is; dropping it says that the
+/// connection is gone.
+#[derive(Debug)]
+pub struct Queue {
+    fabric: Arc<Fabric>,
+    made: super::connect::Made,
+    place: Place,
+    view: View,
+    /// Head of the submission queue, as the host is told: moves with each completion.
+    head: u16,
+    /// A fused compare whose write has not come.
+    first: Option<Io>,
+    /// A fused compare whose write did not come.
+    orphan: Option<Answer>,
+    ranges: Vec<Range>,
+}
+
+impl Queue {
+    pub(super) fn new(fabric: Arc<Fabric>, made: super::connect::Made, place: Place) -> Queue {
+        Queue {
+            fabric,
+            made,
+            place,
+            view: View::default(),
+            head: 0,
+            first: None,
+            orphan: None,
+            ranges: Vec::new(),
+        }
+    }
+
+    /// Its identifier; zero for the admin queue.
+    pub fn id(&self) -> u16 {
+        self.made.id
+    }
+
+    /// The controller's identifier.
+    pub fn cntlid(&self) -> u16 {
+        self.made.link.cntlid
+    }
+
+    /// The most commands that may be in flight.
+    pub fn size(&self) -> u16 {
+        self.made.size
+    }
+
+    /// Says what to do with a submission.
+    pub fn begin(&mut self, entry: &Submission) -> Step {
+        self.made.link.hear();
+        let step = match (self.made.id, entry.opcode) {
+            (_, FABRICS_OPCODE) => self.begin_fabrics(entry),
+            (0, _) => self.begin_admin(entry),
+            _ => self.begin_io(entry),
+        };
+        let step = self.pair(entry, step);
+        step.unwrap_or_else(|status| Step::Refused(self.refuse(entry, status)))
+    }
+
+    /// The answer of a fused compare whose write did not come: to be asked for after each
+    /// [`Queue::begin`], and sent before what that said.
+    pub fn orphan(&mut self) -> Option<Answer> {
+        self.orphan.take()
+    }
+
+    /// Carries out a command of the controller's own: one for which [`Queue::begin`] said
+    /// [`Step::Controller`]. Data for the host replaces what is in `out`.
+    pub fn execute(
+        &mut self,
+        entry: &Submission,
+        payload: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
+        out.clear();
+        let cid = entry.cid.get();
+        if self.made.id != 0 && entry.opcode == NvmOpcode::DATASET_MANAGEMENT.0 {
+            return match self.discard(entry, payload) {
+                Ok(io) if self.ranges.is_empty() => Outcome::Done(Answer::ok(io.cid)),
+                Ok(io) => Outcome::Discard(io),
+                Err(status) => Outcome::Done(self.refuse(entry, status)),
+            };
+        }
+        let queue = self.made.id;
+        let call = Call { entry, queue, payload, now, out };
+        match self.fabric.carry_out(self.made.link.cntlid, call) {
+            Ok(Done::Result(result)) => Outcome::Done(Answer::with_result(cid, result)),
+            Ok(Done::Parked) => Outcome::Parked,
+            Ok(Done::Closing) => Outcome::Closing(Answer::ok(cid)),
+            Err(status) => {
+                out.clear();
+                Outcome::Done(self.refuse(entry, status))
+            }
+        }
+    }
+
+    /// The ranges of the last [`Outcome::Discard`].
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    /// The answer to a command that a device has carried out, or not.
+    pub fn complete(&mut self, io: &Io, status: contract::Status) -> Answer {
+        let status = io::status(io, status);
+        match status.plain() {
+            Status::SUCCESS => self.count(io),
+            Status::READ_ERROR | Status::WRITE_FAULT => self.made.counts.add_media_error(),
+            _ => {}
+        }
+        if !status.is_ok() {
+            let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
+            entry.dword10.set(io.command.range().map_or(0, |range| range.lba as u32));
+            self.made.link.errors.lock().add(self.made.id, &entry, status);
+        }
+        Answer::error(io.cid, status)
+    }
+
+    /// The answers to both halves of a fused operation, the compare's first (Base 3.4.2).
+    pub fn complete_fused(&mut self, io: &Io, status: contract::Status) -> [Answer; 2] {
+        let Fused::Second { first } = io.fused else {
+            panic!("{io:?} is not the second of two");
+        };
+        let answer = self.complete(io, status);
+        let (compare, write) = match answer.status.plain() {
+            Status::SUCCESS => (Status::SUCCESS, Status::SUCCESS),
+            _ => (answer.status, Status::FAILED_FUSED),
+        };
+        [Answer::error(first, compare), Answer::error(io.cid, write)]
+    }
+
+    /// The completion entry of an answer. Each command is sealed once, when its completion leaves.
+    pub fn seal(&mut self, answer: Answer) -> Completion {
+        if !self.made.flow_control {
+            return answer.completion(0);
+        }
+        self.head = if self.head + 1 == self.made.size { 0 } else { self.head + 1 };
+        answer.completion(self.head)
+    }
+
+    /// The completion entry of the connect that made the queue.
+    pub(super) fn seal_connect(&mut self, answer: Answer) -> Completion {
+        match self.made.flow_control {
+            true => self.seal(answer),
+            // Agrees to do without flow control (Base 6.3).
+            false => answer.completion(u16::MAX),
+        }
+    }
+
+    fn count(&self, io: &Io) {
+        match io.command {
+            Command::Read(range) if io.reply_bytes > 0 => self.made.counts.add_read(range.blocks),
+            Command::Write { range, .. } | Command::CompareAndWrite(range) => {
+                self.made.counts.add_write(range.blocks);
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse(&self, entry: &Submission, status: Status) -> Answer {
+        let mut errors = self.made.link.errors.lock();
+        match entry.opcode {
+            FABRICS_OPCODE => errors.add_fabrics(self.made.id, entry, status),
+            _ => errors.add(self.made.id, entry, status),
+        }
+        Answer::error(entry.cid.get(), status)
+    }
+
+    fn begin_fabrics(&mut self, entry: &Submission) -> Result<Step, Status> {
+        let payload_bytes = match FabricsCommand::of(entry).kind {
+            FabricsKind::CONNECT => return Err(Status::SEQUENCE_ERROR.dnr()),
+            FabricsKind::PROPERTY_GET | FabricsKind::PROPERTY_SET if self.made.id == 0 => 0,
+            FabricsKind::DISCONNECT if self.made.id != 0 => 0,
+            FabricsKind::DISCONNECT => return Err(Status::INVALID_QUEUE_TYPE.dnr()),
+            FabricsKind::AUTHENTICATION_SEND => AuthCommand::of(entry).length.get() as usize,
+            FabricsKind::AUTHENTICATION_RECEIVE => 0,
+            _ => return Err(Status::INVALID_OPCODE.dnr()),
+        };
+        controllers_own(entry, payload_bytes)
+    }
+
+    fn begin_admin(&mut self, entry: &Submission) -> Result<Step, Status> {
+        self.made.link.ready()?;
+        let payload_bytes = match AdminOpcode(entry.opcode) {
+            AdminOpcode::IDENTIFY
+            | AdminOpcode::GET_LOG_PAGE
+            | AdminOpcode::GET_FEATURES
+            | AdminOpcode::ASYNC_EVENT_REQUEST
+            | AdminOpcode::KEEP_ALIVE => 0,
+            AdminOpcode::ABORT if self.made.kind == Kind::Io => 0,
+            AdminOpcode::SET_FEATURES => {
+                features::payload_bytes(Feature(entry.dword10.get() as u8))
+            }
+            _ => return Err(Status::INVALID_OPCODE.dnr()),
+        };
+        controllers_own(entry, payload_bytes)
+    }
+
+    fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
+        self.made.link.ready()?;
+        if self.made.link.generation() != self.view.generation {
+            self.view = self.fabric.view(self.made.link.cntlid);
+        }
+        match io::payload_of_controllers(entry) {
+            Some(payload_bytes) => controllers_own(entry, payload_bytes),
+            None => {
+                let through = self.made.link.writes_through();
+                io::parse(&self.view, entry, through).map(Step::Device)
+            }
+        }
+    }
+
+    /// Joins the halves of fused operations.
+    fn pair(&mut self, entry: &Submission, step: Result<Step, Status>) -> Result<Step, Status> {
+        let first = self.first.take();
+        match (first, step) {
+            (None, Ok(Step::Device(io))) if io.fused == Fused::First => {
+                self.first = Some(io);
+                Ok(Step::Device(io))
+            }
+            (None, Ok(Step::Device(io))) if io.fused != Fused::None => {
+                Err(Status::MISSING_FUSED.dnr())
+            }
+            (None, step) => step,
+            (Some(first), Ok(Step::Device(io)))
+                if io::is_second(entry) && io.nsid == first.nsid && io.command == first.command =>
+            {
+                Ok(Step::Device(Io { fused: Fused::Second { first: first.cid }, ..io }))
+            }
+            (Some(first), step) => {
+                let status = match io::is_second(entry) {
+                    true => Status::FAILED_FUSED,
+                    false => Status::MISSING_FUSED,
+                };
+                self.orphan = Some(Answer::error(first.cid, status.dnr()));
+                match step {
+                    Ok(_) if io::is_second(entry) => Err(Status::INVALID_FIELD.dnr()),
+                    Ok(Step::Device(io)) if io.fused == Fused::First => {
+                        self.first = Some(io);
+                        Ok(Step::Device(io))
+                    }
+                    step => step,
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self, entry: &Submission, payload: &[u8]) -> Result<Io, Status> {
+        self.ranges.clear();
+        io::discard(&self.view, entry, payload, &mut self.ranges)
+    }
+
+    /// The command that waits for its fused partner.
+    pub fn waiting_compare(&self) -> Option<CommandId> {
+        self.first.map(|io| io.cid)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.fabric.leave(self.made.link.cntlid, self.made.id, self.place);
+    }
+}
+
+/// A command of the controller's own, whose data has to be what its data pointer says.
+fn controllers_own(entry: &Submission, payload_bytes: usize) -> Result<Step, Status> {
+    if payload_bytes > PAYLOAD_BYTES_MAX {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    if payload_bytes > 0 || entry.sends_data() {
+        data::expect(entry, payload_bytes)?;
+    }
+    Ok(Step::Controller { payload_bytes })
+}

@@ -1,0 +1,265 @@
+//! Reservations (Base 7.2 to 7.5 and 8.19): which hosts may read and write a namespace.
+//!
+//! A registrant is a host by its name and its identifier together: the name is what authentication
+//! proves, so that nobody takes another's registration by claiming its identifier.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use wire::nvme::{ReservationKind, ReservationNoticeKind, Status};
+
+use super::config::{HostId, Nqn};
+use super::reservation_commands::notices;
+
+/// Notices of a controller that may wait; the oldest is dropped (Base 5.16.1.24).
+const NOTICES_MAX: usize = 255;
+
+/// A host, as reservations know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registrant {
+    /// Its name.
+    pub host: Nqn,
+    /// Its identifier.
+    pub id: HostId,
+}
+
+/// The reservation of a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reservation {
+    /// Counts registrations and changes of the holder.
+    pub(super) generation: u32,
+    /// Registrants with their keys, in the order of their registration.
+    pub(super) registrants: Vec<(Registrant, u64)>,
+    /// The kind, and the holder: `None` for the kinds that all registrants hold.
+    pub(super) held: Option<(ReservationKind, Option<Registrant>)>,
+    /// Whether it persists through power loss.
+    pub(super) persists: bool,
+}
+
+impl Reservation {
+    /// Whether a host may read and whether it may write (Base 8.19, figure "Command Behavior in the
+    /// Presence of a Reservation").
+    pub(super) fn allows(&self, host: &Registrant) -> (bool, bool) {
+        let Some((kind, holder)) = &self.held else { return (true, true) };
+        let holds = holder.as_ref() == Some(host);
+        let registered = self.key_of(host).is_some();
+        match *kind {
+            ReservationKind::WRITE_EXCLUSIVE => (true, holds),
+            ReservationKind::EXCLUSIVE_ACCESS => (holds, holds),
+            ReservationKind::WRITE_EXCLUSIVE_REGISTRANTS | ReservationKind::WRITE_EXCLUSIVE_ALL => {
+                (true, registered)
+            }
+            _ => (registered, registered),
+        }
+    }
+
+    /// The key that a host has registered.
+    pub(super) fn key_of(&self, host: &Registrant) -> Option<u64> {
+        self.registrants.iter().find(|(known, _)| known == host).map(|(_, key)| *key)
+    }
+
+    /// Whether a host holds the reservation, alone or with all others.
+    pub(super) fn is_holder(&self, host: &Registrant) -> bool {
+        match &self.held {
+            None => false,
+            Some((_, Some(holder))) => holder == host,
+            Some((_, None)) => self.key_of(host).is_some(),
+        }
+    }
+
+    /// Registers a key. A host that has another one already keeps it, unless `ignore` is set.
+    pub(super) fn register(
+        &mut self,
+        host: &Registrant,
+        key: u64,
+        ignore: bool,
+        most: usize,
+    ) -> Result<Change, Status> {
+        match self.key_of(host) {
+            Some(known) if known == key => return Ok(Change::default()),
+            Some(_) if ignore => return self.replace(host, None, key),
+            Some(_) => return Err(Status::RESERVATION_CONFLICT.dnr()),
+            None if self.registrants.len() >= most => return Err(Status::INTERNAL.dnr()),
+            None => self.registrants.push((host.clone(), key)),
+        }
+        self.generation = self.generation.wrapping_add(1);
+        Ok(Change::default())
+    }
+
+    /// Replaces the key of a host that presents the `current` one (`None`: need not).
+    pub(super) fn replace(
+        &mut self,
+        host: &Registrant,
+        current: Option<u64>,
+        key: u64,
+    ) -> Result<Change, Status> {
+        self.check_key(host, current)?;
+        let own = self.registrants.iter_mut().find(|(known, _)| known == host);
+        own.expect("its key was checked").1 = key;
+        self.generation = self.generation.wrapping_add(1);
+        Ok(Change::default())
+    }
+
+    /// Takes a host off the list; with it, what it holds alone or as the last.
+    pub(super) fn unregister(
+        &mut self,
+        host: &Registrant,
+        current: Option<u64>,
+    ) -> Result<Change, Status> {
+        self.check_key(host, current)?;
+        let held = self.held.clone();
+        let was_holder = self.is_holder(host);
+        self.registrants.retain(|(known, _)| known != host);
+        self.generation = self.generation.wrapping_add(1);
+        match held {
+            Some((kind, Some(_))) if was_holder => {
+                self.held = None;
+                Ok(Change::released(kind, self.others(host)))
+            }
+            Some((_, None)) if self.registrants.is_empty() => {
+                self.held = None;
+                Ok(Change::default())
+            }
+            _ => Ok(Change::default()),
+        }
+    }
+
+    /// Takes the reservation for a registrant, if it is free.
+    pub(super) fn acquire(
+        &mut self,
+        host: &Registrant,
+        kind: ReservationKind,
+    ) -> Result<Change, Status> {
+        match &self.held {
+            None => {
+                self.hold(host, kind);
+                Ok(Change::default())
+            }
+            Some((held, _)) if *held == kind && self.is_holder(host) => Ok(Change::default()),
+            Some(_) => Err(Status::RESERVATION_CONFLICT.dnr()),
+        }
+    }
+
+    /// Takes registrations, and with them perhaps the reservation, from others (Base 8.19.7).
+    pub(super) fn preempt(
+        &mut self,
+        host: &Registrant,
+        key: u64,
+        kind: ReservationKind,
+    ) -> Result<Change, Status> {
+        let held = self.held.clone();
+        let everybody = matches!(held, Some((_, None))) && key == 0;
+        let of_holder = match &held {
+            Some((_, Some(holder))) => self.key_of(holder) == Some(key),
+            _ => false,
+        };
+        if key == 0 && !everybody {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let (gone, kept): (Vec<_>, Vec<_>) = core::mem::take(&mut self.registrants)
+            .into_iter()
+            .partition(|(known, own)| known != host && (everybody || *own == key));
+        self.registrants = kept;
+        if gone.is_empty() && !of_holder && !everybody {
+            return Err(Status::RESERVATION_CONFLICT.dnr());
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let gone = gone.into_iter().map(|(known, _)| known);
+        let mut all = notices(ReservationNoticeKind::REGISTRATION_PREEMPTED, gone);
+        if let (true, Some((before, holder))) = (everybody || of_holder, held) {
+            self.hold(host, kind);
+            if let Some(holder) = holder.filter(|holder| holder != host) {
+                all.push((ReservationNoticeKind::PREEMPTED, holder));
+            }
+            if before != kind {
+                all.extend(Change::released(before, self.others(host)).notices);
+            }
+        }
+        Ok(Change { notices: all })
+    }
+
+    /// Gives up the reservation that the host holds; of one that it does not hold, nothing.
+    pub(super) fn release(
+        &mut self,
+        host: &Registrant,
+        kind: ReservationKind,
+    ) -> Result<Change, Status> {
+        match &self.held {
+            Some((held, _)) if self.is_holder(host) => {
+                if *held != kind {
+                    return Err(Status::INVALID_FIELD.dnr());
+                }
+                self.held = None;
+                Ok(Change::released(kind, self.others(host)))
+            }
+            _ => Ok(Change::default()),
+        }
+    }
+
+    /// Ends the reservation and all registrations.
+    pub(super) fn clear(&mut self, host: &Registrant) -> Change {
+        let others = self.others(host);
+        self.held = None;
+        self.registrants.clear();
+        self.generation = self.generation.wrapping_add(1);
+        Change { notices: notices(ReservationNoticeKind::PREEMPTED, others.into_iter()) }
+    }
+
+    fn hold(&mut self, host: &Registrant, kind: ReservationKind) {
+        let of_all = matches!(
+            kind,
+            ReservationKind::WRITE_EXCLUSIVE_ALL | ReservationKind::EXCLUSIVE_ACCESS_ALL
+        );
+        self.held = Some((kind, (!of_all).then(|| host.clone())));
+    }
+
+    fn check_key(&self, host: &Registrant, current: Option<u64>) -> Result<(), Status> {
+        match (self.key_of(host), current) {
+            (Some(known), Some(current)) if known == current => Ok(()),
+            (Some(_), None) => Ok(()),
+            _ => Err(Status::RESERVATION_CONFLICT.dnr()),
+        }
+    }
+
+    fn others(&self, host: &Registrant) -> Vec<Registrant> {
+        let others = self.registrants.iter().filter(|(known, _)| known != host);
+        others.map(|(known, _)| known.clone()).collect()
+    }
+}
+
+/// Who has to hear of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) notices: Vec<(ReservationNoticeKind, Registrant)>,
+}
+
+impl Change {
+    /// A reservation of this kind is no more: registrants hear of it where they could use it, too.
+    fn released(kind: ReservationKind, others: Vec<Registrant>) -> Change {
+        match kind {
+            ReservationKind::WRITE_EXCLUSIVE | ReservationKind::EXCLUSIVE_ACCESS => {
+                Change::default()
+            }
+            _ => Change { notices: notices(ReservationNoticeKind::RELEASED, others.into_iter()) },
+        }
+    }
+}
+
+/// What happened to reservations that a controller's host has to hear of.
+#[derive(Debug, Default)]
+pub(super) struct Notices {
+    /// All that there ever were.
+    pub(super) count: u64,
+    /// Those that were not read, oldest first.
+    pub(super) waiting: VecDeque<(u64, ReservationNoticeKind, u32)>,
+}
+
+impl Notices {
+    pub(super) fn add(&mut self, kind: ReservationNoticeKind, nsid: u32) {
+        self.count += 1;
+        if self.waiting.len() == NOTICES_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((self.count, kind, nsid));
+    }
+}

@@ -1,0 +1,192 @@
+//! The reservation commands (Base 7.2 to 7.5).
+
+use alloc::vec::Vec;
+
+use wire::nvme::{
+    Event, RegistrantExtended, ReservationAcquire, ReservationHead, ReservationKind,
+    ReservationNoticeKind, ReservationRegister, ReservationRelease, Status,
+};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::config::Nqn;
+use super::data;
+use super::queue::{Call, Done};
+use super::reservation::{Change, Registrant, Reservation};
+use super::state::{State, path_status};
+
+/// Ignore existing key.
+const IGNORE_KEY: u32 = 1 << 3;
+
+/// A conflict with another host's reservation or key.
+const CONFLICT: Status = Status::RESERVATION_CONFLICT.dnr();
+
+impl State {
+    /// Reservation Register (Base 7.3).
+    pub(super) fn register(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        let (keys, _) = ReservationRegister::read_from_prefix(call.payload)
+            .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
+        let dword10 = call.entry.dword10.get();
+        let ignore = dword10 & IGNORE_KEY != 0;
+        let most = self.limits.registrants_max;
+        let persists = match dword10 >> 30 {
+            0 => None,
+            2 => Some(false),
+            3 => Some(true),
+            _ => return Err(Status::INVALID_FIELD.dnr()),
+        };
+        let (current, new) = (keys.current_key.get(), keys.new_key.get());
+        self.change_reservation(cntlid, call, |reservation, host| {
+            let change = match dword10 & 7 {
+                0 => reservation.register(host, new, ignore, most),
+                1 => reservation.unregister(host, (!ignore).then_some(current)),
+                2 => reservation.replace(host, (!ignore).then_some(current), new),
+                _ => Err(Status::INVALID_FIELD.dnr()),
+            }?;
+            reservation.persists = persists.unwrap_or(reservation.persists);
+            Ok(change)
+        })
+    }
+
+    /// Reservation Acquire (Base 7.2).
+    pub(super) fn acquire(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        let (keys, _) = ReservationAcquire::read_from_prefix(call.payload)
+            .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
+        let dword10 = call.entry.dword10.get();
+        let kind = ReservationKind((dword10 >> 8) as u8);
+        if dword10 & IGNORE_KEY != 0 || !(1..=6).contains(&kind.0) {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let current = keys.current_key.get();
+        self.change_reservation(cntlid, call, |reservation, host| {
+            if reservation.key_of(host) != Some(current) {
+                return Err(CONFLICT);
+            }
+            match dword10 & 7 {
+                0 => reservation.acquire(host, kind),
+                1 | 2 => reservation.preempt(host, keys.preempt_key.get(), kind),
+                _ => Err(Status::INVALID_FIELD.dnr()),
+            }
+        })
+    }
+
+    /// Reservation Release (Base 7.4).
+    pub(super) fn release(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        let (keys, _) = ReservationRelease::read_from_prefix(call.payload)
+            .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
+        let dword10 = call.entry.dword10.get();
+        let kind = ReservationKind((dword10 >> 8) as u8);
+        if dword10 & IGNORE_KEY != 0 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let current = keys.current_key.get();
+        self.change_reservation(cntlid, call, |reservation, host| {
+            if reservation.key_of(host) != Some(current) {
+                return Err(CONFLICT);
+            }
+            match dword10 & 7 {
+                0 => reservation.release(host, kind),
+                1 => Ok(reservation.clear(host)),
+                _ => Err(Status::INVALID_FIELD.dnr()),
+            }
+        })
+    }
+
+    /// Reservation Report (Base 7.5), in its extended form, which host identifiers of 128 bits need.
+    pub(super) fn report(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
+        if call.entry.dword11.get() & 1 == 0 {
+            return Err(Status::HOST_ID_FORMAT.dnr());
+        }
+        let bytes = (u64::from(call.entry.dword10.get()) + 1) * 4;
+        if bytes > contract::REQUEST_BYTES_MAX as u64 {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        data::expect(call.entry, bytes as usize)?;
+        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let attached = self
+            .namespace_of(controller, call.entry.nsid.get())
+            .ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        let report = report_of(&attached.reservation);
+        call.out.extend_from_slice(&report[..report.len().min(bytes as usize)]);
+        call.out.resize(bytes as usize, 0);
+        Ok(Done::Result(0))
+    }
+
+    /// Changes the reservation of the namespace that a command names, and tells whom it concerns.
+    fn change_reservation(
+        &mut self,
+        cntlid: u16,
+        call: &Call,
+        change: impl FnOnce(&mut Reservation, &Registrant) -> Result<Change, Status>,
+    ) -> Result<Done, Status> {
+        let nsid = call.entry.nsid.get();
+        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let (nqn, port, host) =
+            (controller.subsystem.clone(), controller.port, controller.registrant());
+        let attached =
+            self.namespace_of(controller, nsid).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        let group = attached.config.ana_group;
+        let subsystem = self.subsystems.get_mut(&nqn).ok_or(Status::QUEUE_DELETED)?;
+        let (access, _) = subsystem.access(port, group);
+        if let Some(status) = path_status(access) {
+            return Err(status);
+        }
+        // Without an identifier a host is nobody whom a reservation could be for.
+        if host.id.0 == [0; 16] {
+            return Err(Status::DENIED.dnr());
+        }
+        let attached = subsystem.namespaces.get_mut(&nsid).expect("looked at above");
+        let change = change(&mut attached.reservation, &host)?;
+        self.reservation_changes += 1;
+        self.access_changed(&nqn);
+        self.notify(&nqn, nsid, &change);
+        Ok(Done::Result(0))
+    }
+
+    /// Reservation notices to the controllers of the hosts that they are for.
+    fn notify(&mut self, nqn: &Nqn, nsid: u32, change: &Change) {
+        let State { controllers, mail, .. } = self;
+        for controller in controllers.values_mut().filter(|own| own.subsystem == *nqn) {
+            let own = controller.registrant();
+            for (kind, _) in change.notices.iter().filter(|(_, whom)| *whom == own) {
+                if controller.features.reservation_mask >> kind.0 & 1 == 0 {
+                    controller.notices.add(*kind, nsid);
+                    controller.events.raise(Event::RESERVATION);
+                }
+            }
+            controller.send_events(mail);
+        }
+    }
+}
+
+fn report_of(reservation: &Reservation) -> Vec<u8> {
+    let kind = reservation.held.as_ref().map_or(ReservationKind(0), |(kind, _)| *kind);
+    let head = ReservationHead {
+        generation: U32::new(reservation.generation),
+        kind,
+        registrants: U16::new(reservation.registrants.len() as u16),
+        persists: u8::from(reservation.persists),
+        ..ReservationHead::new_zeroed()
+    };
+    let mut report = head.as_bytes().to_vec();
+    for (host, key) in &reservation.registrants {
+        let entry = RegistrantExtended {
+            // Controllers are made as hosts connect, so none can be named.
+            cntlid: U16::new(u16::MAX),
+            state: u8::from(reservation.is_holder(host)),
+            key: U64::new(*key),
+            host_id: host.id.0,
+            ..RegistrantExtended::new_zeroed()
+        };
+        report.extend_from_slice(entry.as_bytes());
+    }
+    report
+}
+
+/// A notice of this kind to each of these hosts.
+pub(super) fn notices(
+    kind: ReservationNoticeKind,
+    hosts: impl Iterator<Item = Registrant>,
+) -> Vec<(ReservationNoticeKind, Registrant)> {
+    hosts.map(|host| (kind, host)).collect()
+}

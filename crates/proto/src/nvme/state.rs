@@ -1,0 +1,375 @@
+//! Everything that the fabric's lock guards: ports, subsystems, controllers, mail to the workers.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use contract::{ConnId, Instant};
+use wire::nvme::{AnaState, Event, Status};
+
+use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
+use super::controller::{Controller, Kind};
+use super::counts::Sum;
+use super::link::{Seen, View};
+use super::reservation::{Registrant, Reservation};
+use super::seam::{Action, Answer, CloseReason, Place};
+
+/// A namespace and what hosts have done with it.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) config: Namespace,
+    pub(super) reservation: Reservation,
+}
+
+impl Attached {
+    /// Blocks as hosts see them.
+    pub(super) fn blocks(&self) -> u64 {
+        self.config.geometry.blocks >> self.shift()
+    }
+
+    /// Contract's blocks in one of the host's, as a power of two.
+    pub(super) fn shift(&self) -> u8 {
+        (self.config.block_bytes.trailing_zeros() - contract::BLOCK_BYTES.trailing_zeros()) as u8
+    }
+}
+
+/// A subsystem.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) nqn: Nqn,
+    pub(super) serial: String,
+    pub(super) hosts: Hosts,
+    /// Empty: all.
+    pub(super) ports: Vec<PortId>,
+    pub(super) tenant: Option<contract::TenantId>,
+    pub(super) namespaces: BTreeMap<u32, Attached>,
+    /// State and changes of a group through a port; what is not here is optimized.
+    pub(super) ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
+    pub(super) ana_changes: u64,
+    /// Counts of queues that are gone, by host; of at most [`RETIRED_MAX`] hosts.
+    pub(super) retired: BTreeMap<Nqn, Sum>,
+}
+
+impl Served {
+    /// Whether a port leads here.
+    pub(super) fn is_at(&self, port: PortId) -> bool {
+        self.ports.is_empty() || self.ports.contains(&port)
+    }
+
+    /// How a group is reached through a port.
+    pub(super) fn access(&self, port: PortId, group: u32) -> (AnaState, u64) {
+        self.ana.get(&(port, group)).copied().unwrap_or((AnaState::OPTIMIZED, 0))
+    }
+}
+
+/// What the workers have to be told.
+#[derive(Debug)]
+pub(super) struct Mail {
+    boxes: Vec<Vec<Action>>,
+    /// Workers to wake when the lock is released.
+    pub(super) woken: Vec<u16>,
+}
+
+impl Mail {
+    pub(super) fn new(workers: u16) -> Mail {
+        Mail { boxes: (0..workers).map(|_| Vec::new()).collect(), woken: Vec::new() }
+    }
+
+    fn post(&mut self, worker: u16, action: Action) {
+        self.boxes[usize::from(worker)].push(action);
+        if !self.woken.contains(&worker) {
+            self.woken.push(worker);
+        }
+    }
+
+    pub(super) fn close(&mut self, place: Place, reason: CloseReason) {
+        self.post(place.worker, Action::Close { conn: place.conn, reason });
+    }
+
+    pub(super) fn complete(&mut self, place: Place, answer: Answer, data: Vec<u8>) {
+        self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
+    }
+
+    /// Moves what waits for a worker to `out`.
+    pub(super) fn take(&mut self, worker: u16, out: &mut Vec<Action>) {
+        out.append(&mut self.boxes[usize::from(worker)]);
+    }
+
+    /// A connection is gone: what was meant for it goes nowhere.
+    fn forget(&mut self, worker: u16, gone: ConnId) {
+        self.boxes[usize::from(worker)].retain(|action| match action {
+            Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn != gone,
+        });
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) limits: Limits,
+    pub(super) model: String,
+    pub(super) firmware: String,
+    pub(super) ports: BTreeMap<PortId, Port>,
+    pub(super) subsystems: BTreeMap<Nqn, Served>,
+    pub(super) hosts: BTreeMap<Nqn, Host>,
+    pub(super) referrals: Vec<Referral>,
+    pub(super) controllers: BTreeMap<u16, Controller>,
+    /// Changes of what discovery tells.
+    pub(super) discovery_changes: u64,
+    /// Changes of reservations.
+    pub(super) reservation_changes: u64,
+    pub(super) mail: Mail,
+    /// When the fabric began.
+    pub(super) started: Instant,
+    /// The identifier that the next controller tries first.
+    next_cntlid: u16,
+}
+
+/// Hosts of a subsystem whose counts are kept when their controllers end.
+const RETIRED_MAX: usize = 4096;
+
+/// Identifiers of controllers are below; those above mean something else (Base 3.1.1).
+const CNTLID_END: u16 = 0xfff0;
+
+impl State {
+    /// A fabric of nothing but its limits and names.
+    pub(super) fn new(config: &Config, started: Instant) -> State {
+        State {
+            limits: config.limits,
+            model: config.model.clone(),
+            firmware: config.firmware.clone(),
+            ports: BTreeMap::new(),
+            subsystems: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            referrals: Vec::new(),
+            controllers: BTreeMap::new(),
+            discovery_changes: 1,
+            reservation_changes: 0,
+            mail: Mail::new(config.workers),
+            started,
+            next_cntlid: 1,
+        }
+    }
+
+    /// An identifier that no controller has; they are used in turn, so that a host's late command
+    /// does not meet another's controller.
+    pub(super) fn new_cntlid(&mut self) -> Option<u16> {
+        if self.controllers.len() >= usize::from(self.limits.controllers_max) {
+            return None;
+        }
+        loop {
+            let id = self.next_cntlid;
+            self.next_cntlid = if id + 1 == CNTLID_END { 1 } else { id + 1 };
+            if !self.controllers.contains_key(&id) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// The controller of a queue. It is there as long as the admin queue is.
+    ///
+    /// # Errors
+    /// It is not, and neither is the queue.
+    pub(super) fn controller(&mut self, cntlid: u16) -> Result<&mut Controller, Status> {
+        self.controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)
+    }
+
+    /// The subsystem of an I/O controller.
+    pub(super) fn subsystem_of(&self, controller: &Controller) -> Option<&Served> {
+        self.subsystems.get(&controller.subsystem)
+    }
+
+    /// The namespaces that a controller may know of, in the order of their identifiers.
+    pub(super) fn namespaces_of<'a>(
+        &'a self,
+        controller: &'a Controller,
+    ) -> impl Iterator<Item = (u32, &'a Attached)> {
+        let namespaces = self.subsystem_of(controller).map(|subsystem| &subsystem.namespaces);
+        namespaces
+            .into_iter()
+            .flatten()
+            .filter(|(_, attached)| attached.config.hosts.contain(&controller.host))
+            .map(|(nsid, attached)| (*nsid, attached))
+    }
+
+    /// A namespace that a controller may know of.
+    pub(super) fn namespace_of(&self, controller: &Controller, nsid: u32) -> Option<&Attached> {
+        let attached = self.subsystem_of(controller)?.namespaces.get(&nsid)?;
+        attached.config.hosts.contain(&controller.host).then_some(attached)
+    }
+
+    /// What a controller may reach now.
+    pub(super) fn view(&self, cntlid: u16) -> View {
+        let Some(controller) = self.controllers.get(&cntlid) else { return View::default() };
+        let generation = controller.link.generation();
+        let tenant = self.hosts.get(&controller.host).and_then(|host| host.tenant);
+        let Some(subsystem) = self.subsystem_of(controller) else {
+            return View { generation, ..View::default() };
+        };
+        let registrant = controller.registrant();
+        let seen = |(nsid, attached): (u32, &Attached)| {
+            let (state, _) = subsystem.access(controller.port, attached.config.ana_group);
+            let (reads, writes) = statuses(attached, &registrant);
+            let path = path_status(state);
+            Seen {
+                nsid,
+                namespace: attached.config.id,
+                tenant: attached.config.tenant.or(tenant).or(subsystem.tenant),
+                blocks: attached.blocks(),
+                shift: attached.shift(),
+                reads: path.unwrap_or(reads),
+                writes: path.unwrap_or(writes),
+                others: path.unwrap_or(Status::SUCCESS),
+            }
+        };
+        View { generation, namespaces: self.namespaces_of(controller).map(seen).collect() }
+    }
+
+    /// Ends a controller and its connections.
+    pub(super) fn remove_controller(&mut self, cntlid: u16, reason: CloseReason) {
+        let Some(controller) = self.controllers.remove(&cntlid) else { return };
+        controller.link.set_gone();
+        controller.link.change();
+        for record in controller.queues.values() {
+            self.mail.close(record.place, reason);
+        }
+        self.retire(&controller.subsystem, &controller.host, controller.sum());
+    }
+
+    /// Keeps the counts of queues that end.
+    fn retire(&mut self, subsystem: &Nqn, host: &Nqn, sum: Sum) {
+        let Some(subsystem) = self.subsystems.get_mut(subsystem) else { return };
+        if subsystem.retired.len() < RETIRED_MAX || subsystem.retired.contains_key(host) {
+            subsystem.retired.entry(host.clone()).or_default().add(sum);
+        }
+    }
+
+    /// What a host read and wrote of a subsystem since the fabric began.
+    pub(super) fn sum_of(&self, subsystem: &Nqn, host: &Nqn) -> Sum {
+        let served = self.subsystems.get(subsystem);
+        let retired = served.and_then(|served| served.retired.get(host));
+        let mut sum = retired.copied().unwrap_or_default();
+        self.controllers
+            .values()
+            .filter(|own| own.subsystem == *subsystem && own.host == *host)
+            .for_each(|own| sum.add(own.sum()));
+        sum
+    }
+
+    /// A connection has ended, and its queue with it; with the admin queue, the controller.
+    pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
+        self.mail.forget(place.worker, place.conn);
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        if controller.queues.get(&queue).is_none_or(|record| record.place != place) {
+            return;
+        }
+        let record = controller.queues.remove(&queue).expect("looked at above");
+        let (subsystem, host) = (controller.subsystem.clone(), controller.host.clone());
+        self.retire(&subsystem, &host, record.counts.sum());
+        if queue == 0 {
+            self.remove_controller(cntlid, CloseReason::AdminGone);
+        }
+    }
+
+    /// Ends the I/O queues of a controller that was reset.
+    pub(super) fn close_io_queues(&mut self, cntlid: u16) {
+        let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
+        let queues = core::mem::take(&mut controller.queues);
+        let (admin, io): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            queues.into_iter().partition(|(queue, _)| *queue == 0);
+        controller.queues = admin;
+        let (subsystem, host) = (controller.subsystem.clone(), controller.host.clone());
+        for record in io.values() {
+            self.mail.close(record.place, CloseReason::Reset);
+            self.retire(&subsystem, &host, record.counts.sum());
+        }
+    }
+
+    /// Tells controllers of an event.
+    pub(super) fn raise(&mut self, event: Event, whom: impl Fn(&Controller) -> bool) {
+        let State { controllers, mail, .. } = self;
+        for controller in controllers.values_mut().filter(|controller| whom(controller)) {
+            controller.events.raise(event);
+            controller.send_events(mail);
+        }
+    }
+
+    /// What discovery tells has changed, for these hosts.
+    pub(super) fn discovery_changed(&mut self, hosts: &Hosts) {
+        self.discovery_changes += 1;
+        self.raise(Event::DISCOVERY, |controller| {
+            controller.kind == Kind::Discovery && hosts.contain(&controller.host)
+        });
+    }
+
+    /// A namespace was attached, detached or changed, for these hosts.
+    pub(super) fn namespace_changed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
+        let State { controllers, mail, .. } = self;
+        for controller in controllers.values_mut() {
+            if controller.subsystem == *subsystem && hosts.contain(&controller.host) {
+                controller.link.change();
+                controller.changed.insert(nsid);
+                controller.events.raise(Event::NAMESPACE);
+                controller.send_events(mail);
+            }
+        }
+    }
+
+    /// Who may do what with a subsystem's namespaces has changed.
+    pub(super) fn access_changed(&mut self, subsystem: &Nqn) {
+        self.controllers
+            .values()
+            .filter(|controller| controller.subsystem == *subsystem)
+            .for_each(|controller| controller.link.change());
+    }
+
+    /// Identifiers of the controllers of a subsystem, in order.
+    pub(super) fn controllers_in(&self, subsystem: &Nqn) -> BTreeSet<u16> {
+        self.controllers
+            .values()
+            .filter(|controller| controller.subsystem == *subsystem)
+            .map(|controller| controller.link.cntlid)
+            .collect()
+    }
+
+    /// Ends controllers whose hosts said nothing for too long; when to look again.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Instant> {
+        let expired: Vec<u16> = self
+            .controllers
+            .values_mut()
+            .filter_map(|controller| controller.has_expired(now).then_some(controller.link.cntlid))
+            .collect();
+        for cntlid in expired {
+            self.remove_controller(cntlid, CloseReason::KeepAliveExpired);
+        }
+        self.controllers.values().filter_map(Controller::expires_at).min()
+    }
+}
+
+/// What reservation and write protection say to commands that read, and to those that write.
+fn statuses(attached: &Attached, registrant: &Registrant) -> (Status, Status) {
+    let allowed = |allowed: bool| match allowed {
+        true => Status::SUCCESS,
+        false => Status::RESERVATION_CONFLICT.dnr(),
+    };
+    let (reads, writes) = attached.reservation.allows(registrant);
+    let writes = match attached.config.geometry.read_only {
+        true => Status::WRITE_PROTECTED.dnr(),
+        false => allowed(writes),
+    };
+    (allowed(reads), writes)
+}
+
+/// What commands are told through a path in this state, if they may not pass (Base 8.1.3).
+pub(super) fn path_status(state: AnaState) -> Option<Status> {
+    match state {
+        AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => None,
+        AnaState::PERSISTENT_LOSS => Some(Status::ANA_PERSISTENT_LOSS),
+        AnaState::CHANGE => Some(Status::ANA_TRANSITION),
+        _ => Some(Status::ANA_INACCESSIBLE),
+    }
+}
+
+/// Shared counts of a queue.
+pub(super) type SharedCounts = Arc<super::counts::Counts>;
