@@ -18,8 +18,11 @@ pub(super) fn described(entry: &Submission) -> Result<usize, Status> {
 }
 
 /// Checks that the data pointer describes exactly so many bytes; descriptors that are longer than
-/// the data are not served (Identify Controller says so).
+/// the data are not served (Identify Controller says so). For no data any kind will do.
 pub(super) fn expect(entry: &Submission, bytes: usize) -> Result<(), Status> {
+    if bytes == 0 && entry.data.length.get() == 0 {
+        return Ok(());
+    }
     match described(entry)? {
         length if length == bytes => Ok(()),
         _ => Err(Status::DATA_SGL_LENGTH.dnr()),
