@@ -1,6 +1,7 @@
 //! The port to the request scheduler.
 
 use core::fmt;
+use core::time::Duration;
 
 use crate::{Instant, Kind, Slot};
 
@@ -51,4 +52,15 @@ pub trait Scheduler {
 
     /// When the next round is worth while without a new request.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
+
+    /// A request that was let go has ended at the device, so long after it was submitted. For those
+    /// who measure the device; nothing needs to be told otherwise.
+    fn ended(&mut self, kind: Kind, delay: Duration) {
+        let _unused = (kind, delay);
+    }
+
+    /// The most requests that should be at the device at a time, for the sake of their latency.
+    fn depth_max(&self) -> usize {
+        usize::MAX
+    }
 }

@@ -5,18 +5,23 @@
 //! tenants must fit in. What is deliberately not here: the tenants themselves
 //! ([`Registry`](crate::Registry)).
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
 use contract::{Kind, REQUEST_BYTES_MAX, Slo, TenantId};
 
-use crate::{CostModel, DeviceModel, Load, PAGE_BYTES};
+use crate::{CostModel, DeviceModel, PAGE_BYTES, Percentile};
 
 /// A latency-critical tenant's promise, in the device's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Tail read latency in microseconds.
     pub latency_us: u32,
+    /// Which tail.
+    pub percentile: Percentile,
+    /// Units a second that the device makes when nobody is stricter.
+    pub limit: u64,
     /// Units a second that its SLO needs.
     pub rate: u64,
 }
@@ -52,6 +57,8 @@ pub struct Shortage {
     pub device: u64,
     /// The strictest latency, in microseconds.
     pub latency_us: u32,
+    /// Which tail it bounds.
+    pub percentile: Percentile,
     /// Whose latency that is; `None` for the one that asks.
     pub limited_by: Option<TenantId>,
 }
@@ -64,14 +71,17 @@ impl fmt::Display for Refusal {
             Refusal::NoTenant => f.write_str("there is no such tenant"),
             Refusal::TooTight { latency_us, tightest_us } => write!(
                 f,
-                "p95 ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is known for"
+                "a tail of {latency_us} µs is tighter than the {tightest_us} µs that the device is known for"
             ),
-            Refusal::TooMuch(Shortage { needed, available, device, latency_us, limited_by }) => {
-                let (needed, available, device) = (needed / 100, available / 100, device / 100);
+            Refusal::TooMuch(shortage) => {
+                let Shortage { latency_us, percentile, limited_by, .. } = shortage;
+                let tokens = |units: u64| units / 100;
+                let (needed, available) = (tokens(shortage.needed), tokens(shortage.available));
+                let device = tokens(shortage.device);
                 write!(
                     f,
                     "needs {needed} tokens/s of {available} available; \
-                     the device makes {device} at p95 ≤ {latency_us} µs, the bound of "
+                     the device makes {device} at {percentile} ≤ {latency_us} µs, the bound of "
                 )?;
                 match limited_by {
                     Some(tenant) => write!(f, "tenant {}", tenant.0),
@@ -113,8 +123,12 @@ pub enum Verdict {
 }
 
 /// The promise that an SLO asks for; `Ok(None)` for best effort. A read is priced as under a mixed
-/// load, because the load may become mixed at any time.
-pub fn promise(slo: &Slo, cost: &CostModel) -> Result<Option<Promise>, Refusal> {
+/// load, because the load may become mixed at any time. `cost` is the device's, as it is now.
+pub fn promise(
+    slo: &Slo,
+    model: &DeviceModel,
+    cost: &CostModel,
+) -> Result<Option<Promise>, Refusal> {
     if slo.latency_us == 0 {
         return Ok(None);
     }
@@ -124,17 +138,24 @@ pub fn promise(slo: &Slo, cost: &CostModel) -> Result<Option<Promise>, Refusal> 
     if slo.read_percent > 100 {
         return Err(Refusal::Invalid("more than 100 % reads"));
     }
-    if !matches!(slo.percentile_tenths, 0 | 950) {
-        return Err(Refusal::Invalid("only the 95th percentile can be promised"));
-    }
     if slo.request_bytes as usize > REQUEST_BYTES_MAX {
         return Err(Refusal::Invalid("requests larger than the largest"));
     }
-    Ok(Some(Promise { latency_us: slo.latency_us, rate: needed(slo, slo.iops, cost) }))
+    let Some(percentile) = Percentile::from_tenths(slo.percentile_tenths) else {
+        return Err(Refusal::Invalid("only the 95th and the 99th percentile can be promised"));
+    };
+    let Some(first) = model.points_at(percentile).first() else {
+        return Err(Refusal::Invalid("the device's 99th percentile was not measured"));
+    };
+    let (latency_us, tightest_us) = (slo.latency_us, first.latency_us);
+    let Some(limit) = model.limit(percentile, latency_us) else {
+        return Err(Refusal::TooTight { latency_us, tightest_us });
+    };
+    Ok(Some(Promise { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) }))
 }
 
 /// Units a second of `iops` requests of the SLO's size and mix, rounded up.
-fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
+pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     let bytes = if slo.request_bytes == 0 { PAGE_BYTES } else { slo.request_bytes as usize };
     let price = |kind| u64::from(cost.cost(kind, bytes).mixed);
     let reads = u64::from(slo.read_percent);
@@ -142,58 +163,110 @@ fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     (u64::from(iops) * hundred).div_ceil(100)
 }
 
-/// Units a second that the device makes with these promises.
-pub fn device_rate(promises: impl Iterator<Item = Promise>, model: &DeviceModel) -> Option<u64> {
-    match promises.map(|promise| promise.latency_us).min() {
-        None => Some(model.rate_max()),
-        Some(strictest) => model.rate(strictest, Load::Mixed),
+/// All promises of a device, with what admission asks of them at hand: each question costs at most
+/// the logarithm of their number.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// By the limit that each sets: the first one is whose latency sets the rate.
+    by_limit: BTreeMap<(u64, TenantId), Promise>,
+    by_latency: BTreeSet<(u32, TenantId)>,
+    promised: u64,
+}
+
+impl Standing {
+    /// Adds a tenant's promise.
+    pub fn insert(&mut self, tenant: TenantId, promise: Promise) {
+        self.by_limit.insert((promise.limit, tenant), promise);
+        self.by_latency.insert((promise.latency_us, tenant));
+        self.promised += promise.rate;
+    }
+
+    /// Takes a tenant's promise out.
+    pub fn remove(&mut self, tenant: TenantId, promise: Promise) {
+        let was = self.by_limit.remove(&(promise.limit, tenant));
+        assert!(was == Some(promise), "tenant {} was promised something else", tenant.0);
+        self.by_latency.remove(&(promise.latency_us, tenant));
+        self.promised -= promise.rate;
+    }
+
+    /// Units a second of all promises.
+    pub fn promised(&self) -> u64 {
+        self.promised
+    }
+
+    /// Whose latency sets the rate.
+    pub fn strictest(&self) -> Option<(TenantId, Promise)> {
+        self.by_limit.first_key_value().map(|((_, tenant), promise)| (*tenant, *promise))
+    }
+
+    /// The shortest latency, in microseconds.
+    pub fn latency_us_min(&self) -> Option<u32> {
+        self.by_latency.first().map(|(latency_us, _)| *latency_us)
+    }
+
+    /// Units a second that the device makes for these promises.
+    pub fn device_rate(&self, model: &DeviceModel) -> u64 {
+        self.strictest().map_or(model.rate_max(), |(_, promise)| promise.limit)
+    }
+
+    /// Every promise.
+    pub fn iter(&self) -> impl Iterator<Item = (TenantId, Promise)> {
+        self.by_limit.iter().map(|((_, tenant), promise)| (*tenant, *promise))
     }
 }
 
-/// Admits a promise beside the `others`, or says why not. The rate that is left for best effort.
-pub fn admit(
-    asked: Promise,
-    others: &[(TenantId, Promise)],
-    model: &DeviceModel,
-) -> Result<u64, Refusal> {
-    let strictest = others.iter().min_by_key(|(_, promise)| promise.latency_us);
-    let (limited_by, latency_us) = match strictest {
-        Some((tenant, promise)) if promise.latency_us <= asked.latency_us => {
-            (Some(*tenant), promise.latency_us)
-        }
-        _ => (None, asked.latency_us),
+/// What part of its model's rate the device makes, in thousandths (see
+/// [`Correction`](crate::Correction)).
+pub type Permille = u32;
+
+/// Admits a promise beside those that stand, or says why not. The rate that is left for best
+/// effort. The device makes so many `permille` of what its model says.
+pub fn admit(asked: Promise, others: &Standing, permille: Permille) -> Result<u64, Refusal> {
+    let (limited_by, strictest) = match others.strictest() {
+        Some((tenant, promise)) if promise.limit <= asked.limit => (Some(tenant), promise),
+        _ => (None, asked),
     };
-    let Some(device) = model.rate(latency_us, Load::Mixed) else {
-        return Err(Refusal::TooTight { latency_us, tightest_us: model.latency_us_min() });
-    };
-    let promised: u64 = others.iter().map(|(_, promise)| promise.rate).sum();
-    let available = device.saturating_sub(promised);
+    let device = scaled(strictest.limit, permille);
+    let available = device.saturating_sub(others.promised());
     available.checked_sub(asked.rate).ok_or(Refusal::TooMuch(Shortage {
         needed: asked.rate,
         available,
         device,
-        latency_us,
+        latency_us: strictest.latency_us,
+        percentile: strictest.percentile,
         limited_by,
     }))
 }
 
-/// What would have to give for a promise that is refused beside the `others`.
+/// So many thousandths of a rate.
+pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
+    rate * u64::from(permille) / 1_000
+}
+
+/// What would have to give for a promise that is refused beside the `others`. `cost` is the
+/// device's, as it is now.
 pub fn ways(
     slo: &Slo,
     asked: Promise,
-    others: &[(TenantId, Promise)],
+    others: &Standing,
     model: &DeviceModel,
+    cost: &CostModel,
+    permille: Permille,
 ) -> Ways {
-    let fits = |asked: Promise, others: &[(TenantId, Promise)]| admit(asked, others, model).is_ok();
-    let with_iops = |iops| Promise { rate: needed(slo, iops, model.cost()), ..asked };
-    let with_latency = |latency_us| Promise { latency_us, ..asked };
-    let iops = most(slo.iops, |iops| fits(with_iops(iops), others));
-    let laxest = model.points().last().expect("a model has rows").latency_us;
-    let latency_us = fits(with_latency(laxest), others).then(|| {
-        let tight = most(laxest, |latency_us| !fits(with_latency(latency_us), others));
+    let fits = |asked: Promise| admit(asked, others, permille).is_ok();
+    let with_iops = |iops| Promise { rate: needed(slo, iops, cost), ..asked };
+    let with_latency = |latency_us| {
+        let limit = model.limit(asked.percentile, latency_us);
+        limit.is_some_and(|limit| fits(Promise { latency_us, limit, ..asked }))
+    };
+    let iops = most(slo.iops, |iops| fits(with_iops(iops)));
+    let last = model.points_at(asked.percentile).last();
+    let laxest = last.expect("a promise was made from these rows").latency_us;
+    let latency_us = with_latency(laxest).then(|| {
+        let tight = most(laxest, |latency_us| !with_latency(latency_us));
         tight.unwrap_or(0) + 1
     });
-    Ways { iops, latency_us, leave: leave(asked, others, model) }
+    Ways { iops, latency_us, leave: leave(asked, others, model, permille) }
 }
 
 /// The largest number from 1 to `max` that `holds`, where it holds for none above one that it does
@@ -207,18 +280,33 @@ fn most(max: u32, holds: impl Fn(u32) -> bool) -> Option<u32> {
     (low > 0).then_some(low)
 }
 
-/// Tenants without whom the promise fits, taken greedily: each time the one that makes most room.
-fn leave(asked: Promise, others: &[(TenantId, Promise)], model: &DeviceModel) -> Vec<TenantId> {
-    let mut stay = others.to_vec();
+/// Tenants without whom the promise fits, taken greedily: each time the one that makes most room,
+/// which is either whoever was promised most or whoever alone is strictest.
+fn leave(
+    asked: Promise,
+    others: &Standing,
+    model: &DeviceModel,
+    permille: Permille,
+) -> Vec<TenantId> {
+    let mut stay = others.clone();
+    let by_rate = |(tenant, promise): (TenantId, Promise)| ((promise.rate, tenant), promise);
+    let mut greatest: BTreeMap<(u64, TenantId), Promise> = stay.iter().map(by_rate).collect();
     let mut gone = Vec::new();
-    while admit(asked, &stay, model).is_err() {
-        let room_without = |n: &usize| {
-            let rest = || (0..stay.len()).filter(|m| m != n).map(|m| stay[m].1);
-            let device = device_rate(rest().chain([asked]), model).unwrap_or(0);
-            device as i64 - rest().map(|promise| promise.rate as i64).sum::<i64>()
+    while admit(asked, &stay, permille).is_err() {
+        let Some(((_, most), promise)) = greatest.last_key_value() else { return Vec::new() };
+        let most = (*most, *promise);
+        let strictest = stay.strictest().expect("as many as in the other order");
+        let room_without = |(tenant, promise): (TenantId, Promise)| {
+            let mut first = stay.by_limit.values().take(2);
+            let rest = if strictest.0 == tenant { first.nth(1) } else { first.next() };
+            let limit = rest.map_or(model.rate_max(), |promise| promise.limit);
+            let promised = stay.promised() - promise.rate;
+            scaled(limit.min(asked.limit), permille) as i64 - promised as i64
         };
-        let Some(best) = (0..stay.len()).max_by_key(room_without) else { return Vec::new() };
-        gone.push(stay.remove(best).0);
+        let best = if room_without(strictest) > room_without(most) { strictest } else { most };
+        stay.remove(best.0, best.1);
+        greatest.remove(&(best.1.rate, best.0));
+        gone.push(best.0);
     }
     gone
 }
@@ -229,12 +317,24 @@ mod tests {
     use alloc::string::ToString;
     use alloc::vec;
 
-    pub(crate) fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
+    fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
         Slo { latency_us, iops, read_percent, ..Slo::default() }
     }
 
     fn asked(slo: &Slo) -> Promise {
-        promise(slo, DeviceModel::device_a().cost()).unwrap().unwrap()
+        let model = DeviceModel::device_a();
+        promise(slo, &model, model.cost()).unwrap().unwrap()
+    }
+
+    fn standing(promises: &[(u32, Promise)]) -> Standing {
+        let mut standing = Standing::default();
+        promises.iter().for_each(|(n, promise)| standing.insert(TenantId(*n), *promise));
+        standing
+    }
+
+    fn found(slo: &Slo, others: &Standing) -> Ways {
+        let model = DeviceModel::device_a();
+        ways(slo, asked(slo), others, &model, model.cost(), 1_000)
     }
 
     #[test]
@@ -250,54 +350,98 @@ mod tests {
 
     #[test]
     fn the_strictest_latency_sets_the_rate() {
-        let model = DeviceModel::device_a();
-        let others = [(TenantId(3), asked(&slo(500, 120_000, 100)))];
+        let others = standing(&[(3, asked(&slo(500, 120_000, 100)))]);
         // 570 K tokens a second at 2 ms, but 420 K at the other's 500 µs.
         let late = asked(&slo(2_000, 400_000, 100));
-        let refusal = admit(late, &others, &model).unwrap_err();
+        let refusal = admit(late, &others, 1_000).unwrap_err();
         let Refusal::TooMuch(shortage) = refusal else { panic!("{refusal:?}") };
         assert_eq!(shortage.limited_by, Some(TenantId(3)));
         assert_eq!((shortage.needed, shortage.available), (40_000_000, 30_000_000));
-        assert!(admit(late, &[], &model).is_ok());
+        assert!(admit(late, &Standing::default(), 1_000).is_ok());
         assert_eq!(
             refusal.to_string(),
             "needs 400000 tokens/s of 300000 available; \
              the device makes 420000 at p95 ≤ 500 µs, the bound of tenant 3"
         );
-        assert_eq!(admit(asked(&slo(500, 300_000, 100)), &others, &model), Ok(0));
-        let tight = admit(asked(&slo(499, 1, 100)), &[], &model);
+        assert_eq!(admit(asked(&slo(500, 300_000, 100)), &others, 1_000), Ok(0));
+        // A device that makes half of what its model says: 210 K.
+        assert!(admit(asked(&slo(500, 90_001, 100)), &others, 500).is_err());
+        assert_eq!(admit(asked(&slo(500, 90_000, 100)), &others, 500), Ok(0));
+        let model = DeviceModel::device_a();
+        let tight = promise(&slo(499, 1, 100), &model, model.cost());
         assert_eq!(tight, Err(Refusal::TooTight { latency_us: 499, tightest_us: 500 }));
     }
 
     #[test]
-    fn says_what_would_have_to_give() {
+    fn a_99th_percentile_needs_rates_of_its_own() {
         let model = DeviceModel::device_a();
-        let others = [
-            (TenantId(1), asked(&slo(2_000, 20_000, 90))),
-            (TenantId(2), asked(&slo(2_000, 400_000, 100))),
-        ];
+        let strict = Slo { percentile_tenths: 990, ..slo(1_000, 1_000, 100) };
+        let unknown = promise(&strict, &model, model.cost()).unwrap_err();
+        assert!(unknown.to_string().contains("99th percentile was not measured"));
+        let row = |latency_us, mixed| crate::RatePoint { latency_us, mixed, read_only: mixed };
+        let model = model.with_p99(vec![row(1_000, 30_000_000)]).unwrap();
+        let strict = promise(&strict, &model, model.cost()).unwrap().unwrap();
+        assert_eq!((strict.limit, strict.percentile.tenths()), (30_000_000, 990));
+        // Its millisecond is stricter than the other's half.
+        let others = standing(&[(1, strict)]);
+        let much = admit(asked(&slo(500, 299_001, 100)), &others, 1_000).unwrap_err();
+        assert!(
+            much.to_string().contains("300000 at p99 ≤ 1000 µs, the bound of tenant 1"),
+            "{much}"
+        );
+        assert_eq!(admit(asked(&slo(500, 299_000, 100)), &others, 1_000), Ok(0));
+    }
+
+    #[test]
+    fn says_what_would_have_to_give() {
+        let others =
+            standing(&[(1, asked(&slo(2_000, 20_000, 90))), (2, asked(&slo(2_000, 400_000, 100)))]);
         let wish = slo(500, 50_000, 100);
-        let found = ways(&wish, asked(&wish), &others, &model);
-        assert_eq!(found.leave, [TenantId(2)]);
+        let give = found(&wish, &others);
+        assert_eq!(give.leave, [TenantId(2)]);
         // 438 K tokens a second are promised: at 500 µs, with 420 K, not one request fits.
-        assert_eq!(found.iops, None);
-        let latency_us = found.latency_us.unwrap();
-        let at = |latency_us| admit(asked(&Slo { latency_us, ..wish }), &others, &model);
+        assert_eq!(give.iops, None);
+        let latency_us = give.latency_us.unwrap();
+        let at = |latency_us| admit(asked(&Slo { latency_us, ..wish }), &others, 1_000);
         assert!(at(latency_us).is_ok() && at(latency_us - 1).is_err());
         let wish = slo(2_000, 200_000, 100);
-        let found = ways(&wish, asked(&wish), &others, &model);
-        assert_eq!((found.iops, found.latency_us), (Some(132_000), None));
-        assert_eq!(ways(&wish, asked(&wish), &[], &model).leave, vec![]);
+        let give = found(&wish, &others);
+        assert_eq!((give.iops, give.latency_us), (Some(132_000), None));
+        assert_eq!(found(&wish, &Standing::default()).leave, vec![]);
+    }
+
+    #[test]
+    fn whoever_is_strictest_alone_may_make_most_room() {
+        let others = standing(&[
+            (1, asked(&slo(500, 1_000, 100))),
+            (2, asked(&slo(2_000, 300_000, 100))),
+            (3, asked(&slo(2_000, 100_000, 100))),
+        ]);
+        // At 2 ms, 570 K: 150 K are missing, which the strict one's latency costs.
+        let give = found(&slo(2_000, 170_000, 100), &others);
+        assert_eq!(give.leave, [TenantId(2)]);
+        let others = standing(&[
+            (1, asked(&slo(500, 1_000, 100))),
+            (2, asked(&slo(2_000, 100_000, 100))),
+            (3, asked(&slo(2_000, 100_000, 100))),
+        ]);
+        assert_eq!(found(&slo(2_000, 370_000, 100), &others).leave, [TenantId(1)]);
+        // Two are as strict: neither alone makes room.
+        let mut others = others;
+        others.insert(TenantId(4), asked(&slo(500, 2_000, 100)));
+        let all = found(&slo(2_000, 370_000, 100), &others).leave;
+        assert!(all.len() == 2 || all.len() == 3, "{all:?}");
     }
 
     #[test]
     fn senseless_slos_are_refused() {
-        let cost = DeviceModel::device_a();
-        let refused = |slo: Slo| matches!(promise(&slo, cost.cost()), Err(Refusal::Invalid(_)));
+        let model = DeviceModel::device_a();
+        let promised = |slo: Slo| promise(&slo, &model, model.cost());
+        let refused = |slo: Slo| matches!(promised(slo), Err(Refusal::Invalid(_)));
         assert!(refused(slo(500, 0, 100)));
         assert!(refused(slo(500, 1, 101)));
-        assert!(refused(Slo { percentile_tenths: 990, ..slo(500, 1, 100) }));
+        assert!(refused(Slo { percentile_tenths: 999, ..slo(500, 1, 100) }));
         assert!(refused(Slo { request_bytes: (1 << 20) + 1, ..slo(500, 1, 100) }));
-        assert_eq!(promise(&slo(0, 9, 0), cost.cost()), Ok(None));
+        assert_eq!(promised(slo(0, 9, 0)), Ok(None));
     }
 }

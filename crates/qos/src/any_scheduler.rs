@@ -1,5 +1,7 @@
 //! A scheduler that is chosen when the server starts: a closed set, dispatched statically.
 
+use core::time::Duration;
+
 use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
 use crate::{PassThrough, TokenScheduler};
@@ -52,5 +54,13 @@ impl Scheduler for AnyScheduler {
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         each!(self, scheduler => scheduler.wake_at(now))
+    }
+
+    fn ended(&mut self, kind: Kind, delay: Duration) {
+        each!(self, scheduler => scheduler.ended(kind, delay));
+    }
+
+    fn depth_max(&self) -> usize {
+        each!(self, scheduler => scheduler.depth_max())
     }
 }

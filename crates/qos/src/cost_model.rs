@@ -7,7 +7,7 @@
 //! What is deliberately not here: which load the device has ([`ReadRatio`](crate::ReadRatio)), and
 //! how fast tokens come ([`DeviceModel`](crate::DeviceModel)).
 
-use alloc::sync::Arc;
+use alloc::boxed::Box;
 use core::fmt;
 use core::ops::{AddAssign, SubAssign};
 
@@ -164,7 +164,7 @@ pub struct CostModel {
     write: u32,
     read_only_read: u32,
     /// By [`Line`]: reads, writes, and what is neither.
-    prices: Arc<Prices>,
+    prices: Box<Prices>,
 }
 
 type Prices = [Priced; 2 * LINES_OF_KIND + 1];
@@ -208,7 +208,7 @@ impl CostModel {
                 Priced { mixed: price(write), read_only: price(write), counts: 1 << 32 }
             }
         });
-        Ok(CostModel { write, read_only_read, prices: Arc::new(prices) })
+        Ok(CostModel { write, read_only_read, prices: Box::new(prices) })
     }
 
     /// What stands in a line of the list.
@@ -222,6 +222,22 @@ impl CostModel {
     pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
         let priced = self.priced(Line::of(kind, bytes));
         Cost { mixed: priced.mixed as u32, read_only: priced.read_only as u32 }
+    }
+
+    /// Another price of a 4 KiB write, and with it of everything that writes; the curve stays. At
+    /// most [`PRICE_MAX`].
+    pub fn set_write(&mut self, write: u32) {
+        self.write = write.clamp(1, PRICE_MAX);
+        for line in LINES_OF_KIND..=usize::from(Line::FLUSH.0) {
+            // A read of a mixed load costs its weight, because a read of one page costs a hundred.
+            const { assert!(TOKEN == 100) };
+            let weight = match line - LINES_OF_KIND {
+                LINES_OF_KIND => 100,
+                pages => self.prices[pages].mixed,
+            };
+            let price = (u64::from(self.write) * weight).div_ceil(100);
+            self.prices[line] = Priced { mixed: price, read_only: price, ..self.prices[line] };
+        }
     }
 
     /// Units of a 4 KiB write.
@@ -305,6 +321,17 @@ mod tests {
         let read = |bytes| model.cost(Kind::Read, bytes).mixed;
         assert_eq!([read(512), read(4096), read(8192), read(16 << 10)], [100, 100, 150, 250]);
         assert_eq!([read(64 << 10), read(68 << 10)], [900, 1_000]);
+    }
+
+    #[test]
+    fn another_price_of_a_write_is_another_model() {
+        let curve =
+            [SizePoint { bytes: 8192, weight: 130 }, SizePoint { bytes: 64 << 10, weight: 777 }];
+        let mut model = CostModel::curved(1_000, 50, &curve).unwrap();
+        model.set_write(1_733);
+        assert_eq!(model, CostModel::curved(1_733, 50, &curve).unwrap());
+        model.set_write(u32::MAX);
+        assert_eq!(model.write(), PRICE_MAX);
     }
 
     #[test]

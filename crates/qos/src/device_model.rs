@@ -21,6 +21,40 @@ pub struct RatePoint {
     pub read_only: u64,
 }
 
+/// Which part of the reads a latency bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Percentile {
+    /// 95 of 100.
+    P95,
+    /// 99 of 100.
+    P99,
+}
+
+impl Percentile {
+    /// The one that an SLO means by so many tenths of a percent; zero means the 95th.
+    pub fn from_tenths(tenths: u16) -> Option<Percentile> {
+        match tenths {
+            0 | 950 => Some(Percentile::P95),
+            990 => Some(Percentile::P99),
+            _ => None,
+        }
+    }
+
+    /// In tenths of a percent.
+    pub fn tenths(self) -> u16 {
+        match self {
+            Percentile::P95 => 950,
+            Percentile::P99 => 990,
+        }
+    }
+}
+
+impl fmt::Display for Percentile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.tenths() / 10)
+    }
+}
+
 /// Why a device model cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceModelError {
@@ -55,6 +89,8 @@ pub struct DeviceModel {
     cost: CostModel,
     /// Ascending by latency, never empty.
     points: Vec<RatePoint>,
+    /// The same for the 99th percentile; empty where it is not known.
+    p99: Vec<RatePoint>,
     /// Units a second when no latency is promised.
     rate_max: u64,
 }
@@ -66,21 +102,19 @@ impl DeviceModel {
         points: Vec<RatePoint>,
         rate_max: u64,
     ) -> Result<DeviceModel, DeviceModelError> {
-        let Some(last) = points.last() else { return Err(DeviceModelError::Empty) };
-        let rising = |pair: &[RatePoint]| {
-            pair[0].latency_us < pair[1].latency_us
-                && pair[0].mixed <= pair[1].mixed
-                && pair[0].read_only <= pair[1].read_only
-        };
-        if !points.windows(2).all(rising) || last.mixed > rate_max {
-            return Err(DeviceModelError::NotMonotone);
+        if points.is_empty() {
+            return Err(DeviceModelError::Empty);
         }
-        let sound = |rate: u64| (1..=RATE_MAX).contains(&rate);
-        let all = points.iter().all(|point| sound(point.mixed) && sound(point.read_only));
-        if !all || !sound(rate_max) {
-            return Err(DeviceModelError::Rate);
-        }
-        Ok(DeviceModel { cost, points, rate_max })
+        sound_rows(&points, rate_max)?;
+        Ok(DeviceModel { cost, points, p99: Vec::new(), rate_max })
+    }
+
+    /// The same device with the rates for the 99th percentile of the read latency known, too. Where
+    /// one exceeds the rate for the 95th percentile, which only noise makes it do, that one counts.
+    pub fn with_p99(mut self, points: Vec<RatePoint>) -> Result<DeviceModel, DeviceModelError> {
+        sound_rows(&points, self.rate_max)?;
+        self.p99 = points;
+        Ok(self)
     }
 
     /// Device A of the paper: 420 K tokens a second at 500 µs and 570 K at 2 ms (sections 3.2.2,
@@ -143,25 +177,69 @@ impl DeviceModel {
         self.rate_max
     }
 
+    /// The rows for the 99th percentile; none where it is not known.
+    pub fn p99_points(&self) -> &[RatePoint] {
+        &self.p99
+    }
+
+    /// The rows for a percentile.
+    pub fn points_at(&self, percentile: Percentile) -> &[RatePoint] {
+        match percentile {
+            Percentile::P95 => &self.points,
+            Percentile::P99 => &self.p99,
+        }
+    }
+
     /// The tightest latency that the model knows a rate for, in microseconds.
     pub fn latency_us_min(&self) -> u32 {
         self.points[0].latency_us
     }
 
-    /// Units a second at this tail latency: interpolated between rows, the last row's above them,
-    /// `None` for a latency tighter than the first.
+    /// Units a second at this tail latency (p95): interpolated between rows, the last row's above
+    /// them, `None` for a latency tighter than the first.
     pub fn rate(&self, latency_us: u32, load: Load) -> Option<u64> {
+        self.rate_at(Percentile::P95, latency_us, load)
+    }
+
+    /// The same for either percentile; `None` also where the model does not know it.
+    pub fn rate_at(&self, percentile: Percentile, latency_us: u32, load: Load) -> Option<u64> {
         let of = |point: &RatePoint| match load {
             Load::Mixed => point.mixed,
             Load::ReadOnly => point.read_only,
         };
-        let behind = self.points.partition_point(|point| point.latency_us <= latency_us);
-        let low = self.points.get(behind.checked_sub(1)?)?;
-        let Some(high) = self.points.get(behind) else { return Some(of(low)) };
+        let points = self.points_at(percentile);
+        let behind = points.partition_point(|point| point.latency_us <= latency_us);
+        let low = points.get(behind.checked_sub(1)?)?;
+        let Some(high) = points.get(behind) else { return Some(of(low)) };
         let run = u64::from(high.latency_us - low.latency_us);
         let along = u64::from(latency_us - low.latency_us);
         Some(of(low) + (of(high) - of(low)) * along / run)
     }
+
+    /// Units a second that may be sold while this is the strictest latency; `None` where the model
+    /// does not know.
+    pub fn limit(&self, percentile: Percentile, latency_us: u32) -> Option<u64> {
+        let limit = self.rate_at(percentile, latency_us, Load::Mixed)?;
+        Some(self.rate(latency_us, Load::Mixed).map_or(limit, |most| limit.min(most)))
+    }
+}
+
+/// Whether rows ascend, and their rates make sense.
+fn sound_rows(points: &[RatePoint], rate_max: u64) -> Result<(), DeviceModelError> {
+    let rising = |pair: &[RatePoint]| {
+        pair[0].latency_us < pair[1].latency_us
+            && pair[0].mixed <= pair[1].mixed
+            && pair[0].read_only <= pair[1].read_only
+    };
+    if !points.windows(2).all(rising) || points.last().is_some_and(|last| last.mixed > rate_max) {
+        return Err(DeviceModelError::NotMonotone);
+    }
+    let sound = |rate: u64| (1..=RATE_MAX).contains(&rate);
+    let all = points.iter().all(|point| sound(point.mixed) && sound(point.read_only));
+    if !all || !sound(rate_max) {
+        return Err(DeviceModelError::Rate);
+    }
+    Ok(())
 }
 
 /// Rows in microseconds and millions of units a second.
@@ -206,6 +284,29 @@ mod tests {
                 assert!(load == Load::ReadOnly || *rates.last().unwrap() <= model.rate_max());
             }
         }
+    }
+
+    #[test]
+    fn the_99th_percentile_is_known_where_it_was_measured() {
+        let model = DeviceModel::device_a();
+        assert_eq!(model.rate_at(Percentile::P99, 2_000, Load::Mixed), None);
+        let point = |latency_us, millions: u64| {
+            let rate = millions * 1_000_000;
+            RatePoint { latency_us, mixed: rate, read_only: rate }
+        };
+        let known = model.clone().with_p99(vec![point(1_000, 30), point(2_000, 50)]).unwrap();
+        let rate = |us| known.rate_at(Percentile::P99, us, Load::Mixed);
+        assert_eq!(
+            [rate(999), rate(1_500), rate(9_000)],
+            [None, Some(40_000_000), Some(50_000_000)]
+        );
+        // Noise: never more than for the 95th percentile.
+        let noisy = model.with_p99(vec![point(400, 30), point(1_000, 51)]).unwrap();
+        let limit = |us| noisy.limit(Percentile::P99, us);
+        assert_eq!(
+            [limit(399), limit(400), limit(1_000)],
+            [None, Some(30_000_000), Some(50_000_000)]
+        );
     }
 
     #[test]

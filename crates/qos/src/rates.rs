@@ -19,7 +19,9 @@ impl TokenScheduler {
                 Class::LatencyCritical => {
                     self.shared.idle_critical.change(-(terms.rate as i64), self.now)
                 }
-                Class::BestEffort | Class::Leaving => self.shared.idle_shares.change(-1, self.now),
+                Class::BestEffort | Class::Leaving => {
+                    self.shared.idle_shares.change(-(terms.rate as i64), self.now)
+                }
                 Class::Vacant => self.now,
             };
             cell.balance.skip_to(made_to);
@@ -37,14 +39,17 @@ impl TokenScheduler {
         if terms.holders > 1 {
             return;
         }
-        let (rate, pool, by) = match terms.class {
-            Class::LatencyCritical => (terms.rate, &shared.idle_critical, terms.rate as i64),
-            Class::BestEffort | Class::Leaving => (self.share, &shared.idle_shares, 1),
+        let pool = match terms.class {
+            Class::LatencyCritical => &shared.idle_critical,
+            Class::BestEffort | Class::Leaving => &shared.idle_shares,
             Class::Vacant => return,
         };
-        let taken_over = pool.change(by, self.now);
-        let time = cell.balance.claim_time(taken_over);
-        let made = generated(rate, time.min(ROUND_NANOS_MAX));
+        let taken_over = pool.change(terms.rate as i64, self.now);
+        let time = cell.balance.claim_time(taken_over).min(ROUND_NANOS_MAX);
+        let made = match terms.class {
+            Class::LatencyCritical => generated(terms.rate, time),
+            _ => generated(self.share, terms.rate * time),
+        };
         shared.bucket.give(made);
         self.totals.generated += i128::from(made);
     }
@@ -55,7 +60,7 @@ impl TokenScheduler {
         self.visit.terms = Some(terms);
         match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => self.earn(tenant, terms.rate),
-            (Phase::BestEffort | Phase::Again, false) => self.collect(tenant),
+            (Phase::BestEffort | Phase::Again, false) => self.collect(tenant, terms.rate),
             _ => {}
         }
     }
@@ -75,14 +80,18 @@ impl TokenScheduler {
 
     /// Lines 14 to 17 for a best-effort tenant: its share, and what it lacks from the bucket. What
     /// exceeds its demand goes to the bucket (lines 19 to 21 would find it after submitting).
-    fn collect(&mut self, tenant: u32) {
+    fn collect(&mut self, tenant: u32, weight: u64) {
         let shared = &self.shared;
         let balance = &shared.tenants[tenant as usize].balance;
         let time = balance.claim_time(self.now).min(ROUND_NANOS_MAX);
-        let made = generated(self.share, time);
+        let made = generated(self.share, weight * time);
         balance.add(made);
         self.totals.generated += i128::from(made);
-        let demand = nano(self.locals[tenant as usize].queue.sum.under(self.load));
+        let mut demand = nano(self.locals[tenant as usize].queue.sum.under(self.load));
+        self.visit.cap = shared.tenants[tenant as usize].cap();
+        if let Some(cap) = self.visit.cap {
+            demand = demand.min(self.allow(tenant, cap.get()));
+        }
         let missing = demand.saturating_sub(balance.tokens());
         if missing > 0 {
             let taken = shared.bucket.take(missing);
@@ -90,6 +99,20 @@ impl TokenScheduler {
             self.visit.turn_used |= taken > 0 && tenant == self.visit.first;
         } else if shared.tenants[tenant as usize].terms().holders == 1 {
             shared.bucket.give(balance.take(|tokens| tokens - demand));
+        }
+    }
+
+    /// Makes the allowance of a tenant with a cap: how much of its demand counts in this visit. As
+    /// long as there is an allowance its first request may exceed it, and is made up for later.
+    fn allow(&self, tenant: u32, cap: u64) -> i64 {
+        let allowance = &self.shared.tenants[tenant as usize].allowance;
+        let time = allowance.claim_time(self.now);
+        let full = generated(cap, ROUND_NANOS_MAX);
+        let missing = full.saturating_sub(allowance.tokens()).max(0);
+        allowance.add(generated(cap, time).min(missing));
+        match (allowance.tokens(), self.next_cost(tenant)) {
+            (..=0, _) | (_, None) => 0,
+            (allowed, Some(first)) => allowed.max(nano(first)),
         }
     }
 
@@ -101,20 +124,36 @@ impl TokenScheduler {
         let cost = nano(units);
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => balance.spend(cost, NEG_LIMIT),
-            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost, 0),
+            (Phase::BestEffort | Phase::Again, false) => {
+                self.is_allowed(tenant, cost) && balance.spend(cost, 0)
+            }
             _ => false,
         };
         if paid {
-            self.totals.spent += i128::from(cost);
+            self.book(tenant, cost);
         }
         paid
+    }
+
+    /// Whether the visited tenant's cap, if it has one, leaves room for so many nano-units.
+    fn is_allowed(&self, tenant: u32, most: i64) -> bool {
+        let allowance = &self.shared.tenants[tenant as usize].allowance;
+        self.visit.cap.is_none() || allowance.tokens() >= most
+    }
+
+    /// Notes that the visited tenant has paid so many nano-units.
+    fn book(&mut self, tenant: u32, cost: i64) {
+        self.totals.spent += i128::from(cost);
+        if self.visit.cap.is_some() {
+            self.shared.tenants[tenant as usize].allowance.add(-cost);
+        }
     }
 
     /// Takes back what a tenant has paid for.
     pub(crate) fn pay_back(&mut self, tenant: u32, units: u64) {
         let cost = nano(units);
         self.shared.tenants[tenant as usize].balance.add(cost);
-        self.totals.spent -= i128::from(cost);
+        self.book(tenant, -cost);
     }
 
     /// Whether the visited tenant's request of this price is paid.
@@ -124,7 +163,9 @@ impl TokenScheduler {
         let cost = nano(units);
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => balance.overdraw(cost, NEG_LIMIT),
-            (Phase::BestEffort | Phase::Again, false) => balance.spend(cost, 0),
+            (Phase::BestEffort | Phase::Again, false) => {
+                self.is_allowed(tenant, 1) && balance.spend(cost, 0)
+            }
             (Phase::Leftovers, true) => {
                 let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
                 balance.add(self.shared.bucket.take(missing));
@@ -133,7 +174,7 @@ impl TokenScheduler {
             _ => false,
         };
         if paid {
-            self.totals.spent += i128::from(cost);
+            self.book(tenant, cost);
         }
         paid
     }
@@ -150,7 +191,7 @@ impl TokenScheduler {
         } else if critical {
             self.close_critical(tenant, terms.rate);
         } else {
-            self.close_best_effort(tenant);
+            self.close_best_effort(tenant, terms.rate);
         }
     }
 
@@ -222,12 +263,17 @@ impl TokenScheduler {
     }
 
     /// Lines 19 to 21; without demand the tenant is held no more.
-    fn close_best_effort(&mut self, tenant: u32) {
+    fn close_best_effort(&mut self, tenant: u32, weight: u64) {
         let tokens = self.shared.tenants[tenant as usize].balance.tokens();
         match self.next_cost(tenant) {
             Some(units) => {
                 let missing = nano(units) - tokens;
-                self.wait = self.wait.min(time_to_make(missing, self.share));
+                let mut wait = time_to_make(missing, self.share * weight);
+                if let Some(cap) = self.visit.cap {
+                    let debt = -self.shared.tenants[tenant as usize].allowance.tokens();
+                    wait = wait.max(time_to_make(debt, cap.get()));
+                }
+                self.wait = self.wait.min(wait);
             }
             None => {
                 self.exit(tenant, Place::Resting);

@@ -95,6 +95,7 @@ impl Reference {
         // Lines 13 to 21.
         let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
         let made = generated(self.unallocated / count.max(1), delta);
+        self.bucket += generated(self.unallocated % count.max(1), delta);
         if count == 0 {
             self.bucket += made;
         }

@@ -4,16 +4,21 @@
 //! they visit it, so nothing is sent to them and nothing is locked. What is deliberately not here:
 //! names, access rules and files.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{Instant, Slo, TenantId};
 
-use crate::admission::{Promise, Refusal, Verdict, Ways, admit, device_rate, promise, ways};
+use crate::admission;
+use crate::admission::{Promise, Refusal, Standing, Verdict, Ways, admit, promise, scaled, ways};
+use crate::delays::Seen;
 use crate::shared::{ROUND_NANOS, Shared};
 use crate::tenant::Terms;
-use crate::units::RATE_MAX;
-use crate::{Class, DeviceModel, IdleRule, QueueLimits, TokenScheduler, Totals};
+use crate::{
+    Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DeviceModel, IdleRule,
+    QueueLimits, TokenScheduler, Totals, Window,
+};
 
 /// What a tenant was admitted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +40,43 @@ pub struct DeficitNotice {
     pub rounds: u64,
 }
 
+/// What a best-effort tenant may have of what is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Its part beside those of the others: it gets `weight / Σ weights` of what is left. From 1 to
+    /// [`Portion::WEIGHT_MAX`].
+    pub weight: u32,
+    /// Units a second that it gets at most, whatever others leave; `None` for as much as there is.
+    pub cap: Option<u64>,
+}
+
+impl Portion {
+    /// The largest weight.
+    pub const WEIGHT_MAX: u32 = 1_000;
+}
+
+impl Default for Portion {
+    /// As much as any other, without a cap.
+    fn default() -> Self {
+        Portion { weight: 1, cap: None }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Vacant,
     BestEffort,
-    Critical(Promise),
+    Critical(Slo, Promise),
+    /// Best effort for what it has queued.
     Leaving,
+}
+
+/// Measures the device and corrects the model.
+#[derive(Debug)]
+struct Corrector {
+    correction: Correction,
+    seen: Seen,
+    looked_at: Instant,
 }
 
 /// The tenants of one device.
@@ -48,7 +84,19 @@ enum Entry {
 pub struct Registry {
     shared: Arc<Shared>,
     model: DeviceModel,
+    /// The model's prices, corrected.
+    cost: CostModel,
+    adjustment: Adjustment,
+    corrector: Option<Corrector>,
     entries: Vec<Entry>,
+    /// The weight of each tenant, for when it is best effort.
+    weights: Vec<u32>,
+    /// The weights of all best-effort tenants.
+    sharing: u64,
+    /// Units a second that are left when the rest is shared out in whole ones.
+    remainder: u64,
+    vacant: BTreeSet<TenantId>,
+    standing: Standing,
     /// Deficits that were told already.
     told: Vec<u64>,
     totals: Totals,
@@ -57,13 +105,25 @@ pub struct Registry {
 impl Registry {
     /// A device of this model without tenants, with room for `tenants_max`.
     pub fn new(model: DeviceModel, tenants_max: usize) -> Registry {
-        let shared = Arc::new(Shared::new(tenants_max));
-        let entries = alloc::vec![Entry::Vacant; tenants_max];
-        let told = alloc::vec![0; tenants_max];
+        let shared = Arc::new(Shared::new(tenants_max, model.cost().write()));
         // Everything is one idle share until somebody registers.
         shared.idle_shares.change(1, 0);
         shared.set_share(model.rate_max());
-        Registry { shared, model, entries, told, totals: Totals::default() }
+        Registry {
+            shared,
+            cost: model.cost().clone(),
+            model,
+            adjustment: Adjustment::NONE,
+            corrector: None,
+            entries: alloc::vec![Entry::Vacant; tenants_max],
+            weights: alloc::vec![1; tenants_max],
+            sharing: 0,
+            remainder: 0,
+            vacant: (0..tenants_max as u32).map(TenantId).collect(),
+            standing: Standing::default(),
+            told: alloc::vec![0; tenants_max],
+            totals: Totals::default(),
+        }
     }
 
     /// What the workers share.
@@ -78,21 +138,18 @@ impl Registry {
 
     /// The scheduler of one of the device's workers.
     pub fn scheduler(&self, worker: usize, limits: QueueLimits) -> TokenScheduler {
-        let cost = self.model.cost().clone();
-        TokenScheduler::new(self.shared.clone(), cost, worker, limits, IdleRule::Rest)
+        TokenScheduler::new(self.shared.clone(), self.cost.clone(), worker, limits, IdleRule::Rest)
     }
 
     /// Registers a tenant under the first number that is free.
     pub fn register(&mut self, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
-        let mut numbers = (0..self.entries.len() as u32).map(TenantId);
-        let free = numbers.find(|tenant| self.is_vacant(*tenant)).ok_or(Refusal::TableFull)?;
+        let free = self.vacant.first().copied().ok_or(Refusal::TableFull)?;
         self.register_as(free, slo, now)
     }
 
     /// Whether a tenant can be registered under this number.
     pub fn is_vacant(&self, tenant: TenantId) -> bool {
-        let n = tenant.0 as usize;
-        self.entries.get(n) == Some(&Entry::Vacant) && self.shared.tenants[n].terms().holders == 0
+        self.vacant.contains(&tenant)
     }
 
     /// Registers a tenant under a number that [`is_vacant`](Registry::is_vacant), so that several
@@ -104,16 +161,15 @@ impl Registry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
-        let asked = promise(slo, self.model.cost())?;
-        if let Some(asked) = asked {
-            admit(asked, &self.promises(None), &self.model)?;
-        }
+        let entry = self.judge(slo)?;
         let n = tenant.0 as usize;
         let cell = &self.shared.tenants[n];
         cell.clear_usage();
+        cell.set_cap(None);
         self.told[n] = 0;
+        self.weights[n] = Portion::default().weight;
         cell.balance.skip_to(now.as_nanos());
-        Ok(self.install(n, asked, now))
+        Ok(self.install(n, entry, now))
     }
 
     /// Changes a tenant's SLO, from best effort and to it as well.
@@ -124,18 +180,44 @@ impl Registry {
         now: Instant,
     ) -> Result<Admission, Refusal> {
         let n = self.registered(tenant)?;
-        let asked = promise(slo, self.model.cost())?;
-        if let Some(asked) = asked {
-            admit(asked, &self.promises(Some(tenant)), &self.model)?;
+        // What it was promised is free for what it asks.
+        let old = self.entries[n];
+        if let Entry::Critical(_, promise) = old {
+            self.standing.remove(tenant, promise);
         }
-        Ok(self.install(n, asked, now))
+        let judged = self.judge(slo);
+        if let Entry::Critical(_, promise) = old {
+            self.standing.insert(tenant, promise);
+        }
+        Ok(self.install(n, judged?, now))
+    }
+
+    /// Changes what a tenant gets while it is best effort. Registered tenants have the
+    /// [default](Portion::default); a change of class and back keeps it.
+    pub fn set_portion(
+        &mut self,
+        tenant: TenantId,
+        portion: Portion,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let n = self.registered(tenant)?;
+        if !(1..=Portion::WEIGHT_MAX).contains(&portion.weight) {
+            return Err(Refusal::Invalid("a weight is a number from 1 to 1000"));
+        }
+        if portion.cap == Some(0) {
+            return Err(Refusal::Invalid("a cap of nothing would stop the tenant for ever"));
+        }
+        self.shared.tenants[n].set_cap(portion.cap);
+        let entry = self.entries[n];
+        self.put(n, entry, portion.weight, now);
+        Ok(())
     }
 
     /// Ends a tenant. What it has queued is still served, as best effort; nothing more is taken.
     /// Its name is free again after [`remove`](Registry::remove).
     pub fn unregister(&mut self, tenant: TenantId, now: Instant) -> Result<(), Refusal> {
         let n = self.registered(tenant)?;
-        self.put(n, Entry::Leaving, now);
+        self.put(n, Entry::Leaving, self.weights[n], now);
         Ok(())
     }
 
@@ -147,7 +229,8 @@ impl Registry {
         if self.entries[n] != Entry::Leaving || cell.terms().holders > 0 {
             return false;
         }
-        self.put(n, Entry::Vacant, now);
+        self.put(n, Entry::Vacant, self.weights[n], now);
+        self.vacant.insert(tenant);
         let cell = &self.shared.tenants[n];
         let tokens = cell.balance.tokens();
         cell.balance.add(-tokens);
@@ -157,49 +240,128 @@ impl Registry {
 
     /// Whether an SLO would be admitted, and what would have to give if not.
     pub fn check(&self, slo: &Slo) -> Verdict {
-        self.check_beside(slo, self.promises(None))
+        self.check_beside(slo, &self.standing)
     }
 
     /// Whether a tenant's SLO could become this one, and what would have to give if not.
     pub fn check_change(&self, tenant: TenantId, slo: &Slo) -> Verdict {
-        self.check_beside(slo, self.promises(Some(tenant)))
+        let Some(Entry::Critical(_, promise)) = self.entries.get(tenant.0 as usize) else {
+            return self.check(slo);
+        };
+        let mut others = self.standing.clone();
+        others.remove(tenant, *promise);
+        self.check_beside(slo, &others)
     }
 
-    fn check_beside(&self, slo: &Slo, others: Vec<(TenantId, Promise)>) -> Verdict {
-        let asked = match promise(slo, self.model.cost()) {
+    fn check_beside(&self, slo: &Slo, others: &Standing) -> Verdict {
+        let permille = self.adjustment.rate_permille;
+        let asked = match promise(slo, &self.model, &self.cost) {
             Err(refusal) => return Verdict::Refused { refusal, ways: Ways::default() },
             Ok(None) => {
-                let left = self.rate_beside(&others) - sum(&others);
+                let device = scaled(others.device_rate(&self.model), permille);
+                let left = device.saturating_sub(others.promised());
                 return Verdict::Admitted { needed: 0, left };
             }
             Ok(Some(asked)) => asked,
         };
-        match admit(asked, &others, &self.model) {
+        match admit(asked, others, permille) {
             Ok(left) => Verdict::Admitted { needed: asked.rate, left },
             Err(refusal) => {
-                Verdict::Refused { refusal, ways: ways(slo, asked, &others, &self.model) }
+                let ways = ways(slo, asked, others, &self.model, &self.cost, permille);
+                Verdict::Refused { refusal, ways }
             }
         }
     }
 
     /// Units a second that the device makes with the tenants as they are.
     pub fn device_rate(&self) -> u64 {
-        self.rate_beside(&self.promises(None))
+        scaled(self.standing.device_rate(&self.model), self.adjustment.rate_permille)
     }
 
-    fn rate_beside(&self, promises: &[(TenantId, Promise)]) -> u64 {
-        device_rate(promises.iter().map(|(_, promise)| *promise), &self.model)
-            .expect("admitted latencies have a rate")
-    }
-
-    /// Units a second that are promised to latency-critical tenants.
+    /// Units a second that latency-critical tenants need for what they were promised. More than
+    /// [`device_rate`](Registry::device_rate) only where a correction has found that the device
+    /// cannot keep what its model promised.
     pub fn promised(&self) -> u64 {
-        sum(&self.promises(None))
+        self.standing.promised()
     }
 
     /// Units a second that are left for best effort.
     pub fn left(&self) -> u64 {
-        self.device_rate() - self.promised()
+        self.device_rate().saturating_sub(self.promised())
+    }
+
+    /// Every latency-critical tenant's promise.
+    pub fn promises(&self) -> impl Iterator<Item = (TenantId, Promise)> {
+        self.standing.iter()
+    }
+
+    /// Measures the device from now on, and corrects its model in each
+    /// [`observe`](Registry::observe); or stops, and trusts the model again.
+    pub fn correct_online(&mut self, on: bool, now: Instant) {
+        self.shared.set_measuring(on);
+        self.corrector = on.then(|| {
+            let mut seen = Seen::nothing();
+            seen.look(&self.shared.delays);
+            Corrector { correction: Correction::new(), seen, looked_at: now }
+        });
+        if !on {
+            self.adjust(Adjustment::NONE, now);
+        }
+    }
+
+    /// Ends a window of the online correction, and installs what it makes of it. To be called every
+    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; does nothing while that is off. Workers
+    /// take it up in their next rounds.
+    pub fn observe(&mut self, now: Instant) -> Adjustment {
+        let Some(corrector) = &mut self.corrector else { return self.adjustment };
+        let since = corrector.seen.look(&self.shared.delays);
+        let nanos = now.since(corrector.looked_at).as_nanos() as u64;
+        corrector.looked_at = now;
+        let bound = self.standing.strictest().map(|(_, promise)| promise);
+        let tail = bound.filter(|_| since.ended() >= CORRECTION_READS_MIN);
+        let device = self.standing.device_rate(&self.model);
+        let window = Window {
+            nanos,
+            bound_us: bound.map(|promise| promise.latency_us),
+            tail_nanos: tail.map(|promise| since.tail_nanos(promise.percentile.tenths())),
+            reads: since.reads,
+            writes: since.writes,
+            spent: since.spent,
+            rate: scaled(device, self.adjustment.rate_permille),
+            write: self.cost.write(),
+        };
+        let adjustment = corrector.correction.observe(&window);
+        if adjustment != self.adjustment {
+            self.adjust(adjustment, now);
+        }
+        adjustment
+    }
+
+    /// What the model is multiplied with at present.
+    pub fn adjustment(&self) -> Adjustment {
+        self.adjustment
+    }
+
+    /// Multiplies the model's rate and its price of writes from now on: what tenants need is priced
+    /// anew, and where that is more than the device makes, each gets its part of that.
+    pub fn adjust(&mut self, adjustment: Adjustment, now: Instant) {
+        self.totals.generated += i128::from(self.shared.settle(now.as_nanos()));
+        self.adjustment = adjustment;
+        let write = u64::from(self.model.cost().write());
+        self.cost.set_write((write * u64::from(adjustment.write_permille) / 1_000) as u32);
+        self.shared.set_write_price(self.cost.write());
+        for n in 0..self.entries.len() {
+            let Entry::Critical(slo, old) = self.entries[n] else { continue };
+            let rate = admission::needed(&slo, slo.iops, &self.cost);
+            let promise = Promise { rate, ..old };
+            let tenant = TenantId(n as u32);
+            self.standing.remove(tenant, old);
+            self.standing.insert(tenant, promise);
+            self.entries[n] = Entry::Critical(slo, promise);
+        }
+        let share = self.lower_share(now.as_nanos());
+        self.grant_all(now);
+        self.raise_share(share, now.as_nanos());
     }
 
     /// Latency-critical tenants that went below the deficit limit since the last call.
@@ -225,63 +387,129 @@ impl Registry {
     fn registered(&self, tenant: TenantId) -> Result<usize, Refusal> {
         let n = tenant.0 as usize;
         match self.entries.get(n) {
-            Some(Entry::BestEffort | Entry::Critical(_)) => Ok(n),
+            Some(Entry::BestEffort | Entry::Critical(..)) => Ok(n),
             _ => Err(Refusal::NoTenant),
         }
     }
 
-    fn promises(&self, without: Option<TenantId>) -> Vec<(TenantId, Promise)> {
-        let critical = |(n, entry): (usize, &Entry)| match entry {
-            Entry::Critical(promise) => Some((TenantId(n as u32), *promise)),
-            _ => None,
+    /// What a tenant with this SLO would be beside the others, or why it is refused.
+    fn judge(&self, slo: &Slo) -> Result<Entry, Refusal> {
+        let Some(asked) = promise(slo, &self.model, &self.cost)? else {
+            return Ok(Entry::BestEffort);
         };
-        let all = self.entries.iter().enumerate().filter_map(critical);
-        all.filter(|(tenant, _)| Some(*tenant) != without).collect()
+        admit(asked, &self.standing, self.adjustment.rate_permille)?;
+        Ok(Entry::Critical(*slo, asked))
     }
 
-    fn install(&mut self, n: usize, asked: Option<Promise>, now: Instant) -> Admission {
-        self.put(n, asked.map_or(Entry::BestEffort, Entry::Critical), now);
-        let needed = asked.map_or(0, |promise| promise.rate);
+    fn install(&mut self, n: usize, entry: Entry, now: Instant) -> Admission {
+        self.put(n, entry, self.weights[n], now);
+        let needed = match entry {
+            Entry::Critical(_, promise) => promise.rate,
+            _ => 0,
+        };
         Admission { tenant: TenantId(n as u32), needed, left: self.left() }
     }
 
     /// Puts an entry into the table and tells the workers: rates that fall fall first, so that the
     /// promised rates and the shares never add up to more than the device makes.
-    fn put(&mut self, n: usize, entry: Entry, now: Instant) {
+    fn put(&mut self, n: usize, entry: Entry, weight: u32, now: Instant) {
+        let tenant = TenantId(n as u32);
+        let shares = |entry: &Entry| matches!(entry, Entry::BestEffort | Entry::Leaving);
+        let overcommitted = self.is_overcommitted();
+        let alone_before = self.sharing == 0;
+        self.vacant.remove(&tenant);
+        if shares(&self.entries[n]) {
+            self.sharing -= u64::from(self.weights[n]);
+        }
+        if let Entry::Critical(_, promise) = self.entries[n] {
+            self.standing.remove(tenant, promise);
+        }
         self.entries[n] = entry;
-        let shared = &self.shared;
-        self.totals.generated += i128::from(shared.settle(now.as_nanos()));
-        let sharing = |entry: &&Entry| matches!(entry, Entry::BestEffort | Entry::Leaving);
-        let best_effort = self.entries.iter().filter(sharing).count() as u64;
-        let share = (self.left() / best_effort.max(1)).min(RATE_MAX);
-        let alone_before = shared.best_effort() == 0;
-        if share < shared.share() {
-            shared.set_share(share);
+        self.weights[n] = weight;
+        if shares(&entry) {
+            self.sharing += u64::from(weight);
         }
-        shared.set_best_effort(best_effort);
-        let now_nanos = now.as_nanos();
-        if alone_before && best_effort > 0 {
-            shared.idle_shares.change(-1, now_nanos);
+        if let Entry::Critical(_, promise) = entry {
+            self.standing.insert(tenant, promise);
         }
-        let (class, rate) = match entry {
-            Entry::Vacant => (Class::Vacant, 0),
-            Entry::BestEffort => (Class::BestEffort, 0),
-            Entry::Critical(promise) => (Class::LatencyCritical, promise.rate),
-            Entry::Leaving => (Class::Leaving, 0),
-        };
-        let old = shared.tenants[n].change(class, rate);
-        if old.holders == 0 {
-            self.pool(old, -1, now_nanos);
-            self.pool(Terms { class, rate, ..old }, 1, now_nanos);
+        let (alone, now_nanos) = (self.sharing == 0, now.as_nanos());
+        self.totals.generated += i128::from(self.shared.settle(now_nanos));
+        let share = self.lower_share(now_nanos);
+        self.shared.set_best_effort(self.sharing);
+        if alone_before && !alone {
+            self.shared.idle_shares.change(-1, now_nanos);
         }
-        if !alone_before && best_effort == 0 {
-            shared.idle_shares.change(1, now_nanos);
+        self.grant(n, now_nanos);
+        if overcommitted || self.is_overcommitted() {
+            self.grant_all(now);
         }
-        shared.set_share(share);
-        let promises = self.promises(None);
-        let strictest = promises.iter().map(|(_, promise)| promise.latency_us).min();
+        if !alone_before && alone {
+            self.shared.idle_shares.change(1, now_nanos);
+        }
+        self.raise_share(share, now_nanos);
+        let strictest = self.standing.latency_us_min();
         let twentieth = strictest.map_or(ROUND_NANOS, |us| u64::from(us) * 1_000 / 20);
-        shared.set_round_nanos(twentieth.min(ROUND_NANOS));
+        self.shared.set_round_nanos(twentieth.min(ROUND_NANOS));
+    }
+
+    /// The share of a unit of weight as it is to be; installs it if it falls.
+    fn lower_share(&mut self, now: u64) -> u64 {
+        let share = self.left() / self.sharing.max(1);
+        if share < self.shared.share() {
+            self.shared.set_share(share);
+        }
+        self.shared.idle_critical.change(-(self.remainder as i64), now);
+        self.remainder = 0;
+        share
+    }
+
+    /// Installs the share if it rises, and what is left when it is given to all.
+    fn raise_share(&mut self, share: u64, now: u64) {
+        self.shared.set_share(share);
+        self.remainder = self.left() % self.sharing.max(1);
+        self.shared.idle_critical.change(self.remainder as i64, now);
+    }
+
+    fn is_overcommitted(&self) -> bool {
+        self.promised() > self.device_rate()
+    }
+
+    /// A tenant's class, and its rate or weight.
+    fn terms(&self, n: usize) -> (Class, u64) {
+        let weight = u64::from(self.weights[n]);
+        match self.entries[n] {
+            Entry::Vacant => (Class::Vacant, 0),
+            Entry::BestEffort => (Class::BestEffort, weight),
+            Entry::Leaving => (Class::Leaving, weight),
+            Entry::Critical(_, Promise { rate, .. }) if self.is_overcommitted() => {
+                let part = u128::from(rate) * u128::from(self.device_rate());
+                (Class::LatencyCritical, (part / u128::from(self.promised())) as u64)
+            }
+            Entry::Critical(_, promise) => (Class::LatencyCritical, promise.rate),
+        }
+    }
+
+    /// Tells the workers a tenant's terms.
+    fn grant(&self, n: usize, now: u64) {
+        let (class, rate) = self.terms(n);
+        let old = self.shared.tenants[n].change(class, rate);
+        if old.holders == 0 {
+            self.pool(old, -1, now);
+            self.pool(Terms { class, rate, ..old }, 1, now);
+        }
+    }
+
+    /// Tells the workers the terms of all latency-critical tenants: first those that fall.
+    fn grant_all(&self, now: Instant) {
+        for falls in [true, false] {
+            for (tenant, _) in self.standing.iter() {
+                let n = tenant.0 as usize;
+                let (old, new) = (self.shared.tenants[n].terms().rate, self.terms(n).1);
+                if (falls && new < old) || (!falls && new > old) {
+                    self.grant(n, now.as_nanos());
+                }
+            }
+        }
     }
 
     /// Puts an unheld tenant's rate into its idle pool, or takes it out.
@@ -292,17 +520,13 @@ impl Registry {
                 self.shared.idle_critical.change(by * terms.rate as i64, now);
             }
             Class::BestEffort | Class::Leaving => {
-                self.shared.idle_shares.change(by, now);
+                self.shared.idle_shares.change(by * terms.rate as i64, now);
             }
         }
     }
 }
 
 /// Units a second of these promises.
-fn sum(promises: &[(TenantId, Promise)]) -> u64 {
-    promises.iter().map(|(_, promise)| promise.rate).sum()
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -388,5 +612,65 @@ mod tests {
         assert!(matches!(much, Verdict::Refused { refusal: Refusal::TooMuch(_), .. }));
         let tight = registry.check(&slo(500, 1, 100));
         assert!(matches!(tight, Verdict::Admitted { needed: 100, .. }), "{tight:?}");
+    }
+
+    #[test]
+    fn weights_share_what_is_left() {
+        let mut registry = registry();
+        let now = Instant::ZERO;
+        let heavy = registry.register(&slo(0, 0, 0), now).unwrap().tenant;
+        let light = registry.register(&slo(0, 0, 0), now).unwrap().tenant;
+        registry.set_portion(heavy, Portion { weight: 3, cap: None }, now).unwrap();
+        assert_eq!((registry.shared().share(), registry.shared().best_effort()), (25_000_000, 4));
+        // Class and back keeps the weight.
+        registry.change(heavy, &slo(2_000, 1_000, 100), now).unwrap();
+        assert_eq!(registry.shared().share(), 57_000_000 - 100_000);
+        registry.change(heavy, &slo(0, 0, 0), now).unwrap();
+        registry.set_portion(light, Portion { weight: 4, cap: Some(9) }, now).unwrap();
+        assert_eq!(registry.shared().share(), 100_000_000 / 7);
+        // Nothing is lost to whole units.
+        assert_eq!(registry.shared().lent(), 100_000_000);
+        for portion in [(0, None), (1_001, None), (1, Some(0))] {
+            let portion = Portion { weight: portion.0, cap: portion.1 };
+            let refused = registry.set_portion(light, portion, now);
+            assert!(matches!(refused, Err(Refusal::Invalid(_))), "{refused:?}");
+        }
+        registry.unregister(light, now).unwrap();
+        registry.remove(light, now);
+        assert_eq!(registry.shared().share(), 100_000_000 / 3);
+        assert_eq!(registry.register(&slo(0, 0, 0), now).unwrap().tenant, light);
+        assert_eq!(registry.shared().share(), 25_000_000);
+    }
+
+    #[test]
+    fn a_corrected_device_promises_less_and_grants_what_it_has() {
+        let mut registry = registry();
+        let now = Instant::ZERO;
+        let reader = registry.register(&slo(500, 120_000, 100), now).unwrap().tenant;
+        let writer = registry.register(&slo(500, 10_000, 0), now).unwrap().tenant;
+        registry.register(&slo(0, 0, 0), now).unwrap();
+        assert_eq!(registry.shared().share(), 20_000_000);
+        // Writes have become half as dear again: 150 K tokens a second for the writer.
+        let dearer = Adjustment { write_permille: 1_500, ..Adjustment::NONE };
+        registry.adjust(dearer, now);
+        assert_eq!((registry.promised(), registry.shared().share()), (27_000_000, 15_000_000));
+        assert_eq!(
+            (registry.shared().lent(), registry.shared().write_price()),
+            (42_000_000, 1_500)
+        );
+        // And the device serves half of it all: 210 K tokens of 270 K.
+        registry.adjust(Adjustment { rate_permille: 500, ..dearer }, now);
+        assert_eq!((registry.device_rate(), registry.left()), (21_000_000, 0));
+        let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+        assert_eq!((rate(reader), rate(writer)), (9_333_333, 11_666_666));
+        assert!(registry.shared().lent() <= 21_000_000);
+        let refused = registry.check(&slo(2_000, 1, 100));
+        assert!(matches!(refused, Verdict::Refused { .. }), "{refused:?}");
+        // One goes: the other has what it was promised.
+        registry.unregister(writer, now).unwrap();
+        let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+        assert_eq!((rate(reader), registry.left()), (12_000_000, 9_000_000));
+        registry.adjust(Adjustment::NONE, now);
+        assert_eq!((registry.left(), registry.shared().lent()), (30_000_000, 42_000_000));
     }
 }

@@ -143,6 +143,16 @@ impl Requests {
         }
         sum
     }
+
+    /// Prices a queue anew.
+    pub(crate) fn reprice(&self, queue: &mut Queue, cost: &CostModel) {
+        queue.sum = Priced::NOTHING;
+        let mut at = queue.head;
+        while let Some(entry) = self.entries.get(at as usize) {
+            queue.sum += *cost.priced(entry.line);
+            at = entry.next;
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -170,9 +180,12 @@ mod tests {
         let back = requests.put_back(&mut queue, paid, &cost);
         assert_eq!((back.under(Load::Mixed), back.reads(), back.writes()), (1_000, 0, 1));
         assert_eq!((queue.len, queue.sum.under(Load::ReadOnly)), (2, 1_050));
+        let dearer = CostModel::linear(2_000, 50).unwrap();
+        requests.reprice(&mut queue, &dearer);
+        assert_eq!(queue.sum.under(Load::Mixed), 2_100);
         let mut pop = |queue: &mut Queue| {
             let line = requests.first(queue).unwrap();
-            requests.pop(queue, cost.priced(line))
+            requests.pop(queue, dearer.priced(line))
         };
         assert_eq!([pop(&mut queue), pop(&mut queue)], [second, third]);
         assert_eq!((queue.len, queue.sum), (0, Priced::NOTHING));

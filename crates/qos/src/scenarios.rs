@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
 
-use crate::{DeviceModel, IdleRule, QueueLimits, Registry, TokenScheduler};
+use crate::{Adjustment, DeviceModel, IdleRule, Portion, QueueLimits, Registry, TokenScheduler};
 
 /// A tenant's load: requests come at a steady rate (open loop), or so many wait at all times.
 #[derive(Clone, Copy, Debug)]
@@ -337,4 +337,62 @@ fn a_round_visits_active_tenants_only() {
     // All but the critical tenant's rate serves the only one that asks.
     let expected = (42_000_000.0 - 5_000_000.0) * world.now as f64 / 1e9;
     assert!(within(spent(10_001) as f64, expected, 0.05), "{} {expected}", spent(10_001));
+}
+
+#[test]
+fn weights_and_caps_bound_best_effort() {
+    let greedy = || client(Slo::default(), Load::Backlog(256), 80);
+    let clients = [
+        client(critical(50_000, 100), Load::Rate(50_000), 100),
+        greedy(),
+        greedy(),
+        greedy(),
+        Client { bytes: 256 << 10, ..greedy() },
+    ];
+    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    let mut portion = |tenant, weight, cap: Option<u64>| {
+        let portion = Portion { weight, cap: cap.map(|tokens| tokens * 100) };
+        world.registry.set_portion(TenantId(tenant), portion, Instant::ZERO).unwrap();
+    };
+    portion(1, 3, None);
+    portion(3, 2, Some(20_000));
+    portion(4, 1, Some(10_000));
+    let outcome = world.run(1_000);
+    // 370 K tokens a second are left. Two may have no more than 30 K together, however large their
+    // requests are; the bucket takes what they leave of their shares to the others in turns.
+    assert!(within(outcome.rate(3), 20_000.0, 0.02), "{outcome:?}");
+    assert!(outcome.rate(4) <= 10_000.0 * 1.02 + 640.0 && outcome.rate(4) > 9_000.0, "{outcome:?}");
+    assert!(within(outcome.rate(1) + outcome.rate(2), 340_000.0, 0.02), "{outcome:?}");
+    assert!(outcome.rate(1) > 1.4 * outcome.rate(2), "{outcome:?}");
+    assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+}
+
+#[test]
+fn weights_alone_are_exact() {
+    let greedy = || client(Slo::default(), Load::Backlog(256), 80);
+    let mut world = World::new(&[greedy(), greedy()], 1, IdleRule::Rest);
+    let portion = Portion { weight: 4, cap: None };
+    world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
+    let outcome = world.run(500);
+    assert!(within(outcome.rate(0), 4.0 * outcome.rate(1), 0.01), "{outcome:?}");
+    assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+}
+
+#[test]
+fn what_waits_is_priced_anew_when_writes_become_dearer() {
+    let writer = client(Slo::default(), Load::Backlog(256), 0);
+    let mut world = World::new(&[writer], 1, IdleRule::Rest);
+    for turn in 0..20_000 {
+        if turn == 10_000 {
+            let dearer = Adjustment { write_permille: 2_000, ..Adjustment::NONE };
+            let now = Instant::from_nanos(world.now);
+            world.registry.adjust(dearer, now);
+        }
+        world.turn();
+    }
+    // 100 K writes a second in the first tenth of a second, 50 K in the second.
+    let submitted = world.outcome.submitted[0];
+    assert!(within(submitted as f64, 15_000.0, 0.02), "{submitted}");
+    let usage = world.registry.shared().usage(TenantId(0));
+    assert!(within(usage.spent as f64, 20_000_000.0, 0.02), "{usage:?}");
 }

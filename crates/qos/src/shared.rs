@@ -8,10 +8,10 @@ use contract::TenantId;
 use crate::bucket::Bucket;
 use crate::idle_pool::IdlePool;
 use crate::rounds::Rounds;
-use crate::sync::{Acquire, AtomicU64, Release};
+use crate::sync::{Acquire, AtomicBool, AtomicU32, AtomicU64, Release};
 use crate::tenant::{Tenant, Usage};
 use crate::units::generated;
-use crate::{Class, ReadRatio};
+use crate::{Class, Delays, ReadRatio};
 
 /// The longest time between two rounds while requests wait, in nanoseconds, whatever the SLOs
 /// (paper, section 3.2.2: 0.5 to 100 µs).
@@ -25,21 +25,27 @@ pub struct Shared {
     pub(crate) bucket: Bucket,
     pub(crate) rounds: Rounds,
     pub(crate) read_ratio: ReadRatio,
-    /// The rates of latency-critical tenants that nobody holds.
+    /// The rates of latency-critical tenants that nobody holds, and what is left when the rest is
+    /// shared out in whole units.
     pub(crate) idle_critical: IdlePool,
-    /// How many shares of what is left nobody holds: idle best-effort tenants, or one share of
+    /// The weights of what is left that nobody holds: of idle best-effort tenants, or one for
     /// everything while no best-effort tenant is registered.
     pub(crate) idle_shares: IdlePool,
-    /// Units a second of one best-effort tenant.
+    /// Units a second that a best-effort tenant gets for each of its weight.
     share: AtomicU64,
-    /// Best-effort tenants, leaving ones included.
+    /// The weights of all best-effort tenants, leaving ones included.
     best_effort: AtomicU64,
+    /// Units of a 4 KiB write, corrected.
+    write_price: AtomicU32,
+    /// Whether workers record delays.
+    measuring: AtomicBool,
+    pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
     round_nanos: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(tenants_max: usize) -> Shared {
+    pub(crate) fn new(tenants_max: usize, write_price: u32) -> Shared {
         Shared {
             tenants: (0..tenants_max).map(|_| Tenant::vacant()).collect(),
             bucket: Bucket::new(),
@@ -49,11 +55,14 @@ impl Shared {
             idle_shares: IdlePool::new(),
             share: AtomicU64::new(0),
             best_effort: AtomicU64::new(0),
+            write_price: AtomicU32::new(write_price),
+            measuring: AtomicBool::new(false),
+            delays: Delays::new(),
             round_nanos: AtomicU64::new(ROUND_NANOS),
         }
     }
 
-    /// Units a second that one best-effort tenant gets.
+    /// Units a second that a best-effort tenant of weight 1 gets.
     pub fn share(&self) -> u64 {
         self.share.load(Acquire)
     }
@@ -62,7 +71,30 @@ impl Shared {
         self.share.store(share, Release);
     }
 
-    /// Best-effort tenants on all workers.
+    /// Units of a 4 KiB write, as it is priced now.
+    pub fn write_price(&self) -> u32 {
+        self.write_price.load(Acquire)
+    }
+
+    pub(crate) fn set_write_price(&self, units: u32) {
+        self.write_price.store(units, Release);
+    }
+
+    /// Whether workers record how long reads are at the device.
+    pub fn measuring(&self) -> bool {
+        self.measuring.load(Acquire)
+    }
+
+    pub(crate) fn set_measuring(&self, on: bool) {
+        self.measuring.store(on, Release);
+    }
+
+    /// The delays of reads, while they are [measured](Shared::measuring).
+    pub fn delays(&self) -> &Delays {
+        &self.delays
+    }
+
+    /// The weights of the best-effort tenants on all workers: their number, unless told otherwise.
     pub fn best_effort(&self) -> u64 {
         self.best_effort.load(Acquire)
     }

@@ -4,8 +4,10 @@
 //! the others in the same moment. A tenant that no worker holds is in one of the idle pools; holding
 //! it takes it out, the last release puts it back (see docs/scheduler.md, "Tenants without demand").
 
+use core::num::NonZeroU64;
+
 use crate::balance::Balance;
-use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 
 /// What a tenant was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +28,7 @@ pub(crate) struct Terms {
     pub(crate) class: Class,
     /// Workers that hold it, at most 32.
     pub(crate) holders: u32,
-    /// Units a second; of latency-critical tenants only.
+    /// Units a second of a latency-critical tenant; the weight of another.
     pub(crate) rate: u64,
 }
 
@@ -74,6 +76,10 @@ pub struct Usage {
 pub(crate) struct Tenant {
     word: AtomicU64,
     pub(crate) balance: Balance,
+    /// Units a second that it gets at most while it is best effort; zero for no such bound.
+    cap: AtomicU64,
+    /// What it may spend under its cap.
+    pub(crate) allowance: Balance,
     spent: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
@@ -86,6 +92,8 @@ impl Tenant {
         Tenant {
             word: AtomicU64::new(0),
             balance: Balance::new(),
+            cap: AtomicU64::new(0),
+            allowance: Balance::new(),
             spent: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
@@ -101,6 +109,15 @@ impl Tenant {
     /// Whether more of its requests are taken.
     pub(crate) fn takes_requests(&self) -> bool {
         matches!(self.terms().class, Class::BestEffort | Class::LatencyCritical)
+    }
+
+    /// Units a second that it gets at most while it is best effort.
+    pub(crate) fn cap(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.cap.load(Acquire))
+    }
+
+    pub(crate) fn set_cap(&self, cap: Option<u64>) {
+        self.cap.store(cap.unwrap_or(0), Release);
     }
 
     /// Another class and rate; the terms as they were.

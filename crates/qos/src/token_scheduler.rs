@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
 use core::cmp::Reverse;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
@@ -109,6 +110,8 @@ pub(crate) struct Visit {
     pub(crate) turn_used: bool,
     /// Its terms, once it was opened.
     pub(crate) terms: Option<Terms>,
+    /// What bounds it, if anything, while it is best effort.
+    pub(crate) cap: Option<NonZeroU64>,
     /// Its requests that are paid, but not submitted yet.
     paid: Paid,
     /// What it has paid for.
@@ -141,12 +144,16 @@ pub struct TokenScheduler {
     pub(crate) visit: Visit,
     /// What the device serves, in this round.
     pub(crate) load: Load,
-    /// Units a second of a best-effort tenant, in this round.
+    /// Units a second of a best-effort tenant for each of its weight, in this round.
     pub(crate) share: u64,
     /// Until the first of the blocked tenants can submit, in nanoseconds.
     pub(crate) wait: u64,
     reads: u64,
     writes: u64,
+    /// Units paid in this round.
+    spent: u64,
+    /// Whether delays are recorded, in this round.
+    measuring: bool,
     pub(crate) totals: Totals,
 }
 
@@ -156,6 +163,7 @@ const NOBODY: Visit = Visit {
     first: 0,
     turn_used: false,
     terms: None,
+    cap: None,
     paid: Paid::NONE,
     spent: Priced::NOTHING,
 };
@@ -198,6 +206,8 @@ impl TokenScheduler {
             wait: u64::MAX,
             reads: 0,
             writes: 0,
+            spent: 0,
+            measuring: false,
             totals: Totals::default(),
         }
     }
@@ -322,13 +332,25 @@ impl TokenScheduler {
         }
     }
 
+    /// Another price of writes counts from this round on, also for what waits already.
+    #[cold]
+    fn reprice(&mut self, write: u32) {
+        self.cost.set_write(write);
+        for local in self.locals.iter_mut().filter(|local| local.queue.len > 0) {
+            self.requests.reprice(&mut local.queue, &self.cost);
+        }
+    }
+
     /// The worker has had its round (lines 22 and 23). With nothing left to do it leaves the round
     /// set, so that it may sleep at nobody's cost.
     fn end_round(&mut self) {
         self.phase = Phase::Over;
         let now = Instant::from_nanos(self.now);
         self.shared.read_ratio.record(now, self.reads, self.writes);
-        (self.reads, self.writes) = (0, 0);
+        if self.measuring {
+            self.shared.delays.count(self.worker, self.reads, self.writes, self.spent);
+        }
+        (self.reads, self.writes, self.spent) = (0, 0, 0);
         let turn = self.shared.rounds.mark(self.worker);
         self.expire(turn);
         if self.queued == 0 {
@@ -377,6 +399,7 @@ impl TokenScheduler {
             self.close(tenant);
             self.visit.left -= 1;
             self.visit.terms = None;
+            self.visit.cap = None;
         }
         None
     }
@@ -428,6 +451,7 @@ impl TokenScheduler {
             self.shared.tenants[tenant as usize].count(units, spent.reads(), spent.writes());
             self.reads += spent.reads();
             self.writes += spent.writes();
+            self.spent += units;
         }
         self.visit.spent = Priced::NOTHING;
     }
@@ -471,6 +495,11 @@ impl Scheduler for TokenScheduler {
         }
         self.tick(now);
         self.shared.rounds.join(self.worker);
+        self.measuring = self.shared.measuring();
+        let write = self.shared.write_price();
+        if write != self.cost.write() {
+            self.reprice(write);
+        }
         self.load = self.shared.read_ratio.load();
         self.share = self.shared.share();
         self.wait = u64::MAX;
@@ -517,5 +546,12 @@ impl Scheduler for TokenScheduler {
         let wait = self.wait.clamp(WAKE_NANOS_MIN, longest);
         let round = Instant::from_nanos(self.now) + Duration::from_nanos(wait);
         Some(due.map_or(round, |due| round.min(due)))
+    }
+
+    #[inline]
+    fn ended(&mut self, kind: Kind, delay: Duration) {
+        if self.measuring && kind == Kind::Read {
+            self.shared.delays.record(self.worker, delay);
+        }
     }
 }

@@ -124,7 +124,7 @@ impl ModelFile {
             sizes,
             rate_max: model.rate_max(),
             p95: model.points().to_vec(),
-            p99: Vec::new(),
+            p99: model.p99_points().to_vec(),
             residuals: Vec::new(),
         }
     }
@@ -136,7 +136,7 @@ impl ModelFile {
     pub fn model(&self) -> Result<DeviceModel, DeviceModelError> {
         let cost = CostModel::curved(self.write, self.read_only_read, &self.sizes)
             .map_err(DeviceModelError::Cost)?;
-        DeviceModel::new(cost, self.p95.clone(), self.rate_max)
+        DeviceModel::new(cost, self.p95.clone(), self.rate_max)?.with_p99(self.p99.clone())
     }
 }
 

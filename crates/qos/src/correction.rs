@@ -1,0 +1,297 @@
+//! Corrects a device's rate and the price of its writes by the delays that it shows (the idea is
+//! Gimbal's, SIGCOMM 2021): a device that has aged, or collects garbage, serves less than it was
+//! calibrated for.
+//!
+//! A pure controller: a window of measurements in, an adjustment out. It only ever makes the device
+//! slower and its writes dearer than the model says, never the other way round, so it promises
+//! nothing that the model does not. The equations are in docs/scheduler.md, "Online correction".
+//!
+//! What is deliberately not here: measuring ([`Delays`](crate::Delays)) and installing
+//! ([`Registry`](crate::Registry)).
+
+/// Length of a window, in nanoseconds: 40 000 reads at 400 K a second, enough for a 99th percentile.
+pub const CORRECTION_NANOS: u64 = 100_000_000;
+
+/// Reads without which a window says nothing about its tail.
+pub const CORRECTION_READS_MIN: u64 = 200;
+
+/// The least that is left of the rate, and the most that a write becomes dearer, in thousandths.
+const RATE_MIN: u32 = 250;
+const WRITE_MAX: u32 = 4_000;
+
+/// Late windows in a row before something is cut.
+const LATE: u32 = 2;
+
+/// Calm windows in a row before something is given back, and, while the device is hardly used,
+/// between two gifts.
+const CALM: u32 = 10;
+
+/// What the device did in a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// How long it was, in nanoseconds.
+    pub nanos: u64,
+    /// The tail read latency that the device must keep, in microseconds; `None` without
+    /// latency-critical tenants.
+    pub bound_us: Option<u32>,
+    /// The same tail of the delays of its reads, in nanoseconds; `None` with fewer than
+    /// [`CORRECTION_READS_MIN`].
+    pub tail_nanos: Option<u64>,
+    /// Reads submitted.
+    pub reads: u64,
+    /// Writes, flushes and the like submitted.
+    pub writes: u64,
+    /// Units spent, at the corrected prices.
+    pub spent: u64,
+    /// Units a second that the corrected device makes.
+    pub rate: u64,
+    /// Units of a 4 KiB write, corrected.
+    pub write: u32,
+}
+
+/// What the model is multiplied with, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adjustment {
+    /// The rate, from 250 to 1 000.
+    pub rate_permille: u32,
+    /// The price of writes, from 1 000 to 4 000.
+    pub write_permille: u32,
+}
+
+impl Adjustment {
+    /// The model as it was measured.
+    pub const NONE: Adjustment = Adjustment { rate_permille: 1_000, write_permille: 1_000 };
+}
+
+/// The controller of one device.
+#[derive(Clone, Debug)]
+pub struct Correction {
+    adjustment: Adjustment,
+    late: u32,
+    calm: u32,
+}
+
+impl Default for Correction {
+    fn default() -> Self {
+        Correction::new()
+    }
+}
+
+impl Correction {
+    /// A controller that trusts the model.
+    pub fn new() -> Correction {
+        Correction { adjustment: Adjustment::NONE, late: 0, calm: 0 }
+    }
+
+    /// What it makes of the model now.
+    pub fn adjustment(&self) -> Adjustment {
+        self.adjustment
+    }
+
+    /// Takes a window into account.
+    ///
+    /// Above the bound it is *late*; the second late window in a row, and each one behind it, cuts.
+    /// Below 80 % of the bound it is *calm*; the tenth calm window in a row, and each one behind it,
+    /// gives back (only every tenth while less than half of the rate is used, because then it says
+    /// little). In between nothing changes.
+    pub fn observe(&mut self, window: &Window) -> Adjustment {
+        let (Some(bound_us), Some(tail)) = (window.bound_us, window.tail_nanos) else {
+            return self.adjustment;
+        };
+        let bound = u64::from(bound_us) * 1_000;
+        if tail > bound {
+            self.calm = 0;
+            self.late += 1;
+            if self.late >= LATE {
+                self.cut(window, bound, tail);
+            }
+        } else if tail * 10 < bound * 8 {
+            self.late = 0;
+            self.calm += 1;
+            let made = u128::from(window.rate) * u128::from(window.nanos) / 1_000_000_000;
+            let busy = u128::from(window.spent) * 2 >= made;
+            if self.calm >= CALM && (busy || self.calm.is_multiple_of(CALM)) {
+                self.give();
+            }
+        } else {
+            self.late = 0;
+            self.calm = 0;
+        }
+        self.adjustment
+    }
+
+    /// Makes whatever most of the load consists of dearer: writes where they are at least a third of
+    /// what is paid for, else everything. The further above the bound, the larger the step: from 3
+    /// to 15 per cent.
+    fn cut(&mut self, window: &Window, bound: u64, tail: u64) {
+        let excess = (tail - bound) * 250 / bound;
+        let keep = 1_000 - excess.clamp(30, 150) as u32;
+        let written = window.writes * u64::from(window.write);
+        let writes_weigh = written * 2 >= window.reads * 100;
+        let Adjustment { rate_permille, write_permille } = &mut self.adjustment;
+        if writes_weigh && *write_permille < WRITE_MAX {
+            *write_permille = (*write_permille * 1_000).div_ceil(keep).min(WRITE_MAX);
+        } else {
+            *rate_permille = (*rate_permille * keep / 1_000).max(RATE_MIN);
+        }
+    }
+
+    /// Gives three per cent back: first the rate, then the price.
+    fn give(&mut self) {
+        let Adjustment { rate_permille, write_permille } = &mut self.adjustment;
+        if *rate_permille < 1_000 {
+            *rate_permille = (*rate_permille * 103 / 100 + 1).min(1_000);
+        } else {
+            *write_permille = (*write_permille * 100 / 103).max(1_000);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND_US: u32 = 500;
+
+    /// A device that serves what it makes with a tail that grows with what is spent: at its true
+    /// rate it is the bound.
+    struct Aged {
+        /// Units a second that it truly makes, and what a write truly costs.
+        rate: u64,
+        write: u64,
+    }
+
+    impl Aged {
+        /// A window in which best effort takes all that it may, with so many writes in a hundred.
+        fn window(&self, adjustment: Adjustment, writes: u64) -> Window {
+            let rate = 42_000_000 * u64::from(adjustment.rate_permille) / 1_000;
+            let write = 1_000 * adjustment.write_permille / 1_000;
+            let price = (100 - writes) * 100 + writes * u64::from(write);
+            let hundreds = rate / 10 / price;
+            let truth = (100 - writes) * 100 + writes * self.write;
+            let load = hundreds * truth * 10;
+            // Half of the bound below 80 % of the rate, the bound at it, four times it at twice.
+            let percent = load * 100 / self.rate;
+            let tail_percent = match percent {
+                0..80 => 50,
+                80..=100 => 50 + (percent - 80) * 5 / 2,
+                _ => 100 + (percent - 100) * 3,
+            };
+            Window {
+                nanos: CORRECTION_NANOS,
+                bound_us: Some(BOUND_US),
+                tail_nanos: Some(u64::from(BOUND_US) * 10 * tail_percent),
+                reads: hundreds * (100 - writes),
+                writes: hundreds * writes,
+                spent: rate / 10,
+                rate,
+                write,
+            }
+        }
+
+        /// Windows until the bound holds for ten windows; the most that it takes is `most`.
+        fn settle(&self, correction: &mut Correction, writes: u64, most: usize) -> usize {
+            let mut kept = 0;
+            for n in 0..most {
+                let window = self.window(correction.adjustment(), writes);
+                let late = window.tail_nanos.unwrap() > u64::from(BOUND_US) * 1_000;
+                kept = if late { 0 } else { kept + 1 };
+                if kept == 10 {
+                    return n - 9;
+                }
+                correction.observe(&window);
+            }
+            panic!("not kept after {most} windows: {:?}", correction.adjustment());
+        }
+    }
+
+    const FRESH: Aged = Aged { rate: 42_000_000, write: 1_000 };
+
+    #[test]
+    fn a_fresh_device_is_left_alone() {
+        for writes in [0, 5, 25, 75] {
+            let mut correction = Correction::new();
+            for _ in 0..1_000 {
+                correction.observe(&FRESH.window(correction.adjustment(), writes));
+            }
+            assert_eq!(correction.adjustment(), Adjustment::NONE);
+        }
+    }
+
+    #[test]
+    fn ageing_is_corrected_in_time_and_given_back() {
+        let dearer = Aged { rate: 42_000_000, write: 2_000 };
+        let slower = Aged { rate: 21_000_000, write: 1_000 };
+        let both = Aged { rate: 21_000_000, write: 2_000 };
+        for (device, mixes) in [(dearer, &[1, 5, 25, 75][..]), (slower, &[0, 5, 75]), (both, &[25])]
+        {
+            for writes in mixes {
+                let mut correction = Correction::new();
+                let windows = device.settle(&mut correction, *writes, 100);
+                // Five seconds are fifty windows.
+                assert!(windows <= 30, "{windows} windows at {writes} % writes");
+                let adjusted = correction.adjustment();
+                assert!(adjusted.rate_permille <= 1_000 && adjusted.write_permille >= 1_000);
+                // Not much more than needed: at least 70 % of what the device truly makes is sold.
+                let window = device.window(adjusted, *writes);
+                let truth = window.reads * 100 + window.writes * device.write;
+                assert!(truth * 10 * 10 >= device.rate * 7, "{adjusted:?} at {writes} % writes");
+                for _ in 0..150 {
+                    correction.observe(&FRESH.window(correction.adjustment(), *writes));
+                }
+                let window = FRESH.window(correction.adjustment(), *writes);
+                let sold = window.reads * 100 + window.writes * 1_000;
+                assert!(sold * 10 * 100 >= 42_000_000 * 80, "{:?}", correction.adjustment());
+            }
+        }
+    }
+
+    #[test]
+    fn it_has_bounds_and_does_not_flap() {
+        let mut correction = Correction::new();
+        let hopeless = Window {
+            nanos: CORRECTION_NANOS,
+            bound_us: Some(500),
+            tail_nanos: Some(u64::from(u32::MAX) * 1_000),
+            reads: 1,
+            ..Window::default()
+        };
+        for _ in 0..1_000 {
+            correction.observe(&hopeless);
+            correction.observe(&Window { writes: 1, write: 1_000, ..hopeless });
+        }
+        let worst = Adjustment { rate_permille: RATE_MIN, write_permille: WRITE_MAX };
+        assert_eq!(correction.adjustment(), worst);
+        // Between 80 % of the bound and the bound nothing changes, and a single late window is chance.
+        for tail in [400_000, 500_000, 500_001, 450_000].repeat(50) {
+            let window = Window { tail_nanos: Some(tail), ..hopeless };
+            assert_eq!(correction.observe(&window), worst);
+        }
+        // Nothing is known.
+        for window in
+            [Window { tail_nanos: None, ..hopeless }, Window { bound_us: None, ..hopeless }]
+        {
+            assert_eq!(correction.observe(&window), worst);
+        }
+    }
+
+    #[test]
+    fn an_idle_device_is_tried_slowly() {
+        let mut correction = Correction::new();
+        let late = Window {
+            nanos: CORRECTION_NANOS,
+            bound_us: Some(500),
+            tail_nanos: Some(550_000),
+            reads: 10_000,
+            rate: 42_000_000,
+            ..Window::default()
+        };
+        correction.observe(&late);
+        assert_eq!(correction.observe(&late).rate_permille, 970);
+        let idle = Window { tail_nanos: Some(90_000), spent: 1_000, ..late };
+        for _ in 0..9 {
+            assert_eq!(correction.observe(&idle).rate_permille, 970);
+        }
+        assert_eq!(correction.observe(&idle).rate_permille, 1_000);
+    }
+}
