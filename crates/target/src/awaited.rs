@@ -152,6 +152,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_awaited: true,
             fence: None,
             received_at: now,
+            submitted_at: now,
             next: None,
         };
         let slot = self.in_flight.insert(entry).expect("has_room() said so");

@@ -36,6 +36,8 @@ pub(crate) struct InFlight {
     pub(crate) fence: Option<Arc<Fence>>,
     /// When its last byte had arrived.
     pub(crate) received_at: Instant,
+    /// When the device got it.
+    pub(crate) submitted_at: Instant,
     /// The next one held behind the same barrier.
     pub(crate) next: Option<Slot>,
 }

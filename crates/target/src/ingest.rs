@@ -321,6 +321,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_awaited: false,
             fence: None,
             received_at: now,
+            submitted_at: now,
             next: None,
         };
         let slot = self.insert(entry);

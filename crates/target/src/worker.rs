@@ -75,6 +75,11 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         ((self.is_fresh || self.is_cut) && self.device.room() > 0)
             || self.scheduler.wake_at(now).is_some_and(|at| at <= now)
     }
+
+    /// Whether the device takes one more, and the scheduler wants it to.
+    fn has_room(&self) -> bool {
+        self.device.room() > 0 && self.submitted < self.scheduler.depth_max()
+    }
 }
 
 /// What a worker holds at a moment.
@@ -253,7 +258,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 continue;
             }
             let mut submitted = false;
-            while self.devices[n].device.room() > 0 {
+            while self.devices[n].has_room() {
                 let Some(&slot) = self.devices[n].parked.front() else { break };
                 if !self.submit(n, slot, true) {
                     break;
@@ -261,7 +266,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.devices[n].parked.pop_front();
                 submitted = true;
             }
-            while self.devices[n].device.room() > 0 {
+            while self.devices[n].has_room() {
                 let attached = &mut self.devices[n];
                 let is_first = attached.parked.is_empty();
                 let Some(slot) = attached.scheduler.next() else {
@@ -314,6 +319,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
             }
         };
+        entry.submitted_at = self.now;
         let attached = &mut self.devices[n];
         attached.submitted += 1;
         attached.device.submit(self.now, Submission { slot, command, buf });
@@ -332,9 +338,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         self.progressed |= !completions.is_empty();
         for completion in completions.drain(..) {
-            if let Some(fence) = self.in_flight.get(completion.slot).fence.take() {
+            let entry = self.in_flight.get(completion.slot);
+            if let Some(fence) = entry.fence.take() {
                 fence.end();
             }
+            let (kind, delay) = (entry.command.kind(), self.now.since(entry.submitted_at));
+            self.devices[usize::from(entry.device)].scheduler.ended(kind, delay);
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;
