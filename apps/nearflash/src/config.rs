@@ -8,6 +8,7 @@ use flash::{Spec, parse_size};
 use serde::Deserialize;
 use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
 
+use crate::admin::Wanted;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
 /// The device that nothing else says otherwise.
@@ -21,6 +22,8 @@ pub(crate) struct Config {
     pub(crate) workers: Option<usize>,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
+    /// Where the admin API is; in the default place unless told.
+    pub(crate) admin: Option<Wanted>,
     #[serde(default)]
     pub(crate) device: Vec<DeviceConfig>,
     #[serde(default)]

@@ -2,6 +2,7 @@
 //! the worker, the devices and the sockets, and speaks to the person at the terminal.
 #![forbid(unsafe_code)]
 
+mod admin;
 mod bench;
 mod calibrate;
 mod config;
@@ -9,6 +10,7 @@ mod demo;
 mod doctor;
 mod interface;
 mod listen;
+mod operate;
 mod pages;
 mod plot;
 mod report;
@@ -38,6 +40,10 @@ enum Command {
     Calibrate(calibrate::Args),
     /// Show what it does: verified traffic, local and remote latency, requests a core
     Demo(demo::Args),
+    /// Make, change, remove and show the tenants of a running server
+    Tenant(operate::TenantArgs),
+    /// Show the devices of a running server
+    Device(operate::DeviceArgs),
     /// Look at this machine as a server of flash, and say what to change
     Doctor(doctor::Args),
     /// Print completions for a shell
@@ -54,6 +60,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Calibrate(args) => Ok(calibrate::main(&args)),
+        Command::Tenant(args) => operate::tenant(&args),
+        Command::Device(args) => operate::device(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use target::{Attached, Fences, Limits, Line, Parts, Worker};
 
+use crate::admin::{self, Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig};
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, url};
@@ -57,6 +58,10 @@ pub(crate) struct Args {
     /// How to reach the kernel: auto takes epoll where io_uring is refused
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     interface: Interface,
+    /// Where the admin API is: the path of a socket, http://127.0.0.1:PORT or none [default: a
+    /// socket of this user's]
+    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
+    admin: Option<Wanted>,
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
@@ -116,6 +121,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         Chosen::IoUring => start::<Sockets>(&plan, workers, listeners)?,
         Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
     };
+    // Held until the workers have ended: its file goes with it.
+    let crew = Crew { spread: plan.spread.clone(), cpus: plan.cpus.clone() };
+    let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew)?;
     println!("ready {}", urls.join(" "));
     for (worker, waker) in wakers.iter().cloned().enumerate() {
         desk.set_wake(worker, Box::new(move || waker.wake()));
@@ -155,6 +163,7 @@ fn merge(args: &Args) -> Result<Config, String> {
     if let Some(model) = &args.model {
         config.set_model(model);
     }
+    config.admin = args.admin.clone().or(config.admin);
     config.workers = args.workers.or(config.workers);
     config.cpus = args.cpus.clone().or(config.cpus);
     Ok(config)

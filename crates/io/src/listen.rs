@@ -111,6 +111,15 @@ impl Listener {
         Ok(Listener { _file: Some(file), socket, endpoint: path.clone().into() })
     }
 
+    /// The socket once more, for those who accept in their own way; the file of a Unix socket stays
+    /// with this listener.
+    ///
+    /// # Errors
+    /// When there are too few descriptors.
+    pub fn try_clone(&self) -> std::io::Result<OwnedFd> {
+        self.socket.try_clone()
+    }
+
     /// Where it listens, with the port that was taken.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

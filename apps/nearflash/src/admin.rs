@@ -1,0 +1,168 @@
+//! Where the admin API of a server is, and where the commands that use it look for it.
+
+use std::env;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use control::Tenants;
+use control::admin::{AdminAddress, Door, Site, Worker, Workers, router, start};
+use io::{Listener, Spread, UnixPath};
+use serde::Deserialize;
+
+/// The permissions of the socket: the user who runs the server, and root.
+const MODE: u32 = 0o600;
+
+/// The name of the socket in its directory.
+const SOCKET: &str = "nearflash.sock";
+
+/// The directory of servers that the system runs.
+const SYSTEM_DIRECTORY: &str = "/run/nearflash";
+
+/// Whether a server has an admin API, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) enum Wanted {
+    /// No.
+    Nowhere,
+    /// Yes, there.
+    At(AdminAddress),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Wanted::Nowhere),
+            _ => text
+                .parse()
+                .map(Wanted::At)
+                .map_err(|e: control::admin::AddressError| format!("{e}, or none")),
+        }
+    }
+}
+
+impl TryFrom<String> for Wanted {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// The sockets of an admin API: the file of a Unix socket goes with this.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    _listener: Option<Listener>,
+}
+
+/// The workers of a server, as the admin API tells of them.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) spread: Arc<Spread>,
+    /// The processors that they are pinned to, in their order.
+    pub(crate) cpus: Option<Vec<usize>>,
+}
+
+impl Site for Crew {
+    fn workers(&self) -> Workers {
+        let cpu = |n: usize| self.cpus.as_ref().map(|cpus| cpus[n]);
+        let each = self.spread.connections().into_iter().enumerate();
+        let each =
+            each.map(|(number, connections)| Worker { number, cpu: cpu(number), connections });
+        Workers { workers: each.collect() }
+    }
+}
+
+/// Starts the admin API where it is wanted, or in the default place; `None` when there is none.
+/// Only a place that was asked for has to be available.
+pub(crate) fn open(
+    wanted: Option<&Wanted>,
+    tenants: &Tenants,
+    crew: Crew,
+) -> Result<Option<Opened>, String> {
+    let site: Arc<dyn Site> = Arc::new(crew);
+    let opened = match wanted {
+        Some(Wanted::Nowhere) => return Ok(None),
+        Some(Wanted::At(address)) => open_at(address.clone(), tenants, site)?,
+        None => {
+            let Some(path) = default_socket() else { return Ok(None) };
+            match make_parent(&path)
+                .and_then(|()| open_at(AdminAddress::Unix(path.clone()), tenants, site))
+            {
+                Ok(opened) => opened,
+                Err(error) => {
+                    eprintln!(
+                        "nearflash: warning: {error}; serving without an admin API (choose a place \
+                         for it with --admin)"
+                    );
+                    return Ok(None);
+                }
+            }
+        }
+    };
+    Ok(Some(opened))
+}
+
+fn open_at(
+    address: AdminAddress,
+    tenants: &Tenants,
+    site: Arc<dyn Site>,
+) -> Result<Opened, String> {
+    let fail = |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
+    let (door, listener) = match &address {
+        AdminAddress::Unix(path) => {
+            let path = UnixPath::new(path).map_err(|e| e.to_string())?;
+            let listener = Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())?;
+            let socket: OwnedFd = listener.try_clone().map_err(fail)?;
+            let owner = rustix::process::geteuid().as_raw();
+            (Door::Unix(socket.into(), owner), Some(listener))
+        }
+        AdminAddress::Tcp(at) => (Door::Tcp(TcpListener::bind(at).map_err(fail)?), None),
+    };
+    start(router(tenants.clone(), site), door).map_err(fail)?;
+    Ok(Opened { _listener: listener })
+}
+
+fn make_parent(path: &std::path::Path) -> Result<(), String> {
+    let directory = path.parent().expect("it is a file in a directory");
+    std::fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot make {}: {error}", directory.display()))
+}
+
+/// The directory that the system gave this service, or this user; `None` when it gave none.
+fn own_directory() -> Option<PathBuf> {
+    let given = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match rustix::process::geteuid().is_root() {
+        true => Some(given("RUNTIME_DIRECTORY").unwrap_or_else(|| SYSTEM_DIRECTORY.into())),
+        false => given("RUNTIME_DIRECTORY").or_else(|| given("XDG_RUNTIME_DIR")),
+    }
+}
+
+/// Where a server that is told nothing makes its socket.
+fn default_socket() -> Option<PathBuf> {
+    own_directory().map(|directory| directory.join(SOCKET))
+}
+
+/// Where a command that is told nothing looks: at this user's own server, else at the system's.
+pub(crate) fn where_to_look() -> AdminAddress {
+    let own = default_socket().filter(|path| path.exists());
+    AdminAddress::Unix(own.unwrap_or_else(|| PathBuf::from(SYSTEM_DIRECTORY).join(SOCKET)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_a_place_as_well() {
+        assert_eq!("none".parse(), Ok(Wanted::Nowhere));
+        let at: Wanted = "/run/x.sock".parse().unwrap();
+        assert_eq!(at, Wanted::At(AdminAddress::Unix("/run/x.sock".into())));
+        let error = "http://0.0.0.0:80".parse::<Wanted>().unwrap_err();
+        assert!(error.contains("loopback") && error.ends_with("or none"), "{error}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Tables without lines: columns two blanks apart, numbers to the right.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+
+/// How a column stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    Left,
+    Right,
+}
+
+/// A table with these columns.
+pub(super) fn table(columns: &[(&str, Side)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|(title, _)| *title));
+    for (column, (n, (_, side))) in table.column_iter_mut().zip(columns.iter().enumerate()) {
+        column.set_padding((0, if n + 1 == columns.len() { 0 } else { 2 }));
+        column.set_cell_alignment(match side {
+            Side::Left => CellAlignment::Left,
+            Side::Right => CellAlignment::Right,
+        });
+    }
+    table
+}
+
+/// The table's lines, without blanks at their ends.
+pub(super) fn text(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_with_their_text() {
+        let mut table = table(&[("NAME", Side::Left), ("IOPS", Side::Right), ("NOTE", Side::Left)]);
+        table.add_row(["gold", "120 000", ""]);
+        table.add_row(["größer", "9", "late"]);
+        assert_eq!(
+            text(&table),
+            "NAME       IOPS  NOTE\n\
+             gold    120 000\n\
+             größer        9  late"
+        );
+    }
+}

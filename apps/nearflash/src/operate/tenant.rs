@@ -1,0 +1,382 @@
+//! `nearflash tenant add|set|rm|list|check`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use control::admin::{AddTenant, Admitted, Check, Client, Slo, State, Tenant, Tenants, Verdict};
+use flash::parse_size;
+use serde_json::json;
+
+use super::Common;
+use super::table::{Side, table, text};
+use crate::report::{number_text, time_text};
+
+/// Makes, changes, removes and shows the tenants of a running server
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a tenant; without --latency and --iops it is best effort
+    Add {
+        /// Its name
+        name: String,
+        /// The device that its promise is about [default: the first]
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
+        #[command(flatten)]
+        promise: Promise,
+    },
+    /// Change what a tenant is promised; what is not named stays
+    Set {
+        /// Its name
+        name: String,
+        /// Promise it nothing any more
+        #[arg(long, conflicts_with_all = ["latency", "iops", "read_percent", "percentile", "request_size"])]
+        best_effort: bool,
+        #[command(flatten)]
+        promise: Promise,
+    },
+    /// Remove a tenant; its tokens are free at once
+    Rm {
+        /// Its name
+        name: String,
+    },
+    /// Show all tenants, with how they fared in the last second
+    List,
+    /// Say whether an SLO would be admitted, and what would have to give if not
+    Check {
+        /// The device of a new tenant [default: the first]
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
+        /// The tenant whose SLO would become this one [default: a new one]
+        #[arg(long, value_name = "NAME", conflicts_with = "device")]
+        tenant: Option<String>,
+        #[command(flatten)]
+        promise: Promise,
+    },
+}
+
+/// What a tenant is promised.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Promise {
+    /// Bound of its tail read latency: 500us, 2ms
+    #[arg(long, value_name = "TIME", value_parser = parse_latency)]
+    latency: Option<u32>,
+    /// Requests a second: 120000, 120k
+    #[arg(long, value_name = "IOPS", value_parser = parse_iops)]
+    iops: Option<u32>,
+    /// Share of reads among them [default: 100]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    read_percent: Option<u8>,
+    /// The percentile that the latency bounds [default: 95]
+    #[arg(long, value_name = "PERCENT")]
+    percentile: Option<f64>,
+    /// Bytes of a typical request [default: 4KiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    request_size: Option<u32>,
+}
+
+impl Promise {
+    /// The SLO, with what is not named as in `before`; `None`: best effort.
+    fn over(&self, before: Option<Slo>) -> Result<Option<Slo>, String> {
+        let names_any = self.latency.is_some()
+            || self.iops.is_some()
+            || self.read_percent.is_some()
+            || self.percentile.is_some()
+            || self.request_size.is_some();
+        if !names_any && before.is_none() {
+            return Ok(None);
+        }
+        let latency_us = self.latency.or(before.as_ref().map(|slo| slo.latency_us));
+        let iops = self.iops.or(before.as_ref().map(|slo| slo.iops));
+        let (Some(latency_us), Some(iops)) = (latency_us, iops) else {
+            return Err("a promise needs both --latency and --iops".to_owned());
+        };
+        let before = before.unwrap_or(Slo {
+            latency_us,
+            percentile: 95.0,
+            iops,
+            read_percent: 100,
+            request_bytes: 4096,
+        });
+        Ok(Some(Slo {
+            latency_us,
+            iops,
+            percentile: self.percentile.unwrap_or(before.percentile),
+            read_percent: self.read_percent.unwrap_or(before.read_percent),
+            request_bytes: self.request_size.unwrap_or(before.request_bytes),
+        }))
+    }
+}
+
+impl Command {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, String> {
+        let client = &mut common.client()?;
+        let say = |error: control::admin::ClientError| error.to_string();
+        match self {
+            Command::Add { name, device, promise } => {
+                let slo = promise.over(None)?;
+                let (name, device) = (name.clone(), device.clone());
+                let admitted = client.add_tenant(&AddTenant { name, device, slo }).map_err(say)?;
+                common.print(&admitted, |admitted| outcome("added", admitted));
+            }
+            Command::Set { name, best_effort, promise } => {
+                let admitted = set(client, name, *best_effort, promise)?;
+                common.print(&admitted, |admitted| outcome("changed", admitted));
+            }
+            Command::Rm { name } => {
+                client.remove_tenant(name).map_err(say)?;
+                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+            }
+            Command::List => {
+                let tenants = Tenants { tenants: client.tenants().map_err(say)? };
+                common.print(&tenants, |tenants| list(&tenants.tenants));
+            }
+            Command::Check { device, tenant, promise } => {
+                let slo = promise.over(None)?.ok_or("a check needs --latency and --iops")?;
+                let question = Check { device: device.clone(), tenant: tenant.clone(), slo };
+                let verdict = client.check(&question).map_err(say)?;
+                common.print(&verdict, judged);
+                return Ok(ExitCode::from(u8::from(!verdict.admitted)));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn set(
+    client: &mut Client,
+    name: &str,
+    best_effort: bool,
+    promise: &Promise,
+) -> Result<Admitted, String> {
+    let slo = match best_effort {
+        true => None,
+        false => {
+            let before = client.tenant(name).map_err(|e| e.to_string())?.slo;
+            let slo = promise.over(before.clone())?;
+            if slo == before {
+                return Err("nothing to change: name --latency, --iops or another part of the \
+                            promise, or --best-effort"
+                    .to_owned());
+            }
+            slo
+        }
+    };
+    client.set_tenant(name, slo).map_err(|e| e.to_string())
+}
+
+fn outcome(what: &str, admitted: &Admitted) -> String {
+    let Admitted { name, device, tokens_needed, tokens_left, .. } = admitted;
+    let left = number_text(*tokens_left as f64);
+    match tokens_needed {
+        0 => format!("{what} {name} on {device}: best effort, shares {left} tokens/s"),
+        needed => {
+            let needed = number_text(*needed as f64);
+            format!("{what} {name} on {device}: {needed} tokens/s promised, {left} left")
+        }
+    }
+}
+
+fn judged(verdict: &Verdict) -> String {
+    let tokens = |n: Option<u64>| number_text(n.unwrap_or(0) as f64);
+    match &verdict.refusal {
+        None => {
+            let (needed, left) = (tokens(verdict.tokens_needed), tokens(verdict.tokens_left));
+            format!("would be admitted: needs {needed} tokens/s, {left} would be left")
+        }
+        Some(problem) => format!("would be refused: {}", problem.message),
+    }
+}
+
+/// What is measured stands beside what is promised.
+fn list(tenants: &[Tenant]) -> String {
+    use Side::{Left, Right};
+    if tenants.is_empty() {
+        return "there is no tenant".to_owned();
+    }
+    let mut table = table(&[
+        ("TENANT", Left),
+        ("DEVICE", Left),
+        ("IOPS", Right),
+        ("SLO", Right),
+        ("p95 READ", Right),
+        ("SLO", Right),
+        ("TOKENS/S", Right),
+        ("SLO", Right),
+        ("READS", Right),
+        ("SLO", Right),
+        ("CONNS", Right),
+        ("STATUS", Left),
+    ]);
+    for tenant in tenants {
+        let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
+        let none = || "-".to_owned();
+        let latency = |micros: f64| time_text(micros * 1e3);
+        let percent = |share: f64| format!("{share:.0} %");
+        table.add_row([
+            tenant.name.clone(),
+            tenant.device.clone(),
+            number_text(measured.iops.round()),
+            slo.map_or_else(none, |slo| number_text(slo.iops.into())),
+            measured.p95_us.map_or_else(none, latency),
+            slo.map_or_else(none, |slo| latency(slo.latency_us.into())),
+            number_text(measured.tokens.round()),
+            slo.map_or_else(none, |_| number_text(tenant.tokens_needed as f64)),
+            measured.read_percent.map_or_else(none, percent),
+            slo.map_or_else(none, |slo| percent(slo.read_percent.into())),
+            tenant.connections.to_string(),
+            status(tenant).to_owned(),
+        ]);
+    }
+    text(&table)
+}
+
+/// More than the promised rate by this factor is a burst, not noise.
+const BURST: f64 = 1.05;
+
+/// How a tenant stands, in a word or two.
+fn status(tenant: &Tenant) -> &'static str {
+    let measured = &tenant.measured;
+    let Some(slo) = &tenant.slo else {
+        return match tenant.state {
+            State::Active => "best effort",
+            State::Leaving => "leaving",
+        };
+    };
+    match measured.slo_percentile_us {
+        _ if tenant.state == State::Leaving => "leaving",
+        _ if measured.iops == 0.0 => "idle",
+        _ if measured.tokens > tenant.tokens_needed as f64 * BURST => "over its SLO",
+        Some(us) if us > f64::from(slo.latency_us) => "late",
+        _ => "kept",
+    }
+}
+
+/// A time with its unit, in whole microseconds.
+fn parse_latency(text: &str) -> Result<u32, String> {
+    let units = [("µs", 1.0), ("us", 1.0), ("ms", 1e3), ("s", 1e6)];
+    let split = units.iter().find_map(|(unit, micros)| Some((text.strip_suffix(unit)?, micros)));
+    let micros =
+        split.and_then(|(number, micros)| Some(number.trim().parse::<f64>().ok()? * micros));
+    match micros {
+        Some(us) if (1.0..=f64::from(u32::MAX)).contains(&us) => Ok(us.round() as u32),
+        _ => Err("a time with its unit, from 1us: 500us, 2ms".to_owned()),
+    }
+}
+
+fn parse_iops(text: &str) -> Result<u32, String> {
+    let (number, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(number) => (number, 1e3),
+        None => text.strip_suffix('M').map_or((text, 1.0), |number| (number, 1e6)),
+    };
+    match number.parse::<f64>().map(|number| number * factor) {
+        Ok(iops) if (1.0..=f64::from(u32::MAX)).contains(&iops) => Ok(iops.round() as u32),
+        _ => Err("requests a second, from 1: 120000, 120k, 1.5M".to_owned()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u32, String> {
+    parse_size(text).ok().and_then(|bytes| u32::try_from(bytes).ok()).ok_or_else(|| {
+        "a size with its unit, a multiple of 512 bytes and at most 1MiB: 4KiB".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::admin::{Class, Measured, Origin};
+
+    fn slo() -> Slo {
+        Slo {
+            latency_us: 500,
+            percentile: 95.0,
+            iops: 120_000,
+            read_percent: 100,
+            request_bytes: 4096,
+        }
+    }
+
+    fn tenant(name: &str, slo: Option<Slo>, measured: Measured) -> Tenant {
+        Tenant {
+            name: name.to_owned(),
+            number: 1,
+            state: State::Active,
+            origin: Origin::Operator,
+            class: if slo.is_some() { Class::LatencyCritical } else { Class::BestEffort },
+            device: "fast".to_owned(),
+            tokens_needed: if slo.is_some() { 120_000 } else { 0 },
+            slo,
+            measured,
+            connections: 4,
+            in_flight: 0,
+        }
+    }
+
+    fn measured(iops: f64, p95_us: f64) -> Measured {
+        Measured {
+            iops,
+            read_percent: Some(100.0),
+            tokens: iops,
+            p95_us: Some(p95_us),
+            slo_percentile_us: Some(p95_us),
+            ..Measured::default()
+        }
+    }
+
+    #[test]
+    fn what_is_measured_stands_beside_what_is_promised() {
+        let shown = list(&[
+            tenant("gold", Some(slo()), measured(119_812.4, 312.2)),
+            tenant("batch", None, measured(900.0, 2_512.0)),
+            tenant("idle", Some(slo()), Measured::default()),
+        ]);
+        assert_eq!(
+            shown,
+            "\
+TENANT  DEVICE     IOPS      SLO  p95 READ     SLO  TOKENS/S      SLO  READS    SLO  CONNS  STATUS
+gold    fast    119 812  120 000    312 µs  500 µs   119 812  120 000  100 %  100 %      4  kept
+batch   fast        900        -   2.51 ms       -       900        -  100 %      -      4  best effort
+idle    fast          0  120 000         -  500 µs         0  120 000      -  100 %      4  idle"
+        );
+        assert_eq!(list(&[]), "there is no tenant");
+    }
+
+    #[test]
+    fn a_status_says_whose_fault_it_is() {
+        let status = |iops, p95_us| status(&tenant("x", Some(slo()), measured(iops, p95_us)));
+        assert_eq!(status(100_000.0, 499.0), "kept");
+        assert_eq!(status(100_000.0, 501.0), "late");
+        assert_eq!(status(130_000.0, 9_000.0), "over its SLO");
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        let change = Promise { iops: Some(50_000), ..Promise::default() };
+        assert_eq!(change.over(Some(slo())), Ok(Some(Slo { iops: 50_000, ..slo() })));
+        assert!(change.over(None).unwrap_err().contains("--latency"));
+        assert_eq!(Promise::default().over(None), Ok(None));
+        assert_eq!(Promise::default().over(Some(slo())), Ok(Some(slo())));
+        let whole = Promise { latency: Some(500), iops: Some(120_000), ..Promise::default() };
+        assert_eq!(whole.over(None), Ok(Some(slo())));
+    }
+
+    #[test]
+    fn quantities_have_units() {
+        for (text, us) in
+            [("500us", 500), ("500µs", 500), ("2ms", 2_000), ("0.5 ms", 500), ("1s", 1_000_000)]
+        {
+            assert_eq!(parse_latency(text), Ok(us), "{text}");
+        }
+        for bad in ["", "500", "ms", "0us", "-1ms", "1h", "9999999s", "nans"] {
+            assert!(parse_latency(bad).is_err(), "{bad}");
+        }
+        assert_eq!(
+            [parse_iops("120k"), parse_iops("1.5M"), parse_iops("7")],
+            [Ok(120_000), Ok(1_500_000), Ok(7)]
+        );
+        for bad in ["", "k", "0", "-1", "1e12", "NaN", "5G"] {
+            assert!(parse_iops(bad).is_err(), "{bad}");
+        }
+        assert_eq!(parse_bytes("4KiB"), Ok(4096));
+        assert!(parse_bytes("4").is_err() && parse_bytes("1TiB").is_err());
+    }
+}
