@@ -526,7 +526,6 @@ impl Registry {
     }
 }
 
-/// Units a second of these promises.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
