@@ -82,3 +82,6 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

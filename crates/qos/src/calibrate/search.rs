@@ -13,8 +13,8 @@ use crate::PAGE_BYTES;
 /// The ratio between a load that meets a goal and one that misses it at which the search ends.
 const CLOSE: f64 = 1.02;
 
-/// Long runs for one goal at most; noise can keep the interval open.
-const LONG_RUNS_MAX: usize = 7;
+/// Long runs for each goal at most, on average. Intervals close long before that.
+const LONG_RUNS_MAX: usize = 12;
 
 /// The load of the first rung, in requests a second: nothing is in its way.
 const FIRST_IOPS: f64 = 500.0;
@@ -143,11 +143,13 @@ impl Search {
 
     /// What came of the load that was asked for last.
     pub fn take(&mut self, offer: Offer, outcome: Outcome) {
-        let behind = self.points.partition_point(|point| point.offer.iops <= offer.iops);
+        // Of two runs of one load the later one counts, which is the longer.
+        self.points.retain(|point| point.offer.iops != offer.iops);
+        let behind = self.points.partition_point(|point| point.offer.iops < offer.iops);
         self.points.insert(behind, Measured { offer, outcome });
     }
 
-    /// The load at which the goal is just met; `None` if the device cannot meet it at all.
+    /// The load at which the goal is just met; `None` if no load meets it, or every load does.
     pub fn crossing(&self, goal: Goal) -> Option<f64> {
         match self.place(goal) {
             Place::Between(Some(low), Some(high)) if low.offer.iops < high.offer.iops => {
@@ -156,8 +158,7 @@ impl Search {
             Place::Between(Some(low), Some(high)) => {
                 Some(libm::sqrt(low.offer.iops * high.offer.iops))
             }
-            Place::Between(Some(low), None) => Some(low.offer.iops),
-            Place::Between(None, _) | Place::Nowhere => None,
+            Place::Between(..) | Place::Nowhere => None,
         }
     }
 
@@ -222,8 +223,8 @@ impl Search {
     /// The next long run for this goal, if it needs one.
     fn refine(&self, goal: Goal) -> Option<Offer> {
         let Place::Between(low, high) = self.place(goal) else { return None };
-        let runs = |point: &&Measured| self.is_long_enough(goal, point) && is_near(goal, point);
-        if self.points.iter().filter(runs).count() >= LONG_RUNS_MAX {
+        let long_runs = self.points.iter().filter(|point| point.offer.is_long).count();
+        if long_runs >= LONG_RUNS_MAX * self.goals.len() {
             return None;
         }
         let iops = match (low, high) {
@@ -231,7 +232,7 @@ impl Search {
                 let (from, to) = (low.offer.iops, high.offer.iops);
                 if to / from < CLOSE {
                     // Noise of a short run may not decide.
-                    let is_sure = self.is_long_enough(goal, &high) || to <= from;
+                    let is_sure = high.offer.is_long || to <= from;
                     return (!is_sure).then(|| self.long(goal, to));
                 }
                 let margin = libm::pow(to / from, 0.15);
@@ -239,7 +240,8 @@ impl Search {
             }
             (Some(low), None) if low.offer.iops < IOPS_MAX => low.offer.iops * 1.1,
             (None, Some(high)) if high.offer.is_long => {
-                let missed = self.points.iter().filter(runs).count().max(1) as f64;
+                let missed = |point: &&Measured| point.offer.is_long && is_near(goal, point);
+                let missed = self.points.iter().filter(missed).count().max(1) as f64;
                 // An easier goal's long run is a safe anchor; without one, go down in growing steps.
                 match self.below(goal, high).filter(|below| below.offer.is_long) {
                     Some(below) => between(goal, below, high).min(high.offer.iops / CLOSE),
@@ -267,10 +269,10 @@ impl Search {
     }
 }
 
-/// Whether a run says something about the goal: its latency is of the same order.
+/// Whether a run misses the goal by less than its latency.
 fn is_near(goal: Goal, point: &Measured) -> bool {
     let ratio = point.outcome.at(goal.percentile) / f64::from(goal.latency_us);
-    (0.5..3.0).contains(&ratio)
+    (1.0..2.0).contains(&ratio)
 }
 
 /// Where the straight line through two points, by their logarithms, crosses the goal. Far beyond the
