@@ -227,8 +227,8 @@ pub fn fig6b(options: &Options) -> Figure {
         verdicts: Vec::new(),
     };
     let shares: &[usize] = match options.quick {
-        true => &[1_000, 2_000, 2_500],
-        false => &[500, 1_000, 1_500, 2_000, 2_200, 2_300, 2_400, 2_500, 2_750],
+        true => &[1_000, 2_200, 2_500],
+        false => &[500, 1_000, 1_500, 2_000, 2_100, 2_200, 2_300, 2_400, 2_500, 2_750],
     };
     let mut runs = Vec::new();
     for workers in [1, 2, 4] {
