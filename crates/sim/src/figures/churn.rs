@@ -22,6 +22,9 @@ const AWAY: f64 = 3.0;
 /// Tokens that a tenant may be ahead of its rate: the deficit that the paper lets it run up.
 const BURST: u64 = 50;
 
+/// When the best-effort tenants begin, in nanoseconds: not before there are tenants with SLOs.
+const GREEDY_FROM: u64 = 2_000_000_000;
+
 /// A tenant that is there.
 struct Guest {
     id: TenantId,
@@ -75,8 +78,8 @@ impl Play<'_> {
 
     fn wish(&mut self) -> Slo {
         let latency_us = self.pick(&[500, 1_000, 2_000]);
-        let iops = self.pick(&[2_000, 5_000, 10_000, 20_000, 30_000]);
-        slo(latency_us, iops, self.pick(&[100, 95, 90, 80]))
+        let iops = self.pick(&[1_000, 2_500, 5_000, 10_000, 20_000]);
+        slo(latency_us, iops, self.pick(&[100, 90, 80, 70]))
     }
 
     fn turn(&mut self, n: usize) {
@@ -172,25 +175,29 @@ fn play(options: &Options, model: &DeviceModel, seconds: u64) -> Outcome {
         leaving: Vec::new(),
         outcome: Outcome::default(),
     };
-    let greedy = [0.9, 0.5].map(|reads| {
+    let greedy = [0.5, 0.25].map(|reads| {
         let id = play.stage.register(&BEST_EFFORT).expect("there is room");
         let load = Load { arrivals: Loop::Closed(16), reads, bytes: 4096 };
-        let source = play.stage.add(id, load, &EVERYWHERE, 2);
-        play.stage.start(source);
-        id
+        (id, play.stage.add(id, load, &EVERYWHERE, 2))
     });
     for _ in 0..SLOTS {
         let until = play.time(AWAY);
         play.places.push(Place { guest: None, until });
     }
     let end = seconds * 1_000_000_000;
+    let mut greedy_from = GREEDY_FROM;
     loop {
         let next = (0..SLOTS).min_by_key(|n| play.places[*n].until).expect("there are places");
-        let at = play.places[next].until.min(end);
+        let at = play.places[next].until.min(end).min(greedy_from);
         let passes = at.saturating_sub(play.stage.now());
         play.stage.run(Duration::from_nanos(passes));
         if at == end {
             break;
+        }
+        if at == greedy_from {
+            greedy.iter().for_each(|(_, source)| play.stage.start(*source));
+            greedy_from = u64::MAX;
+            continue;
         }
         play.forget();
         play.turn(next);
@@ -200,7 +207,7 @@ fn play(options: &Options, model: &DeviceModel, seconds: u64) -> Outcome {
             play.collect(&guest);
         }
     }
-    play.outcome.used = greedy.iter().map(|id| play.stage.tokens(*id)).sum();
+    play.outcome.used = greedy.iter().map(|(id, _)| play.stage.tokens(*id)).sum();
     play.stage.end();
     play.outcome
 }
@@ -217,6 +224,7 @@ pub fn churn(options: &Options) -> Figure {
         series: Vec::new(),
         table: Table::new(&[
             "rates",
+            "seconds",
             "admitted",
             "refused",
             "of whom fit",
@@ -227,23 +235,27 @@ pub fn churn(options: &Options) -> Figure {
             "BE K tokens/s",
         ]),
         notes: vec![format!(
-            "A window is 1 000 reads in a row. p95 ≤ 500, 1 000 or 2 000 µs, 2 to 30 K IOPS, 80 to \
+            "A window is 1 000 reads in a row. p95 ≤ 500, 1 000 or 2 000 µs, 1 to 20 K IOPS, 70 to \
              100 % reads; half of the tenants pace themselves to 98 % of their SLO, half send 75 % of \
              it at random. A window counts when its tenant was never more than {BURST} tokens ahead \
              of its rate. A rate at which p95 is just the SLO on average breaks it in windows so \
-             short; so device A is taken for 10 % slower."
+             short; so device A is taken for 15 % slower. Best-effort tenants begin after 2 s: what a device \
+             that they had saturated still owes when the first SLO comes takes it a fifth of a second \
+             to work off, and breaks that SLO's first windows."
         )],
         verdicts: Vec::new(),
     };
     let published = DeviceModel::device_a();
     let mut last = Outcome::default();
-    for (name, hundredths) in [("published", 100), ("90 % of them", 90)] {
+    for (name, hundredths) in [("published", 100), ("85 % of them", 85)] {
         if options.quick && hundredths == 100 {
             continue;
         }
+        let seconds = if hundredths == 100 { seconds / 10 } else { seconds };
         let outcome = play(options, &slowed(&published, hundredths), seconds);
         figure.table.row(vec![
             name.to_string(),
+            seconds.to_string(),
             outcome.admitted.to_string(),
             outcome.refused.to_string(),
             outcome.wronged.to_string(),
