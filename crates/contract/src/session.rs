@@ -296,13 +296,16 @@ pub struct FrameHead {
     /// `len ≤ whole ≤ HEAD_BYTES_MAX`: bytes of the head, and of both.
     len: u8,
     whole: u8,
+    /// The body, if the reply has one, is not sent.
+    leaves_body: bool,
 }
 
 impl FrameHead {
     /// A head of these bytes, at most [`HEAD_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Self {
         let len = bytes.len() as u8;
-        let mut head = FrameHead { bytes: [0; HEAD_BYTES_MAX], len, whole: len };
+        let mut head =
+            FrameHead { bytes: [0; HEAD_BYTES_MAX], len, whole: len, leaves_body: false };
         head.bytes[..bytes.len()].copy_from_slice(bytes);
         head
     }
@@ -314,6 +317,16 @@ impl FrameHead {
         both.bytes[head.len()..whole].copy_from_slice(tail);
         both.whole = whole as u8;
         both
+    }
+
+    /// The same, but the reply's body is not sent: the peer wants to know only how it ended.
+    pub fn without_body(self) -> Self {
+        FrameHead { leaves_body: true, ..self }
+    }
+
+    /// Whether the reply's body is not sent.
+    pub fn leaves_body(&self) -> bool {
+        self.leaves_body
     }
 
     /// The bytes before the body.
@@ -360,6 +373,8 @@ pub enum Fatal {
     BadField(u16),
     /// A header does not match its checksum.
     BadHeader,
+    /// A message that carries more data than was agreed.
+    TooMuch,
     /// Data outside of what a request or an invitation is about.
     OutOfRange,
     /// The protocol's own end, agreed or announced by the peer (the number is the protocol's).
@@ -378,6 +393,7 @@ impl fmt::Display for Fatal {
             Fatal::UnknownTag(tag) => write!(f, "a reply to no request ({tag:#x})"),
             Fatal::BadField(offset) => write!(f, "an impossible value at byte {offset}"),
             Fatal::BadHeader => f.write_str("a header does not match its checksum"),
+            Fatal::TooMuch => f.write_str("more data in a message than was agreed"),
             Fatal::OutOfRange => f.write_str("data that nobody asked for"),
             Fatal::Ended(why) => write!(f, "the peer, or its time, ended it ({why:#x})"),
         }

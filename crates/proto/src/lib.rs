@@ -12,4 +12,5 @@ extern crate std;
 
 mod carry;
 pub mod nvme;
+pub mod nvme_tcp;
 pub mod reflex;

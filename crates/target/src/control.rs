@@ -185,7 +185,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         match head {
             Ok(head) if head.is_empty() => self.give_back(buf),
-            Ok(head) if body_len > 0 => {
+            Ok(head) if body_len > 0 && !head.leaves_body() => {
                 self.transport.send(self.now, id, Frame { head, body: buf, body_len });
             }
             Ok(head) => {

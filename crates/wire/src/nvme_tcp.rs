@@ -26,7 +26,7 @@ pub const DATA_BYTES_LEAST: u32 = 4096;
 
 /// The most bytes of the offending PDU that a TermReq carries behind its header (sections 3.6.2.4 and
 /// 3.6.2.5).
-pub const TERM_DATA_BYTES_MAX: usize = 128;
+pub const TERM_DATA_BYTES_MAX: u32 = 128;
 
 /// The largest value of HPDA and CPDA, in units of four bytes less one (sections 3.6.2.2 and 3.6.2.3).
 pub const ALIGNMENT_MAX: u8 = 31;

@@ -1,0 +1,261 @@
+//! The bytes of PDUs that leave, for both ends.
+
+use alloc::vec::Vec;
+
+use contract::{FrameHead, HEAD_BYTES_MAX, SPEECH_BYTES_MAX};
+use wire::nvme::{CommandId, Completion};
+use wire::nvme_tcp::{
+    CommonHeader, DIGEST_BYTES, DataHead, FatalStatus, PduType, ReadyHead, ResponseHead,
+    TERM_DATA_BYTES_MAX, Terminate, flags,
+};
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::framer::{Broken, Digests, crc32c};
+
+/// The most data of a PDU that a session says by itself.
+const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
+
+/// How one direction is spoken: which digests, and where data begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    pub(super) digests: Digests,
+    /// Data begins at a multiple of so many bytes.
+    pub(super) alignment: usize,
+}
+
+impl Style {
+    /// Nothing was agreed yet.
+    pub(super) const PLAIN: Style =
+        Style { digests: Digests { header: false, data: false }, alignment: 4 };
+
+    /// Where the data of a PDU with such a header begins.
+    pub(super) fn data_offset(&self, header_bytes: usize) -> usize {
+        (header_bytes + self.digests.header_bytes()).next_multiple_of(self.alignment)
+    }
+
+    /// The beginning of a PDU with a header of `header_bytes` and `data_bytes` of data.
+    pub(super) fn common(
+        &self,
+        pdu_type: PduType,
+        header_bytes: usize,
+        data_bytes: usize,
+    ) -> CommonHeader {
+        let mut flags = if self.digests.header { flags::HEADER_DIGEST } else { 0 };
+        let mut offset = 0;
+        let mut pdu_bytes = header_bytes + self.digests.header_bytes();
+        if data_bytes > 0 {
+            offset = self.data_offset(header_bytes);
+            pdu_bytes = offset + data_bytes + self.digests.data_bytes();
+            flags |= if self.digests.data { flags::DATA_DIGEST } else { 0 };
+        }
+        CommonHeader {
+            pdu_type,
+            flags,
+            header_bytes: header_bytes as u8,
+            data_offset: offset as u8,
+            pdu_bytes: (pdu_bytes as u32).into(),
+        }
+    }
+
+    /// The head of data of `bytes` bytes that belong at `offset` of the command's.
+    pub(super) fn data(
+        &self,
+        pdu_type: PduType,
+        cid: CommandId,
+        tag: u16,
+        offset: usize,
+        bytes: usize,
+    ) -> DataHead {
+        DataHead {
+            common: self.common(pdu_type, size_of::<DataHead>(), bytes),
+            command: cid.into(),
+            tag: tag.into(),
+            offset: (offset as u32).into(),
+            bytes: (bytes as u32).into(),
+            reserved: 0.into(),
+        }
+    }
+
+    /// A completion.
+    pub(super) fn response(&self, completion: &Completion) -> ResponseHead {
+        ResponseHead {
+            common: self.common(PduType::RESPONSE, size_of::<ResponseHead>(), 0),
+            completion: completion.as_bytes().try_into().expect("a completion's bytes"),
+        }
+    }
+
+    /// Asks for `bytes` bytes of a command's data.
+    pub(super) fn ready(&self, cid: CommandId, tag: u16, bytes: usize) -> ReadyHead {
+        ReadyHead {
+            common: self.common(PduType::READY, size_of::<ReadyHead>(), 0),
+            command: cid.into(),
+            tag: tag.into(),
+            offset: 0.into(),
+            bytes: (bytes as u32).into(),
+            reserved: 0.into(),
+        }
+    }
+}
+
+/// A few headers, and what belongs between them and data.
+pub(super) struct Line {
+    bytes: [u8; HEAD_BYTES_MAX],
+    len: usize,
+}
+
+impl Line {
+    pub(super) const fn new() -> Line {
+        Line { bytes: [0; HEAD_BYTES_MAX], len: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// A header with its digest, if headers have one.
+    pub(super) fn header(&mut self, header: &(impl IntoBytes + Immutable), style: &Style) {
+        let start = self.len;
+        self.put(header.as_bytes());
+        if style.digests.header {
+            self.put(&crc32c(&self.bytes[start..self.len]).to_le_bytes());
+        }
+    }
+
+    /// Zeroes up to where data begins.
+    pub(super) fn pad(&mut self, header_bytes: usize, style: &Style) {
+        self.len += style.data_offset(header_bytes) - header_bytes - style.digests.header_bytes();
+    }
+
+    /// The digest of data, if data has one.
+    pub(super) fn data_digest(&mut self, data: &[u8], style: &Style) {
+        if style.digests.data {
+            self.put(&crc32c(data).to_le_bytes());
+        }
+    }
+}
+
+/// A read's data and its completion, around the body. Without `completion` the data says that the
+/// command succeeded.
+pub(super) fn read_reply(
+    style: &Style,
+    cid: CommandId,
+    body: &[u8],
+    completion: Option<&Completion>,
+) -> FrameHead {
+    let mut data = style.data(PduType::CONTROLLER_DATA, cid, 0, 0, body.len());
+    data.common.flags |= flags::LAST_PDU;
+    if completion.is_none() {
+        data.common.flags |= flags::SUCCESS;
+    }
+    let (mut head, mut tail) = (Line::new(), Line::new());
+    head.header(&data, style);
+    head.pad(size_of::<DataHead>(), style);
+    tail.data_digest(body, style);
+    if let Some(completion) = completion {
+        tail.header(&style.response(completion), style);
+    }
+    FrameHead::with_tail(head.bytes(), tail.bytes())
+}
+
+/// A header without data.
+pub(super) fn bare(style: &Style, header: &(impl IntoBytes + Immutable)) -> FrameHead {
+    let mut line = Line::new();
+    line.header(header, style);
+    FrameHead::new(line.bytes())
+}
+
+/// Whole PDUs that wait to be said.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+}
+
+impl Outbox {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A header that never has a digest.
+    pub(super) fn plain(&mut self, header: &(impl IntoBytes + Immutable)) {
+        self.bytes.extend_from_slice(header.as_bytes());
+    }
+
+    /// A header without data.
+    pub(super) fn bare(&mut self, style: &Style, header: &(impl IntoBytes + Immutable)) {
+        self.bytes.extend_from_slice(bare(style, header).bytes());
+    }
+
+    /// Data of a command, and its completion.
+    pub(super) fn answer(&mut self, style: &Style, completion: &Completion, data: &[u8]) {
+        let cid = completion.cid.get();
+        let pieces = data.chunks(OWN_DATA_BYTES_MAX).enumerate();
+        for (n, piece) in pieces {
+            let offset = n * OWN_DATA_BYTES_MAX;
+            let kind = PduType::CONTROLLER_DATA;
+            let mut header = style.data(kind, cid, 0, offset, piece.len());
+            if offset + piece.len() == data.len() {
+                header.common.flags |= flags::LAST_PDU;
+            }
+            let mut line = Line::new();
+            line.header(&header, style);
+            line.pad(size_of::<DataHead>(), style);
+            self.bytes.extend_from_slice(line.bytes());
+            self.bytes.extend_from_slice(piece);
+            if style.digests.data {
+                self.bytes.extend_from_slice(&crc32c(piece).to_le_bytes());
+            }
+        }
+        self.bare(style, &style.response(completion));
+    }
+
+    /// The end of the connection, and the header that is to blame.
+    pub(super) fn terminate(&mut self, pdu_type: PduType, broken: Broken, offending: &[u8]) {
+        let offending = &offending[..offending.len().min(TERM_DATA_BYTES_MAX as usize)];
+        let mut head = Terminate::new_zeroed();
+        let header_bytes = size_of::<Terminate>();
+        head.common = CommonHeader {
+            pdu_type,
+            flags: 0,
+            header_bytes: header_bytes as u8,
+            data_offset: 0,
+            pdu_bytes: ((header_bytes + offending.len()) as u32).into(),
+        };
+        head.status = broken.status;
+        let says_more =
+            [FatalStatus::INVALID_FIELD, FatalStatus::HEADER_DIGEST, FatalStatus::UNSUPPORTED];
+        if says_more.contains(&broken.status) {
+            head.information = broken.information.into();
+        }
+        self.plain(&head);
+        self.bytes.extend_from_slice(offending);
+    }
+
+    /// Moves as many whole PDUs to the front of `to` as fit; how many bytes.
+    pub(super) fn take(&mut self, to: &mut [u8]) -> usize {
+        let mut end = 0;
+        while let Some(length) = self.bytes.get(end + 4..end + 8) {
+            let length = u32::from_le_bytes(length.try_into().expect("four bytes")) as usize;
+            if end + length > to.len() {
+                break;
+            }
+            end += length;
+        }
+        to[..end].copy_from_slice(&self.bytes[..end]);
+        self.bytes.drain(..end);
+        if self.bytes.is_empty() {
+            self.bytes = Vec::new();
+        }
+        end
+    }
+}
+
+const _: () = assert!(size_of::<DataHead>() + DIGEST_BYTES <= super::DATA_OFFSET_SERVED_MAX);
+const _: () = assert!(
+    super::DATA_OFFSET_SERVED_MAX + DIGEST_BYTES + size_of::<ResponseHead>() + DIGEST_BYTES
+        <= HEAD_BYTES_MAX
+);

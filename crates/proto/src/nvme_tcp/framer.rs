@@ -1,0 +1,349 @@
+//! The stream of PDUs, cut at any byte: headers whole and verified, data as it came.
+//!
+//! What is deliberately not here: what a PDU means, and when it may come.
+
+use contract::{Fatal, Status};
+use crc_fast::{CrcAlgorithm, Digest};
+use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, flags};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::carry::Carry;
+
+/// Bytes of the longest header.
+pub(super) const HEADER_BYTES_MAX: usize = 128;
+
+/// The state of a CRC-32C before its first byte.
+const CRC_START: u32 = u32::MAX;
+
+/// CRC-32C (Castagnoli) of `bytes`: the digest of headers and data (section 3.3.1).
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Which digests both ends have agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// Headers carry them.
+    pub header: bool,
+    /// Data carries them.
+    pub data: bool,
+}
+
+impl Digests {
+    /// Bytes of the digest behind a header.
+    pub(super) fn header_bytes(self) -> usize {
+        if self.header { DIGEST_BYTES } else { 0 }
+    }
+
+    /// Bytes of the digest behind data.
+    pub(super) fn data_bytes(self) -> usize {
+        if self.data { DIGEST_BYTES } else { 0 }
+    }
+}
+
+/// How a peer broke the protocol: what a TermReq says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) status: FatalStatus,
+    /// FEI: an offset, or the digest that was received.
+    pub(super) information: u32,
+}
+
+impl Broken {
+    /// The field at this offset has a value that it cannot have.
+    pub(super) const fn field(offset: u32) -> Broken {
+        Broken { status: FatalStatus::INVALID_FIELD, information: offset }
+    }
+
+    /// For reasons that need no more words.
+    pub(super) const fn plain(status: FatalStatus) -> Broken {
+        Broken { status, information: 0 }
+    }
+
+    /// The same in the words of the contract.
+    pub(super) fn fatal(self) -> Fatal {
+        match self.status {
+            FatalStatus::SEQUENCE => Fatal::OutOfOrder,
+            FatalStatus::HEADER_DIGEST => Fatal::BadHeader,
+            FatalStatus::OUT_OF_RANGE => Fatal::OutOfRange,
+            FatalStatus::LIMIT_EXCEEDED => Fatal::TooMuch,
+            _ => Fatal::BadField(self.information as u16),
+        }
+    }
+}
+
+/// A header, whole and verified; so many bytes of data follow it.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) bytes: [u8; HEADER_BYTES_MAX],
+    /// So many of the bytes are the header's.
+    known: u8,
+    pub(super) data_bytes: u32,
+}
+
+impl Head {
+    /// A header that is known as far as `bytes`.
+    fn partial(bytes: &[u8]) -> Head {
+        let known = bytes.len() as u8;
+        let mut head = Head { bytes: [0; HEADER_BYTES_MAX], known, data_bytes: 0 };
+        head.bytes[..bytes.len()].copy_from_slice(bytes);
+        head
+    }
+
+    /// What is told of it when it breaks the protocol.
+    pub(super) fn offending(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.known)]
+    }
+
+    pub(super) fn common(&self) -> CommonHeader {
+        CommonHeader::read_from_prefix(&self.bytes).expect("a header is longer").0
+    }
+}
+
+/// What comes next in a stream.
+pub(super) enum Part<'a> {
+    /// A PDU begins.
+    Head(Head),
+    /// Bytes of its data; only the last piece, where only the end is told, may be empty. `end` comes
+    /// with the last: whether they match their digest.
+    Data { bytes: &'a [u8], end: Option<Status> },
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub(super) struct Framer {
+    /// The PDUs that the peer may send, with the bytes of their headers and the most data they may
+    /// have.
+    table: &'static [Kind],
+    pub(super) digests: Digests,
+    state: State,
+    /// The header of the PDU that is coming, or its data digest.
+    carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
+    /// Bytes of data that are left of the PDU.
+    left: u32,
+    /// The digest's state after the data that has passed.
+    crc: u32,
+    /// Whether this PDU's data is followed by a digest.
+    has_digest: bool,
+}
+
+/// What is known of a PDU before it is understood.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pdu_type: PduType,
+    header_bytes: u8,
+    /// The most data it may carry; zero for none.
+    data_bytes_max: u32,
+    /// It belongs to the beginning or the end of a connection: it has no digests.
+    is_plain: bool,
+}
+
+impl Kind {
+    /// A PDU that carries so much data at most.
+    pub(super) const fn with_data(
+        pdu_type: PduType,
+        header_bytes: u8,
+        data_bytes_max: u32,
+    ) -> Kind {
+        Kind { pdu_type, header_bytes, data_bytes_max, is_plain: false }
+    }
+
+    /// A PDU of the beginning or the end of a connection.
+    pub(super) const fn plain(pdu_type: PduType, header_bytes: u8, data_bytes_max: u32) -> Kind {
+        Kind { pdu_type, header_bytes, data_bytes_max, is_plain: true }
+    }
+}
+
+/// What the next byte is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A header; its last byte ends this.
+    Head,
+    /// The padding before data, so many bytes of it.
+    Padding(u32),
+    /// Data; its last byte ends this.
+    Data,
+    /// The data's digest; its last byte ends this.
+    Digest,
+}
+
+impl Framer {
+    pub(super) const fn new(table: &'static [Kind]) -> Self {
+        Framer {
+            table,
+            digests: Digests { header: false, data: false },
+            state: State::Head,
+            carry: Carry::new(),
+            left: 0,
+            crc: CRC_START,
+            has_digest: false,
+        }
+    }
+
+    /// Whether a PDU has begun and not ended.
+    pub(super) fn is_mid_pdu(&self) -> bool {
+        self.state != State::Head || !self.carry.is_empty()
+    }
+
+    /// Takes the next part off the front of `input`. `None`: all of `input` was taken.
+    ///
+    /// # Errors
+    /// How the peer broke the protocol, and with which header, as far as it is known.
+    pub(super) fn next<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+    ) -> Result<Option<Part<'a>>, (Broken, Head)> {
+        loop {
+            match self.state {
+                State::Head => return Ok(self.next_head(input)?.map(Part::Head)),
+                State::Padding(left) => {
+                    let taken = input.len().min(left as usize);
+                    *input = &input[taken..];
+                    self.state = match left - taken as u32 {
+                        0 => State::Data,
+                        left => State::Padding(left),
+                    };
+                    if input.is_empty() {
+                        return Ok(None);
+                    }
+                }
+                State::Data if input.is_empty() => return Ok(None),
+                State::Data => return Ok(Some(self.next_data(input))),
+                State::Digest => {
+                    let end = self.next_digest(input);
+                    return Ok(end.map(|end| Part::Data { bytes: &[], end: Some(end) }));
+                }
+            }
+        }
+    }
+
+    fn next_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, (Broken, Head)> {
+        let is_in_place = self.carry.is_empty() && input.len() >= size_of::<CommonHeader>();
+        let common = if is_in_place {
+            CommonHeader::read_from_prefix(input).expect("it was measured").0
+        } else {
+            let Some(bytes) = self.carry.gather(input, size_of::<CommonHeader>()) else {
+                return Ok(None);
+            };
+            CommonHeader::read_from_bytes(bytes).expect("gathered to its size")
+        };
+        let whole = self.check(&common).map_err(|b| (b, Head::partial(common.as_bytes())))?;
+        let bytes = if is_in_place && input.len() >= whole.bytes {
+            let (bytes, rest) = input.split_at(whole.bytes);
+            *input = rest;
+            bytes
+        } else {
+            let Some(bytes) = self.carry.gather(input, whole.bytes) else { return Ok(None) };
+            bytes
+        };
+        let (header, digest) = bytes.split_at(usize::from(common.header_bytes));
+        let mut head = Head::partial(header);
+        if let Ok(digest) = digest.try_into().map(u32::from_le_bytes)
+            && digest != crc32c(header)
+        {
+            let status = FatalStatus::HEADER_DIGEST;
+            return Err((Broken { status, information: digest }, head));
+        }
+        self.carry.clear();
+        head.data_bytes = whole.data_bytes;
+        self.left = whole.data_bytes;
+        self.crc = CRC_START;
+        self.has_digest = whole.has_digest;
+        self.state = match (whole.data_bytes, whole.padding) {
+            (0, _) => State::Head,
+            (_, 0) => State::Data,
+            (_, padding) => State::Padding(padding),
+        };
+        Ok(Some(head))
+    }
+
+    /// What the beginning of a PDU says of its parts, if all of it can be.
+    fn check(&self, common: &CommonHeader) -> Result<Whole, Broken> {
+        let kind = self.table.iter().find(|kind| kind.pdu_type == common.pdu_type);
+        let kind = kind.ok_or(Broken::field(0))?;
+        let digests = if kind.is_plain { Digests::default() } else { self.digests };
+        if (common.flags & flags::HEADER_DIGEST != 0) != digests.header && !kind.is_plain {
+            return Err(Broken::field(1));
+        }
+        if common.header_bytes != kind.header_bytes {
+            return Err(Broken::field(2));
+        }
+        let bytes = usize::from(kind.header_bytes) + digests.header_bytes();
+        let pdu_bytes = common.pdu_bytes.get() as usize;
+        let mut whole = Whole { bytes, padding: 0, data_bytes: 0, has_digest: false };
+        if pdu_bytes == bytes {
+            return Ok(whole);
+        }
+        let offset = match kind.is_plain {
+            true => bytes,
+            false => usize::from(common.data_offset),
+        };
+        if offset < bytes || !offset.is_multiple_of(4) {
+            return Err(Broken::field(3));
+        }
+        let around = offset + digests.data_bytes();
+        let data_bytes = pdu_bytes.checked_sub(around).filter(|bytes| *bytes > 0);
+        let data_bytes = data_bytes.ok_or(Broken::field(4))? as u32;
+        if kind.data_bytes_max == 0 {
+            return Err(Broken::field(4));
+        }
+        if data_bytes > kind.data_bytes_max {
+            return Err(match kind.is_plain {
+                true => Broken::field(4),
+                false => Broken::plain(FatalStatus::LIMIT_EXCEEDED),
+            });
+        }
+        if digests.data && common.flags & flags::DATA_DIGEST == 0 {
+            return Err(Broken::field(1));
+        }
+        whole.padding = (offset - bytes) as u32;
+        whole.data_bytes = data_bytes;
+        whole.has_digest = digests.data;
+        Ok(whole)
+    }
+
+    /// The next piece of data, as large as possible; there is some.
+    fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> Part<'a> {
+        let (bytes, rest) = input.split_at(input.len().min(self.left as usize));
+        *input = rest;
+        self.left -= bytes.len() as u32;
+        if self.has_digest {
+            let mut digest =
+                Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(self.crc));
+            digest.update(bytes);
+            self.crc = digest.get_state() as u32;
+        }
+        let end = match self.left {
+            0 if self.has_digest => {
+                self.state = State::Digest;
+                self.next_digest(input)
+            }
+            0 => {
+                self.state = State::Head;
+                Some(Status::Ok)
+            }
+            _ => None,
+        };
+        Part::Data { bytes, end }
+    }
+
+    /// Whether the data matches its digest, once that is here.
+    fn next_digest(&mut self, input: &mut &[u8]) -> Option<Status> {
+        let bytes = self.carry.gather(input, DIGEST_BYTES)?;
+        let digest = u32::from_le_bytes(bytes.try_into().expect("gathered to its size"));
+        let is_good = digest == !self.crc;
+        self.carry.clear();
+        self.state = State::Head;
+        Some(if is_good { Status::Ok } else { Status::BadChecksum })
+    }
+}
+
+/// The parts of a PDU.
+struct Whole {
+    /// Bytes of the header with its digest.
+    bytes: usize,
+    padding: u32,
+    data_bytes: u32,
+    /// The data, if there is any, is followed by a digest.
+    has_digest: bool,
+}

@@ -1,0 +1,665 @@
+//! The controller's end of a connection.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+
+use contract::{
+    ConnId, Event, Fatal, FrameHead, Instant, Range, Reply, Request, Session, Slot, Status, Tag,
+    TenantId,
+};
+use wire::nvme::{
+    CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind,
+    SglKind, Status as NvmeStatus, Submission,
+};
+use wire::nvme_tcp::{
+    ALIGNMENT_MAX, CommonHeader, DataHead, FatalStatus, InitRequest, InitResponse, PDU_FORMAT_1_0,
+    PduType, TERM_DATA_BYTES_MAX, Terminate, digests, flags,
+};
+use zerocopy::{FromBytes, FromZeros};
+
+use super::encode::{self, Outbox, Style};
+use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
+use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
+use crate::nvme::{Action, Answer, Fused, Io, Outcome, PortId, Queue, Step};
+
+/// What a host may send.
+const FROM_HOSTS: &[Kind] = &[
+    Kind::with_data(PduType::COMMAND, 72, CAPSULE_DATA_BYTES_MAX),
+    Kind::with_data(PduType::HOST_DATA, 24, DATA_BYTES_MAX),
+    Kind::plain(PduType::INIT_REQUEST, 128, 0),
+    Kind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
+];
+
+/// Commands that may be in progress before the queue's size is known: a connect.
+const BEFORE_CONNECT: usize = 1;
+
+/// The controller's end of NVMe over TCP on one connection.
+#[derive(Debug)]
+pub struct TargetSession {
+    desk: Rc<Desk>,
+    port: PortId,
+    conn: ConnId,
+    phase: Phase,
+    framer: Framer,
+    style: Style,
+    /// There once the connect was answered well.
+    queue: Option<Queue>,
+    /// The host does without flow control of its submission queue, so data may say that its command
+    /// succeeded (section 3.6.2.9).
+    says_success: bool,
+    /// Whom the last request was charged to, where its queue said.
+    tenant: Option<TenantId>,
+    /// What the data that is coming is for.
+    data: Data,
+    /// Commands in progress, by their place; at most `places_max`.
+    exchanges: Vec<Exchange>,
+    vacant: Vec<u16>,
+    places_max: usize,
+    /// Those among them whose data was asked for and has not all come.
+    asked: usize,
+    /// Events that needed no bytes of their own, oldest first; the next calls end this.
+    pending: VecDeque<Pending>,
+    /// Commands of the controller's own that are here with their payload, oldest first;
+    /// [`Session::attend`] ends this.
+    ready: VecDeque<Own>,
+    /// The connection's end, which [`Session::attend`] announces.
+    goodbye: Option<Fatal>,
+    outbox: Outbox,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was said; an ICReq ends this.
+    Initial,
+    /// Capsules may come; the queue's end ends this.
+    Open,
+    /// Nothing that comes matters any more.
+    Over,
+}
+
+/// What the data of the current PDU is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Data {
+    /// Nothing: its command was refused.
+    Skipped,
+    /// The last request.
+    Request,
+    /// A request that asked for it.
+    Piece { place: u16 },
+    /// A command of the controller's own.
+    Own { place: u16 },
+}
+
+/// An event that waits.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Own,
+    Attached(TenantId),
+    Request(Request),
+    Awaited(Request),
+}
+
+/// A command in progress.
+#[derive(Debug)]
+enum Exchange {
+    Vacant,
+    /// With the worker.
+    Device {
+        io: Io,
+        transfer: Option<Transfer>,
+    },
+    /// The controller's own; its payload is coming, and was asked for unless it is in the capsule.
+    Own {
+        own: Own,
+        wanted: usize,
+        is_asked: bool,
+    },
+    /// A discard of several ranges, of which so many have not ended.
+    Discard {
+        io: Io,
+        left: usize,
+        status: Status,
+    },
+}
+
+/// A command of the controller's own.
+#[derive(Debug)]
+struct Own {
+    entry: Submission,
+    payload: Vec<u8>,
+    /// Whether the payload may be used.
+    verdict: Status,
+}
+
+/// A payload that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    slot: Slot,
+    /// `came ≤ wanted`
+    came: usize,
+    wanted: usize,
+    /// Whether all that came was good.
+    verdict: Status,
+}
+
+impl TargetSession {
+    /// A session of a connection that has said nothing yet, and came by a listener of this port.
+    /// The desk is the worker's.
+    pub fn new(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
+        TargetSession {
+            desk,
+            port,
+            conn,
+            phase: Phase::Initial,
+            framer: Framer::new(FROM_HOSTS),
+            style: Style::PLAIN,
+            queue: None,
+            says_success: false,
+            tenant: None,
+            data: Data::Skipped,
+            exchanges: Vec::new(),
+            vacant: Vec::new(),
+            places_max: BEFORE_CONNECT,
+            asked: 0,
+            pending: VecDeque::new(),
+            ready: VecDeque::new(),
+            goodbye: None,
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// A PDU begins. Most have an event at once, the others when their data is here.
+    fn begin(&mut self, head: &Head) -> Result<Option<Pending>, Broken> {
+        self.data = Data::Skipped;
+        match (self.phase, head.common().pdu_type) {
+            (Phase::Over, _) => Ok(None),
+            (_, PduType::HOST_TERMINATES) => {
+                let (head, _) = Terminate::read_from_prefix(&head.bytes).expect("its size");
+                self.phase = Phase::Over;
+                self.goodbye = Some(Fatal::Ended(u32::from(head.status.0.get())));
+                Ok(Some(Pending::Own))
+            }
+            (Phase::Initial, PduType::INIT_REQUEST) => {
+                self.initialize(head)?;
+                Ok(Some(Pending::Own))
+            }
+            (Phase::Open, PduType::COMMAND) => self.command(head),
+            (Phase::Open, PduType::HOST_DATA) => self.host_data(head).map(|()| None),
+            _ => Err(Broken::plain(FatalStatus::SEQUENCE)),
+        }
+    }
+
+    /// ICReq (section 3.6.2.2): agrees on digests and alignment.
+    fn initialize(&mut self, head: &Head) -> Result<(), Broken> {
+        let (request, _) = InitRequest::read_from_prefix(&head.bytes).expect("its size");
+        let unsupported =
+            |offset: u32| Broken { status: FatalStatus::UNSUPPORTED, information: offset };
+        if request.format.get() != PDU_FORMAT_1_0 {
+            return Err(unsupported(8));
+        }
+        if request.alignment > ALIGNMENT_MAX {
+            return Err(Broken::field(10));
+        }
+        let agreed = Digests {
+            header: request.digests & digests::HEADER != 0,
+            data: request.digests & digests::DATA != 0,
+        };
+        let style = Style { digests: agreed, alignment: (usize::from(request.alignment) + 1) * 4 };
+        if style.data_offset(size_of::<DataHead>()) > DATA_OFFSET_SERVED_MAX {
+            return Err(unsupported(10));
+        }
+        let header_bytes = size_of::<InitResponse>();
+        let mut response = InitResponse::new_zeroed();
+        response.common = CommonHeader {
+            pdu_type: PduType::INIT_RESPONSE,
+            flags: 0,
+            header_bytes: header_bytes as u8,
+            data_offset: 0,
+            pdu_bytes: (header_bytes as u32).into(),
+        };
+        response.format = PDU_FORMAT_1_0.into();
+        response.digests = request.digests & (digests::HEADER | digests::DATA);
+        response.data_bytes_max = DATA_BYTES_MAX.into();
+        self.outbox.plain(&response);
+        self.style = style;
+        self.framer.digests = agreed;
+        self.phase = Phase::Open;
+        Ok(())
+    }
+
+    /// A command's capsule.
+    fn command(&mut self, head: &Head) -> Result<Option<Pending>, Broken> {
+        let entry = &head.bytes[size_of::<CommonHeader>()..];
+        let (entry, _) = Submission::read_from_prefix(entry).expect("a capsule holds an entry");
+        let data_bytes = head.data_bytes as usize;
+        let step = match &mut self.queue {
+            Some(queue) => queue.begin(&entry),
+            None => before_connect(&entry),
+        };
+        if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
+            self.answer(orphan, &[]);
+        }
+        match step {
+            Step::Device(io) => self.device(io, &entry, data_bytes),
+            Step::Controller { payload_bytes } => self.own(entry, data_bytes, payload_bytes),
+            Step::Refused(answer) => {
+                self.answer(answer, &[]);
+                Ok(Some(Pending::Own))
+            }
+        }
+    }
+
+    /// A command for a device becomes a request.
+    fn device(
+        &mut self,
+        io: Io,
+        entry: &Submission,
+        data_bytes: usize,
+    ) -> Result<Option<Pending>, Broken> {
+        let carries = match io.fused {
+            Fused::None => carries(entry, data_bytes, io.payload_bytes),
+            Fused::First | Fused::Second { .. } => Err(NvmeStatus::INVALID_FIELD.dnr()),
+        };
+        let is_here = match carries {
+            Ok(is_here) => is_here,
+            Err(status) => {
+                self.answer(Answer::error(io.cid, status), &[]);
+                return Ok(Some(Pending::Own));
+            }
+        };
+        let place = self.place(Exchange::Device { io, transfer: None })?;
+        let request = Request {
+            tag: Tag::from(place),
+            stream: 0,
+            namespace: Some(io.namespace),
+            tenant: 0,
+            command: io.command,
+            payload_bytes: io.payload_bytes,
+            verdict: Status::Ok,
+        };
+        let mut event = Pending::Request(request);
+        if is_here {
+            self.data = Data::Request;
+        } else if io.payload_bytes > 0 {
+            event = Pending::Awaited(request);
+        }
+        if io.tenant != self.tenant
+            && let Some(tenant) = io.tenant
+        {
+            self.tenant = Some(tenant);
+            self.pending.push_back(event);
+            event = Pending::Attached(tenant);
+        }
+        Ok(Some(event))
+    }
+
+    /// A command that the controller carries out itself, once its payload is here.
+    fn own(
+        &mut self,
+        entry: Submission,
+        data_bytes: usize,
+        wanted: usize,
+    ) -> Result<Option<Pending>, Broken> {
+        let cid = entry.cid.get();
+        let is_here = match carries(&entry, data_bytes, wanted) {
+            Ok(is_here) => is_here,
+            Err(status) => {
+                self.answer(Answer::error(cid, status), &[]);
+                return Ok(Some(Pending::Own));
+            }
+        };
+        let own = Own { entry, payload: Vec::new(), verdict: Status::Ok };
+        if wanted == 0 {
+            self.ready.push_back(own);
+            return Ok(Some(Pending::Own));
+        }
+        let place = self.place(Exchange::Own { own, wanted, is_asked: !is_here })?;
+        if is_here {
+            self.data = Data::Own { place };
+            return Ok(None);
+        }
+        self.asked += 1;
+        self.outbox.bare(&self.style, &self.style.ready(cid, place, wanted));
+        Ok(Some(Pending::Own))
+    }
+
+    /// H2CData (section 3.6.2.8): data that was asked for, in order.
+    fn host_data(&mut self, head: &Head) -> Result<(), Broken> {
+        let (data, _) = DataHead::read_from_prefix(&head.bytes).expect("its size");
+        let place = data.tag.get();
+        let (cid, came, wanted) = match self.exchanges.get(usize::from(place)) {
+            Some(Exchange::Device { io, transfer: Some(transfer) }) => {
+                self.data = Data::Piece { place };
+                (io.cid, transfer.came, transfer.wanted)
+            }
+            Some(Exchange::Own { own, wanted, is_asked: true }) => {
+                self.data = Data::Own { place };
+                (own.entry.cid.get(), own.payload.len(), *wanted)
+            }
+            _ => return Err(Broken::field(10)),
+        };
+        if data.command.get() != cid {
+            return Err(Broken::field(8));
+        }
+        let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
+        if bytes == 0 || bytes != head.data_bytes as usize {
+            return Err(Broken::field(16));
+        }
+        if offset != came || bytes > wanted - came {
+            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE));
+        }
+        let is_last = offset + bytes == wanted;
+        if is_last != (data.common.flags & flags::LAST_PDU != 0) {
+            return Err(Broken::field(1));
+        }
+        Ok(())
+    }
+
+    /// Data on its way to where it belongs.
+    fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
+        match self.data {
+            Data::Skipped => None,
+            Data::Request => Some(Event::Payload { bytes, end }),
+            Data::Piece { place } => self.piece(place, bytes, end),
+            Data::Own { place } => self.gather(place, bytes, end),
+        }
+    }
+
+    /// A piece of the payload of a command of the controller's own.
+    fn gather<'a>(&mut self, place: u16, bytes: &[u8], end: Option<Status>) -> Option<Event<'a>> {
+        let exchange = &mut self.exchanges[usize::from(place)];
+        let Exchange::Own { own, wanted, is_asked } = exchange else {
+            unreachable!("its data was announced")
+        };
+        own.payload.extend_from_slice(bytes);
+        let status = end?;
+        if !status.is_ok() {
+            own.verdict = status;
+        }
+        if own.payload.len() < *wanted {
+            return None;
+        }
+        self.asked -= usize::from(*is_asked);
+        let Exchange::Own { own, .. } = self.vacate(place) else { unreachable!("looked at above") };
+        self.ready.push_back(own);
+        Some(Event::Own)
+    }
+
+    /// A piece of a request's payload. Each of its PDUs may have a digest of its own; with the end of
+    /// the last comes what is true of all.
+    fn piece<'a>(&mut self, place: u16, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
+        let exchange = &mut self.exchanges[usize::from(place)];
+        let Exchange::Device { transfer: slot @ Some(_), .. } = exchange else {
+            unreachable!("its data was announced")
+        };
+        let transfer = slot.as_mut().expect("matched above");
+        let offset = transfer.came;
+        transfer.came += bytes.len();
+        if let Some(status) = end
+            && !status.is_ok()
+        {
+            transfer.verdict = status;
+        }
+        let Transfer { slot: request, came, wanted, verdict } = *transfer;
+        let end = (end.is_some() && came == wanted).then_some(verdict);
+        if end.is_some() {
+            *slot = None;
+            self.asked -= 1;
+        } else if bytes.is_empty() {
+            return None;
+        }
+        Some(Event::Piece { slot: request, offset, bytes, end })
+    }
+
+    /// A place for a command in progress. A host that has more of them than its queue has entries
+    /// broke the protocol.
+    fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
+        if let Some(place) = self.vacant.pop() {
+            self.exchanges[usize::from(place)] = exchange;
+            return Ok(place);
+        }
+        if self.exchanges.len() == self.places_max {
+            return Err(Broken::plain(FatalStatus::SEQUENCE));
+        }
+        self.exchanges.push(exchange);
+        Ok((self.exchanges.len() - 1) as u16)
+    }
+
+    fn vacate(&mut self, place: u16) -> Exchange {
+        self.vacant.push(place);
+        core::mem::replace(&mut self.exchanges[usize::from(place)], Exchange::Vacant)
+    }
+
+    /// Says how a command ended.
+    fn answer(&mut self, answer: Answer, data: &[u8]) {
+        let completion = match &mut self.queue {
+            Some(queue) => queue.seal(answer),
+            None => answer.completion(0),
+        };
+        let data = if answer.status.is_ok() { data } else { &[] };
+        self.outbox.answer(&self.style, &completion, data);
+    }
+
+    /// Carries out a command of the controller's own. `false`: it was the last.
+    fn execute(&mut self, own: &Own, now: Instant) -> bool {
+        if !own.verdict.is_ok() {
+            let cid = own.entry.cid.get();
+            self.answer(Answer::error(cid, NvmeStatus::TRANSIENT_TRANSPORT), &[]);
+            return true;
+        }
+        let Some(queue) = &mut self.queue else { return self.connect(own, now) };
+        let mut out = Vec::new();
+        match queue.execute(&own.entry, &own.payload, now, &mut out) {
+            Outcome::Done(answer) => self.answer(answer, &out),
+            Outcome::Parked => {}
+            Outcome::Discard(io) => self.discard(io),
+            Outcome::Closing(answer) => {
+                self.answer(answer, &out);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Each range becomes a request; the last of them answers.
+    fn discard(&mut self, io: Io) {
+        let queue = self.queue.as_ref().expect("it has just said so");
+        let ranges: Vec<Range> = queue.ranges().to_vec();
+        let left = ranges.len();
+        let Ok(place) = self.place(Exchange::Discard { io, left, status: Status::Ok }) else {
+            return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
+        };
+        if io.tenant != self.tenant
+            && let Some(tenant) = io.tenant
+        {
+            self.tenant = Some(tenant);
+            self.pending.push_back(Pending::Attached(tenant));
+        }
+        self.pending.extend(ranges.iter().map(|range| {
+            Pending::Request(Request {
+                tag: Tag::from(place),
+                stream: 0,
+                namespace: Some(io.namespace),
+                tenant: 0,
+                command: contract::Command::Discard(*range),
+                payload_bytes: 0,
+                verdict: Status::Ok,
+            })
+        }));
+    }
+
+    /// The first command: makes the queue that this connection is. `false`: there is none.
+    fn connect(&mut self, own: &Own, now: Instant) -> bool {
+        let connected = self.desk.connect(self.port, self.conn, &own.entry, &own.payload, now);
+        let completion = match connected {
+            Ok((queue, completion)) => {
+                let command = ConnectCommand::of(&own.entry);
+                self.says_success = command.attributes & CONNECT_DISABLE_FLOW_CONTROL != 0;
+                self.places_max = usize::from(queue.size());
+                self.exchanges.reserve(self.places_max);
+                self.queue = Some(queue);
+                completion
+            }
+            Err(completion) => completion,
+        };
+        self.outbox.answer(&self.style, &completion, &[]);
+        self.queue.is_some()
+    }
+
+    /// What the fabric wants of this connection.
+    ///
+    /// # Errors
+    /// Its end.
+    fn hear(&mut self) -> Result<(), Fatal> {
+        while let Some(action) = self.desk.take(self.conn) {
+            match action {
+                Action::Complete { answer, data, .. } => self.answer(answer, &data),
+                Action::Close { reason, .. } => {
+                    self.phase = Phase::Over;
+                    return Err(Fatal::Ended(reason as u32));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection's end, and what is said of it.
+    fn broken(&mut self, broken: Broken, offending: &[u8]) -> Fatal {
+        self.phase = Phase::Over;
+        self.outbox.terminate(PduType::CONTROLLER_TERMINATES, broken, offending);
+        broken.fatal()
+    }
+}
+
+impl Session for TargetSession {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        if let Some(pending) = self.pending.pop_front() {
+            return Ok(Some(pending.into()));
+        }
+        loop {
+            let (broken, head) = match self.framer.next(input) {
+                Ok(None) => return Ok(None),
+                Ok(Some(Part::Data { bytes, end })) => match self.data(bytes, end) {
+                    None => continue,
+                    event => return Ok(event),
+                },
+                Ok(Some(Part::Head(head))) => match self.begin(&head) {
+                    Ok(None) => continue,
+                    Ok(Some(event)) => return Ok(Some(event.into())),
+                    Err(broken) => (broken, head),
+                },
+                Err((broken, head)) => (broken, head),
+            };
+            return Err(self.broken(broken, head.offending()));
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+        let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::new(&[])) };
+        let place = tag as u16;
+        let (io, status) = match &mut self.exchanges[usize::from(place)] {
+            Exchange::Discard { left, status: worst, io } => {
+                *left -= 1;
+                if worst.is_ok() {
+                    *worst = status;
+                }
+                if *left > 0 {
+                    return Ok(FrameHead::new(&[]));
+                }
+                (*io, *worst)
+            }
+            Exchange::Device { io, .. } => (*io, status),
+            other => panic!("a worker answered {other:?}"),
+        };
+        self.vacate(place);
+        let queue = self.queue.as_mut().expect("only a queue has devices");
+        let answer = queue.complete(&io, status);
+        let completion = queue.seal(answer);
+        if body.is_empty() || io.reply_bytes == 0 {
+            let head = encode::bare(&self.style, &self.style.response(&completion));
+            return Ok(head.without_body());
+        }
+        let completion = (!self.says_success).then_some(&completion);
+        Ok(encode::read_reply(&self.style, io.cid, body, completion))
+    }
+
+    fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
+        let place = tag as u16;
+        let Exchange::Device { io, transfer } = &mut self.exchanges[usize::from(place)] else {
+            panic!("request {tag} was not awaited")
+        };
+        let wanted = io.payload_bytes;
+        *transfer = Some(Transfer { slot, came: 0, wanted, verdict: Status::Ok });
+        self.asked += 1;
+        encode::bare(&self.style, &self.style.ready(io.cid, place, wanted))
+    }
+
+    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+        if let Some(fatal) = self.goodbye.take() {
+            return Err(fatal);
+        }
+        self.hear()?;
+        while let Some(own) = self.ready.pop_front() {
+            if !self.execute(&own, now) {
+                self.phase = Phase::Over;
+                return Err(Fatal::Ended(0));
+            }
+        }
+        Ok(())
+    }
+
+    fn unsaid(&self) -> usize {
+        self.outbox.len()
+    }
+
+    fn speak(&mut self, to: &mut [u8]) -> usize {
+        self.outbox.take(to)
+    }
+
+    fn is_mid_message(&self) -> bool {
+        self.framer.is_mid_pdu() || self.asked > 0
+    }
+
+    fn takes_notices(&self) -> bool {
+        false
+    }
+}
+
+impl From<Pending> for Event<'_> {
+    fn from(pending: Pending) -> Self {
+        match pending {
+            Pending::Own => Event::Own,
+            Pending::Attached(tenant) => Event::Attached(tenant),
+            Pending::Request(request) => Event::Request(request),
+            Pending::Awaited(request) => Event::Awaited(request),
+        }
+    }
+}
+
+/// Before a connect nothing else may come (Base 3.3.1).
+fn before_connect(entry: &Submission) -> Step {
+    let is_connect =
+        entry.opcode == FABRICS_OPCODE && ConnectCommand::of(entry).kind == FabricsKind::CONNECT;
+    if is_connect {
+        return Step::Controller { payload_bytes: size_of::<ConnectData>() };
+    }
+    Step::Refused(Answer::error(entry.cid.get(), NvmeStatus::SEQUENCE_ERROR.dnr()))
+}
+
+/// Whether the capsule carries the command's payload; otherwise it has to be asked for.
+fn carries(entry: &Submission, data_bytes: usize, wanted: usize) -> Result<bool, NvmeStatus> {
+    let said = entry.data.length.get() as usize;
+    match entry.data.kind {
+        _ if wanted == 0 => Ok(false),
+        SglKind::DATA_OFFSET if entry.data.address.get() != 0 => Err(NvmeStatus::SGL_OFFSET.dnr()),
+        SglKind::DATA_OFFSET if said == wanted && data_bytes == wanted => Ok(true),
+        SglKind::TRANSPORT if said == wanted => Ok(false),
+        SglKind::DATA_OFFSET | SglKind::TRANSPORT => Err(NvmeStatus::DATA_SGL_LENGTH.dnr()),
+        _ => Err(NvmeStatus::SGL_KIND.dnr()),
+    }
+}
