@@ -34,8 +34,26 @@ pub(crate) struct Config {
     access: Vec<AccessConfig>,
     #[serde(default)]
     pub(crate) tenant: Vec<TenantConfig>,
+    /// What hosts find over NVMe.
+    #[serde(default)]
+    pub(crate) subsystem: Vec<SubsystemConfig>,
     #[serde(default)]
     limits: LimitsConfig,
+}
+
+/// A subsystem of NVMe: namespaces under a name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SubsystemConfig {
+    /// Its qualified name; one with the machine's name unless told.
+    pub(crate) nqn: Option<String>,
+    /// The server's numbers of its namespaces, which are numbered from 1 in their order; all unless
+    /// told.
+    pub(crate) namespaces: Option<Vec<u16>>,
+    /// The qualified names of hosts that may connect; all unless told.
+    pub(crate) hosts: Option<Vec<String>>,
+    /// The tenant that its I/O is charged to; whomever the connection belongs to unless told.
+    pub(crate) tenant: Option<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -5,11 +5,21 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use contract::NamespaceId;
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
 
-/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]` or
-/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]`.
+/// What is spoken there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Protocol `reflex`, both versions.
+    Reflex,
+    /// NVMe over TCP.
+    NvmeTcp,
+}
+
+/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or `nvme-tcp://HOST:PORT[?tenant=NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
     pub(crate) endpoint: Endpoint,
+    pub(crate) protocol: Protocol,
     /// The namespace of requests that name none: all of version 1.
     pub(crate) namespace: NamespaceId,
     /// The tenant of whoever no access rule gives another: all of version 1.
@@ -22,8 +32,9 @@ pub(crate) struct ListenAt {
 pub(crate) const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
-                    reflex://127.0.0.1:7420, or \
-                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]";
+                    reflex://127.0.0.1:7420, \
+                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], or \
+                    nvme-tcp://HOST:PORT[?tenant=NAME]";
 
 /// The server's user, and nobody else.
 const DEFAULT_MODE: u32 = 0o600;
@@ -32,7 +43,11 @@ impl ListenAt {
     /// Understands a URL; a host name is looked up.
     pub(crate) fn parse(url: &str) -> Result<ListenAt, String> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let endpoint: Endpoint = if let Some(host) = place.strip_prefix("reflex://") {
+        let mut protocol = Protocol::Reflex;
+        let endpoint: Endpoint = if let Some(host) = place.strip_prefix("nvme-tcp://") {
+            protocol = Protocol::NvmeTcp;
+            look_up(host.trim_end_matches('/'), url)?.into()
+        } else if let Some(host) = place.strip_prefix("reflex://") {
             look_up(host.trim_end_matches('/'), url)?.into()
         } else if let Some(path) = place.strip_prefix("reflex+unix:") {
             // As in other URLs of files, an empty authority may stand before the path.
@@ -41,8 +56,13 @@ impl ListenAt {
         } else {
             return Err(format!("{url:?}: {FORM}"));
         };
-        let mut at =
-            ListenAt { endpoint, namespace: NamespaceId(1), tenant: None, mode: DEFAULT_MODE };
+        let mut at = ListenAt {
+            endpoint,
+            protocol,
+            namespace: NamespaceId(1),
+            tenant: None,
+            mode: DEFAULT_MODE,
+        };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             at.take(pair).map_err(|error| format!("{url:?}: {error}"))?;
         }
@@ -52,7 +72,7 @@ impl ListenAt {
     /// Understands one option of the query.
     fn take(&mut self, pair: &str) -> Result<(), String> {
         match (pair.split_once('='), &self.endpoint) {
-            (Some(("namespace", number)), _) => {
+            (Some(("namespace", number)), _) if self.protocol == Protocol::Reflex => {
                 let parsed = number.parse().ok().filter(|n| *n > 0);
                 self.namespace = NamespaceId(parsed.ok_or_else(|| {
                     format!("namespace {number:?} is not a number from 1 to 65535")
@@ -88,8 +108,11 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
 }
 
 /// The URL of a server that listens there.
-pub(crate) fn url(endpoint: &Endpoint) -> String {
+pub(crate) fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
     match endpoint {
+        Endpoint::Internet(address) if protocol == Protocol::NvmeTcp => {
+            format!("nvme-tcp://{address}")
+        }
         Endpoint::Internet(address) => format!("reflex://{address}"),
         Endpoint::Unix(path) => format!("reflex+unix:{path}"),
     }
@@ -102,7 +125,7 @@ mod tests {
     #[test]
     fn urls_are_understood_or_explained() {
         let listen = ListenAt::parse("reflex://127.0.0.1:7420?namespace=3").unwrap();
-        assert_eq!(url(&listen.endpoint), "reflex://127.0.0.1:7420");
+        assert_eq!(url(listen.protocol, &listen.endpoint), "reflex://127.0.0.1:7420");
         assert_eq!(listen.namespace, NamespaceId(3));
         assert!(ListenAt::parse(DEFAULT_URL).is_ok());
         for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]
@@ -116,10 +139,13 @@ mod tests {
     #[test]
     fn unix_sockets_have_a_mode() {
         let listen = ListenAt::parse("reflex+unix:/run/a?namespace=2&mode=0660").unwrap();
-        assert_eq!(url(&listen.endpoint), "reflex+unix:/run/a");
+        assert_eq!(url(listen.protocol, &listen.endpoint), "reflex+unix:/run/a");
         assert_eq!((listen.namespace, listen.mode), (NamespaceId(2), 0o660));
         let listen = ListenAt::parse("reflex+unix:///run/a").unwrap();
-        assert_eq!((url(&listen.endpoint).as_str(), listen.mode), ("reflex+unix:/run/a", 0o600));
+        assert_eq!(
+            (url(listen.protocol, &listen.endpoint).as_str(), listen.mode),
+            ("reflex+unix:/run/a", 0o600)
+        );
         for (bad, word) in [
             ("reflex+unix:", "needs a path"),
             ("reflex+unix:/a?mode=8", "octal"),

@@ -8,6 +8,7 @@ mod calibrate;
 mod config;
 mod demo;
 mod doctor;
+mod fabric;
 mod interface;
 mod listen;
 mod operate;
@@ -15,6 +16,7 @@ mod pages;
 mod plot;
 mod report;
 mod serve;
+mod sessions;
 mod tenancy;
 mod volumes;
 

@@ -2,20 +2,22 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId, Peer};
+use contract::{BufPool, ListenerId};
 use control::{Desk, PostBox, Tenants};
 use flash::Decorated;
 use io::{
     Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
     Waker,
 };
-use proto::reflex::ServerSession;
+use proto::nvme::Fabric;
+use proto::nvme_tcp;
 use qos::{AnyScheduler, PassThrough, QueueLimits, WORKERS_MAX};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,8 +25,10 @@ use target::{Attached, Fences, Limits, Line, Parts, Worker};
 
 use crate::admin::{self, Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig};
+use crate::fabric::{self, Wakers};
 use crate::interface::{Chosen, Interface, Way};
-use crate::listen::{ListenAt, url};
+use crate::listen::{ListenAt, Protocol, url};
+use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
 use crate::volumes::{AnyDevice, Through, Volume};
 
@@ -36,8 +40,8 @@ pub(crate) struct Args {
     /// A device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; may be given several times
     #[arg(long, value_name = "SPEC")]
     device: Vec<String>,
-    /// Where to listen: reflex://HOST:PORT[?namespace=N] or
-    /// reflex+unix:PATH[?namespace=N&mode=MODE]; may be given several times
+    /// Where to listen: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
+    /// or nvme-tcp://HOST:PORT; may be given several times
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
     /// Threads that serve, each on its own core [default: 1]
@@ -93,11 +97,15 @@ struct Plan {
     clock: Clock,
     tenants: Tenants,
     no_scheduler: bool,
+    /// What its listeners speak, by listener.
+    protocols: Vec<Protocol>,
+    /// What hosts find over NVMe, if a listener speaks it.
+    fabric: Option<Arc<Fabric>>,
     /// The mailboxes of workers that have not started, by worker.
     boxes: Mutex<Vec<Option<PostBox>>>,
 }
 
-type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, ServerSession, PostBox>;
+type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
@@ -110,10 +118,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         return check(&config, &listen_at).map(|()| ExitCode::SUCCESS);
     }
     let chosen = args.interface.choose()?;
-    let (plan, workers, mut desk) = plan(&args, &config, &listen_at)?;
-    let plan = Arc::new(plan);
+    let (mut plan, workers, mut desk) = plan(&args, &config, &listen_at)?;
     let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
-    let urls: Vec<String> = listeners.iter().map(|listener| url(listener.endpoint())).collect();
+    let pairs = listen_at.iter().zip(&listeners);
+    let urls: Vec<String> =
+        pairs.map(|(at, listener)| url(at.protocol, listener.endpoint())).collect();
+    let fabric_wakers = Wakers::default();
+    plan.fabric = make_fabric(&plan, workers, &config, &listen_at, &listeners, &fabric_wakers)?;
+    let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
     let signals =
         Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot take signals: {e}"))?;
@@ -124,6 +136,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     // Held until the workers have ended: its file goes with it.
     let crew = Crew { spread: plan.spread.clone(), cpus: plan.cpus.clone() };
     let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew)?;
+    fabric_wakers.set(wakers.clone());
     println!("ready {}", urls.join(" "));
     for (worker, waker) in wakers.iter().cloned().enumerate() {
         desk.set_wake(worker, Box::new(move || waker.wake()));
@@ -259,9 +272,34 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
         clock,
         tenants,
         no_scheduler: args.no_scheduler,
+        protocols: listen.iter().map(|at| at.protocol).collect(),
+        fabric: None,
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
     Ok((plan, workers, desk))
+}
+
+/// What hosts find over NVMe, if a listener speaks it.
+fn make_fabric(
+    plan: &Plan,
+    workers: usize,
+    config: &Config,
+    listen: &[ListenAt],
+    listeners: &[Listener],
+    wakers: &Wakers,
+) -> Result<Option<Arc<Fabric>>, String> {
+    let endpoints: Vec<_> = listeners.iter().map(Listener::endpoint).collect();
+    let geometries: Vec<_> = plan.volumes.iter().map(Volume::geometry).collect();
+    let fabric = fabric::Plan {
+        config,
+        listen,
+        endpoints: &endpoints,
+        namespaces: &plan.shared.namespaces,
+        geometries: &geometries,
+        workers,
+        now: plan.clock.now(),
+    };
+    fabric.make(|name| plan.tenants.find(name), wakers)
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.
@@ -378,8 +416,10 @@ fn build<N: Way>(
         worker: number as u16,
     };
     let (shared, limits) = (plan.shared.clone(), plan.limits);
-    let new_session = |_: Option<ListenerId>, _: &Peer| ServerSession::new();
-    let worker = Worker::with_line(sockets, devices, pool, shared, limits, new_session, line);
+    let desk =
+        plan.fabric.clone().map(|fabric| Rc::new(nvme_tcp::Desk::new(fabric, number as u16)));
+    let sessions = Box::new(ByListener { protocols: plan.protocols.clone(), desk });
+    let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
     Ok((reactor, worker))
 }
 

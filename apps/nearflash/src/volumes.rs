@@ -103,6 +103,21 @@ impl Volume {
         }
     }
 
+    /// What it is, as requests can tell.
+    pub(crate) fn geometry(&self) -> Geometry {
+        match &self.storage {
+            Storage::Null { blocks } => Null::new(*blocks).geometry(),
+            Storage::Mem(volume) => volume.open_queue().geometry(),
+            Storage::Sim { volume, .. } => volume.open_queue().geometry(),
+            Storage::File(volume) => {
+                let geometry = volume.geometry();
+                let granularity = volume.granularity_bytes() as u32;
+                let physical_block_bytes = geometry.physical_block_bytes.max(granularity);
+                Geometry { physical_block_bytes, ..geometry }
+            }
+        }
+    }
+
     /// Its size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.blocks() * BLOCK_BYTES as u64

@@ -8,7 +8,7 @@ use io::{
     Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
 };
 
-use crate::listen::url;
+use crate::listen::{Protocol, url};
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ impl Failure {
             None => "is it a nearflash server? one of the original protocol needs `?v=1`",
         };
         let what = system.map_or(loss.to_string(), |error| error.to_string());
-        format!("cannot use {}: {what}\n{hint}", url(server))
+        format!("cannot use {}: {what}\n{hint}", url(Protocol::Reflex, server))
     }
 }
 

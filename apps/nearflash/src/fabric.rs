@@ -1,0 +1,218 @@
+//! The NVMe fabric of a server: what of its configuration hosts find, and under which names.
+
+use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use contract::{Geometry, Instant, NamespaceId, TenantId};
+use io::{Endpoint, Waker};
+use proto::nvme::{
+    self, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
+};
+use target::Namespaces;
+use wire::nvme::AddressFamily;
+
+use crate::config::{Config, SubsystemConfig};
+use crate::listen::{ListenAt, Protocol};
+
+/// The names of all our subsystems begin so.
+const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
+
+/// Blocks as hosts see them, where they need not be larger.
+const BLOCK_BYTES: u32 = 512;
+
+/// What a fabric is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) listen: &'a [ListenAt],
+    /// Where the listeners have come to listen, in their order.
+    pub(crate) endpoints: &'a [&'a Endpoint],
+    pub(crate) namespaces: &'a Namespaces,
+    /// By device.
+    pub(crate) geometries: &'a [Geometry],
+    pub(crate) workers: usize,
+    pub(crate) now: Instant,
+}
+
+/// How the fabric wakes workers; empty until they run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wakers(Arc<OnceLock<Vec<Waker>>>);
+
+impl Wakers {
+    /// The workers run.
+    pub(crate) fn set(&self, wakers: Vec<Waker>) {
+        self.0.set(wakers).expect("workers start once");
+    }
+}
+
+impl Surroundings for Wakers {
+    fn wake(&self, worker: u16) {
+        if let Some(waker) = self.0.get().and_then(|wakers| wakers.get(usize::from(worker))) {
+            waker.wake();
+        }
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+        read.expect("the kernel has random bytes");
+    }
+}
+
+impl Plan<'_> {
+    /// The fabric, if any listener speaks NVMe.
+    pub(crate) fn make(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        wakers: &Wakers,
+    ) -> Result<Option<Arc<Fabric>>, String> {
+        if self.listen.iter().all(|at| at.protocol != Protocol::NvmeTcp) {
+            return Ok(None);
+        }
+        let default = [SubsystemConfig::default()];
+        let configured = &self.config.subsystem[..];
+        let subsystems = if configured.is_empty() { &default[..] } else { configured };
+        let subsystems = subsystems
+            .iter()
+            .enumerate()
+            .map(|(n, config)| {
+                let made = self.subsystem(n, config, &tenant);
+                made.map_err(|error| format!("subsystem {}: {error}", n + 1))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let config = nvme::Config {
+            workers: self.workers as u16,
+            firmware: env!("CARGO_PKG_VERSION").to_owned(),
+            ports: self.ports(),
+            subsystems,
+            ..nvme::Config::default()
+        };
+        let fabric = Fabric::new(&config, self.now, Box::new(wakers.clone()));
+        fabric.map(Some).map_err(|error| error.to_string())
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        let pairs = self.listen.iter().zip(self.endpoints).enumerate();
+        let ports = pairs.filter(|(_, (at, _))| at.protocol == Protocol::NvmeTcp);
+        ports
+            .filter_map(|(n, (_, endpoint))| {
+                let address = endpoint.internet()?;
+                let family = match address.ip() {
+                    IpAddr::V4(_) => AddressFamily::IPV4,
+                    IpAddr::V6(_) => AddressFamily::IPV6,
+                };
+                Some(Port {
+                    id: PortId(n as u16),
+                    family,
+                    address: address.ip().to_string(),
+                    service: address.port().to_string(),
+                })
+            })
+            .collect()
+    }
+
+    fn subsystem(
+        &self,
+        n: usize,
+        config: &SubsystemConfig,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+    ) -> Result<Subsystem, String> {
+        let name = match &config.nqn {
+            Some(name) => name.clone(),
+            None if n == 0 => format!("{NQN_PREFIX}:{}", machine_name()),
+            None => return Err("it needs an nqn, as it is not the first".to_owned()),
+        };
+        let nqn = Nqn::new(&name).map_err(|error| error.to_string())?;
+        let numbers = match &config.namespaces {
+            Some(numbers) => numbers.clone(),
+            None => (1..=self.namespaces.len() as u16).collect(),
+        };
+        let pairs = numbers.iter().zip(1..);
+        let namespaces =
+            pairs.map(|(number, nsid)| self.namespace(&name, nsid, NamespaceId(*number)));
+        let host = |name: &String| Nqn::new(name).map_err(|error| error.to_string());
+        let hosts = match &config.hosts {
+            Some(names) => Hosts::Only(names.iter().map(host).collect::<Result<_, _>>()?),
+            None => Hosts::Any,
+        };
+        let found =
+            |name: &String| tenant(name).ok_or_else(|| format!("there is no tenant {name:?}"));
+        Ok(Subsystem {
+            serial: hex(&digest(&[&machine_id(), &name])[..10]),
+            hosts,
+            ports: Vec::new(),
+            namespaces: namespaces.collect::<Result<_, _>>()?,
+            ana: Vec::new(),
+            tenant: config.tenant.as_ref().map(found).transpose()?,
+            nqn,
+        })
+    }
+
+    fn namespace(&self, subsystem: &str, nsid: u32, id: NamespaceId) -> Result<Namespace, String> {
+        let found = self.namespaces.find(id);
+        let namespace = found.ok_or_else(|| format!("there is no namespace {}", id.0))?;
+        let geometry = Geometry {
+            blocks: namespace.blocks,
+            read_only: namespace.read_only || self.geometries[namespace.device].read_only,
+            ..self.geometries[namespace.device]
+        };
+        // A UUID of our own making (RFC 9562, version 8): the same for the same namespace of the
+        // same machine, and of no other.
+        let mut uuid = digest(&[&machine_id(), subsystem, &nsid.to_string(), &id.0.to_string()]);
+        uuid[6] = uuid[6] & 0x0f | 0x80;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        Ok(Namespace {
+            nsid,
+            id,
+            geometry,
+            block_bytes: BLOCK_BYTES,
+            identifiers: Identifiers { uuid, ..Identifiers::default() },
+            ana_group: 1,
+            hosts: Hosts::Any,
+            tenant: None,
+        })
+    }
+}
+
+/// The machine's name on the network.
+fn machine_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// What tells this machine from others, if it was given that.
+fn machine_id() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
+}
+
+/// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.
+fn digest(words: &[&str]) -> [u8; 16] {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
+    }
+    hash.to_be_bytes()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_tell_words_apart() {
+        assert_eq!(digest(&["a", "b"]), digest(&["a", "b"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["a", "c"]));
+        // FNV-1a of "a", whose value is published, goes on with a zero byte here.
+        assert_eq!(hex(&[0x0f, 0xa0]), "0fa0");
+    }
+}

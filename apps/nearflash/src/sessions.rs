@@ -1,0 +1,93 @@
+//! The protocols that a server speaks, behind one type, and where their sessions come from.
+
+use std::rc::Rc;
+
+use contract::{
+    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
+};
+use proto::nvme::PortId;
+use proto::nvme_tcp::{Desk, TargetSession};
+use proto::reflex::ServerSession;
+use target::Sessions;
+
+use crate::listen::Protocol;
+
+/// A session of any of them.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "its connection is boxed")]
+pub(crate) enum AnySession {
+    Reflex(ServerSession),
+    NvmeTcp(TargetSession),
+}
+
+/// Makes sessions by what their listener speaks.
+pub(crate) struct ByListener {
+    /// By listener.
+    pub(crate) protocols: Vec<Protocol>,
+    /// Where NVMe's sessions meet their fabric; `None` where no listener speaks it.
+    pub(crate) desk: Option<Rc<Desk>>,
+}
+
+impl Sessions<AnySession> for ByListener {
+    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> AnySession {
+        let listener = listener.map_or(0, |listener| listener.0);
+        match (self.protocols[usize::from(listener)], &self.desk) {
+            (Protocol::NvmeTcp, Some(desk)) => {
+                let port = PortId(listener);
+                AnySession::NvmeTcp(TargetSession::new(desk.clone(), port, conn))
+            }
+            _ => AnySession::Reflex(ServerSession::new()),
+        }
+    }
+
+    fn news(&mut self, now: Instant) -> Option<ConnId> {
+        self.desk.as_ref()?.news(now)
+    }
+}
+
+macro_rules! each {
+    ($self:expr, $session:ident => $call:expr) => {
+        match $self {
+            AnySession::Reflex($session) => $call,
+            AnySession::NvmeTcp($session) => $call,
+        }
+    };
+}
+
+impl Session for AnySession {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        each!(self, session => session.next_event(input))
+    }
+
+    fn has_more(&self) -> bool {
+        each!(self, session => session.has_more())
+    }
+
+    fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
+        each!(self, session => session.reply(reply, body))
+    }
+
+    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
+        each!(self, session => session.invite(tag, slot, room))
+    }
+
+    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+        each!(self, session => session.attend(now))
+    }
+
+    fn unsaid(&self) -> usize {
+        each!(self, session => session.unsaid())
+    }
+
+    fn speak(&mut self, to: &mut [u8]) -> usize {
+        each!(self, session => session.speak(to))
+    }
+
+    fn is_mid_message(&self) -> bool {
+        each!(self, session => session.is_mid_message())
+    }
+
+    fn takes_notices(&self) -> bool {
+        each!(self, session => session.takes_notices())
+    }
+}
