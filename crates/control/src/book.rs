@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Instant, Meters, Reading, Slo, TenantId};
-use qos::{AnyScheduler, Class, DeviceModel, QueueLimits, Registry, Usage};
+use qos::{AnyScheduler, Class, DeviceModel, QueueLimits, Registry, Totals, Usage};
 
 use crate::measured::Window;
 use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
@@ -454,6 +454,13 @@ impl Book {
             deficits: sum.deficits + usage.deficits,
             throttled_nanos: sum.throttled_nanos + usage.throttled_nanos,
         })
+    }
+
+    /// What the registry of a device made, and the nano-units that tenants of the device and its
+    /// bucket hold: with the totals of its schedulers, they add up.
+    pub fn tokens(&self, device: usize) -> (Totals, i128) {
+        let registry = &self.devices[device].registry;
+        (registry.totals(), registry.shared().held())
     }
 
     /// Connections that belong to a tenant or hold a handle on it.

@@ -21,6 +21,7 @@ mod layout;
 mod ledger;
 mod marks;
 mod network;
+mod office;
 mod plan;
 pub mod scenario;
 mod site;

@@ -10,6 +10,7 @@ use target::Limits;
 
 use crate::disk::{self, Lateness};
 use crate::network::{Sizes, Weather};
+use crate::office::{OfficePlan, TENANTS};
 use crate::steady;
 
 /// A promise of the server that is broken on purpose, to show that the checkers notice.
@@ -25,11 +26,15 @@ pub enum Sabotage {
     SeparateLocks,
     /// Sessions spread requests over streams, so barriers order nothing.
     ScatteredStreams,
+    /// The control plane is told that nothing of a tenant is in flight, so numbers are used again
+    /// too early.
+    EarlyReuse,
 }
 
 /// A worker's sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPlan {
+    pub(crate) number: usize,
     pub(crate) limits: Limits,
     pub(crate) pool: Vec<SizeClass>,
     pub(crate) scratch: usize,
@@ -48,6 +53,8 @@ pub(crate) enum Happening {
     Stall { worker: usize, lasts: Duration },
     /// A worker drains and starts again.
     Drain { worker: usize },
+    /// The operator registers, changes or ends a tenant.
+    Operate,
     /// Every worker drains; then all start again, as a new process would.
     Restart,
 }
@@ -59,6 +66,7 @@ pub(crate) struct Plan {
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) clients: Vec<steady::Habits>,
     pub(crate) hostile: usize,
+    pub(crate) office: OfficePlan,
     /// In the order of time.
     pub(crate) happenings: Vec<(Duration, Happening)>,
 }
@@ -80,14 +88,22 @@ impl Plan {
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
         Plan {
             weather: weather(chance),
-            workers: (0..workers).map(|_| worker(chance, granularity_bytes, huge)).collect(),
+            workers: (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect(),
             clients: (0..clients)
                 .map(|n| client(chance, n, quota, huge, hot_blocks, 0..=think))
                 .collect(),
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: happenings(chance, workers),
+            office: office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge),
         }
     }
+}
+
+/// Small rates make requests wait for tokens, which takes many steps.
+fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
+    let slow = if huge { 100_000 } else { 10_000 };
+    let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
+    OfficePlan { tokens, seed: chance.number() }
 }
 
 fn weather(chance: &mut Chance) -> Weather {
@@ -104,13 +120,13 @@ fn weather(chance: &mut Chance) -> Weather {
     }
 }
 
-fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPlan {
+fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bool) -> WorkerPlan {
     let seconds = |chance: &mut Chance, from: &[u64]| Duration::from_secs(any(chance, from));
     let in_flight = any(chance, &[4, 16, 64, 200]);
     let limits = Limits {
         batch: any(chance, &[1, 3, 64]),
         in_flight,
-        tenants: 8,
+        tenants: TENANTS,
         in_flight_of_connection: any(chance, &[1, 3, 8, 64]),
         unsent_of_connection: any(chance, &[1_000, 20_000, 1 << 20]),
         carried: any(chance, &[20_000, 200_000, 4 << 20]),
@@ -129,6 +145,7 @@ fn worker(chance: &mut Chance, granularity_bytes: usize, huge: bool) -> WorkerPl
     let frames_max = any(chance, &[in_flight + 2, in_flight + 8, 512]).max(8);
     let receive_bytes = any(chance, &[64, 1024, 16 << 10]);
     WorkerPlan {
+        number,
         limits,
         pool,
         scratch: any(chance, &[1, 1, 3]),
@@ -209,6 +226,7 @@ fn happenings(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)>
     let strikes = any(chance, &[0, 5, 40]);
     let stalls = any(chance, &[0, 0, 1, 4]);
     let drains = any(chance, &[0, 0, 1, 2]);
+    let operations = any(chance, &[0, 5, 30]);
     let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
     let mut list = Vec::new();
     let mut add = |chance: &mut Chance, what| {
@@ -216,6 +234,9 @@ fn happenings(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)>
     };
     for _ in 0..strikes {
         add(chance, Happening::Strike);
+    }
+    for _ in 0..operations {
+        add(chance, Happening::Operate);
     }
     for _ in 0..stalls {
         let worker = chance.within(0..=workers as u64 - 1) as usize;

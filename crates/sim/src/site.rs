@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
+use contract::{BufPool, Instant, ListenerId, NamespaceId, Peer, Rights, TenantId, Turn};
+use control::PostBox;
 use flash::{Exclusive, FaultSwitch};
-use qos::PassThrough;
-use target::{Access, Attached, Fences, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker};
+use qos::AnyScheduler;
+use target::{
+    Access, Attached, Fences, Line, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
+};
 
 use crate::arena::Arena;
 use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
+use crate::office::{HOSTILE, Office};
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::spoken::Spoken;
 
-type Served = Worker<Port, Disk, PassThrough, Spoken>;
+pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, PostBox>;
 
 /// A worker in its place.
 pub(crate) struct Site {
@@ -39,6 +43,7 @@ impl Site {
         volume: Volume,
         parts: Arc<Parts>,
         sabotage: Sabotage,
+        office: &mut Office,
         arena: &mut Arena,
     ) -> Self {
         let marks = volume.marks.clone();
@@ -53,11 +58,25 @@ impl Site {
             faults_counted: (0, 0),
             marks,
         };
-        site.make(parts, arena);
+        let (line, scheduler) = site.desk_of(office);
+        site.make(parts, line, scheduler, arena);
         site
     }
 
-    fn make(&mut self, parts: Arc<Parts>, arena: &mut Arena) {
+    /// A line and a scheduler of this server.
+    fn desk_of(&self, office: &mut Office) -> (Line<PostBox>, AnyScheduler) {
+        let slots = self.plan.limits.in_flight;
+        let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
+        (office.line(self.plan.number), scheduler)
+    }
+
+    fn make(
+        &mut self,
+        parts: Arc<Parts>,
+        line: Line<PostBox>,
+        scheduler: AnyScheduler,
+        arena: &mut Arena,
+    ) {
         let bytes = Exclusive::<Disk>::scratch_bytes(self.plan.disk.granularity_bytes);
         let scratch = (0..self.plan.scratch).map(|n| arena.take(bytes, n as u32)).collect();
         let seed = self.plan.disk.faults.seed;
@@ -68,34 +87,50 @@ impl Site {
             Sabotage::ScatteredStreams => Spoken::scattering,
             _ => Spoken::faithful,
         };
-        let attached = Attached::new(disk, PassThrough::new(self.plan.queue_max));
+        let attached = Attached::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);
         let (port, limits) = (self.port.clone(), self.plan.limits);
-        let worker =
-            Worker::new(port, vec![attached], pool, parts, limits, move |_, _| new_session());
+        let new_session = move |_: Option<ListenerId>, _: &Peer| new_session();
+        let devices = vec![attached];
+        let worker = Worker::with_line(port, devices, pool, parts, limits, new_session, line);
         self.worker = Some(worker);
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        self.worker.as_ref().expect("it is not being made")
     }
 
     pub(crate) fn worker(&mut self) -> &mut Served {
         self.worker.as_mut().expect("it is not being made")
     }
 
-    /// Starts it again, when it has drained.
-    pub(crate) fn restart(&mut self, parts: Arc<Parts>, arena: &mut Arena) {
-        self.take_apart(arena);
-        self.make(parts, arena);
+    /// Starts it again, when it has drained: in the same server, which goes on talking to it, or in
+    /// a new one.
+    pub(crate) fn restart(
+        &mut self,
+        parts: Arc<Parts>,
+        office: Option<&mut Office>,
+        arena: &mut Arena,
+    ) {
+        let (line, scheduler) = self.take_apart(arena);
+        let (line, scheduler) = match office {
+            Some(office) => self.desk_of(office),
+            None => (line, scheduler),
+        };
+        self.make(parts, line, scheduler, arena);
     }
 
     /// Gives the memory of a worker at rest back.
-    pub(crate) fn take_apart(&mut self, arena: &mut Arena) {
+    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<PostBox>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
         for disk in worker.ports().1 {
             assert!(disk.in_flight() == 0, "a drained worker's device still works");
             arena.give(disk.take_scratch());
         }
-        let pool: BufPool = worker.into_pool();
+        let (pool, line, mut schedulers): (BufPool, _, _) = worker.into_parts();
         arena.give(pool.into_bufs());
+        (line, schedulers.pop().expect("it has a device"))
     }
 
     fn load(&mut self) -> target::Load {
@@ -147,21 +182,26 @@ impl Site {
 }
 
 /// What the workers of a server share, anew.
-pub(crate) fn parts() -> Arc<Parts> {
+pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     let namespace = |first, blocks| Namespace { device: 0, first, blocks, read_only: false };
     let namespaces = vec![namespace(0, BLOCKS), namespace(BLOCKS, HOSTILE_BLOCKS)];
-    let rule = |network: [u8; 4], scope| Rule {
+    let rule = |network: [u8; 4], tenant, tenant_name: &str, scope| Rule {
         who: Who::Network { address: network.into(), prefix: 16 },
-        tenant: TenantId::DEFAULT,
-        tenant_name: String::new(),
+        tenant,
+        tenant_name: tenant_name.to_owned(),
         register: true,
         scope,
     };
     let (first, second) = (NamespaceId(1), NamespaceId(2));
     let reading = Rights { read: true, write: false };
     let rules = vec![
-        rule([10, 0, 0, 0], Scope::Only(vec![(first, Rights::ALL)])),
-        rule([10, 9, 0, 0], Scope::Only(vec![(first, reading), (second, Rights::ALL)])),
+        rule([10, 0, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
+        rule(
+            [10, 9, 0, 0],
+            hostile,
+            HOSTILE,
+            Scope::Only(vec![(first, reading), (second, Rights::ALL)]),
+        ),
     ];
     Arc::new(Parts {
         access: Access::new(rules, namespaces.len()),

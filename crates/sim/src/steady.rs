@@ -9,7 +9,7 @@ use std::time::Duration;
 use client::{Done, Initiator, Loss, Op, Options, Report, Ticket, Version};
 use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Control, Instant, NamespaceId, Notice, Range, Register,
-    Status,
+    Status, TenantReply,
 };
 use flash::Chance;
 
@@ -17,6 +17,7 @@ use crate::layout::{self, ATOMIC, COMPARED, HOT, HUGE};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
+use crate::office::{self, HOSTILE};
 use crate::stamp::{self, Content};
 
 /// Requests that must succeed when nothing goes wrong any more.
@@ -43,8 +44,17 @@ pub(crate) struct Habits {
 /// A request in flight.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    Data { op: u32, is_probe: bool },
+    Data {
+        op: u32,
+        is_probe: bool,
+    },
     Control,
+    /// A register, on this connection.
+    Register {
+        link: usize,
+    },
+    /// The connection gave its handle back.
+    Unregister,
 }
 
 /// A good client.
@@ -299,19 +309,26 @@ impl Steady {
     }
 
     fn send_control(&mut self, now: Instant) -> bool {
-        let control = match self.chance.within(0..=2) {
-            0 => Control::Ping { tag: 0 },
-            1 => Control::Info { tag: 0, namespace: None },
-            _ => Control::Register(Register {
-                tag: 0,
-                tenant: 0,
-                name: "sim".into(),
-                slo: contract::Slo::default(),
-            }),
+        let links = self.habits.options.connections as u64;
+        let link = self.chance.within(0..=links - 1) as usize;
+        let tenant = self.chance.within(0..=2) as u16;
+        let (control, pending) = match self.chance.within(0..=6) {
+            0 => (Control::Ping { tag: 0 }, Pending::Control),
+            1 => (Control::Info { tag: 0, namespace: None }, Pending::Control),
+            2 => (Control::Unregister { tag: 0, tenant }, Pending::Unregister),
+            3 => (Control::Renegotiate(self.wish(tenant)), Pending::Control),
+            _ => (Control::Register(self.wish(0)), Pending::Register { link }),
         };
-        let Ok(ticket) = self.initiator.control(now, None, control) else { return false };
-        self.remember(ticket, Pending::Control);
+        let Ok(ticket) = self.initiator.control(now, Some(link), control) else { return false };
+        self.remember(ticket, pending);
         true
+    }
+
+    /// What it registers: clients share names, and would like the operator's and others', too.
+    fn wish(&mut self, tenant: u16) -> Register {
+        let names = ["a", "b", "c", "operator's 1", HOSTILE];
+        let name = names[self.chance.within(0..=4) as usize].into();
+        Register { tag: 0, tenant, name, slo: office::slo(&mut self.chance, 10_000) }
     }
 
     fn remember(&mut self, ticket: Ticket, pending: Pending) {
@@ -326,9 +343,14 @@ impl Steady {
 
     fn take_report(&mut self, report: Report) {
         match report {
-            Report::Info(ticket, _) | Report::Tenant(ticket, ..) | Report::Pong(ticket, _) => {
+            Report::Info(ticket, _) | Report::Pong(ticket, _) => {
                 let pending = self.forget(ticket);
-                assert!(matches!(pending, Pending::Control), "{ticket:?} asked for data");
+                assert!(matches!(pending, Pending::Control), "{ticket:?} asked for something else");
+            }
+            Report::Tenant(ticket, status, reply) => self.take_tenant(ticket, status, reply),
+            Report::Connected { link, .. } => self.initiator.charge(link, 0),
+            Report::Notice { notice: Notice::Renegotiate { .. }, .. } => {
+                self.marks.hit(Mark::NoticeRenegotiate);
             }
             Report::Lost { why: Loss::Protocol(fatal), .. } => {
                 panic!("client {}: the server broke the protocol: {fatal}", self.number);
@@ -337,7 +359,22 @@ impl Steady {
             Report::Notice { notice: Notice::Draining, .. } => {
                 self.marks.hit(Mark::NoticeDraining);
             }
-            Report::Lost { .. } | Report::Connected { .. } | Report::Notice { .. } => {}
+            Report::Lost { .. } => {}
+        }
+    }
+
+    /// A register, renegotiate or unregister was answered. After an unregister it goes on charging
+    /// the handle, so that the server has to say that it names nobody.
+    fn take_tenant(&mut self, ticket: Ticket, status: Status, reply: TenantReply) {
+        let pending = self.forget(ticket);
+        match (pending, status) {
+            (Pending::Register { link }, Status::Ok) => self.initiator.charge(link, reply.tenant),
+            (Pending::Register { .. }, Status::Denied) => self.marks.hit(Mark::TenantDenied),
+            (Pending::Register { .. }, Status::NoResources) => {
+                self.marks.hit(Mark::TenantRefused);
+            }
+            (Pending::Data { .. }, _) => panic!("{ticket:?} asked for data"),
+            _ => {}
         }
     }
 
@@ -346,9 +383,17 @@ impl Steady {
         let Pending::Data { op, is_probe } = self.forget(ticket) else {
             panic!("{ticket:?} asked for no data");
         };
+        if status == Status::NoTenant {
+            let links = 0..self.habits.options.connections;
+            links.for_each(|link| self.initiator.charge(link, 0));
+        }
         assert!(self.may_end(command, status), "client {}: {command:?}: {status}", self.number);
         self.count(command, status);
         let asked = self.ledger.borrow().records[op as usize].command;
+        let link = self.ledger.borrow().records[op as usize].lane.link;
+        if status.is_ok() && self.initiator.charged(link) != 0 {
+            self.marks.hit(Mark::TenantCharged);
+        }
         assert!(asked == command, "request {op} asked {asked:?} and ended as {command:?}");
         let data = match (&buf, command) {
             (Some(buf), Command::Read(range)) if status.is_ok() => {
@@ -406,6 +451,7 @@ impl Steady {
             Status::CompareFailed => matches!(command, Command::CompareAndWrite(_)),
             Status::MediaError | Status::NoSpace => command != Command::Barrier,
             Status::Retry | Status::ConnectionLost => true,
+            Status::NoTenant => self.habits.options.version == Version::Two,
             _ => false,
         }
     }
@@ -418,6 +464,7 @@ impl Steady {
             (Status::MediaError, _) => Mark::AnsweredError,
             (Status::OutOfRange, _) => Mark::AnsweredRange,
             (Status::Retry, _) => Mark::AnsweredRetry,
+            (Status::NoTenant, _) => Mark::AnsweredNoTenant,
             (Status::ConnectionLost, _) => Mark::LostConnection,
             _ => return,
         };

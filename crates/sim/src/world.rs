@@ -18,6 +18,7 @@ use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::network::{Network, Port, Shared, Sizes};
+use crate::office::{Office, OfficePlan};
 use crate::plan::{Happening, Plan, Sabotage};
 use crate::site::{self, Site};
 use crate::stamp;
@@ -74,6 +75,8 @@ pub struct World {
     /// What is still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
     parts: Arc<Parts>,
+    office_plan: OfficePlan,
+    office: Office,
     /// Every worker drains, to start as a new process.
     is_restarting: bool,
     /// The good clients and the hostile ones are gone.
@@ -108,6 +111,8 @@ impl World {
         let mut happenings: Vec<(Instant, Happening)> =
             plan.happenings.iter().map(|&(at, what)| (Instant::ZERO + at, what)).collect();
         happenings.reverse();
+        let workers = plan.workers.len();
+        let office = Office::new(plan.office, workers, sabotage, Instant::ZERO, marks);
         let mut world = World {
             now: Instant::ZERO,
             chance: Chance::new(seed ^ 0x0123_4567),
@@ -120,7 +125,9 @@ impl World {
             steps: 0,
             spin: SPIN.0,
             happenings,
-            parts: site::parts(),
+            parts: site::parts(office.hostile()),
+            office_plan: plan.office,
+            office,
             is_restarting: false,
             is_deserted: false,
             volume,
@@ -141,7 +148,9 @@ impl World {
             let address = ([10, 1, 0, n as u8], 7420);
             let port = self.host(address.into(), worker.sizes, worker.receive_buffers, true, arena);
             let parts = self.parts_of_one();
-            self.sites.push(Site::new(worker.clone(), port, volume, parts, self.sabotage, arena));
+            let (plan, office) = (worker.clone(), &mut self.office);
+            let site = Site::new(plan, port, volume, parts, self.sabotage, office, arena);
+            self.sites.push(site);
         }
         let sizes = Sizes { connections_max: 64, frames_max: 64 };
         let buffers = SizeClass { bytes: 16 << 10, count: 8 };
@@ -179,7 +188,7 @@ impl World {
 
     fn parts_of_one(&self) -> Arc<Parts> {
         match self.sabotage {
-            Sabotage::SeparateFences => site::parts(),
+            Sabotage::SeparateFences => site::parts(self.office.hostile()),
             _ => self.parts.clone(),
         }
     }
@@ -211,6 +220,7 @@ impl World {
             panic!("the workers do not come to rest");
         }
         self.check_rest();
+        self.check_tokens();
         self.check_volume();
     }
 
@@ -240,6 +250,9 @@ impl World {
             self.happen(what);
         }
         self.restart_drained(arena);
+        if self.office.due <= self.now {
+            self.look_at_desk();
+        }
         self.network.borrow_mut().settle(self.now);
         let (mut due, mut next, mut spins) = (Vec::new(), Vec::new(), false);
         for party in 0..self.drives.len() {
@@ -258,6 +271,7 @@ impl World {
             return true;
         }
         next.extend(self.network.borrow().next_dial());
+        next.push(self.office.due);
         next.extend(self.happenings.last().map(|&(at, _)| at));
         if spins {
             next.push(self.now + self.spin);
@@ -323,11 +337,28 @@ impl World {
             Happening::Strike => self.network.borrow_mut().strike(self.now),
             Happening::Stall { worker, lasts } => self.sites[worker].stall(self.now + lasts),
             Happening::Drain { worker } => self.drain(worker),
+            Happening::Operate => self.office.operate(self.now),
             Happening::Restart => {
                 self.is_restarting = true;
                 (0..self.sites.len()).for_each(|worker| self.drain(worker));
             }
         }
+    }
+
+    /// The control plane does what there is to do, and wakes the workers if they have mail.
+    fn look_at_desk(&mut self) {
+        let served: Vec<_> = self.sites.iter().map(Site::served).collect();
+        if self.office.look(self.now, &served) {
+            let workers = self.sites.len();
+            self.drives[..workers].iter_mut().for_each(|drive| drive.hot = true);
+        }
+    }
+
+    /// Counts the tokens of a server whose workers have drained.
+    fn check_tokens(&self) {
+        let schedulers: Vec<_> =
+            self.sites.iter().flat_map(|site| site.served().schedulers()).collect();
+        self.office.check(&schedulers);
     }
 
     fn drain(&mut self, worker: usize) {
@@ -343,12 +374,17 @@ impl World {
         if drained.is_empty() || self.is_deserted && !self.is_restarting {
             return;
         }
+        let mut is_new = false;
         if self.is_restarting {
             if drained.len() < count {
                 return;
             }
             self.is_restarting = false;
-            self.parts = site::parts();
+            self.check_tokens();
+            let plan = self.office_plan;
+            self.office = Office::new(plan, count, self.sabotage, self.now, &self.marks);
+            self.parts = site::parts(self.office.hostile());
+            is_new = true;
             self.marks.hit(Mark::Restarted);
         }
         for worker in drained {
@@ -357,7 +393,8 @@ impl World {
             let host = self.sites[worker].port.host();
             let rests = self.network.borrow().is_at_rest(host);
             assert!(rests, "a drained worker's network is not at rest");
-            self.sites[worker].restart(parts, arena);
+            let office = is_new.then_some(&mut self.office);
+            self.sites[worker].restart(parts, office, arena);
             self.network.borrow_mut().listen(host);
             self.drives[worker] = Drive { hot: true, ..Drive::default() };
             if self.is_deserted {

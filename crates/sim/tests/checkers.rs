@@ -43,6 +43,11 @@ fn a_barrier_that_orders_nothing_shows() {
 }
 
 #[test]
+fn a_number_that_is_used_again_too_early_shows() {
+    first_failure(Sabotage::EarlyReuse, &["requests in flight"]);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_world() {
     let outcome = |seed| {
         let Outcome { steps, requests, elapsed } = run(seed, Sabotage::None).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::{
     Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, ListenerId,
     Mailbox, NamespaceId, NetEvent, NoMailbox, Peer, Reply, Scheduler, Session, Slot, SlotTable,
-    Status, Submission, Transport, Turn,
+    Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -69,11 +69,16 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
-    /// Whether a round would find something to do: new requests, new room, or new tokens. Also
-    /// without waiting requests, when the scheduler asked for it: it has tokens to give away.
-    fn is_due(&self, now: Instant) -> bool {
-        ((self.is_fresh || self.is_cut) && self.device.room() > 0)
-            || self.scheduler.wake_at(now).is_some_and(|at| at <= now)
+    /// When a round would find something to do: new requests, new room, or new tokens. Also without
+    /// waiting requests, when the scheduler asks for it: it has tokens to give away. While the
+    /// device takes no more, a completion ends the wait.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let has_room = self.device.room() > 0;
+        match self.scheduler.queued() {
+            1.. if !has_room => None,
+            _ if has_room && (self.is_fresh || self.is_cut) => Some(now),
+            _ => self.scheduler.wake_at(now),
+        }
     }
 
     /// Whether the device takes one more, and the scheduler wants it to.
@@ -251,7 +256,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn dispatch(&mut self) {
         for n in 0..self.devices.len() {
             let attached = &mut self.devices[n];
-            if attached.is_due(self.now) {
+            if attached.due(self.now).is_some_and(|at| at <= self.now) {
                 attached.scheduler.begin_round(self.now);
                 (attached.is_fresh, attached.is_cut) = (false, true);
             } else if attached.parked.is_empty() {
@@ -468,11 +473,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if self.batch >= self.limits.batch {
             return Some(self.now);
         }
-        let devices = self.devices.iter().flat_map(|attached| {
-            let fresh = attached.is_fresh && attached.device.room() > 0;
-            let fresh = fresh.then_some(self.now);
-            [attached.device.wake_at(), attached.scheduler.wake_at(self.now), fresh]
-        });
+        let devices = self
+            .devices
+            .iter()
+            .flat_map(|attached| [attached.device.wake_at(), attached.due(self.now)]);
         let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
         let housekeeping = (self.open_connections > 0).then_some(self.housekeep_at);
         devices.chain([self.transport.wake_at(), greeting, housekeeping]).flatten().min()
@@ -503,14 +507,26 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         (&mut self.transport, self.devices.iter_mut().map(|attached| &mut attached.device))
     }
 
+    /// The schedulers, by device: what the simulated world counts.
+    pub fn schedulers(&self) -> impl Iterator<Item = &S> {
+        self.devices.iter().map(|attached| &attached.scheduler)
+    }
+
+    /// Requests in flight of one tenant, counted by looking at all.
+    pub fn in_flight_of(&self, tenant: TenantId) -> usize {
+        self.in_flight.iter().filter(|(_, entry)| entry.tenant == tenant).count()
+    }
+
     /// Takes the worker apart, to use its buffers again.
     pub fn into_pool(self) -> BufPool {
         self.into_parts().0
     }
 
-    /// Takes the worker apart, to use its buffers and its line to the control plane again.
-    pub fn into_parts(mut self) -> (BufPool, Line<M>) {
+    /// Takes the worker apart, to use its buffers, its line to the control plane and its schedulers
+    /// again.
+    pub fn into_parts(mut self) -> (BufPool, Line<M>, Vec<S>) {
         self.pool.give(self.spare.take().expect("a worker at rest"));
-        (self.pool, self.line)
+        let schedulers = self.devices.into_iter().map(|attached| attached.scheduler);
+        (self.pool, self.line, schedulers.collect())
     }
 }

@@ -173,6 +173,18 @@ impl<T: Dial> Initiator<T> {
         Ok(self.enlist(now, link, Work::Control(Box::new(control))))
     }
 
+    /// Charges what is sent on a connection from here on to the tenant with this handle, which a
+    /// register on it was answered with; zero: to the connection's own. A connection that is dialled
+    /// again charges its own.
+    pub fn charge(&mut self, link: usize, handle: u16) {
+        self.links[link].session.charge(handle);
+    }
+
+    /// The handle that what is sent on a connection is charged to.
+    pub fn charged(&self, link: usize) -> u16 {
+        self.links[link].session.charged()
+    }
+
     fn enlist(&mut self, now: Instant, link: Option<usize>, work: Work) -> Ticket {
         let link = link.unwrap_or_else(|| self.least_loaded());
         let order = self.order;

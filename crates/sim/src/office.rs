@@ -1,0 +1,234 @@
+//! The control plane in the world: the real desk and book, worked at whatever times chance chooses,
+//! an operator who changes tenants meanwhile, and the books that are checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Instant, Meters, Slo, TenantId};
+use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Tenants};
+use flash::Chance;
+use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
+use target::Line;
+
+use crate::marks::{Mark, Marks};
+use crate::plan::Sabotage;
+use crate::site::Served;
+
+/// Numbers of tenants: so few that they are used again, and that the table gets full.
+pub(crate) const TENANTS: usize = 6;
+
+/// The tenant that hostile clients belong to.
+pub(crate) const HOSTILE: &str = "hostile";
+
+/// Longest time between two looks at the desk, in nanoseconds.
+const PAUSE_MAX: u64 = 20_000_000;
+
+/// What the device is said to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfficePlan {
+    /// Tokens a second at 500 µs; `None`: first come, first served.
+    pub(crate) tokens: Option<u64>,
+    pub(crate) seed: u64,
+}
+
+/// The control plane of a server.
+pub(crate) struct Office {
+    plan: OfficePlan,
+    tenants: Tenants,
+    desk: Desk,
+    boxes: Vec<Option<PostBox>>,
+    chance: Chance,
+    /// When somebody looks at the desk next.
+    pub(crate) due: Instant,
+    /// By number, as they were at the last look.
+    seen: Vec<Option<(String, State)>>,
+    is_sabotaged: bool,
+    marks: Marks,
+}
+
+impl Office {
+    pub(crate) fn new(
+        plan: OfficePlan,
+        workers: usize,
+        sabotage: Sabotage,
+        now: Instant,
+        marks: &Marks,
+    ) -> Office {
+        let device = DeviceSetup { name: "disk".to_owned(), model: Some(model(plan.tokens)) };
+        let clock = Arc::new(|| -> Instant { panic!("the world passes the time") });
+        let tenants = Tenants::new(vec![device], workers, TENANTS, clock);
+        let mut book = tenants.book();
+        for name in [Book::DEFAULT, HOSTILE] {
+            let made = book.register(name, &Slo::default(), None, Origin::Configured, now);
+            book.pin(made.expect("there is room").tenant, "the world");
+        }
+        drop(book);
+        let (desk, boxes) = Desk::new(tenants.clone(), workers);
+        Office {
+            plan,
+            tenants,
+            desk,
+            boxes: boxes.into_iter().map(Some).collect(),
+            chance: Chance::new(plan.seed),
+            due: now,
+            seen: vec![None; TENANTS],
+            is_sabotaged: sabotage == Sabotage::EarlyReuse,
+            marks: marks.clone(),
+        }
+    }
+
+    /// The number that hostile clients' requests have.
+    pub(crate) fn hostile(&self) -> TenantId {
+        self.tenants.find(HOSTILE).expect("it is pinned")
+    }
+
+    /// A worker's line, which it takes once.
+    pub(crate) fn line(&mut self, worker: usize) -> Line<PostBox> {
+        Line {
+            mailbox: self.boxes[worker].take().expect("a worker keeps its line"),
+            meters: match self.is_sabotaged {
+                true => Arc::new(Meters::new(TENANTS)),
+                false => self.tenants.meters(worker),
+            },
+            worker: worker as u16,
+        }
+    }
+
+    pub(crate) fn scheduler(&self, worker: usize, slots: usize, of_tenant: usize) -> AnyScheduler {
+        match self.plan.tokens {
+            None => AnyScheduler::PassThrough(PassThrough::new(of_tenant)),
+            Some(_) => {
+                let limits = QueueLimits { slots, of_tenant: of_tenant as u32 };
+                self.tenants.scheduler(0, worker, limits)
+            }
+        }
+    }
+
+    /// Looks at the desk; whether workers have mail.
+    pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
+        self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
+        let busy = self.desk.serve(now);
+        if self.is_sabotaged {
+            self.claim_that_all_have_let_go();
+        }
+        self.watch(served);
+        busy
+    }
+
+    /// In the name of workers whose counters nobody sees.
+    fn claim_that_all_have_let_go(&self) {
+        for info in self.tenants.list() {
+            let before = &self.seen[info.tenant.0 as usize];
+            let was_leaving = matches!(before, Some((_, State::Leaving)));
+            if info.state == State::Leaving && !was_leaving {
+                for worker in 0..self.boxes.len() {
+                    let meters = self.tenants.meters(worker);
+                    meters.get(info.tenant).expect("a meter each").end_epoch();
+                }
+            }
+        }
+    }
+
+    /// Checks that a number is used again only when nothing of its last tenant is anywhere.
+    fn watch(&mut self, served: &[&Served]) {
+        let mut seen: Vec<Option<(String, State)>> = vec![None; TENANTS];
+        for info in self.tenants.list() {
+            seen[info.tenant.0 as usize] = Some((info.name, info.state));
+        }
+        for (n, (before, after)) in self.seen.iter().zip(&seen).enumerate() {
+            let was_leaving = matches!(before, Some((_, State::Leaving)));
+            let is_leaving = matches!(after, Some((_, State::Leaving)));
+            if was_leaving && !is_leaving {
+                let tenant = TenantId(n as u32);
+                let left: usize = served.iter().map(|worker| worker.in_flight_of(tenant)).sum();
+                assert!(left == 0, "tenant {n} is gone with {left} requests in flight");
+                self.marks.hit(Mark::TenantGone);
+            }
+            match (before, after) {
+                (_, Some((_, State::Leaving))) => self.marks.hit(Mark::TenantLeaving),
+                (None, Some((name, _))) if name.len() == 1 => self.marks.hit(Mark::TenantOfClient),
+                _ => {}
+            }
+        }
+        if seen.iter().all(Option::is_some) {
+            self.marks.hit(Mark::TenantsFull);
+        }
+        self.seen = seen;
+    }
+
+    /// The operator does something.
+    pub(crate) fn operate(&mut self, now: Instant) {
+        let slo = self.slo();
+        let name = format!("operator's {}", self.chance.within(0..=2));
+        let mut book = self.tenants.book();
+        let any = |book: &Book, chance: &mut Chance| {
+            let names = book.names();
+            names[chance.within(0..=names.len() as u64 - 1) as usize].clone()
+        };
+        match self.chance.within(0..=3) {
+            0 | 1 => {
+                let registered = book.register(&name, &slo, None, Origin::Operator, now);
+                match registered {
+                    Ok(_) => self.marks.hit(Mark::TenantOfOperator),
+                    Err(_) => self.marks.hit(Mark::TenantRefused),
+                }
+            }
+            2 => {
+                let name = any(&book, &mut self.chance);
+                if book.change(&name, &slo, now).is_ok() {
+                    self.marks.hit(Mark::TenantChanged);
+                }
+            }
+            _ => {
+                let name = any(&book, &mut self.chance);
+                // What the world has pinned stays.
+                let _ = book.unregister(&name, now);
+            }
+        }
+    }
+
+    /// An SLO that may fit.
+    fn slo(&mut self) -> Slo {
+        slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
+    }
+
+    /// Checks that no token was made or lost beside the books.
+    pub(crate) fn check(&self, schedulers: &[&AnyScheduler]) {
+        let book = self.tenants.book();
+        let (made, held) = book.tokens(0);
+        let (mut generated, mut gone) = (made.generated, made.spent + made.expired);
+        for scheduler in schedulers {
+            let AnyScheduler::Tokens(scheduler) = scheduler else { return };
+            let totals = scheduler.totals();
+            generated += totals.generated;
+            gone += totals.spent + totals.expired;
+        }
+        assert!(
+            generated == gone + held,
+            "{generated} nano-units were made, {gone} are spent or expired and {held} are held"
+        );
+        self.marks.hit(Mark::TokensAddUp);
+    }
+}
+
+/// An SLO of a device of so many tokens a second, or best effort.
+pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Slo {
+    let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
+    Slo {
+        latency_us,
+        iops: chance.within(1..=tokens / 4 + 1) as u32,
+        read_percent: [100, 90, 50][chance.within(0..=2) as usize],
+        ..Slo::default()
+    }
+}
+
+fn model(tokens: Option<u64>) -> DeviceModel {
+    let Some(tokens) = tokens else { return DeviceModel::unlimited() };
+    let row = |latency_us, tokens: u64| {
+        let rate = tokens * 100;
+        RatePoint { latency_us, mixed: rate, read_only: rate }
+    };
+    let rows = vec![row(500, tokens), row(2_000, tokens * 3 / 2)];
+    let cost = CostModel::linear(1_000, 50).expect("sound prices");
+    DeviceModel::new(cost, rows, tokens * 200).expect("a sound model")
+}
