@@ -47,6 +47,11 @@ pub enum Wish {
         /// The device, in the order of configuration, that the promise is about.
         device: u8,
     },
+    /// To belong to a tenant of this name that an operator made.
+    Enter {
+        /// Its name.
+        name: Box<str>,
+    },
     /// Another promise.
     Change {
         /// Whose.

@@ -19,6 +19,8 @@ pub(crate) struct Connection<P> {
     pub(crate) session: P,
     /// `None`: no rule lets it do anything (yet).
     pub(crate) grant: Option<Arc<Grant>>,
+    /// The grant's tenant, if it entered that and it can go; the others stay while the server runs.
+    pub(crate) entered: Option<Member>,
     /// The listener that it came by.
     pub(crate) listener: usize,
     /// The namespace of requests that name none.
@@ -49,6 +51,9 @@ pub(crate) struct Connection<P> {
     pub(crate) is_in_line: bool,
     /// The answer to its hello, until the fence lets it in.
     pub(crate) greeting: Option<(Tag, HelloReply)>,
+    /// What its hello said of its client, while the control plane is asked whether it may enter the
+    /// tenant that the hello names.
+    pub(crate) entering: Option<(u128, u32)>,
     pub(crate) place: Option<Place>,
     pub(crate) progress: Progress,
     /// No more requests are taken; it ends when those in flight have.
@@ -106,6 +111,7 @@ impl<P> Connection<P> {
             peer,
             session,
             grant: None,
+            entered: None,
             listener: 0,
             namespace: NamespaceId(1),
             handles: Vec::new(),
@@ -120,6 +126,7 @@ impl<P> Connection<P> {
             is_starving: false,
             is_in_line: false,
             greeting: None,
+            entering: None,
             place: None,
             progress: Progress::default(),
             finishing: false,

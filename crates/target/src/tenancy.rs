@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    Answer, Ask, ConnId, Device, LimitedBy, Mailbox, Member, Meter, Meters, NoMailbox, Notice,
-    Register, Reply, Scheduler, Session, Slo, Status, Tag, Tell, TenantId, TenantReply, Transport,
-    Wish,
+    Answer, Ask, ConnId, Device, Hello, HelloReply, LimitedBy, Mailbox, Member, Meter, Meters,
+    NoMailbox, Notice, Register, Reply, Scheduler, Session, Slo, Status, Tag, Tell, TenantId,
+    TenantReply, Transport, Wish,
 };
 
 use crate::Grant;
+use crate::connection::Connection;
 use crate::worker::Worker;
 
 /// Handles that a connection may hold at a time.
@@ -97,11 +98,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// The tenant that a connection's requests with this handle are charged to.
     pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
-        if handle == 0 {
-            return conn.grant.as_ref().map(|grant| grant.tenant).ok_or(Status::Denied);
-        }
-        let held = conn.handles.get(usize::from(handle) - 1).copied().flatten();
-        let member = held.ok_or(Status::NoTenant)?;
+        let member = match (handle, conn.entered) {
+            (0, None) => {
+                return conn.grant.as_ref().map(|grant| grant.tenant).ok_or(Status::Denied);
+            }
+            (0, Some(member)) => member,
+            (n, _) => {
+                let held = conn.handles.get(usize::from(n) - 1).copied().flatten();
+                held.ok_or(Status::NoTenant)?
+            }
+        };
         if self.meter(member.tenant).epoch() == member.epoch {
             Ok(member.tenant)
         } else {
@@ -111,24 +117,70 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Lets a connection belong to another tenant, or to none.
     pub(crate) fn set_grant(&mut self, id: ConnId, grant: Option<Arc<Grant>>) {
-        let meters = self.line.meters.clone();
-        let meter = |grant: &Arc<Grant>| meters.get(grant.tenant).expect("a rule's tenant");
         let conn = self.find(id).expect("the caller looked");
-        if let Some(before) = &conn.grant {
-            meter(before).leave();
+        let (before, entered) = (conn.grant.take(), conn.entered.take());
+        conn.grant = grant.clone();
+        self.leave_own(before.as_ref(), entered);
+        if let Some(grant) = grant {
+            self.meter(grant.tenant).join();
         }
-        if let Some(grant) = &grant {
-            meter(grant).join();
-        }
-        conn.grant = grant;
     }
 
     /// A connection is gone: so are its handles.
-    pub(crate) fn leave_tenants(&self, grant: Option<&Arc<Grant>>, handles: &[Option<Member>]) {
-        if let Some(grant) = grant {
-            self.meter(grant.tenant).leave();
+    pub(crate) fn leave_tenants(&self, conn: &Connection<P>) {
+        self.leave_own(conn.grant.as_ref(), conn.entered);
+        conn.handles.iter().flatten().for_each(|member| self.leave(*member));
+    }
+
+    /// A connection belongs to the tenant of its grant no more.
+    fn leave_own(&self, grant: Option<&Arc<Grant>>, entered: Option<Member>) {
+        match (entered, grant) {
+            (Some(member), _) => self.leave(member),
+            (None, Some(grant)) => self.meter(grant.tenant).leave(),
+            (None, None) => {}
         }
-        handles.iter().flatten().for_each(|member| self.leave(*member));
+    }
+
+    /// A hello names a tenant that no rule names: the control plane is asked whether an operator made
+    /// it, if the rules let the connection in with the right to choose (`plain`). Until the answer
+    /// nothing more is read from it.
+    ///
+    /// # Errors
+    /// The status to refuse it with.
+    pub(crate) fn enter(
+        &mut self,
+        id: ConnId,
+        hello: &Hello,
+        plain: Option<Arc<Grant>>,
+        reply: HelloReply,
+    ) -> Result<(), Status> {
+        let plain = plain.filter(|grant| grant.register).ok_or(Status::Denied)?;
+        self.set_grant(id, Some(plain));
+        let wish = Wish::Enter { name: hello.tenant.clone() };
+        if !self.send_ask(id, hello.tag, 0, wish) {
+            return Err(Status::Retry);
+        }
+        let conn = self.find(id).expect("it said hello");
+        conn.entering = Some((hello.client, hello.connection));
+        self.greet(id, hello.tag, reply);
+        Ok(())
+    }
+
+    /// The control plane has said whether a connection may enter the tenant that its hello names.
+    fn entered(&mut self, id: ConnId, (client, connection): (u128, u32), answer: Answer) {
+        let member = answer.member.filter(|_| answer.status == Status::Ok);
+        let conn = self.find(id).expect("the caller looked");
+        let Some(member) = member else {
+            let (tag, reply) = conn.greeting.take().expect("it waits to be let in");
+            tracing::warn!(peer = %conn.peer, "hello refused: there is no tenant of this name");
+            self.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
+            return self.finish(id);
+        };
+        let granted = conn.grant.as_ref().expect("a rule let it in").of(member.tenant);
+        self.set_grant(id, Some(Arc::new(granted)));
+        self.find(id).expect("the caller looked").entered = Some(member);
+        self.take_place(id, client, connection);
+        self.answer_greetings();
     }
 
     /// A handle is gone. One of an earlier epoch has not been counted since that ended.
@@ -178,24 +230,33 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Some(grant) if grant.register => None,
             _ => Some(Status::Denied),
         };
+        if answer.is_some() || !self.send_ask(id, tag, handle, wish) {
+            let status = answer.unwrap_or(Status::Retry);
+            self.answer_tenant(id, tag, handle, Answer::bare(status));
+        }
+    }
+
+    /// Asks the control plane; `false`: too much is being asked already.
+    fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) -> bool {
+        let conn = self.find(id).expect("it asked");
         let asker = conn.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
         let worker = self.line.worker;
-        let sent = answer.is_none()
-            && self.talks.asked < ASKS_MAX
+        let sent = self.talks.asked < ASKS_MAX
             && self.line.mailbox.ask(Ask { worker, conn: id, tag, handle, asker, wish });
-        if !sent {
-            let status = answer.unwrap_or(Status::Retry);
-            return self.answer_tenant(id, tag, handle, Answer::bare(status));
+        if sent {
+            self.talks.asked += 1;
+            // It counts as a request, so that the connection does not end before the answer.
+            self.find(id).expect("it asked").in_flight += 1;
         }
-        self.talks.asked += 1;
-        // It counts as a request, so that the connection does not end before the answer.
-        self.find(id).expect("it asked").in_flight += 1;
+        sent
     }
 
     /// The control plane has answered.
     fn answer_ask(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
-        if self.find(id).is_none() {
-            return;
+        let Some(conn) = self.find(id) else { return };
+        if let Some(client) = conn.entering.take() {
+            self.entered(id, client, answer);
+            return self.retire(id);
         }
         let mut handle = handle;
         if let (Status::Ok, 0, Some(member)) = (answer.status, handle, answer.member) {

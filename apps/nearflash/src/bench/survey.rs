@@ -38,7 +38,7 @@ impl Failure {
         let hint = match &system {
             Some(error) => hint(error, server),
             None if loss == Loss::Refused(Status::Denied) => {
-                "does --token fit the server's access rules?"
+                "does --token fit the server's access rules, and is there such a --tenant?"
             }
             None => "is it a nearflash server? one of the original protocol needs `?v=1`",
         };
