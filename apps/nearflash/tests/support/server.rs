@@ -81,6 +81,8 @@ impl Launch {
             command.args(&words[1..]);
         }
         command.arg("serve").args(&self.arguments).env("NEARFLASH_LOG", self.log);
+        // Servers of tests that run at the same time must not meet in the default place.
+        command.env("NEARFLASH_ADMIN", "none");
         if let Ok(way) = std::env::var("NEARFLASH_TEST_INTERFACE") {
             command.args(["--interface", &way]);
         }

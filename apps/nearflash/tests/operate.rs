@@ -1,0 +1,398 @@
+//! Operating a running server: the admin API's places, and the commands that are its clients.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command as Process, Output, Stdio};
+use std::time::Duration;
+
+use contract::{Command, Hello, Range, Status};
+use control::admin::{AddTenant, AdminAddress, Client, Code, Slo};
+use serde_json::Value;
+use support::{Answer, Launch, PATIENCE, Polite, Server, V2, now, wait_until};
+
+/// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
+const MODEL: &str = r#"
+format = 1
+device = "a slow one"
+measured = "never"
+
+[prices]
+write = 10
+read_only_read = 1
+
+[rates]
+max = 8000
+p95 = [
+    { latency_us = 500, mixed = 4000, read_only = 4000 },
+    { latency_us = 2000, mixed = 6000, read_only = 6000 },
+]
+"#;
+
+/// A directory for the sockets and files of one server.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), all).unwrap();
+        std::fs::write(folder.path().join("model.toml"), MODEL).unwrap();
+        Place { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
+
+    /// A server of the slow device, with this more of configuration.
+    fn launch(&self, rest: &str) -> Launch {
+        let model = self.path("model.toml");
+        Launch::config(&format!(
+            "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"{}\"\n{rest}",
+            model.display()
+        ))
+        .with("--admin")
+        .with(&self.admin())
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.path("admin.sock"))).unwrap()
+    }
+
+    /// `nearflash WORDS --admin …`
+    fn run(&self, words: &[&str]) -> Output {
+        nearflash(words).args(["--admin", &self.admin()]).output().expect("the program starts")
+    }
+
+    /// What the command prints; it must succeed.
+    fn told(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
+    }
+}
+
+fn nearflash(words: &[&str]) -> Process {
+    let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(words).stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
+    command
+}
+
+fn complaint(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+fn enter(server: &Server, tenant: &str) -> Result<V2, Status> {
+    V2::hello(server.address(), Hello { tenant: tenant.into(), ..Hello::default() })
+}
+
+fn read() -> Command {
+    Command::Read(Range::new(0, 8))
+}
+
+#[test]
+fn a_tenant_is_added_shown_changed_checked_and_removed() {
+    let place = Place::new();
+    let server = place.launch("").start();
+    let added = place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "1k"]);
+    assert_eq!(added, "added gold on disk: 1 000 tokens/s promised, 3 000 left\n");
+    let changed = place.told(&["tenant", "set", "gold", "--read-percent", "80"]);
+    assert_eq!(changed, "changed gold on disk: 2 800 tokens/s promised, 1 200 left\n");
+    let mut gold = enter(&server, "gold").unwrap();
+    assert_eq!(gold.call(read(), &[]).0, Status::Ok);
+    let list = place.told(&["tenant", "list"]);
+    let line = list.lines().find(|line| line.starts_with("gold")).unwrap();
+    for word in ["disk", "1 000", "500 µs", "2 800", "80 %"] {
+        assert!(line.contains(word), "no {word} in {line}");
+    }
+    let listed = &place.json(&["tenant", "list"])["tenants"];
+    let of = |name: &str| {
+        listed.as_array().unwrap().iter().find(|tenant| tenant["name"] == name).unwrap().clone()
+    };
+    assert_eq!(of("gold")["slo"]["read_percent"], 80);
+    assert_eq!((&of("gold")["connections"], &of("default")["connections"]), (&1.into(), &0.into()));
+    let devices = place.told(&["device", "list"]);
+    assert!(devices.contains("4 000") && devices.contains("500 µs of gold"), "{devices}");
+    let fits = place.told(&["tenant", "check", "--latency", "2ms", "--iops", "1200"]);
+    assert_eq!(fits, "would be admitted: needs 1 200 tokens/s, 0 would be left\n");
+    assert_eq!(place.told(&["tenant", "rm", "gold"]), "removed gold\n");
+    // Whoever belonged to it is told, and lets nobody else pay.
+    wait_until("the end of the tenant", PATIENCE, || gold.call(read(), &[]).0 == Status::NoTenant);
+    assert_eq!(enter(&server, "gold").err(), Some(Status::Denied));
+    wait_until("a free number", PATIENCE, || !place.told(&["tenant", "list"]).contains("gold"));
+}
+
+#[test]
+fn refusals_say_why_and_what_would_have_to_give() {
+    let place = Place::new();
+    let _server = place.launch("").start();
+    place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "3000"]);
+    let refused = |words: &[&str], says: &[&str]| {
+        let ran = place.run(words);
+        let text = complaint(&ran) + &String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(1), "{words:?}: {text}");
+        for word in says {
+            assert!(text.contains(word), "{words:?}: no {word:?} in {text}");
+        }
+    };
+    let silver = ["--latency", "2ms", "--iops", "2000"];
+    let why = [
+        "needs 2000 tokens/s of 1000 available",
+        "p95 ≤ 500 µs, the bound of tenant \"gold\"",
+        "at most 1000 requests/s",
+        "the end of \"gold\"",
+    ];
+    refused(&[&["tenant", "add", "silver"], &silver[..]].concat(), &why);
+    refused(&[&["tenant", "check"], &silver[..]].concat(), &why);
+    refused(&["tenant", "set", "gold", "--iops", "5k"], &["needs 5000", "of 4000 available"]);
+    refused(&["tenant", "add", "gold"], &["already"]);
+    refused(&["tenant", "add", "x", "--device", "tape"], &["there are: disk"]);
+    refused(&["tenant", "add", "x", "--iops", "5"], &["both --latency and --iops"]);
+    refused(&["tenant", "set", "gold"], &["nothing to change"]);
+    refused(&["tenant", "set", "none", "--best-effort"], &["\"default\", \"gold\""]);
+    refused(&["tenant", "rm", "none"], &["there is no tenant \"none\""]);
+    refused(&["tenant", "rm", "default"], &["whoever belongs to no other"]);
+    refused(&["tenant", "check"], &["--latency and --iops"]);
+    let gold = place.json(&["tenant", "list"]);
+    assert!(gold.to_string().contains("\"iops\":3000"), "the old promise stands: {gold}");
+}
+
+#[test]
+fn rules_say_who_may_enter_a_tenant_of_the_operator() {
+    let place = Place::new();
+    let server = place
+        .launch(
+            "[[tenant]]\nname = \"bronze\"\n\
+             [[access]]\ntoken = \"open\"\nrights = \"read-write\"\nregister = true\n\
+             [[access]]\ntoken = \"closed\"\nrights = \"read-write\"\n",
+        )
+        .start();
+    place.told(&["tenant", "add", "gold"]);
+    let hello = |token: &str, tenant: &str| {
+        let hello =
+            Hello { token: token.as_bytes().into(), tenant: tenant.into(), ..Hello::default() };
+        V2::hello(server.address(), hello)
+    };
+    assert!(hello("open", "gold").is_ok());
+    assert_eq!(hello("closed", "gold").err(), Some(Status::Denied));
+    assert_eq!(hello("", "gold").err(), Some(Status::Denied));
+    assert_eq!(hello("open", "none").err(), Some(Status::Denied));
+    assert_eq!(hello("open", "bronze").err(), Some(Status::Denied), "the file made that");
+}
+
+#[test]
+fn a_tenant_keeps_to_its_rate_and_the_list_says_so() {
+    let place = Place::new();
+    let server = place.launch("").start();
+    place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "3000"]);
+    place.told(&["tenant", "add", "batch"]);
+    let url = format!("reflex://{}", server.address());
+    let words = ["bench", &url, "--seconds", "4", "--warmup", "0", "--tenant", "gold"];
+    let mut load = nearflash(&words);
+    let load = load.args(["--rate", "2000", "--queue-depth", "64"]).stdout(Stdio::null());
+    let mut load = load.stderr(Stdio::null()).spawn().unwrap();
+    // A machine that is busy with other things serves less; what is shown is what was done.
+    let mut seen = Vec::new();
+    wait_until("a second with load", PATIENCE, || {
+        let tenants = place.client().tenants().unwrap();
+        let gold = tenants.iter().find(|tenant| tenant.name == "gold").unwrap().measured.clone();
+        let shown = gold.iops > 100.0 && gold.p95_us.is_some();
+        seen.push(gold);
+        shown
+    });
+    let gold = seen.last().unwrap();
+    assert!(gold.iops < 2_300.0, "{gold:?}");
+    assert!(
+        (gold.tokens - gold.iops).abs() <= 0.05 * gold.iops + 20.0,
+        "a read is a token: {gold:?}"
+    );
+    assert_eq!(gold.read_percent, Some(100.0));
+    load.wait().unwrap();
+}
+
+#[test]
+fn a_thousand_tenants_come_and_go_under_load() {
+    let place = Place::new();
+    let device = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"a\"\n";
+    let server = Launch::config(device).with("--admin").with(&place.admin()).start();
+    let polite = Polite::start(server.address());
+    let mut client = place.client();
+    let slo = Slo {
+        latency_us: 2_000,
+        percentile: 95.0,
+        iops: 1,
+        read_percent: 100,
+        request_bytes: 4096,
+    };
+    let begun = now();
+    for n in 0..1_000 {
+        let tenant = AddTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()) };
+        client.add_tenant(&tenant).unwrap();
+    }
+    assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 1_000);
+    let added = now() - begun;
+    let begun = now();
+    for n in 0..1_000 {
+        client.remove_tenant(&format!("t{n}")).unwrap();
+    }
+    let removed = now() - begun;
+    wait_until("free numbers", PATIENCE, || client.tenants().unwrap().len() == 1);
+    println!("1 000 tenants added in {added:.1?} and removed in {removed:.1?}");
+    assert!(added + removed < Duration::from_secs(10), "{added:?} + {removed:?}");
+    polite.is_served();
+    println!("the longest request beside it took {:.1?}", polite.dismiss());
+    // The table still takes as many as it did.
+    client.add_tenant(&AddTenant { name: "last".into(), device: None, slo: None }).unwrap();
+}
+
+#[test]
+fn the_socket_is_its_users_and_goes_at_exit() {
+    let place = Place::new();
+    let mut server = place.launch("").start();
+    let mode = std::fs::metadata(place.admin()).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let (code, said) = place.launch("").fail();
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("another server") && said.contains("admin.sock"), "{said}");
+    place.told(&["tenant", "list"]);
+    if rustix::process::geteuid().is_root() {
+        let list = ["tenant", "list", "--admin", &place.admin()];
+        let ran = nearflash(&list).uid(65_534).current_dir("/").output().unwrap();
+        assert!(
+            complaint(&ran).contains("for the user who runs the server"),
+            "{}",
+            complaint(&ran)
+        );
+        // The file's permissions are not all that guards it.
+        let all = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(place.admin(), all).unwrap();
+        let ran = nearflash(&list).uid(65_534).current_dir("/").output().unwrap();
+        assert!(
+            complaint(&ran).contains("for the user who runs the server"),
+            "{}",
+            complaint(&ran)
+        );
+    }
+    server.terminate();
+    assert!(server.wait().success());
+    assert!(!place.path("admin.sock").exists());
+}
+
+#[test]
+fn the_default_place_is_the_users_and_one_servers() {
+    let place = Place::new();
+    let (runtime, admin) = (place.path("run"), place.path("run/nearflash.sock"));
+    // The service manager's directory comes first, for root and others.
+    let start = || {
+        let mut command = nearflash(&["serve", "--device", "null:1MiB"]);
+        command.args(["--listen", "reflex://127.0.0.1:0"]).env("RUNTIME_DIRECTORY", &runtime);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Child(command.spawn().unwrap())
+    };
+    let mut first = start();
+    first.await_ready();
+    assert!(admin.exists());
+    let list = |place: &PathBuf| {
+        nearflash(&["tenant", "list"]).env("RUNTIME_DIRECTORY", place).output().unwrap()
+    };
+    assert!(list(&runtime).status.success(), "{}", complaint(&list(&runtime)));
+    // A second server serves all the same.
+    let mut second = start();
+    second.await_ready();
+    let said = second.end();
+    assert!(said.contains("another server") && said.contains("without an admin API"), "{said}");
+    assert!(admin.exists(), "it is the first's");
+    first.end();
+    assert!(!admin.exists());
+    let nobody = list(&place.path("nowhere"));
+    let said = complaint(&nobody);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(said.contains("nearflash serve") && said.contains("--admin"), "{said}");
+}
+
+/// A process that is ended with its holder.
+struct Child(std::process::Child);
+
+impl Child {
+    fn await_ready(&mut self) {
+        use std::io::{BufRead, BufReader};
+        let mut line = String::new();
+        let out = self.0.stdout.as_mut().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "), "{line}");
+    }
+
+    /// Asks it to stop; what it wrote to standard error.
+    fn end(&mut self) -> String {
+        use std::io::Read;
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let mut said = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{said}");
+        said
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}");
+    let server = Launch::device("null:1MiB").with("--admin").with(&url).start();
+    let mut client = Client::new(url.parse().unwrap()).unwrap();
+    assert_eq!(client.tenants().unwrap()[0].name, "default");
+    let slo =
+        Slo { latency_us: 500, percentile: 95.0, iops: 1, read_percent: 100, request_bytes: 4096 };
+    let add = AddTenant { name: "gold".into(), device: None, slo: Some(slo) };
+    assert_eq!(client.add_tenant(&add).unwrap_err().code(), Some(Code::NoModel));
+    let held = V2::connect(server.address());
+    assert_eq!(client.workers().unwrap().workers[0].connections, 1);
+    drop(held);
+    let open = Launch::device("null:1MiB").with("--admin").with("http://0.0.0.0:0");
+    let (code, said) = open.fail();
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("not loopback"), "{said}");
+    let (code, said) = Launch::config("admin = \"http://10.0.0.1:80\"").with("--check").fail();
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("not loopback"), "{said}");
+}
+
+#[test]
+fn requests_of_a_tenant_that_goes_are_answered() {
+    let place = Place::new();
+    let server = place.launch("").start();
+    place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "100"]);
+    let mut gold = enter(&server, "gold").unwrap();
+    // More than it may have in a second.
+    const SENT: u64 = 200;
+    (0..SENT).for_each(|tag| gold.send(tag, read(), &[]));
+    place.told(&["tenant", "rm", "gold"]);
+    let mut answered = 0;
+    while answered < SENT {
+        match gold.answer() {
+            Answer::Done { status: Status::Ok | Status::NoTenant, .. } => answered += 1,
+            Answer::Notice(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

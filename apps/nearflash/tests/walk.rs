@@ -1,0 +1,91 @@
+//! The walk of docs/tenants.md, as it stands there: the commands run, and print what it says.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use support::{PATIENCE, wait_until};
+
+/// A block of the document: its language, what is in it, and whether the line before marks it as the
+/// server's.
+struct Block {
+    language: String,
+    text: String,
+    is_server: bool,
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let (mut found, mut before, mut lines) = (Vec::new(), "", document.lines());
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            found.push(Block {
+                language: language.to_owned(),
+                text: inside.join("\n"),
+                is_server: before == "<!-- server -->",
+            });
+        }
+        before = line;
+    }
+    found
+}
+
+/// A shell that finds the program under test, in a directory of its own.
+fn shell(folder: &Path, script: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_nearflash"));
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(folder).stdin(Stdio::null());
+    command.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
+    command.env("NEARFLASH_ADMIN", "./admin.sock");
+    command
+}
+
+/// Ends with its holder.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_walk_goes_as_the_document_says() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tenants.md");
+    let blocks = blocks(&std::fs::read_to_string(document).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut serving = None;
+    let (mut ran, mut compared) = (0, 0);
+    let mut printed = String::new();
+    for block in &blocks {
+        match block.language.as_str() {
+            "sh" if block.is_server => {
+                let server = shell(folder.path(), &format!("exec {}", block.text));
+                serving = Some(Serving({ server }.spawn().unwrap()));
+                let admin = folder.path().join("admin.sock");
+                wait_until("the server", PATIENCE, || admin.exists());
+            }
+            "sh" if block.text.starts_with("curl") && !has_curl() => {}
+            "sh" => {
+                let output = shell(folder.path(), &block.text).output().unwrap();
+                printed = String::from_utf8(output.stdout).unwrap();
+                printed.push_str(std::str::from_utf8(&output.stderr).unwrap());
+                assert!(output.status.success(), "{}\n{printed}", block.text);
+                ran += 1;
+            }
+            "text" => {
+                assert_eq!(printed.trim_end(), block.text);
+                compared += 1;
+            }
+            other => panic!("a block of {other:?}"),
+        }
+    }
+    assert!(serving.is_some() && ran > 8 && compared > 6, "{ran} commands, {compared} compared");
+}
+
+fn has_curl() -> bool {
+    Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok()
+}
