@@ -89,6 +89,8 @@ pub enum Kind {
     Read,
     /// Changes data.
     Write,
+    /// Reads, and then may change data: what a compare-and-write costs a device.
+    Exchange,
     /// Neither.
     Other,
 }
@@ -104,6 +106,15 @@ impl Command {
             | Command::CompareAndWrite(_)
             | Command::Discard(_)
             | Command::WriteZeroes { .. } => Kind::Write,
+        }
+    }
+
+    /// What it makes a device do: as [`kind`](Command::kind), but a compare-and-write both reads and
+    /// writes.
+    pub const fn work(self) -> Kind {
+        match self {
+            Command::CompareAndWrite(_) => Kind::Exchange,
+            other => other.kind(),
         }
     }
 

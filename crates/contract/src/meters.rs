@@ -126,7 +126,7 @@ impl Meter {
     pub fn record(&self, kind: Kind, latency: Duration) {
         match kind {
             Kind::Read => bump(&self.reads[bucket(latency)], 1),
-            Kind::Write | Kind::Other => bump(&self.others, 1),
+            Kind::Write | Kind::Exchange | Kind::Other => bump(&self.others, 1),
         }
     }
 

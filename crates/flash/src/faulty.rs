@@ -134,7 +134,7 @@ impl<D: Device> Faulty<D> {
         }
         let share = match command.kind() {
             Kind::Read => self.faults.fail_reads,
-            Kind::Write => self.faults.fail_writes,
+            Kind::Write | Kind::Exchange => self.faults.fail_writes,
             Kind::Other => 0.0,
         };
         self.chance.happens(share).then_some(Status::MediaError)

@@ -95,13 +95,14 @@ const LINES_OF_KIND: usize = PAGES_MAX + 1;
 
 impl Line {
     /// A request that carries nothing.
-    pub(crate) const FLUSH: Line = Line(2 * LINES_OF_KIND as u16);
+    pub(crate) const FLUSH: Line = Line(3 * LINES_OF_KIND as u16);
 
     #[inline]
     pub(crate) fn of(kind: Kind, bytes: usize) -> Line {
         let first = match kind {
             Kind::Read => 0,
             Kind::Write => LINES_OF_KIND,
+            Kind::Exchange => 2 * LINES_OF_KIND,
             Kind::Other => return Line::FLUSH,
         };
         let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
@@ -163,11 +164,11 @@ impl SubAssign for Priced {
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
-    /// By [`Line`]: reads, writes, and what is neither.
+    /// By [`Line`]: reads, writes, what is both, and what is neither.
     prices: Box<Prices>,
 }
 
-type Prices = [Priced; 2 * LINES_OF_KIND + 1];
+type Prices = [Priced; 3 * LINES_OF_KIND + 1];
 
 impl CostModel {
     /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
@@ -194,21 +195,18 @@ impl CostModel {
         if !curve.windows(2).all(rising) || !curve.iter().all(bounded) {
             return Err(CostModelError::Curve);
         }
-        let prices = core::array::from_fn(|line| {
-            let weight = match line {
-                0..LINES_OF_KIND => weight(line, curve),
-                // A flush costs a write of one page, whatever the curve.
-                _ if line == usize::from(Line::FLUSH.0) => 100,
-                _ => weight(line - LINES_OF_KIND, curve),
-            };
-            let price = |price: u32| (u64::from(price) * u64::from(weight)).div_ceil(100);
-            if line < LINES_OF_KIND {
-                Priced { mixed: price(TOKEN), read_only: price(read_only_read), counts: 1 }
-            } else {
-                Priced { mixed: price(write), read_only: price(write), counts: 1 << 32 }
+        let price = |price: u32, weight: u32| (u64::from(price) * u64::from(weight)).div_ceil(100);
+        let prices = core::array::from_fn(|line| match line {
+            0..LINES_OF_KIND => {
+                let weight = weight(line, curve);
+                let (mixed, read_only) = (price(TOKEN, weight), price(read_only_read, weight));
+                Priced { mixed, read_only, counts: 1 }
             }
+            _ => Priced { mixed: 0, read_only: 0, counts: 1 << 32 },
         });
-        Ok(CostModel { write, read_only_read, prices: Box::new(prices) })
+        let mut model = CostModel { write, read_only_read, prices: Box::new(prices) };
+        model.set_write(write);
+        Ok(model)
     }
 
     /// What stands in a line of the list.
@@ -217,7 +215,8 @@ impl CostModel {
         &self.prices[usize::from(line.0)]
     }
 
-    /// What a request of this kind and size costs. A flush costs a write of one page. A range
+    /// What a request of this kind and size costs. A flush costs a write of one page, a
+    /// compare-and-write a read and a write of its range. A range
     /// longer than any payload (a discard's, a zeroing's) costs what the largest payload costs.
     pub fn cost(&self, kind: Kind, bytes: usize) -> Cost {
         let priced = self.priced(Line::of(kind, bytes));
@@ -228,16 +227,21 @@ impl CostModel {
     /// most [`PRICE_MAX`].
     pub fn set_write(&mut self, write: u32) {
         self.write = write.clamp(1, PRICE_MAX);
-        for line in LINES_OF_KIND..=usize::from(Line::FLUSH.0) {
+        let price = |weight: u64| (u64::from(self.write) * weight).div_ceil(100);
+        for pages in 0..LINES_OF_KIND {
             // A read of a mixed load costs its weight, because a read of one page costs a hundred.
             const { assert!(TOKEN == 100) };
-            let weight = match line - LINES_OF_KIND {
-                LINES_OF_KIND => 100,
-                pages => self.prices[pages].mixed,
-            };
-            let price = (u64::from(self.write) * weight).div_ceil(100);
-            self.prices[line] = Priced { mixed: price, read_only: price, ..self.prices[line] };
+            let read = self.prices[pages];
+            let write = price(read.mixed);
+            let line = &mut self.prices[LINES_OF_KIND + pages];
+            (line.mixed, line.read_only) = (write, write);
+            // Where the load has writes, no read is cheap.
+            let line = &mut self.prices[2 * LINES_OF_KIND + pages];
+            (line.mixed, line.read_only) = (write + read.mixed, write + read.mixed);
         }
+        // A flush costs a write of one page, whatever the curve.
+        let flush = &mut self.prices[usize::from(Line::FLUSH.0)];
+        (flush.mixed, flush.read_only) = (price(100), price(100));
     }
 
     /// Units of a 4 KiB write.
@@ -288,6 +292,9 @@ mod tests {
         assert_eq!(read((32 << 10) + 512).mixed, 900);
         assert_eq!(model.cost(Kind::Write, 4096), Cost { mixed: 1_000, read_only: 1_000 });
         assert_eq!(model.cost(Kind::Write, 1 << 20).mixed, 256_000);
+        // Compared and written: one of each.
+        let both = Cost { mixed: 2_200, read_only: 2_200 };
+        assert_eq!(model.cost(Kind::Exchange, 8192), both);
     }
 
     #[test]
@@ -299,7 +306,7 @@ mod tests {
             CostModel::curved(PRICE_MAX, PRICE_MAX, &curve).unwrap(),
         ];
         for model in models {
-            for kind in [Kind::Read, Kind::Write, Kind::Other] {
+            for kind in [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other] {
                 let mut before = Cost { mixed: 1, read_only: 1 };
                 for bytes in (0..=REQUEST_BYTES_MAX).step_by(512).chain([usize::MAX]) {
                     let cost = model.cost(kind, bytes);

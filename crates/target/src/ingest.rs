@@ -447,7 +447,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let (tenant, command) = (entry.tenant, entry.command);
         let bytes = command.range().map_or(0, |range| range.bytes());
         let attached = &mut self.devices[usize::from(entry.device)];
-        match attached.scheduler.enqueue(tenant, command.kind(), bytes, slot) {
+        match attached.scheduler.enqueue(tenant, command.work(), bytes, slot) {
             Ok(()) => attached.is_fresh = true,
             Err(QueueFull) => self.end(slot, Status::Retry, None),
         }

@@ -65,7 +65,7 @@ impl Tally {
     pub(super) fn side(&mut self, kind: Kind) -> &mut Side {
         match kind {
             Kind::Read => &mut self.read,
-            Kind::Write | Kind::Other => &mut self.write,
+            Kind::Write | Kind::Exchange | Kind::Other => &mut self.write,
         }
     }
 
