@@ -26,6 +26,14 @@ const LATE: u32 = 2;
 /// between two gifts.
 const CALM: u32 = 10;
 
+/// A late window within so many windows of a gift shows that the gift was too much.
+const TRIAL: u32 = 5;
+
+/// Calm windows below a level that turned out to be too much before it is tried again: doubled each
+/// time, from and to so many (2.5 s, 5 min).
+const PATIENCE_MIN: u32 = 25;
+const PATIENCE_MAX: u32 = 3_200;
+
 /// What the device did in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
@@ -61,6 +69,11 @@ pub struct Adjustment {
 impl Adjustment {
     /// The model as it was measured.
     pub const NONE: Adjustment = Adjustment { rate_permille: 1_000, write_permille: 1_000 };
+
+    /// One number that grows with every gift and falls with every cut.
+    fn level(self) -> u32 {
+        self.rate_permille * 4_000 / self.write_permille
+    }
 }
 
 /// The controller of one device.
@@ -69,6 +82,13 @@ pub struct Correction {
     adjustment: Adjustment,
     late: u32,
     calm: u32,
+    /// Windows since the last gift.
+    since_gift: u32,
+    /// The level that was too much the last time.
+    too_much: Option<u32>,
+    /// Calm windows just below it so far, and how many it takes to try it again.
+    waited: u32,
+    patience: u32,
 }
 
 impl Default for Correction {
@@ -80,7 +100,15 @@ impl Default for Correction {
 impl Correction {
     /// A controller that trusts the model.
     pub fn new() -> Correction {
-        Correction { adjustment: Adjustment::NONE, late: 0, calm: 0 }
+        Correction {
+            adjustment: Adjustment::NONE,
+            late: 0,
+            calm: 0,
+            since_gift: u32::MAX,
+            too_much: None,
+            waited: 0,
+            patience: PATIENCE_MIN,
+        }
     }
 
     /// What it makes of the model now.
@@ -94,15 +122,25 @@ impl Correction {
     /// Below 80 % of the bound it is *calm*; the tenth calm window in a row, and each one behind it,
     /// gives back (only every tenth while less than half of the rate is used, because then it says
     /// little). In between nothing changes.
+    ///
+    /// A late window right after a gift takes more than that back at once, and the level that it led
+    /// to is left alone for a while, longer each time.
     pub fn observe(&mut self, window: &Window) -> Adjustment {
         let (Some(bound_us), Some(tail)) = (window.bound_us, window.tail_nanos) else {
             return self.adjustment;
         };
         let bound = u64::from(bound_us) * 1_000;
+        self.since_gift = self.since_gift.saturating_add(1);
         if tail > bound {
             self.calm = 0;
             self.late += 1;
-            if self.late >= LATE {
+            let on_trial = self.since_gift <= TRIAL;
+            if on_trial {
+                self.too_much = Some(self.adjustment.level());
+                self.patience = (2 * self.patience).min(PATIENCE_MAX);
+                (self.waited, self.since_gift) = (0, u32::MAX);
+            }
+            if on_trial || self.late >= LATE {
                 self.cut(window, bound, tail);
             }
         } else if tail * 10 < bound * 8 {
@@ -111,7 +149,7 @@ impl Correction {
             let made = u128::from(window.rate) * u128::from(window.nanos) / 1_000_000_000;
             let busy = u128::from(window.spent) * 2 >= made;
             if self.calm >= CALM && (busy || self.calm.is_multiple_of(CALM)) {
-                self.give();
+                self.try_more();
             }
         } else {
             self.late = 0;
@@ -134,6 +172,25 @@ impl Correction {
         } else {
             *rate_permille = (*rate_permille * keep / 1_000).max(RATE_MIN);
         }
+    }
+
+    /// Gives back, unless that was too much not long ago.
+    fn try_more(&mut self) {
+        if self.adjustment == Adjustment::NONE {
+            (self.too_much, self.patience) = (None, PATIENCE_MIN);
+            return;
+        }
+        if let Some(level) = self.too_much
+            && self.adjustment.level() * 103 / 100 >= level * 97 / 100
+        {
+            self.waited += 1;
+            if self.waited < self.patience {
+                return;
+            }
+            self.too_much = None;
+        }
+        self.since_gift = 0;
+        self.give();
     }
 
     /// Gives three per cent back: first the rate, then the price.

@@ -21,9 +21,12 @@ pub mod calibrate;
 mod correction;
 mod cost_model;
 mod delays;
+mod depth;
 mod device_model;
 mod idle_pool;
 pub mod model_file;
+#[cfg(all(test, not(loom)))]
+mod online;
 mod pass_through;
 #[cfg(all(test, not(loom)))]
 mod properties;
@@ -51,6 +54,7 @@ pub use cost_model::{
     Cost, CostModel, CostModelError, Load, PAGE_BYTES, PRICE_MAX, SizePoint, WEIGHT_MAX,
 };
 pub use delays::{Delays, Seen, Since};
+pub use depth::{DEPTH_MIN, DepthBound};
 pub use device_model::{DeviceModel, DeviceModelError, Percentile, RatePoint};
 pub use idle_pool::IdlePool;
 pub use model_file::{ModelFile, ModelFileError, Residual};

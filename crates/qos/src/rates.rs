@@ -4,7 +4,10 @@
 
 use core::cmp::Reverse;
 
+use contract::TenantId;
+
 use crate::Class;
+use crate::cost_model::Line;
 use crate::token_scheduler::{IdleRule, Phase, Place, TokenScheduler};
 use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, credit, donation, generated, nano};
 
@@ -52,6 +55,20 @@ impl TokenScheduler {
         };
         shared.bucket.give(made);
         self.totals.generated += i128::from(made);
+    }
+
+    /// Whether a latency-critical tenant's next request, behind all that it has queued here, would
+    /// wait longer for tokens than its latency, by its promised rate alone.
+    pub(crate) fn is_hopeless(&self, tenant: TenantId, line: Line) -> bool {
+        let cell = &self.shared.tenants[tenant.0 as usize];
+        let terms = cell.terms();
+        if terms.class != Class::LatencyCritical {
+            return false;
+        }
+        let ahead = self.locals[tenant.0 as usize].queue.sum.under(self.load);
+        let units = ahead + self.priced(line).under(self.load);
+        let missing = nano(units).saturating_sub(cell.balance.tokens().saturating_sub(NEG_LIMIT));
+        time_to_make(missing, terms.rate) > cell.latency_nanos()
     }
 
     /// Lines 5 to 7, or 14 to 17: the visited tenant gets its tokens.

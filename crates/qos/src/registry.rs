@@ -16,8 +16,8 @@ use crate::delays::Seen;
 use crate::shared::{ROUND_NANOS, Shared};
 use crate::tenant::Terms;
 use crate::{
-    Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DeviceModel, IdleRule,
-    QueueLimits, TokenScheduler, Totals, Window,
+    Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel,
+    IdleRule, QueueLimits, TokenScheduler, Totals, Window,
 };
 
 /// What a tenant was admitted with.
@@ -71,10 +71,11 @@ enum Entry {
     Leaving,
 }
 
-/// Measures the device and corrects the model.
+/// What is measured of the device, and who is told.
 #[derive(Debug)]
-struct Corrector {
-    correction: Correction,
+struct Measurement {
+    correction: Option<Correction>,
+    depth: Option<DepthBound>,
     seen: Seen,
     looked_at: Instant,
 }
@@ -87,7 +88,7 @@ pub struct Registry {
     /// The model's prices, corrected.
     cost: CostModel,
     adjustment: Adjustment,
-    corrector: Option<Corrector>,
+    measurement: Option<Measurement>,
     entries: Vec<Entry>,
     /// The weight of each tenant, for when it is best effort.
     weights: Vec<u32>,
@@ -114,7 +115,7 @@ impl Registry {
             cost: model.cost().clone(),
             model,
             adjustment: Adjustment::NONE,
-            corrector: None,
+            measurement: None,
             entries: alloc::vec![Entry::Vacant; tenants_max],
             weights: alloc::vec![1; tenants_max],
             sharing: 0,
@@ -298,28 +299,57 @@ impl Registry {
     /// Measures the device from now on, and corrects its model in each
     /// [`observe`](Registry::observe); or stops, and trusts the model again.
     pub fn correct_online(&mut self, on: bool, now: Instant) {
-        self.shared.set_measuring(on);
-        self.corrector = on.then(|| {
-            let mut seen = Seen::nothing();
-            seen.look(&self.shared.delays);
-            Corrector { correction: Correction::new(), seen, looked_at: now }
-        });
+        self.measure(now).correction = on.then(Correction::new);
         if !on {
             self.adjust(Adjustment::NONE, now);
         }
+        self.measure_if_needed();
     }
 
-    /// Ends a window of the online correction, and installs what it makes of it. To be called every
-    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; does nothing while that is off. Workers
-    /// take it up in their next rounds.
+    /// Bounds how many requests are at the device at a time, for the sake of the strictest latency,
+    /// from the next [`observe`](Registry::observe) on; or leaves that to the device.
+    pub fn bound_depth(&mut self, on: bool, now: Instant) {
+        self.measure(now).depth = on.then(DepthBound::new);
+        if !on {
+            self.shared.set_depth(None);
+        }
+        self.measure_if_needed();
+    }
+
+    /// Refuses requests of latency-critical tenants that would wait longer for tokens than their
+    /// latency allows, at once and retryably; or lets them wait.
+    pub fn fail_fast(&mut self, on: bool) {
+        self.shared.set_failing_fast(on);
+    }
+
+    fn measure(&mut self, now: Instant) -> &mut Measurement {
+        self.shared.set_measuring(true);
+        let delays = &self.shared.delays;
+        self.measurement.get_or_insert_with(|| {
+            let mut seen = Seen::nothing();
+            seen.look(delays);
+            Measurement { correction: None, depth: None, seen, looked_at: now }
+        })
+    }
+
+    fn measure_if_needed(&mut self) {
+        let idle = |m: &mut Measurement| m.correction.is_none() && m.depth.is_none();
+        if self.measurement.take_if(idle).is_some() {
+            self.shared.set_measuring(false);
+        }
+    }
+
+    /// Ends a window of what is measured, and installs what the correction and the bound of the
+    /// depth make of it. To be called every [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; does
+    /// nothing while both are off. Workers take it up in their next rounds.
     pub fn observe(&mut self, now: Instant) -> Adjustment {
-        let Some(corrector) = &mut self.corrector else { return self.adjustment };
-        let since = corrector.seen.look(&self.shared.delays);
-        let nanos = now.since(corrector.looked_at).as_nanos() as u64;
-        corrector.looked_at = now;
+        let rate = self.device_rate();
+        let Some(measurement) = &mut self.measurement else { return self.adjustment };
+        let since = measurement.seen.look(&self.shared.delays);
+        let nanos = now.since(measurement.looked_at).as_nanos() as u64;
+        measurement.looked_at = now;
         let bound = self.standing.strictest().map(|(_, promise)| promise);
         let tail = bound.filter(|_| since.ended() >= CORRECTION_READS_MIN);
-        let device = self.standing.device_rate(&self.model);
         let window = Window {
             nanos,
             bound_us: bound.map(|promise| promise.latency_us),
@@ -327,10 +357,16 @@ impl Registry {
             reads: since.reads,
             writes: since.writes,
             spent: since.spent,
-            rate: scaled(device, self.adjustment.rate_permille),
+            rate,
             write: self.cost.write(),
         };
-        let adjustment = corrector.correction.observe(&window);
+        if let Some(depth) = &mut measurement.depth {
+            self.shared.set_depth(depth.observe(&window));
+        }
+        let adjustment = match &mut measurement.correction {
+            Some(correction) => correction.observe(&window),
+            None => self.adjustment,
+        };
         if adjustment != self.adjustment {
             self.adjust(adjustment, now);
         }
@@ -492,6 +528,10 @@ impl Registry {
     /// Tells the workers a tenant's terms.
     fn grant(&self, n: usize, now: u64) {
         let (class, rate) = self.terms(n);
+        if let Entry::Critical(_, promise) = self.entries[n] {
+            let nanos = u64::from(promise.latency_us) * 1_000;
+            self.shared.tenants[n].set_latency_nanos(nanos);
+        }
         let old = self.shared.tenants[n].change(class, rate);
         if old.holders == 0 {
             self.pool(old, -1, now);

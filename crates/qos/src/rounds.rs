@@ -35,6 +35,11 @@ impl Rounds {
         Rounds { word: AtomicU64::new(0) }
     }
 
+    /// How many workers take part.
+    pub fn members(&self) -> u32 {
+        (self.word.load(Acquire) as u32).count_ones()
+    }
+
     /// The worker takes part from now on.
     pub fn join(&self, worker: usize) {
         self.update(|members, marked| (members | bit(worker), marked));

@@ -37,6 +37,10 @@ pub struct Shared {
     best_effort: AtomicU64,
     /// Units of a 4 KiB write, corrected.
     write_price: AtomicU32,
+    /// Requests at the device at a time, over all workers; the largest number for no bound.
+    depth: AtomicU32,
+    /// Whether requests that would miss their latency are refused.
+    failing_fast: AtomicBool,
     /// Whether workers record delays.
     measuring: AtomicBool,
     pub(crate) delays: Delays,
@@ -56,6 +60,8 @@ impl Shared {
             share: AtomicU64::new(0),
             best_effort: AtomicU64::new(0),
             write_price: AtomicU32::new(write_price),
+            depth: AtomicU32::new(u32::MAX),
+            failing_fast: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
             delays: Delays::new(),
             round_nanos: AtomicU64::new(ROUND_NANOS),
@@ -78,6 +84,24 @@ impl Shared {
 
     pub(crate) fn set_write_price(&self, units: u32) {
         self.write_price.store(units, Release);
+    }
+
+    /// Requests that should be at the device at a time, over all workers; `None` without a bound.
+    pub fn depth(&self) -> Option<u32> {
+        Some(self.depth.load(Acquire)).filter(|depth| *depth < u32::MAX)
+    }
+
+    pub(crate) fn set_depth(&self, depth: Option<u32>) {
+        self.depth.store(depth.unwrap_or(u32::MAX), Release);
+    }
+
+    /// Whether requests that would miss their latency are refused at once.
+    pub fn failing_fast(&self) -> bool {
+        self.failing_fast.load(Acquire)
+    }
+
+    pub(crate) fn set_failing_fast(&self, on: bool) {
+        self.failing_fast.store(on, Release);
     }
 
     /// Whether workers record how long reads are at the device.

@@ -78,6 +78,8 @@ pub(crate) struct Tenant {
     pub(crate) balance: Balance,
     /// Units a second that it gets at most while it is best effort; zero for no such bound.
     cap: AtomicU64,
+    /// Its latency in nanoseconds while it is latency-critical.
+    latency: AtomicU64,
     /// What it may spend under its cap.
     pub(crate) allowance: Balance,
     spent: AtomicU64,
@@ -93,6 +95,7 @@ impl Tenant {
             word: AtomicU64::new(0),
             balance: Balance::new(),
             cap: AtomicU64::new(0),
+            latency: AtomicU64::new(0),
             allowance: Balance::new(),
             spent: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -118,6 +121,15 @@ impl Tenant {
 
     pub(crate) fn set_cap(&self, cap: Option<u64>) {
         self.cap.store(cap.unwrap_or(0), Release);
+    }
+
+    /// Its latency in nanoseconds, while it is latency-critical.
+    pub(crate) fn latency_nanos(&self) -> u64 {
+        self.latency.load(Relaxed)
+    }
+
+    pub(crate) fn set_latency_nanos(&self, nanos: u64) {
+        self.latency.store(nanos, Relaxed);
     }
 
     /// Another class and rate; the terms as they were.

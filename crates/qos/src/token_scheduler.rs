@@ -154,6 +154,10 @@ pub struct TokenScheduler {
     spent: u64,
     /// Whether delays are recorded, in this round.
     measuring: bool,
+    /// Whether requests that would miss their latency are refused, in this round.
+    failing_fast: bool,
+    /// Requests of this worker that should be at the device at a time, in this round.
+    depth_max: usize,
     pub(crate) totals: Totals,
 }
 
@@ -208,6 +212,8 @@ impl TokenScheduler {
             writes: 0,
             spent: 0,
             measuring: false,
+            failing_fast: false,
+            depth_max: usize::MAX,
             totals: Totals::default(),
         }
     }
@@ -456,6 +462,11 @@ impl TokenScheduler {
         self.visit.spent = Priced::NOTHING;
     }
 
+    /// What a request costs.
+    pub(crate) fn priced(&self, line: Line) -> &Priced {
+        self.cost.priced(line)
+    }
+
     /// What the tenant's first request costs, in units; `None` without demand.
     pub(crate) fn next_cost(&self, tenant: u32) -> Option<u64> {
         let first = self.requests.first(&self.locals[tenant as usize].queue);
@@ -464,7 +475,9 @@ impl TokenScheduler {
 }
 
 impl Scheduler for TokenScheduler {
-    /// Refused for tenants that are not registered or leaving, and at the bounds.
+    /// Refused for tenants that are not registered or leaving, at the bounds, and, where
+    /// [`Registry::fail_fast`](crate::Registry::fail_fast) was asked for, for requests that their
+    /// tenant's rate would not let go before their latency has passed.
     #[inline]
     fn enqueue(
         &mut self,
@@ -481,6 +494,10 @@ impl Scheduler for TokenScheduler {
             return Err(QueueFull);
         }
         let line = Line::of(kind, bytes);
+        if self.failing_fast && self.is_hopeless(tenant, line) {
+            return Err(QueueFull);
+        }
+        let local = &mut self.locals[tenant.0 as usize];
         self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
         self.queued += 1;
         if matches!(local.place, Place::Away | Place::Resting) {
@@ -496,6 +513,12 @@ impl Scheduler for TokenScheduler {
         self.tick(now);
         self.shared.rounds.join(self.worker);
         self.measuring = self.shared.measuring();
+        self.failing_fast = self.shared.failing_fast();
+        self.depth_max = match self.shared.depth() {
+            None => usize::MAX,
+            // Each worker that takes part has its part of the device.
+            Some(depth) => depth.div_ceil(self.shared.rounds.members().max(1)) as usize,
+        };
         let write = self.shared.write_price();
         if write != self.cost.write() {
             self.reprice(write);
@@ -546,6 +569,11 @@ impl Scheduler for TokenScheduler {
         let wait = self.wait.clamp(WAKE_NANOS_MIN, longest);
         let round = Instant::from_nanos(self.now) + Duration::from_nanos(wait);
         Some(due.map_or(round, |due| round.min(due)))
+    }
+
+    #[inline]
+    fn depth_max(&self) -> usize {
+        self.depth_max
     }
 
     #[inline]
