@@ -84,6 +84,11 @@ fn tenants_come_and_go() {
 }
 
 #[test]
+fn a_device_ages() {
+    meets(figures::ageing);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figure() {
     let make = || figures::hostile_critical(&Options { seed: 7, quick: true });
     assert_eq!(make(), make());

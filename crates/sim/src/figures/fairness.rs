@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::models::sized;
+use super::models::{sized, slowed};
 use super::text::{BEST_EFFORT, jain, kilo_fine, micros, percent, slo};
 use super::{Figure, Options, Series, Table};
 use crate::scenario::{Load, Loop, Setup, Stage};
@@ -31,12 +31,14 @@ pub fn fairness(options: &Options) -> Figure {
         table: Table::new(&["tenant", "request", "reads", "requests/s", "K tokens/s"]),
         notes: vec![
             "Two workers, each tenant on both. LC: 50 K IOPS, 90 % reads, 500 µs; it sends 40 K, \
-             and what it leaves is shared too."
+             and what it leaves is shared too. Device A is taken for 5 % slower, because large \
+             reads are late with their slowest page."
                 .to_string(),
         ],
         verdicts: Vec::new(),
     };
-    let mut stage = Stage::new(Setup { model: sized(), ..Setup::device_a(options.seed, 2) });
+    let mut stage =
+        Stage::new(Setup { model: slowed(&sized(), 95), ..Setup::device_a(options.seed, 2) });
     let critical = stage.register(&slo(500, 50_000, 90)).expect("it fits");
     let load = Load { arrivals: Loop::Paced(40e3), reads: 0.9, bytes: 4096 };
     let critical_source = stage.add(critical, load, &[0, 1], 4);
@@ -69,7 +71,7 @@ pub fn fairness(options: &Options) -> Figure {
     figure.series.push(Series { name: "best effort".to_string(), points });
     let jain = jain(&tokens);
     figure.judge("Jain's index over tokens", "≥ 0.99", format!("{jain:.4}"), jain >= 0.99);
-    let used = (tokens.iter().sum::<f64>() + stage.tokens(critical)) / 420e3;
+    let used = (tokens.iter().sum::<f64>() + stage.tokens(critical)) / (0.95 * 420e3);
     figure.judge("tokens used", "≥ 97 %", percent(used), used >= 0.97);
     let p95 = stage.meter(critical_source).read_us(95.0);
     figure.judge("p95 of the tenant with an SLO", "≤ 500 µs", micros(p95), p95 <= 500.0);

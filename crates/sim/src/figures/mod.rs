@@ -4,6 +4,7 @@
 //! Each function makes one [`Figure`]: series to plot, a table with the paper's figures beside ours,
 //! and verdicts. What is deliberately not here: plots, files and the command line.
 
+mod ageing;
 mod churn;
 mod device;
 mod fairness;
@@ -14,6 +15,7 @@ mod hostile;
 mod models;
 mod text;
 
+pub use ageing::ageing;
 pub use churn::churn;
 pub use device::{fig1, fig3};
 pub use fairness::fairness;
@@ -26,7 +28,7 @@ pub use hostile::{hostile_best_effort, hostile_critical};
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by its name.
-pub const ALL: [(&str, Maker); 9] = [
+pub const ALL: [(&str, Maker); 10] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -36,4 +38,5 @@ pub const ALL: [(&str, Maker); 9] = [
     ("hostile-lc", hostile_critical),
     ("fairness", fairness),
     ("churn", churn),
+    ("ageing", ageing),
 ];

@@ -26,3 +26,10 @@ pub(super) fn slowed(model: &DeviceModel, hundredths: u64) -> DeviceModel {
     let (cost, rate_max) = (model.cost().clone(), model.rate_max());
     DeviceModel::new(cost, points.collect(), rate_max).expect("sound rates")
 }
+
+/// The same model with writes so many times as dear.
+pub(super) fn dearer(model: &DeviceModel, times: u32) -> DeviceModel {
+    let cost = CostModel::linear(model.cost().write() * times, model.cost().read_only_read());
+    let cost = cost.expect("a sound price");
+    DeviceModel::new(cost, model.points().to_vec(), model.rate_max()).expect("sound rates")
+}

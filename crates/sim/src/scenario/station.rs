@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{
     Completion, Device, Geometry, Instant, Kind, QueueFull, Scheduler, Slot, Status, Submission,
@@ -91,6 +92,20 @@ impl Scheduler for Counted {
         match &self.order {
             Order::PassThrough(order) => order.wake_at(now),
             Order::Tokens(order) => order.wake_at(now),
+        }
+    }
+
+    fn ended(&mut self, kind: Kind, delay: Duration) {
+        match &mut self.order {
+            Order::PassThrough(order) => order.ended(kind, delay),
+            Order::Tokens(order) => order.ended(kind, delay),
+        }
+    }
+
+    fn depth_max(&self) -> usize {
+        match &self.order {
+            Order::PassThrough(order) => order.depth_max(),
+            Order::Tokens(order) => order.depth_max(),
         }
     }
 }
