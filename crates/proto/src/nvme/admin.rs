@@ -61,6 +61,8 @@ impl State {
                 [0, 0] => Ok(Done::Closing),
                 _ => Err(Status::CONNECT_FORMAT.dnr()),
             },
+            FabricsKind::AUTHENTICATION_SEND => self.authentication_send(cntlid, call),
+            FabricsKind::AUTHENTICATION_RECEIVE => self.authentication_receive(cntlid, call),
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
     }

@@ -8,6 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::auth::Secret;
 use contract::{Geometry, NamespaceId, TenantId};
 use wire::nvme::{AddressFamily, AnaState, DISCOVERY_NQN, NQN_BYTES};
 
@@ -173,6 +174,10 @@ pub struct Host {
     pub nqn: Nqn,
     /// Whom its I/O is charged to, where the namespace does not say.
     pub tenant: Option<TenantId>,
+    /// Its key: with one, it has to prove on each queue that it has it.
+    pub key: Option<Secret>,
+    /// The key by which controllers prove to this host who they are, if it asks.
+    pub controller_key: Option<Secret>,
 }
 
 /// A subsystem: namespaces under a name, for some hosts, through some ports.
@@ -192,6 +197,8 @@ pub struct Subsystem {
     pub ana: Vec<(PortId, u32, AnaState)>,
     /// Whom I/O is charged to, where neither namespace nor host say.
     pub tenant: Option<TenantId>,
+    /// Whether hosts without a key are refused.
+    pub must_authenticate: bool,
 }
 
 /// The most of everything.

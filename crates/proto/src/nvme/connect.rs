@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use contract::Instant;
 use wire::nvme::{
     CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData,
@@ -9,6 +11,7 @@ use wire::nvme::{
 };
 use zerocopy::FromBytes;
 
+use super::auth::transaction::Transaction;
 use super::config::{HostId, Nqn, PortId};
 use super::controller::{Arrival, Controller, Kind, Record};
 use super::counts::Counts;
@@ -26,6 +29,8 @@ pub(super) struct Made {
     pub(super) id: u16,
     pub(super) size: u16,
     pub(super) flow_control: bool,
+    /// Whether the host has proven who it is, or need not.
+    pub(super) proven: Arc<AtomicBool>,
 }
 
 /// Which field of a connect is not good (Base 6.3, figure "Connect Response – Dword 0").
@@ -44,6 +49,9 @@ const HOST_ID: Wrong = Wrong::Data(0);
 const CNTLID: Wrong = Wrong::Data(16);
 const SUBSYSTEM: Wrong = Wrong::Data(256);
 const HOST: Wrong = Wrong::Data(512);
+
+/// In the result of a connect: the queue has to be authenticated (ATR).
+const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 
 /// How a connect is refused.
 struct Refused(Status, u64);
@@ -84,7 +92,12 @@ impl State {
     ) -> (Answer, Option<Made>) {
         let cid = entry.cid.get();
         match self.try_connect(port, place, entry, payload, now) {
-            Ok(made) => (Answer::with_result(cid, u64::from(made.link.cntlid)), Some(made)),
+            Ok(made) => {
+                let must_prove = !made.proven.load(Ordering::Acquire);
+                let authenticate = if must_prove { AUTHENTICATION_REQUIRED } else { 0 };
+                let result = u64::from(made.link.cntlid) | authenticate;
+                (Answer::with_result(cid, result), Some(made))
+            }
             Err(Refused(status, result)) => (Answer { cid, status, result }, None),
         }
     }
@@ -113,11 +126,14 @@ impl State {
             return Err(QUEUE_SIZE.into());
         }
         let who = who(connect)?;
+        let who_host = who.host.clone();
         let (kind, link) = match command.queue.get() {
             0 => self.admit_host(port, who, command.keep_alive_ms.get(), now)?,
             queue => self.admit_queue(port, &who, queue)?,
         };
+        let must_prove = kind == Kind::Io && self.has_key(&who_host);
         let counts = Arc::new(Counts::default());
+        let proven = Arc::new(AtomicBool::new(!must_prove));
         let made = Made {
             link,
             counts: Arc::clone(&counts),
@@ -125,10 +141,25 @@ impl State {
             id: command.queue.get(),
             size: size + 1,
             flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
+            proven: Arc::clone(&proven),
         };
         let controller = self.controller(made.link.cntlid).map_err(Refused::from)?;
-        controller.queues.insert(made.id, Record { place, size: made.size, counts });
+        let record = Record {
+            place,
+            size: made.size,
+            counts,
+            must_prove,
+            proven,
+            transaction: Transaction::new(),
+            waiting: None,
+        };
+        controller.queues.insert(made.id, record);
         Ok(made)
+    }
+
+    /// Whether a host has a key, and so has to prove that it has it.
+    fn has_key(&self, host: &Nqn) -> bool {
+        self.hosts.get(host).is_some_and(|known| known.key.is_some())
     }
 
     /// An admin queue: makes a controller.
@@ -146,7 +177,8 @@ impl State {
             if !subsystem.is_at(port) {
                 return Err(SUBSYSTEM.into());
             }
-            if !subsystem.hosts.contain(&who.host) {
+            let is_stranger = subsystem.must_authenticate && !self.has_key(&who.host);
+            if is_stranger || !subsystem.hosts.contain(&who.host) {
                 return Err(Status::CONNECT_INVALID_HOST.dnr().into());
             }
             Kind::Io

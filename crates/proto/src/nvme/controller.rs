@@ -3,11 +3,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
 
 use contract::Instant;
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
+use super::auth::transaction::Transaction;
+use super::auth_commands::Waiting;
 use super::config::{HostId, Nqn, PortId};
 use super::counts::Sum;
 use super::events::Events;
@@ -41,6 +44,13 @@ pub(super) struct Record {
     pub(super) place: Place,
     pub(super) size: u16,
     pub(super) counts: SharedCounts,
+    /// Whether the host has to prove who it is before anything else.
+    pub(super) must_prove: bool,
+    /// Whether it has, or need not; read by the queue.
+    pub(super) proven: Arc<AtomicBool>,
+    pub(super) transaction: Transaction,
+    /// An Authentication Receive that waits.
+    pub(super) waiting: Option<Waiting>,
 }
 
 /// A keep-alive timer.

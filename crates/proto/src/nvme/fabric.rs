@@ -8,8 +8,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::Instant;
 use spin::Mutex;
-use wire::nvme::{Completion, Status, Submission};
+use wire::nvme::{Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind, Status, Submission};
 
+use super::auth::transaction::CHANCE_BYTES;
 use super::config::{Config, PortId, Refusal};
 use super::link::View;
 use super::queue::{Call, Done, Queue};
@@ -23,6 +24,9 @@ pub trait Surroundings: fmt::Debug + Send + Sync {
 
     /// Fills bytes with unpredictable ones, for authentication.
     fn random(&self, bytes: &mut [u8]);
+
+    /// Has a thread that carries no I/O call [`Fabric::compute`].
+    fn compute(&self);
 }
 
 /// See the module `nvme`.
@@ -109,15 +113,20 @@ impl Fabric {
 
     /// Under the lock; afterwards wakes the workers that got mail.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let (result, woken) = {
+        let (result, woken, has_jobs) = {
             let mut state = self.state.lock();
+            let before = state.jobs.len();
             let result = work(&mut state);
+            let has_jobs = state.jobs.len() > before;
             let woken = core::mem::take(&mut state.mail.woken);
             for worker in &woken {
                 self.mail[usize::from(*worker)].store(true, Ordering::Release);
             }
-            (result, woken)
+            (result, woken, has_jobs)
         };
+        if has_jobs {
+            self.surroundings.compute();
+        }
         for worker in woken {
             self.surroundings.wake(worker);
         }
@@ -150,6 +159,26 @@ impl Fabric {
             self.watch(now);
         }
         done
+    }
+
+    /// Chance for a command that may need it.
+    pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
+        let mut chance = [0; CHANCE_BYTES];
+        let kind = FabricsCommand::of(entry).kind;
+        if entry.opcode == FABRICS_OPCODE && kind == FabricsKind::AUTHENTICATION_SEND {
+            self.surroundings.random(&mut chance);
+        }
+        chance
+    }
+
+    /// Computes one power that an authentication waits for, which may take some tens of
+    /// milliseconds: to be called by a thread that carries no I/O, until it says `false`, whenever
+    /// [`Surroundings::compute`] was called.
+    pub fn compute(&self) -> bool {
+        let Some(job) = self.with(|state| state.jobs.pop_front()) else { return false };
+        let value = job.power.raise();
+        self.with(|state| state.computed(&job, &value));
+        true
     }
 
     /// A queue's connection is gone.

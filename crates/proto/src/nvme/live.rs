@@ -286,6 +286,7 @@ impl State {
             hosts: subsystem.hosts,
             ports: subsystem.ports,
             tenant: subsystem.tenant,
+            must_authenticate: subsystem.must_authenticate,
             namespaces: BTreeMap::new(),
             ana: BTreeMap::new(),
             ana_changes: 0,

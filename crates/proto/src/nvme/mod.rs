@@ -21,6 +21,8 @@
 //! configuration or reservations.
 
 mod admin;
+pub mod auth;
+mod auth_commands;
 mod config;
 mod connect;
 mod controller;

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use contract::{Command, Instant, Range};
 use wire::nvme::{
@@ -9,6 +10,7 @@ use wire::nvme::{
     Feature, NvmOpcode, Status, Submission,
 };
 
+use super::auth::transaction::CHANCE_BYTES;
 use super::controller::Kind;
 use super::data;
 use super::fabric::Fabric;
@@ -29,6 +31,8 @@ pub(super) struct Call<'a> {
     pub(super) now: Instant,
     /// Data for the host; empty at first.
     pub(super) out: &'a mut Vec<u8>,
+    /// Unpredictable, where the command needs it.
+    pub(super) chance: [u8; CHANCE_BYTES],
 }
 
 /// How the controller has carried it out.
@@ -38,7 +42,7 @@ pub(super) enum Done {
     Result(u64),
     /// It waits.
     Parked,
-    /// The queue ends.
+    /// The queue ends, when this has been said.
     Closing,
 }
 
@@ -125,7 +129,8 @@ impl Queue {
             };
         }
         let queue = self.made.id;
-        let call = Call { entry, queue, payload, now, out };
+        let chance = self.fabric.chance(entry);
+        let call = Call { entry, queue, payload, now, out, chance };
         match self.fabric.carry_out(self.made.link.cntlid, call) {
             Ok(Done::Result(result)) => Outcome::Done(Answer::with_result(cid, result)),
             Ok(Done::Parked) => Outcome::Parked,
@@ -209,7 +214,13 @@ impl Queue {
     }
 
     fn begin_fabrics(&mut self, entry: &Submission) -> Result<Step, Status> {
-        let payload_bytes = match FabricsCommand::of(entry).kind {
+        let kind = FabricsCommand::of(entry).kind;
+        let proves =
+            matches!(kind, FabricsKind::AUTHENTICATION_SEND | FabricsKind::AUTHENTICATION_RECEIVE);
+        if !proves {
+            self.check_proven()?;
+        }
+        let payload_bytes = match kind {
             FabricsKind::CONNECT => return Err(Status::SEQUENCE_ERROR.dnr()),
             FabricsKind::PROPERTY_GET | FabricsKind::PROPERTY_SET if self.made.id == 0 => 0,
             FabricsKind::DISCONNECT if self.made.id != 0 => 0,
@@ -222,6 +233,7 @@ impl Queue {
     }
 
     fn begin_admin(&mut self, entry: &Submission) -> Result<Step, Status> {
+        self.check_proven()?;
         self.made.link.ready()?;
         let payload_bytes = match AdminOpcode(entry.opcode) {
             AdminOpcode::IDENTIFY
@@ -239,6 +251,7 @@ impl Queue {
     }
 
     fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
+        self.check_proven()?;
         self.made.link.ready()?;
         if self.made.link.generation() != self.view.generation {
             self.view = self.fabric.view(self.made.link.cntlid);
@@ -249,6 +262,14 @@ impl Queue {
                 let through = self.made.link.writes_through();
                 io::parse(&self.view, entry, through).map(Step::Device)
             }
+        }
+    }
+
+    /// Whether the host has proven who it is, or need not.
+    fn check_proven(&self) -> Result<(), Status> {
+        match self.made.proven.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(Status::AUTHENTICATION_REQUIRED.dnr()),
         }
     }
 

@@ -120,7 +120,8 @@ pub enum Outcome {
     /// [`Command::Discard`] these ranges ([`Queue::ranges`](super::Queue::ranges)), each a request
     /// of the namespace, and answer when all have ended.
     Discard(Io),
-    /// It has ended, and so has its queue: close the connection when the answer has left.
+    /// It has ended, and so has its queue: what was written to the output goes to the host, then the
+    /// answer, then the connection is closed.
     Closing(Answer),
 }
 
@@ -136,7 +137,7 @@ pub enum Action {
         /// Data for the host.
         data: Vec<u8>,
     },
-    /// The connection's association is over: close it.
+    /// The connection's association is over: close it, when what was to be said has left.
     Close {
         /// Which.
         conn: ConnId,

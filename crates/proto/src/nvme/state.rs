@@ -1,6 +1,6 @@
 //! Everything that the fabric's lock guards: ports, subsystems, controllers, mail to the workers.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use contract::{ConnId, Instant};
 use wire::nvme::{AnaState, Event, Status};
 
+use super::auth_commands::Job;
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
@@ -43,6 +44,7 @@ pub(super) struct Served {
     /// Empty: all.
     pub(super) ports: Vec<PortId>,
     pub(super) tenant: Option<contract::TenantId>,
+    pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
     /// State and changes of a group through a port; what is not here is optimized.
     pub(super) ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
@@ -117,6 +119,8 @@ pub(super) struct State {
     pub(super) controllers: BTreeMap<u16, Controller>,
     /// Changes of what discovery tells.
     pub(super) discovery_changes: u64,
+    /// Powers that authentications wait for, the oldest first; at most one for each queue.
+    pub(super) jobs: VecDeque<Job>,
     /// Changes of reservations.
     pub(super) reservation_changes: u64,
     pub(super) mail: Mail,
@@ -145,6 +149,7 @@ impl State {
             referrals: Vec::new(),
             controllers: BTreeMap::new(),
             discovery_changes: 1,
+            jobs: VecDeque::new(),
             reservation_changes: 0,
             mail: Mail::new(config.workers),
             started,
@@ -260,6 +265,7 @@ impl State {
     /// A connection has ended, and its queue with it; with the admin queue, the controller.
     pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
         self.mail.forget(place.worker, place.conn);
+        self.jobs.retain(|job| job.place != place);
         let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
         if controller.queues.get(&queue).is_none_or(|record| record.place != place) {
             return;

@@ -11,9 +11,9 @@ use nearflash_proto::nvme::{
     Port, PortId, Queue, Step, Subsystem, Surroundings,
 };
 use wire::nvme::{
-    AddressFamily, AdminOpcode, Completion, ConnectCommand, ConnectData, FABRICS_OPCODE,
-    FabricsKind, Feature, IdentifyCns, LogPage, Property, PropertyCommand, SglDescriptor, Status,
-    Submission,
+    AUTH_PROTOCOL, AddressFamily, AdminOpcode, AuthCommand, Completion, ConnectCommand,
+    ConnectData, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns, LogPage, Property,
+    PropertyCommand, SglDescriptor, Status, Submission,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -25,11 +25,16 @@ pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 #[derive(Debug, Default)]
 pub struct Around {
     pub wakes: Arc<AtomicU64>,
+    pub jobs: Arc<AtomicU64>,
 }
 
 impl Surroundings for Around {
     fn wake(&self, _worker: u16) {
         self.wakes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn compute(&self) {
+        self.jobs.fetch_add(1, Ordering::Relaxed);
     }
 
     fn random(&self, bytes: &mut [u8]) {
@@ -80,6 +85,7 @@ pub fn subsystem(name: &str) -> Subsystem {
         namespaces: vec![namespace(1, 1 << 20), namespace(2, 4096)],
         ana: Vec::new(),
         tenant: None,
+        must_authenticate: false,
     }
 }
 
@@ -365,6 +371,22 @@ pub fn events(actions: &[Action]) -> Vec<(ConnId, u16, u64)> {
         Action::Close { .. } => None,
     });
     events.collect()
+}
+
+/// Authentication Send or Receive.
+pub fn auth_entry(kind: FabricsKind, cid: u16, length: u32) -> AuthCommand {
+    AuthCommand {
+        opcode: FABRICS_OPCODE,
+        flags: Submission::FLAGS_SGL,
+        cid: cid.into(),
+        kind,
+        data: SglDescriptor::transport(length),
+        protocol_specific_0: 1,
+        protocol_specific_1: 1,
+        protocol: AUTH_PROTOCOL,
+        length: length.into(),
+        ..AuthCommand::new_zeroed()
+    }
 }
 
 /// The structure at the beginning of data.

@@ -53,6 +53,7 @@ macro_rules! open_enum {
     };
 }
 
+mod auth;
 mod command;
 mod discovery;
 mod fabrics;
@@ -63,6 +64,10 @@ mod property;
 mod reservation;
 mod status;
 
+pub use auth::{
+    AUTH_LIST_MAX, AUTH_PROTOCOL, AuthChallenge, AuthDescriptor, AuthFailure, AuthFailureMessage,
+    AuthHead, AuthKind, AuthMessage, AuthNegotiate, AuthReply, AuthSuccess1, AuthSuccess2,
+};
 pub use command::{
     AdminOpcode, BLOCK_FUA, CommandId, Completion, DISCARD_RANGES_MAX, DiscardRange,
     FABRICS_OPCODE, Fuse, NvmOpcode, SglDescriptor, SglKind, Submission, ZEROES_DEALLOCATE,

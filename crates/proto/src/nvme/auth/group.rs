@@ -1,0 +1,269 @@
+//! The groups of DH-HMAC-CHAP (Base 8.13.5.3): finite fields of RFC 7919 with the generator 2.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
+use crypto_bigint::{BoxedUint, Odd};
+use spin::Once;
+
+/// Bytes of an exponent: more than twice the strength of the largest group (RFC 7919, section 5.2).
+pub const EXPONENT_BYTES: usize = 64;
+
+/// A group, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// No Diffie-Hellman exchange.
+    Null,
+    /// ffdhe2048.
+    Ffdhe2048,
+    /// ffdhe3072.
+    Ffdhe3072,
+    /// ffdhe4096.
+    Ffdhe4096,
+    /// ffdhe6144.
+    Ffdhe6144,
+    /// ffdhe8192.
+    Ffdhe8192,
+}
+
+impl Group {
+    /// All of them, in the order in which a controller prefers them: any exchange before none, the
+    /// cheaper before the dearer.
+    pub const ALL: [Group; 6] = [
+        Group::Ffdhe2048,
+        Group::Ffdhe3072,
+        Group::Ffdhe4096,
+        Group::Ffdhe6144,
+        Group::Ffdhe8192,
+        Group::Null,
+    ];
+
+    /// The identifier in messages.
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// The group of this identifier.
+    pub fn from_id(id: u8) -> Option<Group> {
+        Group::ALL.into_iter().find(|group| group.id() == id)
+    }
+
+    /// Bytes of a value; zero without a group.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Group::Null => 0,
+            Group::Ffdhe2048 => 256,
+            Group::Ffdhe3072 => 384,
+            Group::Ffdhe4096 => 512,
+            Group::Ffdhe6144 => 768,
+            Group::Ffdhe8192 => 1024,
+        }
+    }
+
+    /// The number X of the prime's formula (RFC 7919, appendix A).
+    const fn offset(self) -> u64 {
+        match self {
+            Group::Null => 0,
+            Group::Ffdhe2048 => 560_316,
+            Group::Ffdhe3072 => 2_625_351,
+            Group::Ffdhe4096 => 5_736_041,
+            Group::Ffdhe6144 => 15_705_020,
+            Group::Ffdhe8192 => 10_965_728,
+        }
+    }
+
+    /// The prime, big-endian; empty without a group. Computed once.
+    pub fn prime(self) -> &'static [u8] {
+        static PRIMES: [Once<Box<[u8]>>; Group::ALL.len()] = [const { Once::new() }; 6];
+        match self {
+            Group::Null => &[],
+            _ => PRIMES[usize::from(self.id())].call_once(|| self.compute_prime()),
+        }
+    }
+
+    /// 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. The digits of e are computed rather
+    /// than listed.
+    fn compute_prime(self) -> Box<[u8]> {
+        let words = self.bytes() / 8;
+        let mut prime = digits_of_e(words * 64 - 130);
+        prime.resize(words - 1, 0);
+        add_small(&mut prime, self.offset());
+        // Times 2^64, less 1: a low word of all ones, and one less above it, made up for by the
+        // high word: 2^b − 2^(b−64) is all ones there.
+        prime.insert(0, 0);
+        prime[words - 1] = u64::MAX;
+        let mut borrow = true;
+        for word in &mut prime {
+            if borrow {
+                (*word, borrow) = word.overflowing_sub(1);
+            }
+        }
+        prime.iter().rev().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    /// The public value of an exponent, once [`Power::raise`]d; `None` without a group.
+    pub fn public(self, exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
+        let mut base = vec![0; self.bytes()];
+        *base.last_mut()? = 2;
+        Some(Power { group: self, base, exponent })
+    }
+
+    /// The shared value of the other end's public one and an exponent, once [`Power::raise`]d;
+    /// `None` when the public value is none (RFC 7919, section 5.1): wrong in length, or not above 1
+    /// and below the prime less 1.
+    pub fn shared(self, public: &[u8], exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
+        if self == Group::Null || public.len() != self.bytes() {
+            return None;
+        }
+        let mut most = self.prime().to_vec();
+        *most.last_mut()? -= 1;
+        let (last, rest) = public.split_last()?;
+        let above_one = *last > 1 || rest.iter().any(|byte| *byte != 0);
+        let is_good = above_one && *public < *most;
+        is_good.then(|| Power { group: self, base: public.to_vec(), exponent })
+    }
+}
+
+/// A power to compute, which takes from half a millisecond to some tens of them.
+#[derive(Clone)]
+pub struct Power {
+    group: Group,
+    /// As long as the prime, and smaller.
+    base: Vec<u8>,
+    exponent: [u8; EXPONENT_BYTES],
+}
+
+impl core::fmt::Debug for Power {
+    /// Exponents are secret.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Power({:?})", self.group)
+    }
+}
+
+impl Power {
+    /// The power, big-endian and as long as the prime. Takes the same time for all exponents.
+    pub fn raise(&self) -> Vec<u8> {
+        let bits = self.group.bytes() as u32 * 8;
+        let number = |bytes: &[u8], bits| {
+            BoxedUint::from_be_slice(bytes, bits).expect("as long as its precision")
+        };
+        let prime = number(self.group.prime(), bits);
+        let prime = Odd::new(prime).into_option().expect("a prime above 2 is odd");
+        let params = BoxedMontyParams::new(prime);
+        let base = BoxedMontyForm::new(number(&self.base, bits), &params);
+        let exponent = number(&self.exponent, EXPONENT_BYTES as u32 * 8);
+        base.pow(&exponent).retrieve().to_be_bytes().into_vec()
+    }
+}
+
+/// ⌊2^bits e⌋ in words, the lowest first: the sum of the inverses of factorials, with 128 bits more
+/// than asked for.
+fn digits_of_e(bits: usize) -> Vec<u64> {
+    const GUARD_WORDS: usize = 2;
+    let words = bits / 64 + 2 + GUARD_WORDS;
+    let mut term = vec![0; words];
+    let bit = bits + GUARD_WORDS * 64;
+    term[bit / 64] = 1 << (bit % 64);
+    let mut sum = vec![0; words];
+    for divisor in 1_u64.. {
+        let mut carry = false;
+        for (to, from) in sum.iter_mut().zip(&term) {
+            let (once, first) = u64::overflowing_add(*to, *from);
+            let (twice, second) = once.overflowing_add(u64::from(carry));
+            (*to, carry) = (twice, first || second);
+        }
+        let mut rest = 0;
+        for word in term.iter_mut().rev() {
+            let whole = u128::from(rest) << 64 | u128::from(*word);
+            *word = (whole / u128::from(divisor)) as u64;
+            rest = (whole % u128::from(divisor)) as u64;
+        }
+        if term.iter().all(|word| *word == 0) {
+            break;
+        }
+    }
+    sum.split_off(GUARD_WORDS)
+}
+
+fn add_small(number: &mut [u64], small: u64) {
+    let mut carry = small;
+    for word in number {
+        let (sum, overflows) = word.overflowing_add(carry);
+        (*word, carry) = (sum, u64::from(overflows));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words of RFC 7919, appendix A: the second of each prime, and the last but one.
+    #[test]
+    fn primes_are_those_of_the_rfc() {
+        for (group, last) in [
+            (Group::Ffdhe2048, 0x886b_4238_6128_5c97),
+            (Group::Ffdhe3072, 0x25e4_1d2b_66c6_2e37),
+            (Group::Ffdhe4096, 0xc68a_007e_5e65_5f6a),
+            (Group::Ffdhe6144, 0xa40e_329c_d0e4_0e65),
+            (Group::Ffdhe8192, 0xd68c_8bb7_c5c6_424c_u64),
+        ] {
+            let prime = group.prime();
+            let words: Vec<u64> = prime
+                .chunks_exact(8)
+                .map(|word| u64::from_be_bytes(word.try_into().unwrap()))
+                .collect();
+            assert_eq!(prime.len(), group.bytes());
+            assert_eq!(words[..2], [u64::MAX, 0xadf8_5458_a2bb_4a9a], "{group:?}");
+            assert_eq!(words[words.len() - 2..], [last, u64::MAX], "{group:?}");
+        }
+    }
+
+    /// Hashes of the smallest and the largest prime, and of a power of 2 in each, from another
+    /// implementation.
+    #[test]
+    fn powers_are_those_of_another_implementation() {
+        use crate::nvme::auth::Hash;
+        let hash = |bytes: &[u8]| Hash::Sha256.digest(bytes)[..8].to_vec();
+        for (group, prime, power) in [
+            (Group::Ffdhe2048, 0x9cd3_b7f3_3687_2f46_u64, 0x128d_5210_732d_85f7_u64),
+            (Group::Ffdhe8192, 0x770b_14ef_af6f_0499, 0xafcd_4037_0739_419f),
+        ] {
+            assert_eq!(hash(group.prime()), prime.to_be_bytes());
+            let raised = group.public([0x5a; EXPONENT_BYTES]).unwrap().raise();
+            assert_eq!(hash(&raised), power.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn both_ends_share_a_value() {
+        for group in [Group::Ffdhe2048, Group::Ffdhe3072] {
+            let (one, two) = ([0x5a; EXPONENT_BYTES], [0xc3; EXPONENT_BYTES]);
+            let public = |exponent| group.public(exponent).unwrap().raise();
+            let (public_one, public_two) = (public(one), public(two));
+            let shared = group.shared(&public_two, one).unwrap().raise();
+            assert_eq!(group.shared(&public_one, two).unwrap().raise(), shared);
+            assert_ne!(public_one, public_two);
+        }
+    }
+
+    #[test]
+    fn values_that_would_give_the_secret_away_are_refused() {
+        let group = Group::Ffdhe2048;
+        let exponent = [1; EXPONENT_BYTES];
+        let prime = group.prime();
+        let value = |last: u8, prime: &[u8]| {
+            let mut value = prime.to_vec();
+            *value.last_mut().unwrap() = last;
+            value
+        };
+        let zeroes = [0; 256];
+        for bad in [value(0, &zeroes), value(1, &zeroes), value(0xff, prime), value(0xfe, prime)] {
+            assert!(group.shared(&bad, exponent).is_none());
+        }
+        assert!(group.shared(&value(2, &zeroes), exponent).is_some());
+        assert!(group.shared(&value(0xfd, prime), exponent).is_some());
+        assert!(group.shared(&[2; 255], exponent).is_none());
+    }
+}

@@ -1,0 +1,265 @@
+//! Hosts that prove who they are, and hosts that try to do without.
+
+mod nvme_host;
+
+use contract::Instant;
+use nearflash_proto::nvme::auth::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
+use nearflash_proto::nvme::{Action, CloseReason, Config, Host as Known, Outcome, Queue, Step};
+use nvme_host::*;
+use std::sync::Arc;
+use wire::nvme::{
+    AuthChallenge, AuthDescriptor, AuthFailure, AuthFailureMessage, AuthHead, AuthKind,
+    AuthMessage, AuthNegotiate, AuthReply, AuthSuccess1, AuthSuccess2, ConnectData, FabricsKind,
+    Property, Status,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+type Fabric = Arc<nearflash_proto::nvme::Fabric>;
+
+const TRANSACTION: u16 = 0x1234;
+
+/// What a host does in an authentication.
+struct Plan {
+    hash: Hash,
+    group: Group,
+    key: Secret,
+    /// The controller's key, to challenge it.
+    controller_key: Option<Secret>,
+    reflects: bool,
+}
+
+fn secret(byte: u8) -> Secret {
+    Secret::new(&[byte; 48], Some(Hash::Sha384)).unwrap()
+}
+
+fn plan(hash: Hash, group: Group) -> Plan {
+    Plan { hash, group, key: secret(1), controller_key: None, reflects: false }
+}
+
+fn with_keys() -> Config {
+    let mut config = config();
+    config.hosts = vec![Known {
+        nqn: nqn(&host(1).nqn),
+        tenant: None,
+        key: Some(secret(1)),
+        controller_key: Some(secret(2)),
+    }];
+    config
+}
+
+fn send(queue: &mut Queue, message: &[u8]) -> Outcome {
+    let length = message.len() as u32;
+    let entry = auth_entry(FabricsKind::AUTHENTICATION_SEND, 1, length);
+    assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: message.len() });
+    queue.execute(entry.entry(), message, Instant::ZERO, &mut Vec::new())
+}
+
+/// Fetches a message; computes what it needs.
+fn receive(fabric: &Fabric, worker: u16, queue: &mut Queue) -> (Vec<u8>, bool) {
+    let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
+    assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: 0 });
+    let mut out = Vec::new();
+    match queue.execute(entry.entry(), &[], Instant::ZERO, &mut out) {
+        Outcome::Done(answer) => {
+            assert!(answer.status.is_ok(), "{answer:?}");
+            (out, false)
+        }
+        Outcome::Closing(_) => (out, true),
+        Outcome::Parked => {
+            assert!(poll(fabric, worker, Instant::ZERO).is_empty());
+            assert!(fabric.compute());
+            assert!(!fabric.compute());
+            let mut actions = poll(fabric, worker, Instant::ZERO).into_iter();
+            let Some(Action::Complete { answer, data, .. }) = actions.next() else {
+                panic!("nobody was answered");
+            };
+            assert!(answer.status.is_ok() && answer.cid == 2);
+            let closes = actions.next().is_some_and(|action| {
+                matches!(action, Action::Close { reason: CloseReason::NotAuthenticated, .. })
+            });
+            (data, closes)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn head(kind: AuthKind, message: AuthMessage) -> AuthHead {
+    AuthHead { kind, message, reserved: 0.into(), transaction: TRANSACTION.into() }
+}
+
+fn negotiation(hash: u8, group: u8) -> Vec<u8> {
+    let mut descriptor = AuthDescriptor::new_zeroed();
+    (descriptor.protocol, descriptor.hash_count, descriptor.group_count) = (1, 1, 1);
+    (descriptor.hashes[0], descriptor.groups[0]) = (hash, group);
+    let negotiate = AuthNegotiate {
+        head: head(AuthKind::COMMON, AuthMessage::NEGOTIATE),
+        concatenation: 0,
+        descriptors: 1,
+    };
+    [negotiate.as_bytes(), descriptor.as_bytes()].concat()
+}
+
+/// The host's side of an authentication: `Err` is what the controller said in the end.
+fn authenticate(
+    fabric: &Fabric,
+    worker: u16,
+    queue: &mut Queue,
+    host: &Host,
+    plan: &Plan,
+) -> Result<(), AuthFailure> {
+    let bytes = plan.hash.bytes();
+    send(queue, &negotiation(plan.hash.id(), plan.group.id()));
+    let (message, _) = receive(fabric, worker, queue);
+    let challenge: AuthChallenge = read(&message);
+    assert_eq!(challenge.head.message, AuthMessage::CHALLENGE);
+    assert_eq!((challenge.hash, challenge.group), (plan.hash.id(), plan.group.id()));
+    assert_eq!(usize::from(challenge.value_bytes.get()), plan.group.bytes());
+    let (given, rest) = message[16..].split_at(bytes);
+    let exponent = [0x77; EXPONENT_BYTES];
+    let own_value = plan.group.public(exponent).map(|power| power.raise()).unwrap_or_default();
+    let shared = plan.group.shared(&rest[..plan.group.bytes()], exponent);
+    let shared = shared.map(|power| power.raise()).unwrap_or_default();
+    let response = |end, challenge: &[u8], sequence, key: &Secret| {
+        let challenge = &augmented(plan.hash, challenge, &shared);
+        let (hash, transaction) = (plan.hash, TRANSACTION);
+        let (host, subsystem) = (&*host.nqn, SUBSYSTEM);
+        Response { end, hash, challenge, sequence, transaction, host, subsystem }.with(key)
+    };
+    let proof = response(End::Host, given, challenge.sequence.get(), &plan.key);
+    let own_challenge = if plan.reflects { given.to_vec() } else { vec![0x42; bytes] };
+    let reply = AuthReply {
+        head: head(AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY),
+        hash_bytes: bytes as u8,
+        challenges: u8::from(plan.controller_key.is_some() || plan.reflects),
+        value_bytes: (own_value.len() as u16).into(),
+        sequence: 99.into(),
+        ..AuthReply::new_zeroed()
+    };
+    send(queue, &[reply.as_bytes(), &proof, &own_challenge, &own_value].concat());
+    let (message, closes) = receive(fabric, worker, queue);
+    if read::<AuthHead>(&message).message == AuthMessage::FAILURE1 {
+        assert!(closes, "a host that failed is disconnected");
+        return Err(read::<AuthFailureMessage>(&message).explanation);
+    }
+    let success: AuthSuccess1 = read(&message);
+    assert_eq!(success.head.message, AuthMessage::SUCCESS1);
+    if let Some(key) = &plan.controller_key {
+        assert_eq!(success.responds, 1);
+        let expected = response(End::Controller, &own_challenge, 99, key);
+        assert_eq!(message[16..16 + bytes], expected, "the controller is who it says");
+        let verdict = AuthSuccess2 {
+            head: head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2),
+            reserved: [0; 10],
+        };
+        send(queue, verdict.as_bytes());
+    }
+    Ok(())
+}
+
+/// An admin queue that has not proven anything, whose connect said so.
+fn unproven(fabric: &Fabric) -> Session {
+    let entry = connect_entry(0, 32, 0);
+    let data: ConnectData = connect_data(&host(1), SUBSYSTEM, 0xffff);
+    let port = nearflash_proto::nvme::PortId(1);
+    let at = place(1, 50);
+    let probe = fabric.connect(port, at, entry.entry(), data.as_bytes(), Instant::ZERO);
+    assert_eq!(probe.unwrap().1.result.get() >> 16, 2, "authentication is required");
+    open(fabric, &host(1), SUBSYSTEM, 1, place(0, 0)).unwrap()
+}
+
+#[test]
+fn every_hash_and_group_lets_in_who_has_the_key() {
+    let fabric = fabric(&with_keys());
+    for hash in Hash::ALL {
+        for group in [Group::Null, Group::Ffdhe2048] {
+            let mut own = unproven(&fabric);
+            assert_eq!(own.get(Property::VERSION, 4), Err(Status::AUTHENTICATION_REQUIRED.dnr()));
+            let plan = plan(hash, group);
+            assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &plan), Ok(()));
+            own.enable();
+        }
+    }
+    let mut own = unproven(&fabric);
+    let plan = plan(Hash::Sha512, Group::Ffdhe8192);
+    assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &plan), Ok(()));
+}
+
+#[test]
+fn the_controller_proves_itself_when_asked() {
+    let fabric = fabric(&with_keys());
+    let mut own = unproven(&fabric);
+    let plan = Plan { controller_key: Some(secret(2)), ..plan(Hash::Sha384, Group::Ffdhe3072) };
+    assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &plan), Ok(()));
+    own.enable();
+    let mut queue = own.io(1, place(1, 1)).unwrap();
+    let flush = wire::nvme::Submission::new(0, 1, 1);
+    let Step::Refused(answer) = queue.begin(&flush) else { panic!("let in without proof") };
+    assert_eq!(answer.status, Status::AUTHENTICATION_REQUIRED.dnr());
+    assert_eq!(authenticate(&fabric, 1, &mut queue, &host(1), &plan), Ok(()));
+    assert!(matches!(queue.begin(&flush), Step::Device(_)));
+}
+
+#[test]
+fn who_has_not_the_key_is_told_so_and_disconnected() {
+    let fabric = fabric(&with_keys());
+    for group in [Group::Null, Group::Ffdhe2048] {
+        let mut own = unproven(&fabric);
+        let wrong = Plan { key: secret(3), ..plan(Hash::Sha256, group) };
+        let outcome = authenticate(&fabric, 0, &mut own.admin, &host(1), &wrong);
+        assert_eq!(outcome, Err(AuthFailure::FAILED));
+        assert_eq!(own.get(Property::VERSION, 4), Err(Status::AUTHENTICATION_REQUIRED.dnr()));
+    }
+    let mut own = unproven(&fabric);
+    let mirror = Plan { reflects: true, ..plan(Hash::Sha256, Group::Null) };
+    let outcome = authenticate(&fabric, 0, &mut own.admin, &host(1), &mirror);
+    assert_eq!(outcome, Err(AuthFailure::FAILED), "our own challenge is not answered");
+}
+
+#[test]
+fn keys_change_live() {
+    let fabric = fabric(&with_keys());
+    let known = |key| Known { nqn: nqn(&host(1).nqn), tenant: None, key, controller_key: None };
+    fabric.set_host(known(Some(secret(9)))).unwrap();
+    let mut own = unproven(&fabric);
+    let old = plan(Hash::Sha256, Group::Null);
+    let outcome = authenticate(&fabric, 0, &mut own.admin, &host(1), &old);
+    assert_eq!(outcome, Err(AuthFailure::FAILED));
+    let mut own = unproven(&fabric);
+    let new = Plan { key: secret(9), ..old };
+    assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &new), Ok(()));
+    fabric.set_host(known(None)).unwrap();
+    connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 7));
+}
+
+#[test]
+fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
+    let mut config = with_keys();
+    config.subsystems[0].must_authenticate = true;
+    let fabric = fabric(&config);
+    let refused = open(&fabric, &host(2), SUBSYSTEM, 1, place(0, 0)).unwrap_err();
+    assert_eq!(refused.status(), Status::CONNECT_INVALID_HOST.dnr());
+    unproven(&fabric);
+}
+
+#[test]
+fn messages_that_make_no_sense_fail() {
+    let fabric = fabric(&with_keys());
+    let cases = [
+        (negotiation(4, 0), AuthFailure::HASH),
+        (negotiation(1, 9), AuthFailure::GROUP),
+        (negotiation(1, 0)[..40].to_vec(), AuthFailure::PAYLOAD),
+        (vec![1, 2, 0, 0, 0, 0], AuthFailure::MESSAGE),
+        (vec![1], AuthFailure::PAYLOAD),
+    ];
+    for (message, expected) in cases {
+        let mut own = unproven(&fabric);
+        send(&mut own.admin, &message);
+        let (said, closes) = receive(&fabric, 0, &mut own.admin);
+        assert_eq!(read::<AuthFailureMessage>(&said).explanation, expected);
+        assert!(closes);
+    }
+    let mut own = unproven(&fabric);
+    let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
+    let early = run(&mut own.admin, entry.entry(), &[], Instant::ZERO);
+    assert_eq!(early, Err(Status::SEQUENCE_ERROR.dnr()));
+}

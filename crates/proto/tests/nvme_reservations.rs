@@ -1,0 +1,229 @@
+//! Reservations: two hosts and a namespace, as the specification's tables have it.
+
+mod nvme_host;
+
+use contract::Instant;
+use nearflash_proto::nvme::{Config, Queue, Refusal, Reserved, Step};
+use nvme_host::*;
+use wire::nvme::{
+    Event, Feature, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire, ReservationHead,
+    ReservationNotice, ReservationNoticeKind, ReservationRegister, ReservationRelease,
+    SglDescriptor, Status, Submission,
+};
+use zerocopy::IntoBytes;
+
+type Fabric = std::sync::Arc<nearflash_proto::nvme::Fabric>;
+
+const CONFLICT: Status = Status::RESERVATION_CONFLICT.dnr();
+
+/// A host with an I/O queue.
+struct Party {
+    session: Session,
+    queue: Queue,
+}
+
+impl Party {
+    fn new(fabric: &Fabric, number: u8) -> Party {
+        let at = u32::from(number) * 2;
+        let session = connect(fabric, &host(number), SUBSYSTEM, 1, place(0, at));
+        let queue = session.io(1, place(1, at + 1)).unwrap();
+        Party { session, queue }
+    }
+
+    fn command(&mut self, opcode: NvmOpcode, dword10: u32, payload: &[u8]) -> Result<(), Status> {
+        let mut entry = Submission::new(opcode.0, 5, 1);
+        entry.dword10 = dword10.into();
+        entry.data = SglDescriptor::in_capsule(0, payload.len() as u32);
+        run(&mut self.queue, &entry, payload, Instant::ZERO).map(drop)
+    }
+
+    fn register(&mut self, action: u32, current: u64, new: u64) -> Result<(), Status> {
+        let keys = ReservationRegister { current_key: current.into(), new_key: new.into() };
+        self.command(NvmOpcode::RESERVATION_REGISTER, action, keys.as_bytes())
+    }
+
+    fn acquire(&mut self, action: u32, kind: u8, key: u64, other: u64) -> Result<(), Status> {
+        let keys = ReservationAcquire { current_key: key.into(), preempt_key: other.into() };
+        let dword10 = action | u32::from(kind) << 8;
+        self.command(NvmOpcode::RESERVATION_ACQUIRE, dword10, keys.as_bytes())
+    }
+
+    fn release(&mut self, action: u32, kind: u8, key: u64) -> Result<(), Status> {
+        let keys = ReservationRelease { current_key: key.into() };
+        let dword10 = action | u32::from(kind) << 8;
+        self.command(NvmOpcode::RESERVATION_RELEASE, dword10, keys.as_bytes())
+    }
+
+    fn may(&mut self, opcode: NvmOpcode) -> bool {
+        let mut entry = Submission::new(opcode.0, 6, 1);
+        entry.data = SglDescriptor::transport(512);
+        match self.queue.begin(&entry) {
+            Step::Device(_) => true,
+            Step::Refused(answer) => {
+                assert_eq!(answer.status, CONFLICT);
+                false
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Whether it may read, and write.
+    fn rights(&mut self) -> (bool, bool) {
+        (self.may(NvmOpcode::READ), self.may(NvmOpcode::WRITE))
+    }
+
+    fn report(&mut self) -> (ReservationHead, Vec<RegistrantExtended>) {
+        let mut entry = Submission::new(NvmOpcode::RESERVATION_REPORT.0, 7, 1);
+        entry.dword10 = 1023.into();
+        entry.dword11 = 1.into();
+        entry.data = SglDescriptor::transport(4096);
+        let (_, report) = run(&mut self.queue, &entry, &[], Instant::ZERO).unwrap();
+        let head: ReservationHead = read(&report);
+        let count = usize::from(head.registrants.get());
+        let registrants = report[64..].chunks(64).take(count).map(read).collect();
+        (head, registrants)
+    }
+
+    fn notice(&mut self) -> ReservationNotice {
+        read(&self.session.log(LogPage::RESERVATION, 64).unwrap())
+    }
+}
+
+fn three(config: &Config) -> (Fabric, [Party; 3]) {
+    let fabric = fabric(config);
+    let mut parties = [1, 2, 3].map(|number| Party::new(&fabric, number));
+    parties[0].register(0, 0, 0xa).unwrap();
+    parties[1].register(0, 0, 0xb).unwrap();
+    (fabric, parties)
+}
+
+#[test]
+fn each_kind_keeps_out_whom_it_says() {
+    // By kind: what the holder, another registrant and a stranger may read and write.
+    let (all, read_only, nothing) = ((true, true), (true, false), (false, false));
+    for (kind, registrant, stranger) in [
+        (1, read_only, read_only),
+        (2, nothing, nothing),
+        (3, all, read_only),
+        (4, all, nothing),
+        (5, all, read_only),
+        (6, all, nothing),
+    ] {
+        let (_fabric, [mut holder, mut other, mut third]) = three(&config());
+        assert_eq!(third.rights(), all, "there is no reservation yet");
+        holder.acquire(0, kind, 0xa, 0).unwrap();
+        let rights = (holder.rights(), other.rights(), third.rights());
+        assert_eq!(rights, (all, registrant, stranger), "kind {kind}");
+        assert_eq!(third.acquire(0, kind, 0, 0), Err(CONFLICT), "not registered");
+        let by_all = kind >= 5;
+        assert_eq!(other.acquire(0, kind, 0xb, 0).is_ok(), by_all, "kind {kind}");
+        let (head, registrants) = other.report();
+        assert_eq!((head.kind.0, head.generation.get()), (kind, 2));
+        let holders: Vec<u8> = registrants.iter().map(|registrant| registrant.state).collect();
+        assert_eq!(holders, [1, u8::from(by_all)]);
+        assert_eq!(holder.release(0, kind % 6 + 1, 0xa), Err(Status::INVALID_FIELD.dnr()));
+        holder.release(0, kind, 0xa).unwrap();
+        assert_eq!(third.rights(), all);
+    }
+}
+
+#[test]
+fn keys_are_registered_replaced_and_given_up() {
+    let (_fabric, [mut one, mut two, _]) = three(&config());
+    assert_eq!(one.register(0, 0, 0xa), Ok(()), "the same key again");
+    assert_eq!(one.register(0, 0, 0xc), Err(CONFLICT));
+    assert_eq!(one.register(2, 0xb, 0xc), Err(CONFLICT));
+    assert_eq!(one.register(2, 0xa, 0xc), Ok(()));
+    assert_eq!(one.register(2 | 1 << 3, 0, 0xd), Ok(()), "the existing key is ignored");
+    one.acquire(0, 1, 0xd, 0).unwrap();
+    assert_eq!(two.rights(), (true, false));
+    assert_eq!(one.register(1, 0xd, 0), Ok(()));
+    assert_eq!(two.rights(), (true, true), "the reservation went with its holder");
+    assert_eq!(one.register(1, 0xd, 0), Err(CONFLICT));
+    assert_eq!(one.register(3, 0, 0), Err(Status::INVALID_FIELD.dnr()));
+    assert_eq!(one.register(1 << 30, 0, 0), Err(Status::INVALID_FIELD.dnr()));
+    assert_eq!(two.acquire(1 << 3, 1, 0xb, 0), Err(Status::INVALID_FIELD.dnr()));
+    assert_eq!(two.acquire(0, 7, 0xb, 0), Err(Status::INVALID_FIELD.dnr()));
+}
+
+#[test]
+fn a_survivor_preempts_and_the_others_hear_of_it() {
+    let (fabric, [mut one, mut two, mut three]) = three(&config());
+    three.register(0, 0, 0xc).unwrap();
+    one.acquire(0, 3, 0xa, 0).unwrap();
+    let cid = one.session.await_event();
+    three.session.set_feature(Feature::EVENTS, 0).unwrap();
+    let released = three.session.await_event();
+    two.acquire(1, 1, 0xb, 0xa).unwrap();
+    assert_eq!((one.rights(), two.rights()), ((true, false), (true, true)));
+    let told = events(&poll(&fabric, 0, Instant::ZERO));
+    let event = u64::from(Event::RESERVATION.to_result());
+    let expected =
+        [(one.session.place.conn, cid, event), (three.session.place.conn, released, event)];
+    assert_eq!(told, expected);
+    let kinds: Vec<_> = (0..3).map(|_| one.notice().kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            ReservationNoticeKind::REGISTRATION_PREEMPTED,
+            ReservationNoticeKind::PREEMPTED,
+            ReservationNoticeKind::EMPTY
+        ]
+    );
+    assert_eq!(three.notice().kind, ReservationNoticeKind::RELEASED);
+    assert_eq!(two.notice().kind, ReservationNoticeKind::EMPTY);
+    let (head, registrants) = two.report();
+    assert_eq!((head.kind.0, registrants.len()), (1, 2));
+    assert_eq!(two.acquire(1, 1, 0xb, 0x77), Err(CONFLICT), "nobody has that key");
+    assert_eq!(two.acquire(1, 1, 0xb, 0), Err(Status::INVALID_FIELD.dnr()));
+    two.release(1, 0, 0xb).unwrap();
+    assert_eq!(two.report().1.len(), 0);
+    assert_eq!(three.notice().kind, ReservationNoticeKind::PREEMPTED);
+}
+
+#[test]
+fn notices_can_be_masked() {
+    let (fabric, [mut one, mut two, _third]) = three(&config());
+    let mut mask = Submission::new(0x09, 1, 1);
+    mask.dword10 = u32::from(Feature::RESERVATION_MASK.0).into();
+    mask.dword11 = 0b1110.into();
+    one.session.run(&mask, &[]).unwrap();
+    one.session.await_event();
+    two.acquire(1, 1, 0xb, 0xa).unwrap();
+    assert!(poll(&fabric, 0, Instant::ZERO).is_empty());
+    assert_eq!(one.notice().kind, ReservationNoticeKind::EMPTY);
+}
+
+#[test]
+fn reservations_outlive_connections_and_restarts() {
+    let (fabric, [mut one, two, third]) = three(&config());
+    one.register(3 << 30, 0, 0xa).unwrap();
+    one.acquire(0, 2, 0xa, 0).unwrap();
+    drop((one, two, third));
+    assert!(fabric.controllers().is_empty());
+    assert_eq!(Party::new(&fabric, 1).rights(), (true, true));
+    assert_eq!(Party::new(&fabric, 2).rights(), (false, false));
+    let kept = fabric.reservations();
+    assert!(kept.len() == 1 && kept[0].persists);
+    let restarted = nvme_host::fabric(&config());
+    kept.iter().cloned().for_each(|kept| restarted.restore_reservation(kept).unwrap());
+    assert_eq!(Party::new(&restarted, 1).rights(), (true, true));
+    assert_eq!(Party::new(&restarted, 2).rights(), (false, false));
+    let twice = Reserved {
+        registrants: [&kept[0].registrants[..], &kept[0].registrants[..]].concat(),
+        ..kept[0].clone()
+    };
+    assert_eq!(restarted.restore_reservation(twice), Err(Refusal::Restore));
+    let nobodys = Reserved { registrants: Vec::new(), ..kept[0].clone() };
+    assert_eq!(restarted.restore_reservation(nobodys), Err(Refusal::Restore));
+}
+
+#[test]
+fn another_host_with_the_same_identifier_is_another_registrant() {
+    let (fabric, [mut one, _two, _third]) = three(&config());
+    one.acquire(0, 2, 0xa, 0).unwrap();
+    let liar = Host { id: host(1).id, ..host(4) };
+    let session = connect(&fabric, &liar, SUBSYSTEM, 1, place(0, 90));
+    let queue = session.io(1, place(1, 91)).unwrap();
+    assert_eq!(Party { session, queue }.rights(), (false, false));
+}
