@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
 
 use contract::{Geometry, Instant, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
@@ -35,20 +36,41 @@ pub(crate) struct Plan<'a> {
     pub(crate) now: Instant,
 }
 
-/// How the fabric wakes workers; empty until they run.
+/// How the fabric wakes workers, and the thread that computes for it; empty until they run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wakers(Arc<OnceLock<Vec<Waker>>>);
+pub(crate) struct Wakers(Arc<Sleepers>);
+
+#[derive(Debug, Default)]
+struct Sleepers {
+    workers: OnceLock<Vec<Waker>>,
+    calculator: OnceLock<Thread>,
+}
 
 impl Wakers {
     /// The workers run.
     pub(crate) fn set(&self, wakers: Vec<Waker>) {
-        self.0.set(wakers).expect("workers start once");
+        self.0.workers.set(wakers).expect("workers start once");
+    }
+
+    /// Starts the thread that computes what authentications wait for, so that no worker does.
+    fn start_calculator(&self, fabric: Arc<Fabric>) -> Result<(), String> {
+        let calculate = move || {
+            loop {
+                while fabric.compute() {}
+                thread::park();
+            }
+        };
+        let spawned = thread::Builder::new().name("nvme-auth".to_owned()).spawn(calculate);
+        let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
+        self.0.calculator.set(thread).expect("a fabric is made once");
+        Ok(())
     }
 }
 
 impl Surroundings for Wakers {
     fn wake(&self, worker: u16) {
-        if let Some(waker) = self.0.get().and_then(|wakers| wakers.get(usize::from(worker))) {
+        if let Some(waker) = self.0.workers.get().and_then(|wakers| wakers.get(usize::from(worker)))
+        {
             waker.wake();
         }
     }
@@ -56,6 +78,12 @@ impl Surroundings for Wakers {
     fn random(&self, bytes: &mut [u8]) {
         let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
         read.expect("the kernel has random bytes");
+    }
+
+    fn compute(&self) {
+        if let Some(calculator) = self.0.calculator.get() {
+            calculator.unpark();
+        }
     }
 }
 
@@ -88,7 +116,9 @@ impl Plan<'_> {
             ..nvme::Config::default()
         };
         let fabric = Fabric::new(&config, self.now, Box::new(wakers.clone()));
-        fabric.map(Some).map_err(|error| error.to_string())
+        let fabric = fabric.map_err(|error| error.to_string())?;
+        wakers.start_calculator(fabric.clone())?;
+        Ok(Some(fabric))
     }
 
     fn ports(&self) -> Vec<Port> {
@@ -144,6 +174,7 @@ impl Plan<'_> {
             namespaces: namespaces.collect::<Result<_, _>>()?,
             ana: Vec::new(),
             tenant: config.tenant.as_ref().map(found).transpose()?,
+            must_authenticate: false,
             nqn,
         })
     }
