@@ -196,6 +196,7 @@ impl Server {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         let mut child = Command::new(program)
             .args(["serve", "--device", spec, "--listen", "reflex://127.0.0.1:0"])
+            .args(["--admin", "none"])
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start the server: {error}"))?;

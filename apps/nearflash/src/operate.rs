@@ -1,8 +1,9 @@
 //! The commands of an operator, `nearflash tenant` and `nearflash device`: clients of a running
 //! server's admin API.
 //!
-//! Tables are for people; `--json` prints what the API answers, for programs. Exit code 1 when the
-//! server says no or is not there, and when a check finds that an SLO would be refused.
+//! Tables are for people; `--json` prints what the API answers, refusals as well, for programs. Exit
+//! code 1 when the server says no or is not there, and when a check finds that an SLO would be
+//! refused.
 
 mod device;
 mod table;
@@ -11,8 +12,9 @@ mod tenant;
 use std::process::ExitCode;
 
 use clap::Args;
-use control::admin::{AdminAddress, Client};
+use control::admin::{AdminAddress, Client, ClientError};
 use serde::Serialize;
+use serde_json::json;
 
 pub(crate) use device::Command as DeviceCommand;
 pub(crate) use tenant::Command as TenantCommand;
@@ -30,9 +32,21 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    fn client(&self) -> Result<Client, String> {
-        let address = self.admin.clone().unwrap_or_else(crate::admin::where_to_look);
-        Client::new(address).map_err(|error| error.to_string())
+    fn client(&self) -> Result<Client, ClientError> {
+        Client::new(self.admin.clone().unwrap_or_else(crate::admin::where_to_look))
+    }
+
+    /// Says how a command ended: a refusal in JSON is an answer like others.
+    fn end(&self, ended: Result<ExitCode, Failure>) -> Result<ExitCode, String> {
+        match ended {
+            Ok(code) => Ok(code),
+            Err(Failure::Api(ClientError::Refused(problem))) if self.json => {
+                self.print(&json!({ "error": problem }), |_| unreachable!("it is JSON"));
+                Ok(ExitCode::FAILURE)
+            }
+            Err(Failure::Api(error)) => Err(error.to_string()),
+            Err(Failure::Words(text)) => Err(text),
+        }
     }
 
     /// Prints an answer: as JSON, or as the text that `text` makes of it.
@@ -41,6 +55,27 @@ impl Common {
             true => println!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
             false => println!("{}", text(answer)),
         }
+    }
+}
+
+/// Why a command did not do what it was to do.
+#[derive(Debug)]
+enum Failure {
+    /// The server, or the way to it.
+    Api(ClientError),
+    /// What was asked makes no sense.
+    Words(String),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        Failure::Api(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure::Words(text)
     }
 }
 
@@ -63,9 +98,9 @@ pub(crate) struct DeviceArgs {
 }
 
 pub(crate) fn tenant(args: &TenantArgs) -> Result<ExitCode, String> {
-    args.command.run(&args.common)
+    args.common.end(args.command.run(&args.common))
 }
 
 pub(crate) fn device(args: &DeviceArgs) -> Result<ExitCode, String> {
-    args.command.run(&args.common)
+    args.common.end(args.command.run(&args.common))
 }

@@ -166,6 +166,12 @@ fn refusals_say_why_and_what_would_have_to_give() {
     refused(&["tenant", "rm", "none"], &["there is no tenant \"none\""]);
     refused(&["tenant", "rm", "default"], &["whoever belongs to no other"]);
     refused(&["tenant", "check"], &["--latency and --iops"]);
+    let ran = place.run(&["tenant", "set", "gold", "--iops", "5k", "--json"]);
+    assert_eq!(ran.status.code(), Some(1));
+    let refusal: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(refusal["error"]["code"], "too-much");
+    assert_eq!(refusal["error"]["shortage"]["tokens_needed"], 5000);
+    assert_eq!(refusal["error"]["ways"]["iops"], 4000);
     let gold = place.json(&["tenant", "list"]);
     assert!(gold.to_string().contains("\"iops\":3000"), "the old promise stands: {gold}");
 }
@@ -177,7 +183,9 @@ fn rules_say_who_may_enter_a_tenant_of_the_operator() {
         .launch(
             "[[tenant]]\nname = \"bronze\"\n\
              [[access]]\ntoken = \"open\"\nrights = \"read-write\"\nregister = true\n\
-             [[access]]\ntoken = \"closed\"\nrights = \"read-write\"\n",
+             [[access]]\ntoken = \"closed\"\nrights = \"read-write\"\n\
+             [[access]]\ntoken = \"owned\"\ntenant = \"bronze\"\nrights = \"read-write\"\n\
+             register = true\n",
         )
         .start();
     place.told(&["tenant", "add", "gold"]);
@@ -188,6 +196,7 @@ fn rules_say_who_may_enter_a_tenant_of_the_operator() {
     };
     assert!(hello("open", "gold").is_ok());
     assert_eq!(hello("closed", "gold").err(), Some(Status::Denied));
+    assert_eq!(hello("owned", "gold").err(), Some(Status::Denied), "they are somebody's already");
     assert_eq!(hello("", "gold").err(), Some(Status::Denied));
     assert_eq!(hello("open", "none").err(), Some(Status::Denied));
     assert_eq!(hello("open", "bronze").err(), Some(Status::Denied), "the file made that");

@@ -142,8 +142,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// A hello names a tenant that no rule names: the control plane is asked whether an operator made
-    /// it, if the rules let the connection in with the right to choose (`plain`). Until the answer
-    /// nothing more is read from it.
+    /// it, if the rules let the connection in as nobody else's, with the right to register (`plain`).
+    /// Until the answer nothing more is read from it.
     ///
     /// # Errors
     /// The status to refuse it with.
@@ -154,7 +154,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         plain: Option<Arc<Grant>>,
         reply: HelloReply,
     ) -> Result<(), Status> {
-        let plain = plain.filter(|grant| grant.register).ok_or(Status::Denied)?;
+        let may_choose = |grant: &Arc<Grant>| grant.register && grant.tenant == TenantId::DEFAULT;
+        let plain = plain.filter(may_choose).ok_or(Status::Denied)?;
         self.set_grant(id, Some(plain));
         let wish = Wish::Enter { name: hello.tenant.clone() };
         if !self.send_ask(id, hello.tag, 0, wish) {

@@ -97,6 +97,7 @@ impl Contender {
             Contender::Nearflash => {
                 let mut command = program("nearflash");
                 command.args(["serve", "--device", DEVICE, "--workers", "1"]);
+                command.args(["--admin", "none"]);
                 command.args(["--cpus", SERVER_CPU, "--listen", &format!("reflex://{listen}")]);
                 if matches!(link, Link::Veth(_)) {
                     // Beyond loopback it asks for access rules, and leaves congestion to the system.

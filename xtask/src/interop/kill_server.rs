@@ -53,7 +53,7 @@ impl Report {
 fn start(context: &Context, volume: &Path, port: u16) -> Result<Server, String> {
     let mut command = Command::new(&context.nearflash);
     let device = format!("file:{}?size={VOLUME_BYTES}", volume.display());
-    command.args(["serve", "--device", &device]);
+    command.args(["serve", "--admin", "none", "--device", &device]);
     command.args(["--listen", &format!("reflex://127.0.0.1:{port}")]);
     let started = Instant::now();
     loop {

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use control::admin::Device;
 
-use super::Common;
 use super::table::{Side, table, text};
+use super::{Common, Failure};
 use crate::report::number_text;
 
 /// Shows the devices of a running server
@@ -17,8 +17,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, String> {
-        let devices = common.client()?.devices().map_err(|e| e.to_string())?;
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let devices = common.client()?.devices()?;
         common.print(&devices, |devices| list(&devices.devices));
         Ok(ExitCode::SUCCESS)
     }

@@ -7,8 +7,8 @@ use control::admin::{AddTenant, Admitted, Check, Client, Slo, State, Tenant, Ten
 use flash::parse_size;
 use serde_json::json;
 
-use super::Common;
 use super::table::{Side, table, text};
+use super::{Common, Failure};
 use crate::report::{number_text, time_text};
 
 /// Makes, changes, removes and shows the tenants of a running server
@@ -108,14 +108,13 @@ impl Promise {
 }
 
 impl Command {
-    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, String> {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
-        let say = |error: control::admin::ClientError| error.to_string();
         match self {
             Command::Add { name, device, promise } => {
                 let slo = promise.over(None)?;
                 let (name, device) = (name.clone(), device.clone());
-                let admitted = client.add_tenant(&AddTenant { name, device, slo }).map_err(say)?;
+                let admitted = client.add_tenant(&AddTenant { name, device, slo })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
             Command::Set { name, best_effort, promise } => {
@@ -123,17 +122,18 @@ impl Command {
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
             Command::Rm { name } => {
-                client.remove_tenant(name).map_err(say)?;
+                client.remove_tenant(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             Command::List => {
-                let tenants = Tenants { tenants: client.tenants().map_err(say)? };
+                let tenants = Tenants { tenants: client.tenants()? };
                 common.print(&tenants, |tenants| list(&tenants.tenants));
             }
             Command::Check { device, tenant, promise } => {
-                let slo = promise.over(None)?.ok_or("a check needs --latency and --iops")?;
+                let slo = promise.over(None)?;
+                let slo = slo.ok_or_else(|| "a check needs --latency and --iops".to_owned())?;
                 let question = Check { device: device.clone(), tenant: tenant.clone(), slo };
-                let verdict = client.check(&question).map_err(say)?;
+                let verdict = client.check(&question)?;
                 common.print(&verdict, judged);
                 return Ok(ExitCode::from(u8::from(!verdict.admitted)));
             }
@@ -147,21 +147,21 @@ fn set(
     name: &str,
     best_effort: bool,
     promise: &Promise,
-) -> Result<Admitted, String> {
+) -> Result<Admitted, Failure> {
     let slo = match best_effort {
         true => None,
         false => {
-            let before = client.tenant(name).map_err(|e| e.to_string())?.slo;
+            let before = client.tenant(name)?.slo;
             let slo = promise.over(before.clone())?;
             if slo == before {
-                return Err("nothing to change: name --latency, --iops or another part of the \
-                            promise, or --best-effort"
-                    .to_owned());
+                let text = "nothing to change: name --latency, --iops or another part of the \
+                            promise, or --best-effort";
+                return Err(text.to_owned().into());
             }
             slo
         }
     };
-    client.set_tenant(name, slo).map_err(|e| e.to_string())
+    Ok(client.set_tenant(name, slo)?)
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
