@@ -7,7 +7,8 @@
 
 use crate::sync::{AcqRel, Acquire, AtomicI64, Relaxed};
 
-/// Tokens that nobody owns, in nano-units. Shared by the workers of a device. Never negative.
+/// Tokens that nobody owns, in nano-units. Shared by the workers of a device. Below zero it owes what
+/// tenants have spent ahead of the rates that flow into it.
 #[derive(Debug)]
 pub struct Bucket {
     tokens: AtomicI64,
@@ -30,6 +31,13 @@ impl Bucket {
         if tokens > 0 {
             self.tokens.fetch_add(tokens, AcqRel);
         }
+    }
+
+    /// Takes out what was spent already; it may owe some of that for a while.
+    pub fn charge(&self, tokens: i64) {
+        assert!(tokens >= 0, "a bucket is charged tokens, not debts");
+        self.tokens.fetch_sub(tokens, AcqRel);
+        self.taken.fetch_add(tokens, Relaxed);
     }
 
     /// Takes as much of `wanted` as there is.
@@ -67,7 +75,7 @@ impl Bucket {
 
     /// The only worker's round is over: empties it. What expired.
     pub fn empty(&self) -> i64 {
-        if self.tokens.load(Relaxed) == 0 { 0 } else { self.tokens.swap(0, AcqRel) }
+        self.remove(i64::MAX)
     }
 
     /// What is in it.
@@ -87,6 +95,16 @@ mod tests {
         assert_eq!([bucket.take(4), bucket.take(-1), bucket.take(9), bucket.take(1)], [4, 0, 6, 0]);
         bucket.give(3);
         assert_eq!([bucket.held(), bucket.empty(), bucket.empty()], [3, 3, 0]);
+    }
+
+    #[test]
+    fn what_was_spent_ahead_is_made_up_for() {
+        let bucket = Bucket::new();
+        bucket.give(3);
+        bucket.charge(10);
+        assert_eq!([bucket.held(), bucket.take(1), bucket.empty(), bucket.age()], [-7, 0, 0, 0]);
+        bucket.give(9);
+        assert_eq!([bucket.take(5), bucket.empty(), bucket.held()], [2, 0, 0]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod cost_model;
 mod delays;
 mod depth;
 mod device_model;
+mod express;
 mod idle_pool;
 pub mod model_file;
 #[cfg(all(test, not(loom)))]

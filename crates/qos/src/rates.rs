@@ -8,6 +8,7 @@ use contract::TenantId;
 
 use crate::Class;
 use crate::cost_model::Line;
+use crate::express::AHEAD_MAX;
 use crate::token_scheduler::{IdleRule, Phase, Place, TokenScheduler};
 use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, credit, donation, generated, nano};
 
@@ -28,6 +29,11 @@ impl TokenScheduler {
                 Class::Vacant => self.now,
             };
             cell.balance.skip_to(made_to);
+            if terms.class == Class::LatencyCritical {
+                let debt = cell.take_debt(self.now, terms.rate, AHEAD_MAX);
+                cell.balance.add(-debt);
+                self.shared.bucket.give(debt);
+            }
         }
         terms.class
     }

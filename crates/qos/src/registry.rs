@@ -167,6 +167,7 @@ impl Registry {
         let cell = &self.shared.tenants[n];
         cell.clear_usage();
         cell.set_cap(None);
+        cell.clear_debt();
         self.told[n] = 0;
         self.weights[n] = Portion::default().weight;
         cell.balance.skip_to(now.as_nanos());

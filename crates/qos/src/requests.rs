@@ -49,12 +49,13 @@ impl Queue {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid {
     head: u32,
+    tail: u32,
     /// Those that are not submitted yet.
     pub(crate) left: u32,
 }
 
 impl Paid {
-    pub(crate) const NONE: Paid = Paid { head: NONE, left: 0 };
+    pub(crate) const NONE: Paid = Paid { head: NONE, tail: NONE, left: 0 };
 }
 
 impl Requests {
@@ -94,7 +95,7 @@ impl Requests {
 
     /// Takes the first one out; `priced` is what it costs.
     pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &Priced) -> Slot {
-        let mut first = Paid { head: queue.head, left: 1 };
+        let mut first = Paid { head: queue.head, tail: queue.tail, left: 1 };
         let slot = self.pop_paid(&mut first);
         queue.head = first.head;
         if queue.head == NONE {
@@ -107,9 +108,21 @@ impl Requests {
 
     /// Takes all out of a queue, because all are paid.
     pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
-        let paid = Paid { head: queue.head, left: queue.len };
+        let paid = Paid { head: queue.head, tail: queue.tail, left: queue.len };
         *queue = Queue::EMPTY;
         paid
+    }
+
+    /// Takes all out of a queue, because all are paid, and puts them behind others that are.
+    #[inline]
+    pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
+        match paid.left {
+            0 => paid.head = queue.head,
+            _ => self.entries[paid.tail as usize].next = queue.head,
+        }
+        paid.tail = queue.tail;
+        paid.left += queue.len;
+        *queue = Queue::EMPTY;
     }
 
     /// The first one of those that are paid.

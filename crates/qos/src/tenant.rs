@@ -8,6 +8,7 @@ use core::num::NonZeroU64;
 
 use crate::balance::Balance;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
+use crate::units::{NANO, generated, nano};
 
 /// What a tenant was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +81,8 @@ pub(crate) struct Tenant {
     cap: AtomicU64,
     /// Its latency in nanoseconds while it is latency-critical.
     latency: AtomicU64,
+    /// While no worker holds it: the time, in nanoseconds, until which its rate is spent already.
+    spent_to: AtomicU64,
     /// What it may spend under its cap.
     pub(crate) allowance: Balance,
     spent: AtomicU64,
@@ -96,6 +99,7 @@ impl Tenant {
             balance: Balance::new(),
             cap: AtomicU64::new(0),
             latency: AtomicU64::new(0),
+            spent_to: AtomicU64::new(0),
             allowance: Balance::new(),
             spent: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -130,6 +134,42 @@ impl Tenant {
 
     pub(crate) fn set_latency_nanos(&self, nanos: u64) {
         self.latency.store(nanos, Relaxed);
+    }
+
+    /// Spends so many units of a rate (units a second) that is made elsewhere, if it is then ahead of
+    /// it by no more than `most` units.
+    pub(crate) fn spend_ahead(&self, now: u64, units: u64, rate: u64, most: u64) -> bool {
+        let spent_to = self.spent_to.load(Acquire);
+        let Some(time) = (units * NANO as u64).checked_div(rate) else { return false };
+        let ahead = spent_to.saturating_sub(now).saturating_add(time);
+        ahead.saturating_mul(rate) <= most * NANO as u64
+            && self.move_spent_to(spent_to, now.saturating_add(ahead + 1))
+    }
+
+    /// Spends so many units of a rate (units a second), if it has made them since the last time.
+    pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64) -> bool {
+        let spent_to = self.spent_to.load(Acquire);
+        let since = now.saturating_sub(spent_to);
+        since.saturating_mul(rate) >= units * NANO as u64 && self.move_spent_to(spent_to, now)
+    }
+
+    fn move_spent_to(&self, from: u64, to: u64) -> bool {
+        self.spent_to.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
+    }
+
+    /// What it has spent ahead of its rate, in nano-units and at most `most` units (a worker whose
+    /// clock is behind sees more): whoever asks takes that over.
+    pub(crate) fn take_debt(&self, now: u64, rate: u64, most: u64) -> i64 {
+        if self.spent_to.load(Acquire) <= now {
+            return 0;
+        }
+        let ahead = self.spent_to.swap(now, AcqRel).saturating_sub(now);
+        generated(rate, ahead).min(nano(most))
+    }
+
+    /// Forgets what was spent ahead.
+    pub(crate) fn clear_debt(&self) {
+        self.spent_to.store(0, Release);
     }
 
     /// Another class and rate; the terms as they were.

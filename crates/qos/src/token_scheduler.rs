@@ -20,7 +20,7 @@ use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
 use crate::shared::Shared;
 use crate::tenant::Terms;
-use crate::units::ROUND_NANOS_MAX;
+use crate::units::{NANO, ROUND_NANOS_MAX};
 use crate::{Class, CostModel, Load};
 
 /// The shortest time that a worker with waiting requests is told to sleep, in nanoseconds: a round
@@ -80,7 +80,7 @@ pub(crate) struct Local {
     /// Whether the heap has an entry of it (perhaps an old one).
     pub(crate) has_due: bool,
     /// The newcomer behind it.
-    newcomer: Option<u32>,
+    pub(crate) newcomer: Option<u32>,
 }
 
 /// What a round is doing.
@@ -88,6 +88,8 @@ pub(crate) struct Local {
 pub(crate) enum Phase {
     /// Nothing: the next round has not begun.
     Over,
+    /// What went the short way goes to the device.
+    Express,
     /// Algorithm 1, lines 4 to 12.
     Critical,
     /// Lines 13 to 21.
@@ -132,11 +134,13 @@ pub struct TokenScheduler {
     /// Times between the last rounds, clamped.
     last_rounds: [u64; 3],
     pub(crate) locals: Box<[Local]>,
-    requests: Requests,
+    pub(crate) requests: Requests,
+    /// Requests that are paid, and that no round had room for yet.
+    pub(crate) ready: Paid,
     pub(crate) links: Links,
     pub(crate) critical: Ring,
     pub(crate) best_effort: Ring,
-    newcomers: Option<(u32, u32)>,
+    pub(crate) newcomers: Option<(u32, u32)>,
     /// Resting tenants by the time at which their balances would be full.
     pub(crate) dues: BinaryHeap<Reverse<(u64, u32)>>,
     queued: usize,
@@ -197,6 +201,7 @@ impl TokenScheduler {
             last_rounds: [0; 3],
             locals: alloc::vec![away; tenants].into(),
             requests: Requests::new(limits.slots),
+            ready: Paid::NONE,
             links: Links::new(tenants),
             critical: Ring::EMPTY,
             best_effort: Ring::EMPTY,
@@ -225,7 +230,7 @@ impl TokenScheduler {
 
     /// Requests of one tenant that wait here.
     pub fn queued_of(&self, tenant: TenantId) -> u32 {
-        let visited = self.visit.tenant == tenant.0;
+        let visited = self.visit.tenant == tenant.0 && self.phase != Phase::Express;
         let paid = if visited { self.visit.paid.left } else { 0 };
         paid + self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
     }
@@ -254,15 +259,6 @@ impl TokenScheduler {
         self.now = now;
         self.last_rounds.rotate_right(1);
         self.last_rounds[0] = passed.min(ROUND_NANOS_MAX);
-    }
-
-    fn hold_newcomers(&mut self) {
-        let mut newcomer = self.newcomers.take().map(|(first, _)| first);
-        while let Some(tenant) = newcomer {
-            newcomer = self.locals[tenant as usize].newcomer.take();
-            let class = self.hold(tenant);
-            self.enter(tenant, class);
-        }
     }
 
     /// A tenant has a request that had none: it is visited in the next round.
@@ -306,7 +302,7 @@ impl TokenScheduler {
     fn ring(&mut self) -> &mut Ring {
         match self.phase {
             Phase::BestEffort | Phase::Again => &mut self.best_effort,
-            Phase::Critical | Phase::Leftovers | Phase::Over => &mut self.critical,
+            Phase::Critical | Phase::Leftovers | Phase::Express | Phase::Over => &mut self.critical,
         }
     }
 
@@ -322,6 +318,9 @@ impl TokenScheduler {
     /// Every tenant of the phase was visited: its ring starts with the next one in the next round,
     /// if being first was of use to this one.
     fn end_phase(&mut self) {
+        if self.phase == Phase::Express {
+            return self.start(Phase::Critical);
+        }
         let Visit { first, turn_used, .. } = self.visit;
         if turn_used && self.ring().head() == Some(first) {
             let second = self.links.behind(first);
@@ -376,6 +375,10 @@ impl TokenScheduler {
 
     /// The device had no room for all of the round: the next one starts where this one stopped.
     fn cut_round(&mut self) {
+        if self.phase == Phase::Express {
+            self.ready = core::mem::replace(&mut self.visit.paid, Paid::NONE);
+            return self.end_round();
+        }
         self.refund();
         self.count_visit();
         if self.visit.left > 0 {
@@ -447,6 +450,20 @@ impl TokenScheduler {
         self.pay_back(tenant, back.under(self.load));
         self.visit.paid = Paid::NONE;
         self.visit.spent -= back;
+    }
+
+    /// Puts what idle tenants made into the bucket.
+    fn settle(&mut self) {
+        self.totals.generated += i128::from(self.shared.settle(self.now));
+    }
+
+    /// Counts so many units that a tenant has paid for these requests.
+    pub(crate) fn count_for(&mut self, tenant: TenantId, units: u64, sum: Priced) {
+        self.shared.tenants[tenant.0 as usize].count(units, sum.reads(), sum.writes());
+        self.reads += sum.reads();
+        self.writes += sum.writes();
+        self.spent += units;
+        self.totals.spent += i128::from(units) * i128::from(NANO);
     }
 
     /// Publishes what the visited tenant has submitted.
@@ -526,10 +543,22 @@ impl Scheduler for TokenScheduler {
         self.load = self.shared.read_ratio.load();
         self.share = self.shared.share();
         self.wait = u64::MAX;
-        self.hold_newcomers();
-        self.totals.generated += i128::from(self.shared.settle(self.now));
+        match self.idle {
+            // Who has demand makes its own tokens for this round.
+            IdleRule::Visit => {
+                self.take_newcomers();
+                self.settle();
+            }
+            // The pools make them, also for whoever goes the short way.
+            IdleRule::Rest => {
+                self.settle();
+                self.take_newcomers();
+            }
+        }
         self.visit_dues();
-        self.start(Phase::Critical);
+        self.phase = Phase::Express;
+        self.visit = Visit { paid: self.ready, ..NOBODY };
+        self.ready = Paid::NONE;
     }
 
     #[inline]
