@@ -156,6 +156,31 @@ pub fn hostile_best_effort(options: &Options) -> Figure {
     figure
 }
 
+/// The polite tenant, the other one that sends so many times its SLO, and a best-effort tenant: how
+/// many times, their p95s in µs, their IOPS, and the last one's tokens a second.
+fn meet(options: &Options, times: f64) -> (f64, [f64; 3], [f64; 3], f64) {
+    let mut stage = Stage::new(Setup::device_a(options.seed, WORKERS));
+    let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
+    let ids = [slo(500, 80_000, 90), slo(500, 10_000, 100), BEST_EFFORT]
+        .map(|slo| stage.register(&slo).expect("it fits"));
+    let loads = [
+        load(Loop::Paced(80e3), 0.9),
+        load(Loop::Paced(10e3 * times), 1.0),
+        load(Loop::Closed(32), 0.5),
+    ];
+    let all = [(4, 0), (64, 1), (4, 2)]
+        .map(|(lines, n)| stage.add(ids[n], loads[n].clone(), &EVERYWHERE, lines));
+    all.iter().for_each(|source| stage.start(*source));
+    stage.run(Duration::from_millis(500));
+    stage.clear();
+    stage.run(time(options));
+    let p95 = all.map(|source| stage.meter(source).read_us(95.0));
+    let iops = all.map(|source| stage.iops(source));
+    let tokens = stage.tokens(ids[2]);
+    stage.end();
+    (times, p95, iops, tokens)
+}
+
 /// A tenant with an SLO of 10 K reads a second that sends ten times as many.
 pub fn hostile_critical(options: &Options) -> Figure {
     let mut figure = Figure {
@@ -180,28 +205,7 @@ pub fn hostile_critical(options: &Options) -> Figure {
         ],
         verdicts: Vec::new(),
     };
-    let runs = [1.0, 10.0].map(|times| {
-        let mut stage = Stage::new(Setup::device_a(options.seed, WORKERS));
-        let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
-        let ids = [slo(500, 80_000, 90), slo(500, 10_000, 100), BEST_EFFORT]
-            .map(|slo| stage.register(&slo).expect("it fits"));
-        let loads = [
-            load(Loop::Paced(80e3), 0.9),
-            load(Loop::Paced(10e3 * times), 1.0),
-            load(Loop::Closed(32), 0.5),
-        ];
-        let all = [(4, 0), (64, 1), (4, 2)]
-            .map(|(lines, n)| stage.add(ids[n], loads[n].clone(), &EVERYWHERE, lines));
-        all.iter().for_each(|source| stage.start(*source));
-        stage.run(Duration::from_millis(500));
-        stage.clear();
-        stage.run(time(options));
-        let p95 = all.map(|source| stage.meter(source).read_us(95.0));
-        let iops = all.map(|source| stage.iops(source));
-        let tokens = stage.tokens(ids[2]);
-        stage.end();
-        (times, p95, iops, tokens)
-    });
+    let runs = [1.0, 10.0].map(|times| meet(options, times));
     for (times, p95, iops, tokens) in runs {
         let name = format!("{times:.0} × its SLO");
         figure.table.row(vec![
