@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use nearflash::blocking::{self, block_on};
-use nearflash::{Client, Error, Options, Status};
+use nearflash::{Client, Error, Options, Slo, Status};
 use support::{Launch, PATIENCE, Server, now};
 
 fn mem() -> (Server, blocking::Client) {
@@ -244,4 +244,51 @@ fn the_thread_ends_with_the_last_handle() {
     assert_eq!(threads(), 1);
     drop(clone);
     support::wait_until("the thread ends", PATIENCE, || threads() == 0);
+}
+
+#[test]
+fn a_client_registers_a_tenant_on_all_its_connections() {
+    let device = ["--device", "null:64MiB", "--listen", "reflex://127.0.0.1:0", "--model", "a"];
+    let mut server = Launch::new(&device).start();
+    let address = server.address();
+    let options = Options { connections: 3, ..Options::default() };
+    let client = blocking::Client::connect(&url(&server), options).unwrap();
+    let slo = |latency_us, iops| Slo { latency_us, iops, read_percent: 100, ..Slo::default() };
+    assert_eq!(client.renegotiate(slo(500, 1)), Err(Error::Failed(Status::NoTenant)));
+    let Err(Error::Refused(refused)) = client.register("gold", slo(500, 500_000)) else {
+        panic!("the device does not make as many tokens");
+    };
+    assert_eq!((refused.status, refused.figures.tokens_free), (Status::NoResources, 420_000));
+    assert_eq!((refused.limit_latency_us, refused.limited_by_other), (Some(500), false));
+    assert!(refused.to_string().contains("needs 500000 tokens/s of 420000"), "{refused}");
+    let registered = client.register("gold", slo(500, 50)).unwrap();
+    assert_eq!((registered.tokens_needed, registered.tokens_free), (50, 419_950));
+    // Half a second's worth of reads: promised fifty a second, they take long enough to notice, as
+    // there is a best-effort tenant to whom the rest belongs.
+    let start = now();
+    let many = |client: &blocking::Client| {
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..20).for_each(|n| drop(client.read(n * 8, 4096).unwrap())));
+            }
+        });
+    };
+    many(&client);
+    assert!(now() - start > Duration::from_secs(1), "{:?}", now() - start);
+    assert_eq!(client.renegotiate(slo(500, 100_000)).unwrap().tokens_needed, 100_000);
+    let start = now();
+    many(&client);
+    assert!(now() - start < Duration::from_secs(1), "{:?}", now() - start);
+    // A server that was started again does not know the tenant: the client registers it again.
+    server.kill();
+    let listen = format!("reflex://{address}");
+    let again = ["--device", "null:64MiB", "--listen", &listen, "--model", "a"];
+    let _server = Launch::new(&again).start();
+    client.read(0, 4096).unwrap();
+    support::wait_until("the tenant is there again", PATIENCE, || {
+        client.renegotiate(slo(500, 50)).is_ok()
+    });
+    client.unregister().unwrap();
+    assert_eq!(client.unregister(), Err(Error::Failed(Status::NoTenant)));
+    client.read(0, 4096).unwrap();
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use crate::{Error, Info, Options};
+use crate::{Error, Info, Notice, Options, Registered, Slo};
 
 /// A handle to a server's namespace whose methods wait for their answers. Cheap to clone; several
 /// threads may use clones, or one, at the same time.
@@ -104,6 +104,35 @@ impl Client {
     /// As there.
     pub fn info(&self) -> Result<Info, Error> {
         block_on(self.inner.info())
+    }
+
+    /// As [`crate::Client::register`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
+        block_on(self.inner.register(name, slo))
+    }
+
+    /// As [`crate::Client::renegotiate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
+        block_on(self.inner.renegotiate(slo))
+    }
+
+    /// As [`crate::Client::unregister`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unregister(&self) -> Result<(), Error> {
+        block_on(self.inner.unregister())
+    }
+
+    /// As [`crate::Client::notices`].
+    pub fn notices(&self) -> Vec<Notice> {
+        self.inner.notices()
     }
 
     /// The asynchronous client behind this one.

@@ -10,8 +10,9 @@ use contract::{BLOCK_BYTES, Command, REQUEST_BYTES_MAX, Range};
 
 use crate::answer::{Answer, answer};
 use crate::queue::Queue;
-use crate::thread::{self, Closing, Request, Route};
-use crate::{Error, Info};
+use crate::tenancy::{Notice, Registered, Wish};
+use crate::thread::{self, Closing, Notices, Request, Route};
+use crate::{Error, Info, Slo};
 
 /// Streams of a connection. The first is everybody's; the others are given out.
 const STREAMS: u8 = 8;
@@ -101,6 +102,7 @@ struct Shared {
     queue: Arc<Queue<Request>>,
     _closing: Closing,
     waker: io::Waker,
+    notices: Arc<Notices>,
     /// Streams that nobody has.
     free: Mutex<Vec<Route>>,
 }
@@ -132,14 +134,16 @@ impl Client {
             .flat_map(|link| (1..STREAMS).map(move |stream| Route { link: Some(link), stream }))
             .collect();
         let thread_queue = queue.clone();
+        let notices = Arc::new(Notices::default());
+        let thread_notices = notices.clone();
         std::thread::Builder::new()
             .name(options.thread_name.clone())
-            .spawn(move || thread::run(&address, &options, &thread_queue, promise))
+            .spawn(move || thread::run(&address, &options, &thread_queue, &thread_notices, promise))
             .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
         // Dropped here or by a caller who waits no longer, it ends the thread.
         let closing = Closing(queue.clone());
         let waker = opened.await?;
-        let shared = Shared { queue, _closing: closing, waker, free: Mutex::new(free) };
+        let shared = Shared { queue, _closing: closing, waker, notices, free: Mutex::new(free) };
         Ok(Client { shared: Arc::new(shared), route: Route::default() })
     }
 
@@ -282,6 +286,49 @@ impl Client {
         let (promise, answer) = answer();
         self.push(Request::Info(promise)).await?;
         answer.await.map(Info::from)
+    }
+
+    /// Registers a tenant (its name, and what it wants), or joins it where it is registered already:
+    /// then the SLO that it has stands. From then on this client's requests, on all its connections
+    /// and on those that are made anew, are charged to it. (Should the server not let it in again on
+    /// such a one, requests there are charged to the tenant of the client's access rule.)
+    /// `Slo::default()` is best effort.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] says what was missing; [`Error::Failed`] with `Denied` when no access rule
+    /// lets the client register, or the name is somebody else's; [`Error::ConnectionLost`].
+    pub async fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
+        self.wish(Wish::Register { name: name.to_owned(), slo }).await
+    }
+
+    /// Changes what the registered tenant was promised, for all who share it: the answer to a
+    /// [`Notice`].
+    ///
+    /// # Errors
+    /// As [`register`](Client::register), and then the old promise stands; [`Error::Failed`] with
+    /// `NoTenant` when none is registered.
+    pub async fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
+        self.wish(Wish::Renegotiate { slo }).await
+    }
+
+    /// Gives the registered tenant back. It ends with the last client that registered it.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with `NoTenant` when none is registered; [`Error::ConnectionLost`].
+    pub async fn unregister(&self) -> Result<(), Error> {
+        self.wish(Wish::Unregister).await.map(drop)
+    }
+
+    /// The notices that have come since this was last asked, the newest 16: the server found that
+    /// the tenant wants more than it was promised.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.shared.notices.lock().expect("no holder panics").drain(..).collect()
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<Registered, Error> {
+        let (promise, answer) = answer();
+        self.push(Request::Tenant { wish, promise }).await?;
+        answer.await
     }
 
     /// A stream of requests that barriers can order.

@@ -4,6 +4,8 @@ use std::fmt;
 
 use contract::Status;
 
+use crate::tenancy::Refused;
+
 /// Why a request, or the connection to a server, did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,6 +33,8 @@ pub enum Error {
     ConnectionLost,
     /// The server answered with this status; nothing was done unless the status says otherwise.
     Failed(Status),
+    /// The server does not promise the SLO.
+    Refused(Refused),
     /// All streams are in use.
     NoStreams,
     /// The client's thread has ended.
@@ -62,6 +66,7 @@ impl fmt::Display for Error {
                 f.write_str("the connection was lost before the outcome was known")
             }
             Error::Failed(status) => write!(f, "the server answered: {status}"),
+            Error::Refused(refused) => refused.fmt(f),
             Error::NoStreams => f.write_str("all streams are in use"),
             Error::Closed => f.write_str("the client is closed"),
         }

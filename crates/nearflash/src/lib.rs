@@ -24,9 +24,11 @@ mod client;
 mod error;
 mod info;
 mod queue;
+mod tenancy;
 mod thread;
 
 pub use self::client::{Client, Options, Stream};
-pub use contract::Status;
+pub use contract::{Slo, Status};
 pub use error::Error;
 pub use info::Info;
+pub use tenancy::{Notice, Refused, Registered};

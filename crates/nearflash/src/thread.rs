@@ -1,6 +1,7 @@
 //! The client's thread: its ring, sockets and initiator, between the program's queue of requests and
 //! their answers.
 
+use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex};
 
@@ -15,6 +16,7 @@ use io::{
 
 use crate::answer::Promise;
 use crate::queue::Queue;
+use crate::tenancy::{Asked, Notice, Registered, Tenancy, Wish};
 use crate::{Error, Options};
 
 /// Where a request is sent: a stream of a connection.
@@ -32,13 +34,15 @@ pub(crate) enum Request {
     Data { command: Command, route: Route, payload: Vec<u8>, promise: Promise<Vec<u8>> },
     /// What the namespace is.
     Info(Promise<NamespaceInfo>),
+    /// About the client's tenant.
+    Tenant { wish: Wish, promise: Promise<Registered> },
 }
 
 impl Request {
     fn buffer_bytes(&self) -> usize {
         match self {
             Request::Data { command, .. } => command.buffer_bytes(),
-            Request::Info(_) => 0,
+            Request::Info(_) | Request::Tenant { .. } => 0,
         }
     }
 }
@@ -48,7 +52,15 @@ impl Request {
 enum Waiting {
     Data(Promise<Vec<u8>>),
     Info(Promise<NamespaceInfo>),
+    /// Nobody, but the tenancy does.
+    Tenant(Asked),
 }
+
+/// Notices that a program has not asked for; the oldest is dropped.
+const NOTICES_MAX: usize = 16;
+
+/// Notices on their way from the thread to the program.
+pub(crate) type Notices = Mutex<VecDeque<Notice>>;
 
 /// The buffers of a client: 25 MiB of address space, of which only what was once used is resident.
 const CLASSES: [SizeClass; 4] = [
@@ -75,14 +87,15 @@ pub(crate) fn run(
     address: &Address,
     options: &Options,
     queue: &Arc<Queue<Request>>,
+    notices: &Arc<Notices>,
     opened: Promise<io::Waker>,
 ) {
     let _closing = Closing(queue.clone());
     match Ring::new() {
-        Ok(ring) => run_on::<Sockets>(&ring, address, options, queue, opened),
+        Ok(ring) => run_on::<Sockets>(&ring, address, options, queue, notices, opened),
         // Containers often forbid io_uring; epoll costs some speed and nothing else.
         Err(no_ring) => match EpollReactor::new() {
-            Ok(epoll) => run_on::<EpollSockets>(&epoll, address, options, queue, opened),
+            Ok(epoll) => run_on::<EpollSockets>(&epoll, address, options, queue, notices, opened),
             Err(_) => opened.keep(Err(Error::System(no_ring.to_string()))),
         },
     }
@@ -93,9 +106,10 @@ fn run_on<N: Network>(
     address: &Address,
     options: &Options,
     queue: &Arc<Queue<Request>>,
+    notices: &Arc<Notices>,
     opened: Promise<io::Waker>,
 ) {
-    match Engine::<N>::open(reactor, address, options, queue.clone()) {
+    match Engine::<N>::open(reactor, address, options, queue.clone(), notices.clone()) {
         Ok(engine) => engine.run(reactor, options, address, opened),
         Err(error) => opened.keep(Err(error)),
     }
@@ -132,6 +146,8 @@ struct Engine<N> {
     namespace: Option<NamespaceId>,
     pool: BufPool,
     queue: Arc<Queue<Request>>,
+    notices: Arc<Notices>,
+    tenancy: Tenancy,
     /// By the tickets' indices.
     waiting: Vec<Option<Waiting>>,
     done: Vec<Done>,
@@ -143,6 +159,7 @@ impl<N: Network> Engine<N> {
         address: &Address,
         options: &Options,
         queue: Arc<Queue<Request>>,
+        notices: Arc<Notices>,
     ) -> Result<Engine<N>, Error> {
         let server = find(&address.place)?;
         let system = |e: io::Error| Error::System(e.to_string());
@@ -159,6 +176,8 @@ impl<N: Network> Engine<N> {
             namespace: options.namespace.map(NamespaceId),
             pool: take_pool()?,
             queue,
+            notices,
+            tenancy: Tenancy::new(options.connections),
             waiting: (0..options.in_flight_max).map(|_| None).collect(),
             done: Vec::with_capacity(options.in_flight_max),
         })
@@ -183,19 +202,29 @@ impl<N: Network> Engine<N> {
             let reports: Vec<Report> = self.initiator.reports().collect();
             for report in reports {
                 match report {
-                    Report::Connected { .. } => {
+                    Report::Connected { link, .. } => {
+                        self.tenancy.connected(&mut self.initiator, link);
                         if let Some(opened) = opened.take() {
                             opened.keep(Ok(reactor.waker()));
                         }
                     }
-                    Report::Lost { why, .. } => {
+                    Report::Lost { why, link } => {
+                        self.tenancy.lost(link);
                         if let Some(opened) = opened.take() {
                             opened.keep(Err(Error::Connect(unreachable_text(address, why))));
                             return None;
                         }
                     }
                     Report::Info(ticket, info) => self.inform(ticket, info),
-                    Report::Tenant(..) | Report::Pong(..) | Report::Notice { .. } => {}
+                    Report::Tenant(ticket, status, reply) => {
+                        let Some(Waiting::Tenant(asked)) = self.waiting[ticket.index()].take()
+                        else {
+                            unreachable!("only questions about the tenant are answered so")
+                        };
+                        self.tenancy.answered(&mut self.initiator, asked, status, reply);
+                    }
+                    Report::Notice { notice, .. } => self.notice(notice),
+                    Report::Pong(..) => {}
                 }
             }
             if self.queue.is_closed() {
@@ -215,10 +244,19 @@ impl<N: Network> Engine<N> {
     /// Takes requests while there is a place in flight and a buffer for the next one.
     fn take_requests(&mut self, now: contract::Instant) -> bool {
         let mut any = false;
+        let waiting = &mut self.waiting;
+        self.tenancy.ask(&mut self.initiator, now, |ticket, asked| {
+            let before = waiting[ticket.index()].replace(Waiting::Tenant(asked));
+            assert!(before.is_none(), "a ticket's index names one request");
+            any = true;
+        });
         while self.initiator.room() > 0 {
             let mut buf = None;
-            let pool = &mut self.pool;
+            let (pool, busy) = (&mut self.pool, self.tenancy.is_busy());
             let next = self.queue.pop_if(|request| {
+                if busy && matches!(request, Request::Tenant { .. }) {
+                    return false;
+                }
                 let bytes = request.buffer_bytes();
                 if bytes > 0 {
                     buf = pool.take(bytes);
@@ -250,6 +288,14 @@ impl<N: Network> Engine<N> {
                 let ticket = self.initiator.control(now, None, question).expect("there is room");
                 (ticket, Waiting::Info(promise))
             }
+            Request::Tenant { wish, promise } => {
+                self.tenancy.begin(&mut self.initiator, wish, promise);
+                let waiting = &mut self.waiting;
+                return self.tenancy.ask(&mut self.initiator, now, |ticket, asked| {
+                    let before = waiting[ticket.index()].replace(Waiting::Tenant(asked));
+                    assert!(before.is_none(), "a ticket's index names one request");
+                });
+            }
         };
         let before = self.waiting[ticket.index()].replace(waiting);
         assert!(before.is_none(), "a ticket's index names one request");
@@ -270,6 +316,15 @@ impl<N: Network> Engine<N> {
             Status::Ok => Ok(data),
             status => Err(status.into()),
         });
+    }
+
+    fn notice(&self, notice: contract::Notice) {
+        let contract::Notice::Renegotiate { iops, read_percent, .. } = notice else { return };
+        let mut notices = self.notices.lock().expect("no holder panics");
+        if notices.len() == NOTICES_MAX {
+            notices.pop_front();
+        }
+        notices.push_back(Notice { iops, read_percent });
     }
 
     fn inform(&mut self, ticket: Ticket, info: Result<NamespaceInfo, Status>) {

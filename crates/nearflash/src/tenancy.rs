@@ -1,0 +1,244 @@
+//! The tenant that a client registers: on each of its connections, as handles are a connection's, and
+//! again on each that is made anew.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use client::{Initiator, Ticket};
+use contract::{Control, Instant, Register, Slo, Status, TenantReply};
+use io::Network;
+
+use crate::Error;
+use crate::answer::Promise;
+
+/// What a server has promised, or would have had to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Tokens a second that the SLO needs; one is the cost of a read of 4 KiB. Zero: best effort.
+    pub tokens_needed: u64,
+    /// Tokens a second of the device that are left; of a refused SLO, those that it had to fit into.
+    pub tokens_free: u64,
+}
+
+/// Why a server does not promise an SLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The server's status: `NoResources` when the device does not make as many tokens, or nothing
+    /// is known of it at that latency; `Unsupported` when nothing is known of it at all.
+    pub status: Status,
+    /// The figures.
+    pub figures: Registered,
+    /// The latency bound in microseconds that sets how many tokens there are, if they did not
+    /// suffice.
+    pub limit_latency_us: Option<u32>,
+    /// Whether that bound is another tenant's.
+    pub limited_by_other: bool,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refused { status, figures, limit_latency_us, limited_by_other } = self;
+        write!(f, "the server does not promise that: {status}")?;
+        let Some(latency_us) = limit_latency_us else { return Ok(()) };
+        if figures.tokens_needed > 0 {
+            let Registered { tokens_needed, tokens_free } = figures;
+            write!(f, "; it needs {tokens_needed} tokens/s of {tokens_free} available")?;
+        }
+        let whose = if *limited_by_other { "another tenant's" } else { "its own" };
+        write!(f, "; the limit is set by {whose} latency of {latency_us} µs")
+    }
+}
+
+/// The server says that the client's tenant wants more than it was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Measured requests a second, of all who share the tenant.
+    pub iops: u32,
+    /// Measured share of reads.
+    pub read_percent: u8,
+}
+
+/// What a program asks of its tenant.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    Register { name: String, slo: Slo },
+    Renegotiate { slo: Slo },
+    Unregister,
+}
+
+/// A wish that is being carried out.
+#[derive(Debug)]
+struct Operation {
+    wish: Wish,
+    promise: Promise<Registered>,
+    /// Answers that are still to come.
+    left: usize,
+    /// The best of those that came.
+    outcome: Option<Result<Registered, Error>>,
+}
+
+/// The tenant of a client.
+#[derive(Debug)]
+pub(crate) struct Tenancy {
+    /// Who is registered again on connections that are made anew.
+    wanted: Option<(String, Slo)>,
+    /// By connection; zero for none.
+    handles: Vec<u16>,
+    operation: Option<Operation>,
+    /// Questions that have found no place in flight, at most one a connection and one more each time
+    /// that it is made anew.
+    unasked: VecDeque<(Asked, Control)>,
+}
+
+/// A question about the tenant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// On this connection.
+    link: usize,
+    /// Because the connection was made anew, not for a wish.
+    is_again: bool,
+}
+
+impl Tenancy {
+    pub(crate) fn new(connections: usize) -> Tenancy {
+        Tenancy {
+            wanted: None,
+            handles: vec![0; connections],
+            operation: None,
+            unasked: VecDeque::new(),
+        }
+    }
+
+    /// Whether it is busy with a wish.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.operation.is_some()
+    }
+
+    /// Begins to carry out a wish.
+    pub(crate) fn begin<N: Network>(
+        &mut self,
+        initiator: &mut Initiator<N>,
+        wish: Wish,
+        promise: Promise<Registered>,
+    ) {
+        let with_handles = (0..self.handles.len()).filter(|link| self.handles[*link] != 0);
+        let asks: Vec<(usize, Control)> = match &wish {
+            Wish::Register { name, slo } => {
+                self.wanted = Some((name.clone(), *slo));
+                (0..self.handles.len()).map(|link| (link, register(name, *slo))).collect()
+            }
+            Wish::Renegotiate { slo } => {
+                let change = |link: usize| {
+                    let tenant = self.handles[link];
+                    let name = Box::default();
+                    (link, Control::Renegotiate(Register { tag: 0, tenant, name, slo: *slo }))
+                };
+                with_handles.take(1).map(change).collect()
+            }
+            Wish::Unregister => {
+                self.wanted = None;
+                let end = |link: usize| {
+                    (link, Control::Unregister { tag: 0, tenant: self.handles[link] })
+                };
+                with_handles.map(end).collect()
+            }
+        };
+        if let Wish::Unregister = wish {
+            for link in 0..self.handles.len() {
+                self.charge(initiator, link, 0);
+            }
+        }
+        if asks.is_empty() {
+            return promise.keep(Err(Error::Failed(Status::NoTenant)));
+        }
+        self.operation = Some(Operation { wish, promise, left: asks.len(), outcome: None });
+        let asked = |link| Asked { link, is_again: false };
+        self.unasked.extend(asks.into_iter().map(|(link, control)| (asked(link), control)));
+    }
+
+    /// Asks what has not been asked, while there is room; `remember` hears of each.
+    pub(crate) fn ask<N: Network>(
+        &mut self,
+        initiator: &mut Initiator<N>,
+        now: Instant,
+        mut remember: impl FnMut(Ticket, Asked),
+    ) {
+        while initiator.room() > 0
+            && let Some((asked, control)) = self.unasked.pop_front()
+        {
+            let ticket = initiator.control(now, Some(asked.link), control);
+            remember(ticket.expect("there is room"), asked);
+        }
+    }
+
+    /// A connection was made: what it knew of tenants is gone.
+    pub(crate) fn connected<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize) {
+        self.charge(initiator, link, 0);
+        if let Some((name, slo)) = &self.wanted {
+            self.unasked.push_back((Asked { link, is_again: true }, register(name, *slo)));
+        }
+    }
+
+    /// A connection is gone, and with it its handle.
+    pub(crate) fn lost(&mut self, link: usize) {
+        self.handles[link] = 0;
+    }
+
+    /// A question was answered.
+    pub(crate) fn answered<N: Network>(
+        &mut self,
+        initiator: &mut Initiator<N>,
+        Asked { link, is_again }: Asked,
+        status: Status,
+        reply: TenantReply,
+    ) {
+        let is_register = |operation: &Operation| matches!(operation.wish, Wish::Register { .. });
+        let registers = is_again || self.operation.as_ref().is_some_and(is_register);
+        if registers && status.is_ok() && self.wanted.is_some() {
+            self.charge(initiator, link, reply.tenant);
+        }
+        if is_again {
+            return;
+        }
+        let operation = self.operation.as_mut().expect("it waits for its answers");
+        let outcome = outcome(status, reply);
+        if !matches!(operation.outcome, Some(Ok(_))) {
+            operation.outcome = Some(outcome);
+        }
+        operation.left -= 1;
+        if operation.left > 0 {
+            return;
+        }
+        let Operation { wish, promise, outcome, .. } = self.operation.take().expect("it is there");
+        let outcome = outcome.expect("an answer came");
+        match (&wish, &outcome, &mut self.wanted) {
+            (Wish::Register { .. }, Err(_), wanted) => *wanted = None,
+            (Wish::Renegotiate { slo }, Ok(_), Some((_, wanted))) => *wanted = *slo,
+            _ => {}
+        }
+        promise.keep(outcome);
+    }
+
+    fn charge<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize, handle: u16) {
+        self.handles[link] = handle;
+        initiator.charge(link, handle);
+    }
+}
+
+fn register(name: &str, slo: Slo) -> Control {
+    Control::Register(Register { tag: 0, tenant: 0, name: name.into(), slo })
+}
+
+fn outcome(status: Status, reply: TenantReply) -> Result<Registered, Error> {
+    let figures = Registered { tokens_needed: reply.tokens_needed, tokens_free: reply.tokens_free };
+    match status {
+        Status::Ok => Ok(figures),
+        Status::NoResources | Status::Unsupported => Err(Error::Refused(Refused {
+            status,
+            figures,
+            limit_latency_us: (reply.limited_by != 0).then_some(reply.limit_latency_us),
+            limited_by_other: ![0, TenantReply::LIMITED_BY_THIS].contains(&reply.limited_by),
+        })),
+        other => Err(other.into()),
+    }
+}
