@@ -86,7 +86,7 @@ fn a_bad_configuration_is_explained_with_its_place() {
     for (text, words) in [
         ("wokers = 2", &["line 1", "wokers", "workers"][..]),
         ("workers = \"two\"", &["line 1", "two"]),
-        ("workers = 0", &["0 workers", "1 to 256"]),
+        ("workers = 0", &["0 workers", "1 to 32"]),
         ("[[device]]\nname = \"m\"", &["spec"]),
         ("[[device]]\nname = \"m\"\nspec = \"mem\"", &["mem", "null:SIZE"]),
         ("[[namespace]]\ndevice = \"x\"", &["namespace 1", "\"x\"", "m"]),
@@ -114,7 +114,7 @@ fn a_bad_listener_is_explained() {
     let listen = |url: &str| Launch::new(&["--device", "mem:1MiB", "--listen", url]);
     complains(listen("127.0.0.1:0"), &["reflex://HOST:PORT"]);
     complains(listen("reflex://127.0.0.1:0?namespace=2"), &["namespace 2"]);
-    complains(listen("reflex://127.0.0.1:0?tenant=2"), &["tenant=2"]);
+    complains(listen("reflex://127.0.0.1:0?colour=2"), &["colour=2"]);
     complains(listen("reflex://192.0.2.1:0"), &["192.0.2.1", "--insecure"]);
 }
 
