@@ -194,7 +194,11 @@ fn rules_say_who_may_enter_a_tenant_of_the_operator() {
             Hello { token: token.as_bytes().into(), tenant: tenant.into(), ..Hello::default() };
         V2::hello(server.address(), hello)
     };
-    assert!(hello("open", "gold").is_ok());
+    let mut gold = hello("open", "gold").unwrap();
+    let promise =
+        contract::Slo { latency_us: 500, iops: 10, read_percent: 100, ..Default::default() };
+    let (status, _) = gold.renegotiate(0, promise).unwrap_err();
+    assert_eq!(status, Status::Denied, "what the operator promised is the operator's to change");
     assert_eq!(hello("closed", "gold").err(), Some(Status::Denied));
     assert_eq!(hello("owned", "gold").err(), Some(Status::Denied), "they are somebody's already");
     assert_eq!(hello("", "gold").err(), Some(Status::Denied));

@@ -177,7 +177,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
             return self.finish(id);
         };
-        let granted = conn.grant.as_ref().expect("a rule let it in").of(member.tenant);
+        let mut granted = conn.grant.as_ref().expect("a rule let it in").of(member.tenant);
+        granted.register = false; // what an operator promised is the operator's to change
         self.set_grant(id, Some(Arc::new(granted)));
         self.find(id).expect("the caller looked").entered = Some(member);
         self.take_place(id, client, connection);

@@ -19,8 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::gate;
 use super::problem::{Code, Problem};
 
-/// Connections at the same time; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at the same time; more wait to be accepted. Few, so that they fit what a server keeps
+/// of its descriptors for other things than clients.
+const CONNECTIONS_MAX: usize = 16;
 
 /// How long a peer may take to send the head of a request, also after an earlier one.
 const HEAD_MAX: Duration = Duration::from_secs(10);
