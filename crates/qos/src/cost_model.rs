@@ -99,14 +99,11 @@ impl Line {
 
     #[inline]
     pub(crate) fn of(kind: Kind, bytes: usize) -> Line {
-        let first = match kind {
-            Kind::Read => 0,
-            Kind::Write => LINES_OF_KIND,
-            Kind::Exchange => 2 * LINES_OF_KIND,
-            Kind::Other => return Line::FLUSH,
-        };
+        // Reads, writes, what is both, and what is neither, whatever its size.
+        const { assert!(Kind::Read as usize == 0 && Kind::Write as usize == 1) };
+        const { assert!(Kind::Exchange as usize == 2 && Kind::Other as usize == 3) };
         let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
-        Line((first + pages) as u16)
+        Line((kind as usize * LINES_OF_KIND + pages) as u16)
     }
 }
 
@@ -168,7 +165,7 @@ pub struct CostModel {
     prices: Box<Prices>,
 }
 
-type Prices = [Priced; 3 * LINES_OF_KIND + 1];
+type Prices = [Priced; 4 * LINES_OF_KIND];
 
 impl CostModel {
     /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
@@ -239,9 +236,10 @@ impl CostModel {
             let line = &mut self.prices[2 * LINES_OF_KIND + pages];
             (line.mixed, line.read_only) = (write + read.mixed, write + read.mixed);
         }
-        // A flush costs a write of one page, whatever the curve.
-        let flush = &mut self.prices[usize::from(Line::FLUSH.0)];
-        (flush.mixed, flush.read_only) = (price(100), price(100));
+        // A flush costs a write of one page, whatever the curve and its range.
+        for flush in &mut self.prices[usize::from(Line::FLUSH.0)..] {
+            (flush.mixed, flush.read_only) = (price(100), price(100));
+        }
     }
 
     /// Units of a 4 KiB write.

@@ -6,8 +6,6 @@
 //! it is, is one number: the time until which its rate is spent. Who asks for more is held, takes
 //! that debt along, and goes the long way. See docs/scheduler.md, "The short way".
 
-use contract::TenantId;
-
 use crate::Class;
 use crate::token_scheduler::{IdleRule, Place, TokenScheduler};
 use crate::units::{NANO, NEG_LIMIT, nano};
@@ -18,25 +16,33 @@ pub(crate) const AHEAD_MAX: u64 = NEG_LIMIT.unsigned_abs() / NANO as u64;
 impl TokenScheduler {
     /// Serves the newcomers that may go the short way, and holds the others.
     pub(crate) fn take_newcomers(&mut self) {
-        let mut newcomer = self.newcomers.take().map(|(first, _)| first);
-        let mut charged = 0;
-        while let Some(tenant) = newcomer {
-            newcomer = self.locals[tenant as usize].newcomer.take();
-            match self.express(tenant) {
-                Some(units) => charged += units,
+        // What the bucket may owe when several workers look at once is made up for like any debt.
+        let mut spare = self.shared.bucket.held();
+        let mut spent = 0;
+        for n in 0..self.newcomers.len() {
+            let tenant = self.newcomers[n];
+            match self.express(tenant, spare) {
+                Some(units) => {
+                    spent += units;
+                    spare -= nano(units);
+                }
                 None => {
                     let class = self.hold(tenant);
                     self.enter(tenant, class);
                 }
             }
         }
-        if charged > 0 {
-            self.shared.bucket.charge(nano(charged));
+        self.newcomers.clear();
+        if spent > 0 {
+            self.shared.bucket.charge(nano(spent));
+            self.totals.spent += i128::from(nano(spent));
+            self.spent += spent;
         }
     }
 
-    /// Lets all requests of a newcomer go, if that is within its rate: what is to be charged.
-    fn express(&mut self, tenant: u32) -> Option<u64> {
+    /// Lets all requests of a newcomer go, if that is within its rate: what they cost in units. The
+    /// bucket has so much to spare.
+    fn express(&mut self, tenant: u32, spare: i64) -> Option<u64> {
         if self.idle == IdleRule::Visit {
             return None;
         }
@@ -48,28 +54,29 @@ impl TokenScheduler {
         if terms.holders > 0 || units > AHEAD_MAX {
             return None;
         }
-        let charged = match terms.class {
+        let goes = match terms.class {
             // A debt that it has of its own (it was another class once) is repaid the long way.
-            Class::LatencyCritical if cell.balance.tokens() >= 0 => {
-                cell.spend_ahead(self.now, units, terms.rate, AHEAD_MAX).then_some(units)?
+            Class::LatencyCritical => {
+                cell.balance.tokens() >= 0
+                    && cell.spend_ahead(self.now, units, terms.rate, AHEAD_MAX)
             }
             // Only what its own share has made since the last time, if nobody else took it.
-            Class::BestEffort if local.queue.len == 1 && cell.cap().is_none() => {
-                let share = self.share * terms.rate;
-                cell.spend_behind(self.now, units, share).then_some(())?;
-                let cost = nano(units);
-                let taken = self.shared.bucket.take(cost);
-                if taken < cost {
-                    self.shared.bucket.give(taken);
-                    return None;
-                }
-                0
+            Class::BestEffort => {
+                local.queue.len == 1
+                    && nano(units) <= spare
+                    && cell.cap().is_none()
+                    && cell.spend_behind(self.now, units, self.share * terms.rate)
             }
-            _ => return None,
+            Class::Vacant | Class::Leaving => false,
         };
+        if !goes {
+            return None;
+        }
         local.place = Place::Away;
         self.requests.append_paid(&mut self.ready, &mut local.queue);
-        self.count_for(TenantId(tenant), units, sum);
-        Some(charged)
+        cell.count(units, sum.reads(), sum.writes());
+        self.reads += sum.reads();
+        self.writes += sum.writes();
+        Some(units)
     }
 }

@@ -8,6 +8,7 @@
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -20,7 +21,7 @@ use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
 use crate::shared::Shared;
 use crate::tenant::Terms;
-use crate::units::{NANO, ROUND_NANOS_MAX};
+use crate::units::ROUND_NANOS_MAX;
 use crate::{Class, CostModel, Load};
 
 /// The shortest time that a worker with waiting requests is told to sleep, in nanoseconds: a round
@@ -79,8 +80,6 @@ pub(crate) struct Local {
     pub(crate) place: Place,
     /// Whether the heap has an entry of it (perhaps an old one).
     pub(crate) has_due: bool,
-    /// The newcomer behind it.
-    pub(crate) newcomer: Option<u32>,
 }
 
 /// What a round is doing.
@@ -140,7 +139,8 @@ pub struct TokenScheduler {
     pub(crate) links: Links,
     pub(crate) critical: Ring,
     pub(crate) best_effort: Ring,
-    pub(crate) newcomers: Option<(u32, u32)>,
+    /// Each at most once.
+    pub(crate) newcomers: Vec<u32>,
     /// Resting tenants by the time at which their balances would be full.
     pub(crate) dues: BinaryHeap<Reverse<(u64, u32)>>,
     queued: usize,
@@ -152,10 +152,10 @@ pub struct TokenScheduler {
     pub(crate) share: u64,
     /// Until the first of the blocked tenants can submit, in nanoseconds.
     pub(crate) wait: u64,
-    reads: u64,
-    writes: u64,
-    /// Units paid in this round.
-    spent: u64,
+    /// Submitted in this round, and units paid for it.
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) spent: u64,
     /// Whether delays are recorded, in this round.
     measuring: bool,
     /// Whether requests that would miss their latency are refused, in this round.
@@ -188,8 +188,7 @@ impl TokenScheduler {
     ) -> TokenScheduler {
         assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
         let tenants = shared.tenants.len();
-        let away =
-            Local { queue: Queue::EMPTY, place: Place::Away, has_due: false, newcomer: None };
+        let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
         TokenScheduler {
             shared,
             cost,
@@ -205,7 +204,7 @@ impl TokenScheduler {
             links: Links::new(tenants),
             critical: Ring::EMPTY,
             best_effort: Ring::EMPTY,
-            newcomers: None,
+            newcomers: Vec::with_capacity(tenants),
             dues: BinaryHeap::with_capacity(tenants),
             queued: 0,
             phase: Phase::Over,
@@ -261,21 +260,13 @@ impl TokenScheduler {
         self.last_rounds[0] = passed.min(ROUND_NANOS_MAX);
     }
 
-    /// A tenant has a request that had none: it is visited in the next round.
-    #[cold]
-    #[inline(never)]
+    /// A tenant has a request that had none: the next round serves it.
     fn arrive(&mut self, tenant: u32) {
         if self.locals[tenant as usize].place == Place::Resting {
             return self.enter(tenant, self.shared.class(TenantId(tenant)));
         }
         self.locals[tenant as usize].place = Place::Newcomer;
-        self.newcomers = Some(match self.newcomers {
-            None => (tenant, tenant),
-            Some((first, last)) => {
-                self.locals[last as usize].newcomer = Some(tenant);
-                (first, tenant)
-            }
-        });
+        self.newcomers.push(tenant);
     }
 
     /// Puts a held tenant into the ring of its class.
@@ -457,15 +448,6 @@ impl TokenScheduler {
         self.totals.generated += i128::from(self.shared.settle(self.now));
     }
 
-    /// Counts so many units that a tenant has paid for these requests.
-    pub(crate) fn count_for(&mut self, tenant: TenantId, units: u64, sum: Priced) {
-        self.shared.tenants[tenant.0 as usize].count(units, sum.reads(), sum.writes());
-        self.reads += sum.reads();
-        self.writes += sum.writes();
-        self.spent += units;
-        self.totals.spent += i128::from(units) * i128::from(NANO);
-    }
-
     /// Publishes what the visited tenant has submitted.
     fn count_visit(&mut self) {
         let Visit { tenant, spent, .. } = self.visit;
@@ -503,6 +485,9 @@ impl Scheduler for TokenScheduler {
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
+        if self.failing_fast && self.is_hopeless(tenant, Line::of(kind, bytes)) {
+            return Err(QueueFull);
+        }
         let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
         if !self.shared.tenants[tenant.0 as usize].takes_requests()
             || local.queue.len >= self.of_tenant
@@ -511,10 +496,6 @@ impl Scheduler for TokenScheduler {
             return Err(QueueFull);
         }
         let line = Line::of(kind, bytes);
-        if self.failing_fast && self.is_hopeless(tenant, line) {
-            return Err(QueueFull);
-        }
-        let local = &mut self.locals[tenant.0 as usize];
         self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
         self.queued += 1;
         if matches!(local.place, Place::Away | Place::Resting) {
@@ -591,7 +572,7 @@ impl Scheduler for TokenScheduler {
         if self.queued == 0 {
             return due;
         }
-        if self.newcomers.is_some() {
+        if !self.newcomers.is_empty() {
             return Some(now);
         }
         let longest = self.shared.round_nanos().max(WAKE_NANOS_MIN);
