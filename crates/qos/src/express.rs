@@ -42,6 +42,7 @@ impl TokenScheduler {
 
     /// Lets all requests of a newcomer go, if that is within its rate: what they cost in units. The
     /// bucket has so much to spare.
+    #[inline]
     fn express(&mut self, tenant: u32, spare: i64) -> Option<u64> {
         if self.idle == IdleRule::Visit {
             return None;

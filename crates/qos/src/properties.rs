@@ -4,13 +4,16 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use contract::{Instant, Kind, Scheduler, Slo, Slot, SlotTable, TenantId};
+use contract::{Command, Instant, Kind, Range, Scheduler, Slo, Slot, SlotTable, TenantId};
 use proptest::prelude::*;
 
-use crate::admission::Refusal;
+use crate::admission::{Refusal, Verdict};
 use crate::reference::Reference;
 use crate::units::{NEG_LIMIT, nano};
-use crate::{DeviceModel, IdleRule, QueueLimits, Registry, TokenScheduler};
+use crate::{
+    Adjustment, Class, CostModel, DeviceModel, IdleRule, PRICE_MAX, Portion, QueueLimits, Registry,
+    SizePoint, TokenScheduler, WEIGHT_MAX,
+};
 
 const LIMITS: QueueLimits = QueueLimits { slots: 4096, of_tenant: 4096 };
 
@@ -34,6 +37,21 @@ fn registry(critical: &[u32], best_effort: usize) -> Registry {
 fn visiting(registry: &Registry, worker: usize, idle: IdleRule) -> TokenScheduler {
     let cost = registry.model().cost().clone();
     TokenScheduler::new(registry.shared().clone(), cost, worker, LIMITS, idle)
+}
+
+/// Units a second that the workers are told that they may make: promises, shares, and the remainder.
+fn granted(registry: &Registry) -> u64 {
+    let shared = registry.shared();
+    let rate = |terms: crate::tenant::Terms| match terms.class {
+        Class::LatencyCritical => terms.rate,
+        Class::BestEffort | Class::Leaving => terms.rate * shared.share(),
+        Class::Vacant => 0,
+    };
+    let tenants = shared.tenants.iter().map(|tenant| tenant.terms());
+    let unheld = |terms: &crate::tenant::Terms| terms.holders == 0;
+    // What is idle is in the pools, with the remainder; what is held makes its own.
+    let held: u64 = tenants.filter(|terms| !unheld(terms)).map(rate).sum();
+    held + shared.lent()
 }
 
 /// A request of a tenant.
@@ -181,6 +199,17 @@ proptest! {
                 9 => {
                     registry.remove(tenant, now);
                 }
+                10..13 => {
+                    let weight = 1 + *most as u32;
+                    let cap = (*worker % 2 == 1).then_some(1 + *most as u64 * 10_000);
+                    let set = registry.set_portion(tenant, Portion { weight, cap }, now);
+                    prop_assert!(matches!(set, Ok(()) | Err(Refusal::NoTenant)), "{set:?}");
+                }
+                13 | 14 => {
+                    let rate_permille = 250 + 18 * *most as u32;
+                    let write_permille = 1_000 * (1 + *worker as u32);
+                    registry.adjust(Adjustment { rate_permille, write_permille }, now);
+                }
                 _ => {}
             }
             scheduler.begin_round(now);
@@ -190,12 +219,13 @@ proptest! {
                 (made + totals.generated, gone + totals.spent + totals.expired)
             });
             prop_assert_eq!(made, gone + registry.shared().held());
-            let largest = nano(281_600);
+            // The dearest request, with writes four times as dear: 1 MiB, compared and written.
+            let largest = nano(256 * (100 + 4 * 1_000));
             for n in 0..tenants {
                 let tokens = registry.shared().balance(TenantId(n as u32));
                 prop_assert!(tokens > NEG_LIMIT - largest, "tenant {} has {}", n, tokens);
             }
-            prop_assert!(registry.promised() <= registry.device_rate());
+            prop_assert!(granted(&registry) <= registry.device_rate());
         }
     }
 
@@ -284,5 +314,223 @@ proptest! {
         }
         prop_assert_eq!(all[0].queued() + all[1].queued(), 0);
         prop_assert!(table.is_empty());
+    }
+
+    /// A best-effort tenant keeps no more than its queue costs; a latency-critical one is never
+    /// further below its limit than one request.
+    #[test]
+    fn balances_stay_within_their_bounds((critical, best_effort, steps) in case()) {
+        let registry = registry(&critical, best_effort);
+        let mut fast = visiting(&registry, 0, IdleRule::Rest);
+        let mut table = SlotTable::new(LIMITS.slots);
+        let mut at = START.as_nanos();
+        let mut queued = vec![0; critical.len() + best_effort];
+        for step in &steps {
+            for ask in &step.asks {
+                let slot = table.insert(ask.tenant).unwrap();
+                fast.enqueue(TenantId(ask.tenant as u32), ask.kind, ask.bytes, slot).unwrap();
+                queued[ask.tenant] += u64::from(registry.model().cost().cost(ask.kind, ask.bytes).mixed);
+            }
+            fast.begin_round(moved(&mut at, &step.at));
+            drain(&mut fast, &mut table, usize::MAX);
+            for (n, queued) in queued.iter_mut().enumerate() {
+                let tenant = TenantId(n as u32);
+                if fast.queued_of(tenant) == 0 {
+                    *queued = 0;
+                }
+                let tokens = registry.shared().balance(tenant);
+                if n >= critical.len() {
+                    prop_assert!((0..=nano(*queued)).contains(&tokens), "{} of {}", tokens, queued);
+                }
+                prop_assert!(tokens > NEG_LIMIT - nano(281_600));
+            }
+        }
+    }
+
+    /// Work is conserved beyond one round also where a worker has parked: while somebody waits on
+    /// the other one, everything that the device makes is made, and nothing of it expires.
+    #[test]
+    fn work_is_conserved_while_a_worker_is_parked((critical, best_effort, steps) in case()) {
+        let registry = registry(&critical, best_effort + 1);
+        let mut all = [0, 1].map(|worker| visiting(&registry, worker, IdleRule::Rest));
+        let mut table = SlotTable::new(LIMITS.slots);
+        let greedy = TenantId((critical.len() + best_effort) as u32);
+        // Worker 1 has tenants of every kind, and serves them until nobody waits.
+        let mut at = START.as_nanos();
+        for ask in steps.iter().flat_map(|step| &step.asks).filter(|ask| ask.bytes <= 4096) {
+            let slot = table.insert(ask.tenant).unwrap();
+            all[1].enqueue(TenantId(ask.tenant as u32), ask.kind, ask.bytes, slot).unwrap();
+        }
+        let mut rounds = 0;
+        while all[1].queued() > 0 {
+            at += 1_000_000;
+            all[1].begin_round(Instant::from_nanos(at));
+            drain(&mut all[1], &mut table, usize::MAX);
+            rounds += 1;
+            prop_assume!(rounds < 20_000);
+        }
+        let mut run = |rounds: usize, at: &mut u64| {
+            for _ in 0..rounds {
+                *at += 50_000;
+                while all[0].queued_of(greedy) < 2_000 {
+                    let slot = table.insert(0).unwrap();
+                    all[0].enqueue(greedy, Kind::Read, 4096, slot).unwrap();
+                }
+                all[0].begin_round(Instant::from_nanos(*at));
+                drain(&mut all[0], &mut table, usize::MAX);
+                // It sleeps, and wakes when its resting tenants are due.
+                let now = Instant::from_nanos(*at);
+                if all[1].wake_at(now).is_some_and(|due| due <= now) {
+                    all[1].begin_round(now);
+                    drain(&mut all[1], &mut table, usize::MAX);
+                }
+            }
+            all.iter().fold((0, 0, 0), |(made, spent, expired), scheduler| {
+                let totals = scheduler.totals();
+                (made + totals.generated, spent + totals.spent, expired + totals.expired)
+            })
+        };
+        // Resting tenants fill up to three rounds' tokens first, the slowest last.
+        let before = run(200, &mut at);
+        let after = run(200, &mut at);
+        prop_assert_eq!(after.2, before.2, "tokens expired while somebody waited");
+        let served = i128::from(registry.device_rate()) * 200 * 50_000;
+        let resting: u64 = critical.iter().map(|iops| u64::from(*iops) * 100).sum();
+        let (made, spent) = (after.0 - before.0, after.1 - before.1);
+        // What rests at both ends is made later, and earlier; nobody else keeps anything.
+        let slack = i128::from(resting) * 200 * 50_000 + i128::from(nano(100));
+        prop_assert!(made >= served - slack, "{} of {}", made, served);
+        // And a debt may be repaid: the deficit, and the write that exceeded it.
+        let debts = i128::from(nano(1_000) - NEG_LIMIT) * critical.len() as i128;
+        let kept = i128::from(resting) * 4_000_000 + debts + i128::from(nano(200));
+        prop_assert!(spent >= made - kept, "{} of {}, {} may be kept", spent, made, kept);
+    }
+
+    /// Whatever is asked of the registry, in whatever order: what workers are told that they may
+    /// make is never more than the device makes; what is refused would not have fitted.
+    #[test]
+    fn an_admitted_set_fits(
+        steps in prop::collection::vec((0u8..8, 0u32..12, 1u32..200_000, 0u8..=100, 0u32..4), 1..60)
+    ) {
+        let mut registry = Registry::new(DeviceModel::device_a(), 12);
+        for (what, tenant, iops, read_percent, latency) in steps {
+            let tenant = TenantId(tenant);
+            let latency_us = [0, 500, 1_000, 2_000][latency as usize];
+            let slo = Slo { latency_us, iops, read_percent, ..Slo::default() };
+            let fits = matches!(registry.check(&slo), Verdict::Admitted { .. });
+            let room = !(0..12).all(|n| !registry.is_vacant(TenantId(n)));
+            let overcommitted = registry.promised() > registry.device_rate();
+            match what {
+                0..4 => {
+                    let answer = registry.register(&slo, START);
+                    prop_assert_eq!(answer.is_ok(), fits && room, "{:?}", answer);
+                }
+                4 => {
+                    let fits = matches!(registry.check_change(tenant, &slo), Verdict::Admitted { .. });
+                    let answer = registry.change(tenant, &slo, START);
+                    let known = !matches!(answer, Err(Refusal::NoTenant));
+                    prop_assert!(!known || answer.is_ok() == fits, "{answer:?}");
+                }
+                5 => {
+                    let known = registry.unregister(tenant, START).is_ok();
+                    prop_assert!(!known || registry.remove(tenant, START));
+                }
+                6 => {
+                    let portion = Portion { weight: 1 + iops % 1_000, cap: Some(u64::from(iops)) };
+                    prop_assert!(matches!(
+                        registry.set_portion(tenant, portion, START),
+                        Ok(()) | Err(Refusal::NoTenant)
+                    ));
+                }
+                _ => {
+                    let rate_permille = 250 + iops % 751;
+                    registry.adjust(Adjustment { rate_permille, write_permille: 1_000 + iops % 3_001 }, START);
+                }
+            }
+            let (granted, device) = (granted(&registry), registry.device_rate());
+            prop_assert!(granted <= device, "{} of {}", granted, device);
+            if registry.promised() > device {
+                prop_assert!(overcommitted || what == 7, "only a correction takes more than there is");
+            } else {
+                prop_assert_eq!(granted, device, "nothing is withheld");
+            }
+        }
+    }
+
+    /// Every request that a peer can form costs something, whatever the prices, the curve and the
+    /// load.
+    #[test]
+    fn every_cost_is_positive(
+        blocks in 1u32..,
+        kind in 0usize..8,
+        write in 1..=PRICE_MAX,
+        read in 1..=PRICE_MAX,
+        later in 1..=PRICE_MAX,
+        weights in prop::collection::vec(100..=WEIGHT_MAX, 0..5),
+    ) {
+        let range = Range::new(0, blocks);
+        let command = [
+            Command::Read(range),
+            Command::Write { range, fua: false },
+            Command::WriteAtomic(range),
+            Command::CompareAndWrite(range),
+            Command::Compare(range),
+            Command::Flush,
+            Command::Discard(range),
+            Command::WriteZeroes { range, fua: true },
+        ][kind];
+        let mut weights = weights;
+        weights.sort_unstable();
+        let point = |(n, weight): (usize, &u32)| SizePoint { bytes: 4096 << (2 * n), weight: *weight };
+        let curve: Vec<SizePoint> = weights.iter().enumerate().map(point).collect();
+        let mut model = CostModel::curved(write, read, &curve).unwrap();
+        let bytes = command.range().map_or(0, |range| range.bytes());
+        for _ in 0..2 {
+            let cost = model.cost(command.work(), bytes);
+            prop_assert!(cost.mixed > 0 && cost.read_only > 0, "{command:?} costs {cost:?}");
+            model.set_write(later);
+        }
+    }
+
+    /// Time may step back, stand still or leap an hour: no round spends more than a few of the
+    /// longest rounds make and the deficits that it repays, and nobody is stuck behind it.
+    #[test]
+    fn leaps_of_time_do_no_harm((critical, best_effort, steps) in case()) {
+        for idle in [IdleRule::Visit, IdleRule::Rest] {
+            let registry = registry(&critical, best_effort);
+            let mut fast = visiting(&registry, 0, idle);
+            let mut table = SlotTable::new(LIMITS.slots);
+            let tenants = critical.len() + best_effort;
+            let mut ask = |fast: &mut TokenScheduler, tenant: usize, most: u32| {
+                while fast.queued_of(TenantId(tenant as u32)) < most {
+                    let slot = table.insert(tenant).unwrap();
+                    fast.enqueue(TenantId(tenant as u32), Kind::Read, 4096, slot).unwrap();
+                }
+                core::iter::from_fn(|| fast.next()).map(|slot| table.remove(slot)).count()
+            };
+            let (mut at, mut latest) = (START.as_nanos(), START.as_nanos());
+            let made = i128::from(registry.device_rate()) * 4_000_000;
+            let most = made + i128::from(nano(100 * 102)) * tenants as i128;
+            for step in &steps {
+                let before = fast.totals().spent;
+                fast.begin_round(moved(&mut at, &step.at));
+                latest = latest.max(at);
+                for tenant in 0..tenants {
+                    ask(&mut fast, tenant, 400);
+                }
+                let spent = fast.totals().spent - before;
+                prop_assert!(spent <= most, "{} in a round", spent);
+            }
+            // Time goes on from the latest that was seen.
+            let slowest = critical.iter().min().copied().unwrap_or(u32::MAX);
+            let nanos = 200_000_000_000 / u64::from(slowest).min(100_000);
+            let before = fast.totals().spent;
+            for _ in 0..1_000 {
+                latest += nanos / 1_000;
+                fast.begin_round(Instant::from_nanos(latest));
+                (0..tenants).for_each(|tenant| { ask(&mut fast, tenant, 4); });
+            }
+            prop_assert!(fast.totals().spent > before);
+        }
     }
 }

@@ -260,15 +260,6 @@ impl TokenScheduler {
         self.last_rounds[0] = passed.min(ROUND_NANOS_MAX);
     }
 
-    /// A tenant has a request that had none: the next round serves it.
-    fn arrive(&mut self, tenant: u32) {
-        if self.locals[tenant as usize].place == Place::Resting {
-            return self.enter(tenant, self.shared.class(TenantId(tenant)));
-        }
-        self.locals[tenant as usize].place = Place::Newcomer;
-        self.newcomers.push(tenant);
-    }
-
     /// Puts a held tenant into the ring of its class.
     pub(crate) fn enter(&mut self, tenant: u32, class: Class) {
         let critical = class == Class::LatencyCritical;
@@ -498,8 +489,13 @@ impl Scheduler for TokenScheduler {
         let line = Line::of(kind, bytes);
         self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
         self.queued += 1;
-        if matches!(local.place, Place::Away | Place::Resting) {
-            self.arrive(tenant.0);
+        match local.place {
+            Place::Newcomer | Place::Critical | Place::BestEffort => {}
+            Place::Away => {
+                local.place = Place::Newcomer;
+                self.newcomers.push(tenant.0);
+            }
+            Place::Resting => self.enter(tenant.0, self.shared.class(tenant)),
         }
         Ok(())
     }
