@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use client::load::{Arrival, Generator, Local, Pace, Path, Pattern, Shape, Tally};
 use contract::{BLOCK_BYTES, Device, Instant, SizeClass};
+use flash::sim_flash::{SimQueue, SimVolume};
+use flash::{Decorated, Source, Spec};
 use qos::PAGE_BYTES;
 use qos::calibrate::{Mix, Offer, Outcome};
 
@@ -56,7 +58,7 @@ pub struct Bed<D> {
     requests: u64,
 }
 
-type Source<'a, D> = Generator<&'a mut Local<D>>;
+type LoadOn<'a, D> = Generator<&'a mut Local<D>>;
 
 impl<D: Device> Bed<D> {
     /// A bed for a device by two queues to it, on which nothing is in flight. A run whose latencies
@@ -153,7 +155,7 @@ impl Run {
     /// Steps from event to event until everything has ended.
     fn drive<D: Device>(
         &mut self,
-        sources: &mut [Source<'_, D>],
+        sources: &mut [LoadOn<'_, D>],
         latency_max_us: f64,
         offer: &Offer,
         is_stopped: &dyn Fn() -> bool,
@@ -176,7 +178,7 @@ impl Run {
                 return Ok(());
             }
             // A generator gives up waiting for what is in flight at some time; a bed does not.
-            let wake = |source: &mut Source<'_, D>| match is_over {
+            let wake = |source: &mut LoadOn<'_, D>| match is_over {
                 true => source.path().wake_at(),
                 false => source.wake_at(now),
             };
@@ -190,7 +192,7 @@ impl Run {
     /// Ends the run when there is nothing more to learn.
     fn look<D: Device>(
         &mut self,
-        sources: &mut [Source<'_, D>],
+        sources: &mut [LoadOn<'_, D>],
         latency_max_us: f64,
         is_probed: bool,
         is_stopped: &dyn Fn() -> bool,
@@ -209,7 +211,7 @@ impl Run {
         }
     }
 
-    fn collect<D: Device>(&mut self, sources: &mut [Source<'_, D>]) {
+    fn collect<D: Device>(&mut self, sources: &mut [LoadOn<'_, D>]) {
         for (source, tally) in sources.iter_mut().zip(&mut self.tallies) {
             source.report(tally);
         }
@@ -225,6 +227,50 @@ pub fn in_flight(bytes: usize, queue: usize) -> usize {
 pub fn probes(offer: &Offer) -> Offer {
     let mix = Mix { read_percent: 100, bytes: PAGE_BYTES, is_probed: false };
     Offer { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
+}
+
+/// Requests in flight on the probes' queue of a simulated device.
+const PROBES_IN_FLIGHT_MAX: usize = 1024;
+
+/// A bed for the simulated device of a spec.
+#[derive(Debug)]
+pub struct FlashBed {
+    bed: Bed<Decorated<SimQueue>>,
+}
+
+impl FlashBed {
+    /// A bed for the device that the spec names, without its data; `None` if it names none that is
+    /// simulated. The device shows its port and nothing else.
+    pub fn open(spec: &Spec, latency_max_us: u32, seed: u64) -> Option<FlashBed> {
+        let Source::Sim { preset, bytes, age, slow } = &spec.source else { return None };
+        let (model, blocks) = (preset.model().slowed(*slow), bytes / BLOCK_BYTES as u64);
+        let volume = SimVolume::forgetful(model, blocks, *age, spec.decorations.seed);
+        let queues = [(0, IN_FLIGHT_MAX), (1, PROBES_IN_FLIGHT_MAX)]
+            .map(|(n, depth)| spec.decorations.wrap(volume.open_queue_of(depth), n));
+        Some(FlashBed { bed: Bed::new(queues, latency_max_us, seed) })
+    }
+
+    /// Bytes of the device.
+    pub fn bytes(&self) -> u64 {
+        self.bed.bytes
+    }
+
+    /// Requests that were made so far.
+    pub fn requests(&self) -> u64 {
+        self.bed.requests
+    }
+
+    /// As [`Bed::offer`].
+    ///
+    /// # Errors
+    /// Why there is no outcome.
+    pub fn offer(
+        &mut self,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Failure> {
+        self.bed.offer(offer, is_stopped)
+    }
 }
 
 /// What the generator is told for an offer to one queue of a device.

@@ -57,7 +57,8 @@ pub struct Fit {
 /// Why nothing was fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Misfit {
-    /// No latency was reached by reads alone and by at least two mixes.
+    /// No latency was reached by reads alone and by at least two mixes, or so few mixes and
+    /// latencies that any device would fit.
     TooLittle,
     /// These points are further from the curve than the limit, a share.
     Scattered {
@@ -78,8 +79,8 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Misfit::TooLittle => f.write_str(
-                "too little to fit: no latency was reached by reads alone and by two mixes of reads and \
-                 writes",
+                "too little to fit: some latency must be reached by reads alone and by three mixes \
+                 of reads and writes, or two latencies by two mixes",
             ),
             Misfit::Scattered { points, write_cost, limit } => {
                 write!(
@@ -126,7 +127,10 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
     let mixed: Vec<Crossing> = crossings.iter().filter(mixed).copied().collect();
     let (tight, wanted): (Vec<u32>, Vec<u32>) =
         latencies(crossings, Percentile::P95).into_iter().partition(|&us| us < tight_us);
-    if wanted.is_empty() {
+    // One rate for each latency and one write cost must not explain everything there is: then they
+    // would fit any device.
+    let known = mixed.iter().filter(|c| wanted.contains(&c.latency_us)).count();
+    if wanted.is_empty() || known < wanted.len() + 2 {
         return Err(Misfit::TooLittle);
     }
     let write_cost = best_write_cost(&mixed, &wanted);

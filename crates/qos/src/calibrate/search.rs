@@ -13,6 +13,10 @@ use crate::PAGE_BYTES;
 /// The ratio between a load that meets a goal and one that misses it at which the search ends.
 const CLOSE: f64 = 1.02;
 
+/// The same where the latency less than doubles between the two: there the line between them is a
+/// good guess.
+const CLOSE_ON_A_LINE: f64 = 1.06;
+
 /// Long runs for each goal at most, on average. Intervals close long before that.
 const LONG_RUNS_MAX: usize = 12;
 
@@ -49,7 +53,7 @@ impl Effort {
     pub const REAL: Effort = Effort {
         short_requests: 100_000.0,
         long_requests: 500_000.0,
-        short_seconds_max: 1.5,
+        short_seconds_max: 10.0 / 6.0,
         long_seconds_max: 10.0,
     };
 
@@ -107,7 +111,11 @@ impl Search {
             Some(iops) => (iops / 10.0, 1.5),
             None => (4.0 * FIRST_IOPS, 2.0),
         };
-        let goals = goals.to_vec();
+        // The tightest first, as an anchor; then from the longest on, whose runs are long enough for
+        // all others, too.
+        let mut goals = goals.to_vec();
+        goals.sort_by_key(|goal| (core::cmp::Reverse(goal.latency_us), goal.percentile));
+        goals.rotate_right(1);
         Search { mix, goals, effort, start, step, probe_iops, points: Vec::new() }
     }
 
@@ -166,7 +174,7 @@ impl Search {
     pub fn runs_left(&self) -> usize {
         let goals = self.goals.iter();
         let open = goals.filter(|goal| match self.place(**goal) {
-            Place::Between(Some(low), Some(high)) => high.offer.iops / low.offer.iops >= CLOSE,
+            Place::Between(Some(low), Some(high)) => !is_close(**goal, &low, &high),
             Place::Between(..) => true,
             Place::Nowhere => false,
         });
@@ -230,7 +238,7 @@ impl Search {
         let iops = match (low, high) {
             (Some(low), Some(high)) => {
                 let (from, to) = (low.offer.iops, high.offer.iops);
-                if to / from < CLOSE {
+                if is_close(goal, &low, &high) {
                     // Noise of a short run may not decide.
                     let is_sure = high.offer.is_long || to <= from;
                     return (!is_sure).then(|| self.long(goal, to));
@@ -267,6 +275,13 @@ impl Search {
         let long = found.find(|point| point.offer.is_long && high.offer.is_long);
         long.or(best).copied()
     }
+}
+
+/// Whether the crossing between two loads is known well enough.
+fn is_close(goal: Goal, low: &Measured, high: &Measured) -> bool {
+    let ratio = high.offer.iops / low.offer.iops;
+    let is_line = high.outcome.at(goal.percentile) < 2.0 * low.outcome.at(goal.percentile);
+    ratio < if is_line { CLOSE_ON_A_LINE } else { CLOSE }
 }
 
 /// Whether a run misses the goal by less than its latency.

@@ -167,6 +167,11 @@ fn too_little_is_refused() {
     let one_mix = Course { read_percents: vec![90], ..course() };
     let (calibration, _) = calibrate(one_mix, &mut Device { ..A });
     assert_eq!(calibration.findings(), Err(Misfit::TooLittle), "one mix tells no write cost");
+    let exact = |latencies_us| Course { latencies_us, read_percents: vec![90, 50], ..course() };
+    let (calibration, _) = calibrate(exact(vec![500]), &mut Device { ..A });
+    assert_eq!(calibration.findings(), Err(Misfit::TooLittle), "two points fit any device");
+    let (calibration, _) = calibrate(exact(vec![500, 2_000]), &mut Device { ..A });
+    assert!(calibration.findings().is_ok());
 }
 
 #[test]
