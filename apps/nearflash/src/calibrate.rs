@@ -66,6 +66,9 @@ pub(crate) struct Args {
     /// Measure simulated flash in real time, too, as other devices always are
     #[arg(long)]
     real_time: bool,
+    /// The longest run in real time; short ones take a sixth of it
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_run_seconds)]
+    run_seconds: f64,
     /// Threads that make load in real time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
@@ -171,7 +174,14 @@ fn is_virtual(args: &Args, spec: &Spec) -> bool {
 }
 
 fn course(args: &Args, spec: &Spec, writes: bool) -> Course {
-    let effort = if is_virtual(args, spec) { Effort::VIRTUAL } else { Effort::REAL };
+    let effort = match is_virtual(args, spec) {
+        true => Effort::VIRTUAL,
+        false => Effort {
+            short_seconds_max: args.run_seconds / 6.0,
+            long_seconds_max: args.run_seconds,
+            ..Effort::REAL
+        },
+    };
     let or = |given: &[u32], quick: &[u32], usual: &[u32]| match (given.is_empty(), args.quick) {
         (false, _) => given.to_vec(),
         (true, true) => quick.to_vec(),
@@ -200,8 +210,11 @@ fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
             crate::report::bytes_text(DEVICE_BYTES_MIN)
         )
     };
-    if is_virtual(args, spec) {
-        let bed = Bed::open_virtual(spec, latency_us_max, args.seed);
+    let bed = match args.real_time {
+        false => Bed::open_virtual(spec, latency_us_max, args.seed),
+        true => None,
+    };
+    if let Some(bed) = bed {
         return match bed.bytes() {
             bytes if bytes < DEVICE_BYTES_MIN => Err(Stop::Usage(too_small(bytes))),
             _ => Ok(bed),
@@ -265,6 +278,13 @@ fn parse_latency(text: &str) -> Result<u32, String> {
     if (10.0..=1e6).contains(&micros) { Ok(micros.round() as u32) } else { Err(wrong()) }
 }
 
+fn parse_run_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
 /// How long to wait between two looks at the loads.
 const LOOK_GAP: Duration = Duration::from_millis(100);
 
@@ -304,9 +324,10 @@ mod tests {
     fn only_files_need_leave_to_be_written() {
         assert!(course_of("file:/dev/null -o x.toml").read_percents.is_empty());
         assert_eq!(course_of("file:x -o x.toml --allow-writes").read_percents.len(), 5);
-        assert_eq!(course_of("mem:1GiB -o x.toml").effort, Effort::REAL);
+        assert_eq!(course_of("mem:1GiB -o x.toml").effort.long_seconds_max, 10.0);
+        assert_eq!(course_of("mem:1GiB -o x.toml --run-seconds 3").effort.short_seconds_max, 0.5);
         assert_eq!(course_of("sim:a -o x.toml").effort, Effort::VIRTUAL);
-        assert_eq!(course_of("sim:a -o x.toml --real-time").effort, Effort::REAL);
+        assert_eq!(course_of("sim:a -o x.toml --real-time").effort.long_seconds_max, 10.0);
     }
 
     #[test]

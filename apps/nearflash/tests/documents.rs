@@ -51,6 +51,15 @@ fn examples_of_the_readme_are_the_files_that_compile() {
 }
 
 #[test]
+fn the_device_model_of_the_documents_is_understood() {
+    let text = read("docs/device-models.md");
+    let examples = blocks(&text, "toml");
+    assert_eq!(examples.len(), 1);
+    let file = qos::ModelFile::parse(&examples[0].1).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((file.write, file.p95.len(), file.sizes.len()), (1_000, 2, 2));
+}
+
+#[test]
 fn configurations_of_the_documents_are_understood() {
     for (path, count) in [("docs/configuration.md", 1), ("docs/getting-started.md", 1)] {
         let text = read(path);

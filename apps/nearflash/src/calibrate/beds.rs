@@ -2,49 +2,27 @@
 
 use std::sync::Arc;
 
-use contract::{BLOCK_BYTES, Device};
-use flash::sim_flash::{SimQueue, SimVolume};
-use flash::{Decorated, Source, Spec};
+use flash::Spec;
 use qos::calibrate::{Offer, Outcome};
-use sim::bed::{self, Failure};
+use sim::bed::{Failure, FlashBed};
 
 use super::Stop;
 use super::real_time::Crew;
 use crate::volumes::Volume;
 
-/// Requests in flight on a simulated queue of probes.
-const PROBES_IN_FLIGHT_MAX: usize = 1024;
-
 /// A device that takes loads.
 pub(super) enum Bed {
     /// Simulated flash without data, on a clock of its own.
-    Virtual { bed: Box<bed::Bed<Decorated<SimQueue>>>, bytes: u64 },
+    Virtual(Box<FlashBed>),
     /// Any device, by threads.
     Real { crew: Crew, volume: Arc<Volume> },
 }
 
 impl Bed {
-    /// The simulated device of a spec; it has the port of any device, and nothing else of it is
-    /// used.
-    ///
-    /// # Panics
-    /// If the spec names another kind of device.
-    pub(super) fn open_virtual(spec: &Spec, latency_us_max: u32, seed: u64) -> Bed {
-        let Source::Sim { preset, bytes, age, slow } = &spec.source else {
-            unreachable!("only simulated flash has virtual time")
-        };
-        let chance = spec.decorations.seed;
-        let blocks = bytes / BLOCK_BYTES as u64;
-        let volume = SimVolume::forgetful(preset.model().slowed(*slow), blocks, *age, chance);
-        let depths = [bed::IN_FLIGHT_MAX, PROBES_IN_FLIGHT_MAX];
-        let mut queue = 0;
-        let queues = depths.map(|depth| {
-            queue += 1;
-            spec.decorations.wrap(volume.open_queue_of(depth), queue - 1)
-        });
-        let bytes = queues[0].geometry().blocks * BLOCK_BYTES as u64;
-        let bed = Box::new(bed::Bed::new(queues, latency_us_max, seed));
-        Bed::Virtual { bed, bytes }
+    /// The simulated device of a spec; `None` if it names another.
+    pub(super) fn open_virtual(spec: &Spec, latency_us_max: u32, seed: u64) -> Option<Bed> {
+        let bed = FlashBed::open(spec, latency_us_max, seed)?;
+        Some(Bed::Virtual(Box::new(bed)))
     }
 
     /// Any device, with so many threads that make load.
@@ -59,13 +37,13 @@ impl Bed {
     }
 
     pub(super) fn is_virtual(&self) -> bool {
-        matches!(self, Bed::Virtual { .. })
+        matches!(self, Bed::Virtual(_))
     }
 
     /// The device, if it is one in real time.
     pub(super) fn volume(&self) -> Option<&Volume> {
         match self {
-            Bed::Virtual { .. } => None,
+            Bed::Virtual(_) => None,
             Bed::Real { volume, .. } => Some(volume),
         }
     }
@@ -73,7 +51,7 @@ impl Bed {
     /// Bytes of the device.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Bed::Virtual { bytes, .. } => *bytes,
+            Bed::Virtual(bed) => bed.bytes(),
             Bed::Real { volume, .. } => volume.bytes(),
         }
     }
@@ -81,7 +59,7 @@ impl Bed {
     /// Requests that were made so far.
     pub(super) fn requests(&self) -> u64 {
         match self {
-            Bed::Virtual { bed, .. } => bed.requests(),
+            Bed::Virtual(bed) => bed.requests(),
             Bed::Real { crew, .. } => crew.requests(),
         }
     }
@@ -94,7 +72,7 @@ impl Bed {
     ) -> Result<Outcome, Stop> {
         let failure = match self {
             Bed::Real { crew, .. } => return crew.offer(offer, is_stopped),
-            Bed::Virtual { bed, .. } => match bed.offer(offer, is_stopped) {
+            Bed::Virtual(bed) => match bed.offer(offer, is_stopped) {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             },

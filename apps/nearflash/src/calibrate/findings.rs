@@ -94,6 +94,10 @@ impl Findings<'_> {
     /// Fits, writes the model and the plot, and tells.
     pub(super) fn write(&self, output: &Path, plot: &Path, json: bool) -> Result<(), Stop> {
         let measured = self.measured();
+        let crossings = self.calibration.crossings();
+        if !crossings.iter().any(|c| c.percentile == Percentile::P95) {
+            return Err(Stop::Failed(self.too_slow()));
+        }
         let fit = match self.writes {
             true => Some(self.calibration.findings().map_err(|misfit| {
                 Stop::Failed(format!("{misfit}\nno device model was written"))
@@ -129,6 +133,18 @@ impl Findings<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Nothing was reached by reads alone, or everything was.
+    fn too_slow(&self) -> String {
+        let curve = self.calibration.curves().first();
+        let unloaded = curve.and_then(|curve| curve.points().first());
+        let p95_us = unloaded.map_or(f64::INFINITY, |point| point.outcome.p95_us);
+        let p95 = time_text(p95_us * 1e3);
+        format!(
+            "the device meets none of these latencies, or all of them at any load: unloaded, reads \
+             have a p95 of {p95}; name others with --latency"
+        )
     }
 
     /// How and when, in words.
