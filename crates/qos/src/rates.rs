@@ -120,8 +120,15 @@ impl TokenScheduler {
             let taken = shared.bucket.take(missing);
             balance.add(taken);
             self.visit.turn_used |= taken > 0 && tenant == self.visit.first;
-        } else if shared.tenants[tenant as usize].terms().holders == 1 {
+            return;
+        }
+        let cell = &shared.tenants[tenant as usize];
+        if cell.terms().holders == 1 {
             shared.bucket.give(balance.take(|tokens| tokens - demand));
+        } else if self.visit.cap.is_some() {
+            // What exceeds its allowance is of no use to its other workers, either.
+            let kept = demand.max(cell.allowance.tokens());
+            shared.bucket.give(balance.take(|tokens| tokens - kept));
         }
     }
 

@@ -368,6 +368,17 @@ fn weights_and_caps_bound_best_effort() {
 }
 
 #[test]
+fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
+    let greedy = || Client { workers: &[0, 1], ..client(Slo::default(), Load::Backlog(256), 80) };
+    let mut world = World::new(&[greedy(), greedy()], 2, IdleRule::Rest);
+    let portion = Portion { weight: 1, cap: Some(20_000 * 100) };
+    world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
+    let outcome = world.run(500);
+    assert!(within(outcome.rate(0), 20_000.0, 0.02), "{outcome:?}");
+    assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+}
+
+#[test]
 fn weights_alone_are_exact() {
     let greedy = || client(Slo::default(), Load::Backlog(256), 80);
     let mut world = World::new(&[greedy(), greedy()], 1, IdleRule::Rest);
