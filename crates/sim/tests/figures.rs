@@ -89,6 +89,11 @@ fn a_device_ages() {
 }
 
 #[test]
+fn what_goes_beyond_the_paper_wins() {
+    meets(figures::switches);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_figure() {
     let make = || figures::hostile_critical(&Options { seed: 7, quick: true });
     assert_eq!(make(), make());

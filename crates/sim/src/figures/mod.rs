@@ -13,6 +13,7 @@ mod fig6;
 mod figure;
 mod hostile;
 mod models;
+mod switches;
 mod text;
 
 pub use ageing::ageing;
@@ -23,12 +24,13 @@ pub use fig5::fig5;
 pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
 pub use hostile::{hostile_best_effort, hostile_critical};
+pub use switches::switches;
 
 /// How a figure is made.
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by its name.
-pub const ALL: [(&str, Maker); 10] = [
+pub const ALL: [(&str, Maker); 11] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -39,4 +41,5 @@ pub const ALL: [(&str, Maker); 10] = [
     ("fairness", fairness),
     ("churn", churn),
     ("ageing", ageing),
+    ("switches", switches),
 ];

@@ -1,0 +1,144 @@
+//! What goes beyond the paper, each off and on: does it win?
+//!
+//! The online correction has a figure of its own (`ageing.rs`).
+
+use std::time::Duration;
+
+use contract::{Instant, Slo};
+use qos::{DeviceModel, Portion, RatePoint};
+
+use super::text::{BEST_EFFORT, kilo_fine, micros, slo};
+use super::{Figure, Options, Series, Table};
+use crate::scenario::{Load, Loop, Setup, Stage};
+
+const EVERYWHERE: [usize; 2] = [0, 1];
+
+/// What the tenant with an SLO and two best-effort tenants got.
+struct Got {
+    p95: f64,
+    p99: f64,
+    tokens: [f64; 2],
+    /// Of all three.
+    used: f64,
+}
+
+/// A tenant of 150 K IOPS with 95 % reads beside two best-effort tenants.
+fn play(options: &Options, model: DeviceModel, slo: &Slo, portions: [Portion; 2]) -> Got {
+    let mut stage = Stage::new(Setup { model, ..Setup::device_a(options.seed, 2) });
+    let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
+    let critical = stage.register(slo).expect("it fits");
+    let source = stage.add(critical, load(Loop::Paced(150e3), 0.95), &EVERYWHERE, 4);
+    stage.start(source);
+    let shared = [(0.95, portions[0]), (0.25, portions[1])].map(|(reads, portion)| {
+        let id = stage.register(&BEST_EFFORT).expect("there is room");
+        let now = Instant::from_nanos(stage.now());
+        stage.registry().set_portion(id, portion, now).expect("a sound portion");
+        let source = stage.add(id, load(Loop::Closed(32), reads), &EVERYWHERE, 4);
+        stage.start(source);
+        id
+    });
+    stage.run(Duration::from_millis(500));
+    stage.clear();
+    stage.run(Duration::from_secs(if options.quick { 1 } else { 5 }));
+    let meter = stage.meter(source);
+    let (p95, p99) = (meter.read_us(95.0), meter.read_us(99.0));
+    let tokens = shared.map(|id| stage.tokens(id));
+    let used = tokens.iter().sum::<f64>() + stage.tokens(critical);
+    stage.end();
+    Got { p95, p99, tokens, used }
+}
+
+/// Device A with rates for the 99th percentile, as measured on the simulated device.
+fn with_p99() -> DeviceModel {
+    let point = |latency_us, tokens: u64| {
+        let rate = tokens * 100;
+        RatePoint { latency_us, mixed: rate, read_only: 2 * rate }
+    };
+    let points = vec![point(750, 400_000), point(1_000, 450_000), point(2_000, 500_000)];
+    DeviceModel::device_a().with_p99(points).expect("sound rates")
+}
+
+fn p99(options: &Options, figure: &mut Figure) {
+    let equal = [Portion::default(); 2];
+    let wish = slo(1_000, 150_000, 95);
+    let off = play(options, DeviceModel::device_a(), &wish, equal);
+    let strict = Slo { percentile_tenths: 990, ..wish };
+    let on = play(options, with_p99(), &strict, equal);
+    let say = |got: &Got| {
+        let (p95, p99) = (micros(got.p95), micros(got.p99));
+        format!("p95 {p95}, p99 {p99} µs; {} K tokens/s used", kilo_fine(got.used))
+    };
+    figure.table.row(vec![
+        "p99 objectives".to_string(),
+        "p99 ≤ 1 000 µs".to_string(),
+        say(&off),
+        say(&on),
+        wins(off.p99 > 1_000.0 && on.p99 <= 1_000.0),
+    ]);
+    let measured = format!("{} µs, without {} µs", micros(on.p99), micros(off.p99));
+    figure.judge("p99 objective of 1 000 µs", "p99 ≤ 1 000 µs", measured, on.p99 <= 1_000.0);
+    let points = vec![(1.0, off.p99), (2.0, on.p99)];
+    figure.series.push(Series { name: "p99".to_string(), points });
+}
+
+fn portions(options: &Options, figure: &mut Figure) {
+    let wish = slo(500, 150_000, 95);
+    let model = DeviceModel::device_a;
+    let equal = Portion::default();
+    let off = play(options, model(), &wish, [equal; 2]);
+    let heavy = play(options, model(), &wish, [Portion { weight: 3, ..equal }, equal]);
+    let cap = Portion { cap: Some(2_000_000), ..equal };
+    let capped = play(options, model(), &wish, [cap, equal]);
+    let say = |got: &Got| {
+        format!("{} and {} K tokens/s", kilo_fine(got.tokens[0]), kilo_fine(got.tokens[1]))
+    };
+    let share = heavy.tokens[0] / heavy.tokens[1] / 3.0 - 1.0;
+    let is_weighed = share.abs() <= 0.03;
+    figure.table.row(vec![
+        "weights for best effort".to_string(),
+        "3 : 1".to_string(),
+        say(&off),
+        say(&heavy),
+        wins(is_weighed),
+    ]);
+    let measured = format!("{:.2} : 1", heavy.tokens[0] / heavy.tokens[1]);
+    figure.judge("weights of 3 and 1", "3 : 1 within 3 %", measured, is_weighed);
+    let is_capped = capped.tokens[0] <= 20.2e3 && capped.used >= 0.97 * off.used;
+    figure.table.row(vec![
+        "caps for best effort".to_string(),
+        "≤ 20 K tokens/s, nothing lost".to_string(),
+        say(&off),
+        say(&capped),
+        wins(is_capped),
+    ]);
+    let target = "≤ 20 K tokens/s, and others take the rest";
+    figure.judge("cap of 20 K tokens/s", target, say(&capped), is_capped);
+    let worst = [&off, &heavy, &capped].iter().map(|got| got.p95).fold(0.0, f64::max);
+    figure.judge("p95 with weights and caps", "≤ 500 µs", micros(worst), worst <= 500.0);
+}
+
+fn wins(does: bool) -> String {
+    if does { "yes" } else { "no" }.to_string()
+}
+
+/// What goes beyond the paper, off and on.
+pub fn switches(options: &Options) -> Figure {
+    let mut figure = Figure {
+        id: "switches",
+        title: "what goes beyond the paper, off and on".to_string(),
+        x_label: "1 = off, 2 = on".to_string(),
+        y_label: "p99 read latency (µs)".to_string(),
+        log_y: false,
+        series: Vec::new(),
+        table: Table::new(&["switch", "wanted", "off", "on", "wins"]),
+        notes: vec![
+            "A tenant of 150 K IOPS with 95 % reads, which paces itself to that, beside two \
+             best-effort tenants with 95 and 25 % reads, all on two workers. The online correction is in `ageing`."
+                .to_string(),
+        ],
+        verdicts: Vec::new(),
+    };
+    p99(options, &mut figure);
+    portions(options, &mut figure);
+    figure
+}
