@@ -3,6 +3,9 @@
 //! written where the loop stands. It stands in for the paper's server of libaio and libevent, and
 //! is kinder than that one: with the file on tmpfs nothing blocks and nothing has to be waited for.
 //!
+//! With simulated flash in the place of the file, requests are started one by one and the loop goes on;
+//! it sleeps until a socket or the flash has something, as it would on libaio's event descriptor.
+//!
 //! It speaks protocol `reflex` version 1. Sectors behind the end of the file wrap around, so that a
 //! small file can stand for a large device.
 
@@ -16,7 +19,13 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use clap::Parser;
-use rustix::event::epoll;
+use contract::{
+    Buf, BufPool, Command, Completion, Device, Range, SizeClass, SlotTable, Submission,
+};
+use flash::sim_flash::{SimQueue, SimVolume};
+use flash::{Source, Spec};
+use nearflash_io::Clock;
+use rustix::event::{Timespec, epoll};
 use yardstick::{HEAD_BYTES, Head, Op, SECTOR_BYTES, SocketOptions};
 
 /// The listener's name among the events.
@@ -37,6 +46,9 @@ struct Options {
     /// Bytes of the file.
     #[arg(long, default_value_t = 64 << 20)]
     size: u64,
+    /// mem:SIZE for a file of this size, or simulated flash such as sim:a?size=64MiB
+    #[arg(long)]
+    device: Option<Spec>,
     /// The core to stay on.
     #[arg(long)]
     cpu: Option<usize>,
@@ -59,13 +71,27 @@ struct Connection {
 struct Server {
     options: Options,
     file: File,
+    flash: Option<Flash>,
     listener: TcpListener,
     epoll: rustix::fd::OwnedFd,
     connections: Vec<Option<Connection>>,
 }
 
 fn main() -> std::io::Result<()> {
-    let options = Options::parse();
+    let mut options = Options::parse();
+    let flash = match options.device.as_ref().map(|spec| &spec.source) {
+        None => None,
+        Some(Source::Mem { bytes }) => {
+            options.size = *bytes;
+            None
+        }
+        Some(Source::Sim { preset, bytes, age, slow }) => {
+            options.size = *bytes;
+            let (model, blocks) = (preset.model().slowed(*slow), bytes / SECTOR_BYTES as u64);
+            Some(Flash::new(&SimVolume::new(model, blocks, *age, 0)))
+        }
+        Some(_) => return Err(std::io::Error::other("--device takes mem: and sim: alone")),
+    };
     yardstick::pin(options.cpu)?;
     let mut open = File::options();
     let file = open.read(true).write(true).create(true).truncate(true).open(&options.file)?;
@@ -75,8 +101,9 @@ fn main() -> std::io::Result<()> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let name = epoll::EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, name, epoll::EventFlags::IN)?;
+    println!("ready reflex://{}", listener.local_addr()?);
     let connections = Vec::new();
-    Server { options, file, listener, epoll, connections }.run()
+    Server { options, file, flash, listener, epoll, connections }.run()
 }
 
 impl Server {
@@ -84,13 +111,19 @@ impl Server {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         loop {
             events.clear();
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None)?;
+            let limit = self.flash.as_ref().and_then(Flash::wait_limit);
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref())?;
             for event in &events {
                 let index = event.data.u64();
                 if index == LISTENER {
                     self.accept()?;
                 } else if self.step(index as usize).is_err() {
                     self.connections[index as usize] = None;
+                }
+            }
+            while let Some((index, reply)) = self.flash.as_mut().and_then(Flash::ended) {
+                if self.reply(index, reply).is_err() {
+                    self.connections[index] = None;
                 }
             }
         }
@@ -115,6 +148,9 @@ impl Server {
 
     /// What an event allows: the rest of a reply, or one request.
     fn step(&mut self, index: usize) -> std::io::Result<()> {
+        if self.flash.as_ref().is_some_and(|flash| !flash.has_room()) {
+            return Ok(()); // The socket keeps what it has, and is found again.
+        }
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
         if !connection.output.is_empty() {
             let reply = std::mem::take(&mut connection.output);
@@ -131,7 +167,13 @@ impl Server {
             return Err(ErrorKind::InvalidData.into());
         }
         let offset = lba.wrapping_mul(SECTOR_BYTES as u64) % (self.options.size - data as u64 + 1);
+        let range = Range::new(offset / SECTOR_BYTES as u64, sectors as u32);
         if head[2] == Op::Read as u8 {
+            if let Some(flash) = &mut self.flash {
+                connection.next_request();
+                flash.start(index, head, Command::Read(range), &[]);
+                return Ok(());
+            }
             let mut reply = vec![0; HEAD_BYTES + data];
             reply[..HEAD_BYTES].copy_from_slice(&head);
             self.file.read_exact_at(&mut reply[HEAD_BYTES..], offset)?;
@@ -140,6 +182,12 @@ impl Server {
         }
         connection.input.resize(HEAD_BYTES + data, 0);
         if connection.fill()? {
+            if let Some(flash) = &mut self.flash {
+                let write = Command::Write { range, fua: false };
+                flash.start(index, head, write, &connection.input[HEAD_BYTES..]);
+                connection.next_request();
+                return Ok(());
+            }
             self.file.write_all_at(&connection.input[HEAD_BYTES..], offset)?;
             connection.next_request();
             head[20..24].fill(0);
@@ -150,6 +198,10 @@ impl Server {
 
     fn reply(&mut self, index: usize, mut reply: Vec<u8>) -> std::io::Result<()> {
         let Some(connection) = &mut self.connections[index] else { return Ok(()) };
+        if !connection.output.is_empty() {
+            connection.output.append(&mut reply);
+            return Ok(());
+        }
         let sent = match connection.stream.write(&reply) {
             Ok(sent) => sent,
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
@@ -166,6 +218,70 @@ impl Server {
         }
         connection.is_full = waits;
         Ok(())
+    }
+}
+
+/// Simulated flash, with what is in flight on it. (A connection that is gone leaves its requests
+/// to whoever gets its place; here nobody goes before the end.)
+struct Flash {
+    queue: SimQueue,
+    slots: SlotTable<(usize, Head, Command)>,
+    bufs: BufPool,
+    done: Vec<Completion>,
+    clock: Clock,
+}
+
+impl Flash {
+    fn new(volume: &SimVolume) -> Flash {
+        let bytes = SECTORS_MAX * SECTOR_BYTES;
+        let sizes = [SizeClass { bytes: 4096, count: 1024 }, SizeClass { bytes, count: 16 }];
+        let bufs = sizes.iter().flat_map(|size| (0..size.count).map(|_| size.bytes));
+        let leak = |(n, bytes): (usize, usize)| {
+            Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), n as u32)
+        };
+        Flash {
+            queue: volume.open_queue(),
+            slots: SlotTable::new(1024),
+            bufs: BufPool::new(bufs.enumerate().map(leak)),
+            done: Vec::new(),
+            clock: Clock::start(),
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.slots.room() > 0 && self.queue.room() > 0 && self.bufs.has(SECTORS_MAX * SECTOR_BYTES)
+    }
+
+    fn start(&mut self, index: usize, head: Head, command: Command, payload: &[u8]) {
+        let slot = self.slots.insert((index, head, command)).expect("there is room");
+        let mut buf = self.bufs.take(command.buffer_bytes()).expect("there is room");
+        buf.prefix_mut(payload.len()).copy_from_slice(payload);
+        let now = self.clock.now();
+        self.queue.submit(now, Submission { slot, command, buf: Some(buf) });
+        self.queue.kick(now);
+    }
+
+    /// The reply to a request that has ended, and whose connection it goes to.
+    fn ended(&mut self) -> Option<(usize, Vec<u8>)> {
+        if self.done.is_empty() {
+            self.queue.poll(self.clock.now(), &mut self.done);
+        }
+        let Completion { slot, buf, .. } = self.done.pop()?;
+        let (index, mut head, command) = self.slots.remove(slot);
+        let buf = buf.expect("it had one");
+        let bytes = command.reply_bytes();
+        if bytes == 0 {
+            head[20..24].fill(0);
+        }
+        let mut reply = head.to_vec();
+        reply.extend_from_slice(&buf.bytes()[..bytes]);
+        self.bufs.give(buf);
+        Some((index, reply))
+    }
+
+    fn wait_limit(&self) -> Option<Timespec> {
+        let left = self.queue.wake_at()?.since(self.clock.now());
+        Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }
 }
 
