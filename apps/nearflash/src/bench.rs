@@ -23,7 +23,7 @@ use live::Live;
 use log::Log;
 use plan::{Plan, Problem};
 use target::Target;
-pub(crate) use threads::End;
+pub(crate) use threads::{End, connect};
 
 /// Makes load on a server or a local device and measures it.
 #[derive(Args, Clone, Debug)]

@@ -175,7 +175,7 @@ impl Config {
         Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    fn parse(text: &str) -> Result<Config, String> {
+    pub(crate) fn parse(text: &str) -> Result<Config, String> {
         toml::from_str(text).map_err(|error| error.to_string())
     }
 

@@ -1,255 +1,160 @@
-//! `nearflash demo`: a server on loopback, measured beside the same file opened locally.
+//! `nearflash demo`: Figure 5 of the paper, live. Four tenants share one simulated flash drive behind
+//! a server on loopback, first as they like, then with the scheduler that keeps its promises.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Mutex;
+mod board;
+mod pace;
+mod seen;
+mod tenants;
+
+pub(crate) use pace::find as find_pace;
+
+use std::process::ExitCode;
 use std::time::Duration;
 
-use client::load::Side;
-use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use client::load::Tally;
 
-use crate::bench;
-use crate::report::{Report, time_text};
-
-/// Size of the demonstration's volume.
-const VOLUME: &str = "64MiB";
-
-/// Where it is while the demonstration runs.
-const FOLDER: &str = "./nearflash-data";
-
-/// Clock ticks a second in `/proc/PID/stat`: part of Linux's interface on every architecture.
-const TICKS_PER_SECOND: f64 = 100.0;
+use crate::child::{self, Server};
+use crate::crowd::{Crowd, Times};
+use crate::report::time_text;
+use crate::stage::{Promise, Stage};
+use board::{Board, Phase};
+use seen::Part;
+pub(crate) use seen::Seen;
+use tenants::{B_SENDS_LESS, Got, TENANTS};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Seconds of each of the measurements
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
+    /// Seconds that each of the three parts is measured
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
+    /// Make the drive so many times slower, and the objectives with it; found out unless told
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    slow: Option<u32>,
 }
 
-/// Runs the demonstration; fails when a single byte was wrong.
+/// Bytes of the drive, which are in memory.
+const DRIVE: &str = "256MiB";
+const DRIVE_BYTES: u64 = 256 << 20;
+
+/// Before each measurement.
+const WARMUP: Duration = Duration::from_secs(1);
+
+/// How often the table is drawn.
+const FRAME: Duration = Duration::from_millis(250);
+
+const INTRODUCTION: &str = "\
+nearflash demo: one flash drive, one server core, four tenants on loopback
+(Figure 5 of the ReFlex paper; the drive is simulated, everything else is real).
+
+A and B are promised so many requests a second with a p95 latency of reads;
+C and D were promised nothing and take what they can get, D mostly with writes.
+A write costs the drive as much as ten reads.
+";
+
+/// Runs the demonstration; fails when a promise was broken although the scheduler was on.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
-    let seconds = args.seconds.to_string();
-    let volume = Volume::new()?;
-    volume.remove_on_signal()?;
-    let spec = format!("file:{}?size={VOLUME}", volume.path.display());
-    println!("nearflash demo: a file of 64 MiB, opened here and then served on loopback.\n");
-
-    println!("1. Verified traffic: every block carries its address, generation and checksum.");
-    let server = Server::start(&spec)?;
-    let mix = ["--read-percent", "70", "--queue-depth", "16", "--connections", "4", "--verify"];
-    let verified = measure(&server.url, &seconds, &mix)?;
-    server.stop()?;
-    println!(
-        "   {} requests, {} errors, {} wrong blocks.\n",
-        grouped(verified.count()),
-        verified.errors(),
-        verified.verify_failures()
-    );
-
-    println!("2. One request at a time, 4 KiB: local, then the same file over TCP.");
-    let unloaded = ["--read-percent", "50", "--queue-depth", "1", "--spin"];
-    let local = measure(&spec, &seconds, &unloaded)?;
-    let server = Server::start(&spec)?;
-    let remote = measure(&server.url, &seconds, &unloaded)?;
-    println!("{}", latency_table(&local, &remote));
-
-    println!("3. Many requests at a time: what the server does with its processor time.");
-    let deep = ["--queue-depth", "32", "--connections", "4"];
-    let (file, file_cores) = measure_with_cpu(&server, &seconds, &deep)?;
-    server.stop()?;
-    let server = Server::start("null:64GiB")?;
-    let (null, null_cores) = measure_with_cpu(&server, &seconds, &deep)?;
-    server.stop()?;
-    println!("{}", throughput_line("4 KiB reads of the file", &file, file_cores));
-    println!("{}", throughput_line("4 KiB reads of no device at all", &null, null_cores));
-    println!("\nNext: nearflash serve --device file:./volume?size=1GiB, and in another terminal");
-    println!("      nearflash bench reflex://127.0.0.1:7420 --queue-depth 32 --connections 4");
-    let good = [&verified, &local, &remote, &file, &null].into_iter().all(Report::is_good);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    child::end_with_us()?;
+    println!("{INTRODUCTION}");
+    let seen = play(args.slow, args.seconds, true)?;
+    print!("{}", seen.text());
+    Ok(if seen.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn measure(target: &str, seconds: &str, words: &[&str]) -> Result<Report, String> {
-    let common = ["bench", target, "--seconds", seconds, "--warmup", "0.5"];
-    bench::measure(common.iter().chain(words))
-}
-
-/// Measures, and says how many of the server's cores it kept busy.
-fn measure_with_cpu(
-    server: &Server,
-    seconds: &str,
-    words: &[&str],
-) -> Result<(Report, f64), String> {
-    let (before, started) = (server.cpu_seconds()?, io::Clock::start());
-    let report = measure(&server.url, seconds, words)?;
-    let elapsed = Duration::from_nanos(started.now().as_nanos()).as_secs_f64();
-    Ok((report, (server.cpu_seconds()? - before) / elapsed))
-}
-
-fn latency_table(local: &Report, remote: &Report) -> String {
-    let mut text = String::new();
-    let _ = writeln!(text, "   {:>8} {:>7} {:>10} {:>10} {:>10}", "", "", "mean", "p95", "p99");
-    for (name, report) in [("local", local), ("remote", remote)] {
-        for (kind, side) in [("read", report.read()), ("write", report.write())] {
-            let times = nanos(side).map(|n| format!("{:>10}", time_text(n))).join(" ");
-            let _ = writeln!(text, "   {name:>8} {kind:>7} {times}");
-        }
+/// Plays the three parts of so many seconds each, on a drive so many times slower (or as fast as this
+/// machine drives); `show` draws tables while it goes on.
+pub(crate) fn play(slow: Option<u32>, seconds: u64, show: bool) -> Result<Seen, String> {
+    let found = match slow {
+        Some(slow) => slow,
+        None => pace::find()?,
+    };
+    if show {
+        println!("{}\n", pace_text(found, slow.is_some()));
     }
-    for (kind, here, there) in
-        [("read", local.read(), remote.read()), ("write", local.write(), remote.write())]
-    {
-        let (here, there) = (nanos(here), nanos(there));
-        let added = [0, 1, 2].map(|n| match there[n] - here[n] {
-            more if more > 0.0 => format!("{:>10}", format!("+{}", time_text(more))),
-            _ => format!("{:>10}", "in noise"),
-        });
-        let _ = writeln!(text, "   {:>8} {kind:>7} {}", "added", added.join(" "));
+    let times = Times { warmup: WARMUP, measured: Duration::from_secs(seconds) };
+    let play = |phase: Phase<'static>, server: &Server| {
+        let board = show.then(|| Board::new(phase));
+        Ok::<_, String>(Part { phase, got: measure(phase, server, times, board)? })
+    };
+    let [off, on, less] = phases(found);
+    let stage = stage(found)?;
+    let server = stage.serve(&["--no-scheduler"])?;
+    let off = play(off, &server)?;
+    server.stop()?;
+    let server = stage.serve(&[])?;
+    let (on, less) = (play(on, &server)?, play(less, &server)?);
+    server.stop()?;
+    Ok(Seen { slow: found, off, on, less })
+}
+
+fn phases(slow: u32) -> [Phase<'static>; 3] {
+    let phase = |title, b_share| Phase { title, slow, b_share };
+    [
+        phase("1. Scheduler off: everybody for themselves", 1.0),
+        phase("2. Scheduler on: A and B have what they were promised", 1.0),
+        phase("3. B sends less than it may: C and D get what it leaves", B_SENDS_LESS),
+    ]
+}
+
+/// The drive with the four tenants.
+fn stage(slow: u32) -> Result<Stage, String> {
+    let promises = TENANTS.map(|tenant| Promise {
+        name: tenant.name,
+        read_percent: tenant.read_percent,
+        slo: tenant.slo(slow).map(|slo| (slo.p95, slo.iops)),
+    });
+    Stage::new(&format!("sim:a?size={DRIVE}&slow={slow}"), &promises)
+}
+
+fn pace_text(slow: u32, told: bool) -> String {
+    if slow == 1 {
+        return "The drive is as fast as the paper's.".to_owned();
     }
-    text
-}
-
-/// Mean, 95th and 99th percentile in nanoseconds.
-fn nanos(side: &Side) -> [f64; 3] {
-    let latency = &side.latency;
-    let quantile = |q| latency.value_at_quantile(q) as f64;
-    [latency.mean(), quantile(0.95), quantile(0.99)]
-}
-
-fn throughput_line(what: &str, report: &Report, cores: f64) -> String {
-    let iops = report.iops();
-    let per_core = if cores > 0.0 { iops / cores } else { 0.0 };
+    let why = if told { "As told" } else { "As this machine now drives no more" };
     format!(
-        "   {what:<32} {:>10} IOPS on {cores:.2} cores, {:>10} per core of time",
-        grouped(iops as u64),
-        grouped(per_core as u64)
+        "{why}, the drive is {slow} times slower than the paper's, and all rates and\n\
+         latencies are scaled alike: 500 µs there are {} here.",
+        time_text(f64::from(slow) * 500e3)
     )
 }
 
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            text.push(' ');
+/// Lets the tenants at the server; shows how it goes, and says what each got.
+fn measure(
+    phase: Phase<'_>,
+    server: &Server,
+    times: Times,
+    mut board: Option<Board<'_>>,
+) -> Result<Vec<Got>, String> {
+    let members = TENANTS.iter().map(|tenant| tenant.member(phase.slow, phase.share(tenant.name)));
+    let crowd = Crowd::start(server.address(), members.collect(), DRIVE_BYTES, times, 1)?;
+    let clock = io::Clock::start();
+    let mut total = vec![Tally::new(); TENANTS.len()];
+    let mut last = clock.now() + times.warmup;
+    loop {
+        let finished = crowd.wait(FRAME);
+        let now = clock.now();
+        let mut latest = vec![Tally::new(); TENANTS.len()];
+        crowd.collect(&mut latest);
+        for (total, latest) in total.iter_mut().zip(&latest) {
+            total.add(latest);
         }
-        text.push(digit);
-    }
-    text
-}
-
-/// The demonstration's file, which is removed in the end.
-struct Volume {
-    path: PathBuf,
-}
-
-impl Volume {
-    fn new() -> Result<Volume, String> {
-        let path = PathBuf::from(format!("{FOLDER}/demo-{}", std::process::id()));
-        std::fs::create_dir_all(FOLDER)
-            .map_err(|error| format!("cannot make the folder {FOLDER}: {error}"))?;
-        Ok(Volume { path })
-    }
-}
-
-impl Volume {
-    /// Also when the demonstration is interrupted, nothing is left behind, and no server.
-    fn remove_on_signal(&self) -> Result<(), String> {
-        let volume = Volume { path: self.path.clone() };
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
-        std::thread::spawn(move || {
-            if signals.forever().next().is_some() {
-                if let Some(server) = *RUNNING.lock().expect("no holder panics") {
-                    let _ = kill_process(server, Signal::TERM); // it may have ended already
-                }
-                drop(volume);
-                std::process::exit(130);
-            }
-        });
-        Ok(())
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path); // it may never have been made
-        let _ = std::fs::remove_file(format!("{}.journal", self.path.display()));
-        let _ = std::fs::remove_dir(FOLDER); // stays when something else is in it
-    }
-}
-
-/// The server that runs now, for whoever is told to stop.
-static RUNNING: Mutex<Option<Pid>> = Mutex::new(None);
-
-/// A server of our own, in a process of its own.
-struct Server {
-    child: Child,
-    url: String,
-}
-
-impl Server {
-    fn start(spec: &str) -> Result<Server, String> {
-        let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
-        let mut child = Command::new(program)
-            .args(["serve", "--device", spec, "--listen", "reflex://127.0.0.1:0"])
-            .args(["--admin", "none"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("cannot start the server: {error}"))?;
-        *RUNNING.lock().expect("no holder panics") = Some(Pid::from_child(&child));
-        let mut line = String::new();
-        let output = child.stdout.take().expect("it is piped");
-        let read = BufReader::new(output).read_line(&mut line);
-        let mut server = Server { child, url: String::new() };
-        match line.trim().strip_prefix("ready ") {
-            Some(url) if read.is_ok() => server.url = url.to_owned(),
-            _ => return Err("the server did not start (its message is above)".to_owned()),
+        if finished {
+            break;
         }
-        Ok(server)
+        if let Some(board) = board.as_mut().filter(|_| now > last) {
+            let elapsed = now.since(contract::Instant::ZERO + times.warmup).min(times.measured);
+            board.show(latest, now.since(last), elapsed, times.measured);
+            last = now;
+        }
     }
-
-    /// Processor time that it has used.
-    fn cpu_seconds(&self) -> Result<f64, String> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat =
-            std::fs::read_to_string(&path).map_err(|e| format!("cannot read {path}: {e}"))?;
-        let ticks = || {
-            // After the name in parentheses: the 12th and 13th fields are user and system time.
-            let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-            Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
-        };
-        let ticks = ticks().ok_or_else(|| format!("{path} is not what it should be"))?;
-        Ok(ticks / TICKS_PER_SECOND)
+    crowd.join()?;
+    let errors: u64 = total.iter().map(|tally| tally.errors).sum();
+    if errors > 0 {
+        return Err(format!("{errors} requests ended in an error"));
     }
-
-    /// Asks it to stop, and waits.
-    fn stop(mut self) -> Result<(), String> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)
-            .map_err(|error| format!("cannot stop the server: {error}"))?;
-        let status = self.child.wait().map_err(|e| format!("cannot wait for the server: {e}"))?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
+    let seconds = times.measured.as_secs_f64();
+    let got: Vec<Got> = total.iter().map(|tally| Got::of(tally, seconds)).collect();
+    if let Some(board) = &mut board {
+        board.finish(&got);
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        *RUNNING.lock().expect("no holder panics") = None;
-        let _ = self.child.kill(); // it may have ended already
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_grouped() {
-        let grouped = [0, 999, 1000, 1_234_567].map(grouped);
-        assert_eq!(grouped, ["0", "999", "1 000", "1 234 567"]);
-    }
+    Ok(got)
 }

@@ -5,7 +5,9 @@
 mod admin;
 mod bench;
 mod calibrate;
+mod child;
 mod config;
+mod crowd;
 mod demo;
 mod doctor;
 mod fabric;
@@ -15,8 +17,10 @@ mod operate;
 mod pages;
 mod plot;
 mod report;
+mod reproduce;
 mod serve;
 mod sessions;
+mod stage;
 mod tenancy;
 mod volumes;
 
@@ -40,7 +44,7 @@ enum Command {
     Bench(bench::Arguments),
     /// Measure what a device can do, and write a device model
     Calibrate(calibrate::Args),
-    /// Show what it does: verified traffic, local and remote latency, requests a core
+    /// Show what it does: four tenants on one drive, without and with promises
     Demo(demo::Args),
     /// Make, change, remove and show the tenants of a running server
     Tenant(operate::TenantArgs),
@@ -48,6 +52,8 @@ enum Command {
     Device(operate::DeviceArgs),
     /// Look at this machine as a server of flash, and say what to change
     Doctor(doctor::Args),
+    /// Make the figures and tables of the ReFlex paper anew, beside the paper's
+    Reproduce(reproduce::Args),
     /// Print completions for a shell
     Completions(pages::CompletionArgs),
     /// Write manual pages
@@ -60,6 +66,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
         Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Tenant(args) => operate::tenant(&args),

@@ -84,19 +84,9 @@ impl Report {
         &self.tally.write
     }
 
-    /// Requests that ended.
-    pub(crate) fn count(&self) -> u64 {
-        self.tally.count()
-    }
-
     /// Requests a second.
     pub(crate) fn iops(&self) -> f64 {
         self.per_second(self.tally.count())
-    }
-
-    /// Blocks that held what they must not.
-    pub(crate) fn verify_failures(&self) -> u64 {
-        self.tally.verify_failures
     }
 
     /// Requests that ended badly or not at all.
@@ -234,7 +224,7 @@ fn header() -> Vec<String> {
 }
 
 /// Sets the rows in columns: the first flush left, the others flush right.
-fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
+pub(crate) fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
@@ -250,12 +240,17 @@ fn lay_out(text: &mut String, rows: &[Vec<String>], style: Style) {
 
 /// Whether to use the terminal's means.
 #[derive(Clone, Copy, Debug)]
-struct Style {
+pub(crate) struct Style {
     plain: bool,
 }
 
 impl Style {
-    fn of_terminal() -> Style {
+    /// Words alone.
+    #[cfg(test)]
+    pub(crate) const PLAIN: Style = Style { plain: true };
+
+    /// Whatever standard output can show.
+    pub(crate) fn of_terminal() -> Style {
         let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
         Style { plain }
     }
@@ -264,16 +259,20 @@ impl Style {
         if self.plain { text.to_owned() } else { format!("\x1b[{code}m{text}\x1b[0m") }
     }
 
-    fn bold(self, text: &str) -> String {
+    pub(crate) fn bold(self, text: &str) -> String {
         self.wrap(1, text)
     }
 
-    fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         self.wrap(2, text)
     }
 
-    fn red(self, text: &str) -> String {
+    pub(crate) fn red(self, text: &str) -> String {
         self.wrap(31, text)
+    }
+
+    pub(crate) fn green(self, text: &str) -> String {
+        self.wrap(32, text)
     }
 }
 

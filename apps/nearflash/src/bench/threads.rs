@@ -235,7 +235,7 @@ fn remote_on<N: Network>(
 }
 
 /// Waits until all connections are there.
-fn connect<N: Network>(
+pub(crate) fn connect<N: Network>(
     reactor: &N::Reactor,
     clock: &Clock,
     initiator: &mut Initiator<N>,

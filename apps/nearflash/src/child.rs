@@ -1,0 +1,109 @@
+//! A server of our own in a process of its own, for the commands that measure one.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// The children that run now, for whoever is told to stop.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// On a signal, children end before the program does.
+pub(crate) fn end_with_us() -> Result<(), String> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("cannot take signals: {e}"))?;
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            for &child in RUNNING.lock().expect("no holder panics").iter() {
+                let _ = kill_process(child, Signal::TERM); // it may have ended already
+            }
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}
+
+/// A process that says `ready URL …` when it serves, and ends when it is told to.
+pub(crate) struct Server {
+    helper: Helper,
+    /// Where it listens, in the order in which it was told.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Server {
+    /// `nearflash serve` with these words.
+    pub(crate) fn start(words: &[String]) -> Result<Server, String> {
+        let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
+        let mut command = Command::new(program);
+        if std::env::var_os("NEARFLASH_LOG").is_none() {
+            // Whoever measures overload does not want to be warned of it.
+            command.env("NEARFLASH_LOG", "error");
+        }
+        Server::start_other(command.args(["serve", "--admin", "none"]).args(words))
+    }
+
+    /// Any server that says the same words when it is ready.
+    pub(crate) fn start_other(command: &mut Command) -> Result<Server, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut helper = Helper::start(command.stdout(Stdio::piped()))?;
+        let mut line = String::new();
+        let output = helper.child.stdout.take().expect("it is piped");
+        let read = BufReader::new(output).read_line(&mut line);
+        let mut server = Server { helper, addresses: Vec::new() };
+        let urls = line.trim().strip_prefix("ready ").filter(|_| read.is_ok()).unwrap_or_default();
+        for url in urls.split(' ') {
+            let rest: Option<&str> = url.strip_prefix("reflex://");
+            let address: Option<SocketAddr> = rest.and_then(|rest| rest.parse().ok());
+            server.addresses.extend(address);
+        }
+        if server.addresses.is_empty() {
+            return Err(format!("{name} did not start (its message is above)"));
+        }
+        Ok(server)
+    }
+
+    /// Where it listens first.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// Asks it to stop, and waits.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let child = &mut self.helper.child;
+        kill_process(Pid::from_child(child), Signal::TERM)
+            .map_err(|error| format!("cannot stop the server: {error}"))?;
+        let status = child.wait().map_err(|e| format!("cannot wait for the server: {e}"))?;
+        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
+    }
+}
+
+/// Any process that ends with us, or before.
+pub(crate) struct Helper {
+    child: Child,
+}
+
+impl Helper {
+    /// Starts it, with nothing to read.
+    pub(crate) fn start(command: &mut Command) -> Result<Helper, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {name}: {error}"))?;
+        RUNNING.lock().expect("no holder panics").push(Pid::from_child(&child));
+        Ok(Helper { child })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let pid = Pid::from_child(&self.child);
+        RUNNING.lock().expect("no holder panics").retain(|&other| other != pid);
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+    }
+}

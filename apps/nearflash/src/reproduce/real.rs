@@ -1,0 +1,111 @@
+//! The bed that real-time measurements lie on: servers as child processes on loopback, the load of
+//! `nearflash bench`, and repetitions of which the median counts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use client::load::Side;
+
+use crate::bench;
+use crate::child::Server;
+use crate::report::Report;
+
+/// How real measurements are made.
+pub(super) struct Bed {
+    pub(super) quick: bool,
+    pub(super) seed: u64,
+}
+
+/// How long a polling server looks for more work before it sleeps, in µs: longer than any pause of
+/// these loads.
+const POLLING_US: u32 = 2_000;
+
+/// One way to the device.
+#[derive(Clone, Debug)]
+pub(super) struct Point {
+    /// Requests that ended a second.
+    pub(super) iops: f64,
+    /// Of reads if there are any, else of writes, in µs.
+    pub(super) mean_us: f64,
+    /// The 95th percentile.
+    pub(super) p95_us: f64,
+}
+
+impl Bed {
+    pub(super) fn new(quick: bool, seed: u64) -> Bed {
+        Bed { quick, seed }
+    }
+
+    /// Seconds of each measurement.
+    pub(super) fn seconds(&self) -> &'static str {
+        if self.quick { "1" } else { "3" }
+    }
+
+    /// Measurements of which the median counts.
+    pub(super) fn repetitions(&self) -> usize {
+        if self.quick { 1 } else { 3 }
+    }
+
+    /// `nearflash serve` of this device on one worker that polls, as the paper's does.
+    pub(super) fn serve(&self, device: &str) -> Result<Server, String> {
+        let listen = "reflex://127.0.0.1:0";
+        let spin = POLLING_US.to_string();
+        let words = ["--device", device, "--listen", listen, "--spin", &spin];
+        Server::start(&words.map(str::to_owned))
+    }
+
+    /// The yardstick of this name, as it was built beside this program; nothing when it was not.
+    pub(super) fn yardstick(&self, name: &str) -> Option<PathBuf> {
+        let path = std::env::current_exe().ok()?.parent()?.join("examples").join(name);
+        path.exists().then_some(path)
+    }
+
+    /// A yardstick that serves.
+    pub(super) fn serve_with(&self, program: &PathBuf, words: &[&str]) -> Result<Server, String> {
+        Server::start_other(Command::new(program).args(words))
+    }
+
+    /// Measures a server or a local device as `nearflash bench` with these words does, several
+    /// times; the repetition with the median p95.
+    pub(super) fn measure(&self, target: &str, words: &[&str]) -> Result<Point, String> {
+        let mut points = Vec::new();
+        for n in 0..self.repetitions() {
+            let seed = (self.seed + n as u64).to_string();
+            let common = ["bench", target, "--seconds", self.seconds(), "--warmup", "0.3"];
+            let rest = ["--seed", &seed, "--spin"];
+            let report = bench::measure(common.iter().chain(words).chain(&rest))?;
+            if report.errors() > 0 {
+                return Err(format!("{target}: {} requests ended in an error", report.errors()));
+            }
+            points.push(Point::of(&report));
+        }
+        points.sort_by(|a, b| a.p95_us.total_cmp(&b.p95_us));
+        Ok(points.swap_remove(points.len() / 2))
+    }
+}
+
+impl Point {
+    fn of(report: &Report) -> Point {
+        let side: &Side = if report.read().count > 0 { report.read() } else { report.write() };
+        Point {
+            iops: report.iops(),
+            mean_us: side.latency.mean() / 1e3,
+            p95_us: side.latency.value_at_quantile(0.95) as f64 / 1e3,
+        }
+    }
+}
+
+/// The URL of a server of ours.
+pub(super) fn url(address: SocketAddr) -> String {
+    format!("reflex://{address}")
+}
+
+/// The URL of a server of protocol version 1.
+pub(super) fn url_v1(address: SocketAddr) -> String {
+    format!("reflex://{address}?v=1")
+}
+
+/// What to do where a yardstick is missing.
+pub(super) const NO_YARDSTICK: &str = "left out: the libaio-style server is not built \
+     (cargo build --release -p nearflash-io --example naive)";
