@@ -131,14 +131,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             None if self.pool.has_but_last(request.payload_bytes) => return Asked::TooMany,
             None => return Asked::Short,
         };
-        let class = Some(self.pool.class_of(&buf));
-        self.awaited.quotas.hold(tenant, class);
-        let now = self.now;
-        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
-        conn.in_flight += 1;
-        conn.awaited += 1;
+        self.awaited.quotas.hold(tenant, Some(self.pool.class_of(&buf)));
         self.awaited.asked += 1;
-        let entry = InFlight {
+        let slot = self.insert(InFlight {
             conn: id,
             tag,
             stream: request.stream,
@@ -147,15 +142,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             device,
             lba,
             buf: Some(buf),
-            payload_class: class,
+            payload_class: None,
             filled: 0,
             is_awaited: true,
             fence: None,
-            received_at: now,
-            submitted_at: now,
+            received_at: self.now,
+            submitted_at: self.now,
             next: None,
-        };
-        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        });
+        let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
+        conn.in_flight += 1;
+        conn.awaited += 1;
         let buf = self.in_flight.get(slot).buf.as_mut().expect("it was just given one");
         let head = conn.session.invite(tag, slot, buf.prefix_mut(request.payload_bytes));
         if !head.is_empty() {

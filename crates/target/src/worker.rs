@@ -381,10 +381,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.release_held(id, usize::from(entry.stream));
     }
 
-    /// A request is in flight from now on.
+    /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
     pub(crate) fn insert(&mut self, mut entry: InFlight) -> Slot {
         entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
-        self.quotas.hold(entry.tenant, entry.payload_class);
+        if !entry.is_awaited {
+            self.quotas.hold(entry.tenant, entry.payload_class);
+        }
         self.meter(entry.tenant).admit();
         self.in_flight.insert(entry).expect("has_room() said so")
     }
