@@ -14,6 +14,7 @@ mod kernel;
 mod kill_server;
 mod ledger;
 mod load;
+mod nvme_tcp;
 mod old_kernel;
 mod power_cut;
 mod reflex;
@@ -40,6 +41,9 @@ pub(crate) struct InteropOptions {
     /// The kernel of the guests [default: what each test is about]
     #[arg(long, value_enum)]
     kernel: Option<Series>,
+    /// The program under test [default: it is built]
+    #[arg(long, value_name = "PATH")]
+    nearflash: Option<PathBuf>,
     /// Keep the files of tests that passed, too
     #[arg(long)]
     keep: bool,
@@ -114,6 +118,24 @@ const TESTS: &[Test] = &[
         is_quick: false,
         run: old_kernel::without_io_uring,
     },
+    Test {
+        name: "nvme-tcp-connect",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: nvme_tcp::connect,
+    },
+    Test {
+        name: "nvme-tcp-verify",
+        kernel: Some(Series::V6_12),
+        is_quick: true,
+        run: nvme_tcp::verify,
+    },
+    Test {
+        name: "nvme-tcp-file-system",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: nvme_tcp::file_system,
+    },
 ];
 
 /// Programs that guests need, from the host's root.
@@ -169,8 +191,14 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
 
 /// The short form, as a step of `cargo xtask ci`.
 pub(crate) fn quick() -> Result<Outcome, String> {
-    let options =
-        InteropOptions { test: Vec::new(), kernel: None, keep: false, quick: true, seed: 1 };
+    let options = InteropOptions {
+        test: Vec::new(),
+        kernel: None,
+        nearflash: None,
+        keep: false,
+        quick: true,
+        seed: 1,
+    };
     let tally = run_tests(&options)?;
     let failed = tally.failures.len() as u64;
     if tally.passed + failed == 0 {
@@ -186,7 +214,10 @@ pub(crate) fn quick() -> Result<Outcome, String> {
 }
 
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
-    let nearflash = build()?;
+    let nearflash = match &options.nearflash {
+        Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
+        None => build()?,
+    };
     let mut tally = Tally::default();
     let named = |test: &&Test| {
         options.test.is_empty() || options.test.iter().any(|word| test.name.contains(&**word))

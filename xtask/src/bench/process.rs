@@ -20,8 +20,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it and waits for its line `ready ADDRESS`.
     pub(crate) fn start(command: &mut Command) -> Result<Server, String> {
+        Server::start_with(command, Stdio::null())
+    }
+
+    /// The same, and what it has to complain of goes to `errors`.
+    pub(crate) fn start_with(command: &mut Command, errors: Stdio) -> Result<Server, String> {
         let shown = show(command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
         let output = child.stdout.take().expect("it was asked for");
         let last_line = Arc::new(Mutex::new(String::new()));
