@@ -84,11 +84,14 @@ fn keys(table: &str) -> Vec<String> {
 fn every_key_is_explained_and_in_the_example() {
     let text = read("docs/configuration.md");
     let example = &blocks(&text, "toml")[0].1;
-    for table in ["", "[[device]]", "[[listen]]", "[[namespace]]", "[[access]]", "[limits]"] {
+    for table in
+        ["", "[[device]]", "[[tenant]]", "[[listen]]", "[[namespace]]", "[[access]]", "[limits]"]
+    {
         let known = keys(table);
         assert!(!known.is_empty(), "{table}");
         for key in known {
-            let is_table = ["device", "listen", "namespace", "access", "limits"].contains(&&*key);
+            let is_table =
+                ["device", "tenant", "listen", "namespace", "access", "limits"].contains(&&*key);
             if table.is_empty() && is_table {
                 assert!(text.contains(&format!("[{key}]")), "[{key}] is not explained");
                 continue;
