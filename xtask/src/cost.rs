@@ -5,6 +5,8 @@
 //! each run are subtracted, which leaves what requests cost and nothing of start and end. What is
 //! counted is the worker over a network of memory: sockets and system calls, which a real server
 //! spends as well, are not in it, so the shares are upper bounds.
+//!
+//! A second table counts what is asked of a registry with ten thousand tenants.
 
 use std::process::Command;
 use std::time::Duration;
@@ -23,6 +25,16 @@ pub(crate) struct CostOptions {
 
 /// Tenants of a row, and the largest share of the worker's instructions that scheduling may cost.
 const ROWS: [(u64, f64); 2] = [(4, 2.0), (2_500, 8.0)];
+
+/// What is asked of a registry of [`TENANTS`], how often, and the most instructions that it may
+/// cost: a million take well below a millisecond.
+const ASKED: [(&str, &str, u64, f64); 4] = [
+    ("register", "a tenant comes and goes", 200, 1e6),
+    ("change", "a tenant changes its SLO", 200, 1e6),
+    ("check", "what would have to give for most of the device", 5, 1e7),
+    ("adjust", "the correction changes the price of writes", 5, 1e7),
+];
+const TENANTS: u64 = 10_000;
 
 /// Measures and prints the table. Where the counter is missing, a line says so.
 pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
@@ -45,10 +57,18 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         let verdict = if share <= most { "" } else { ", missed" };
         println!("| {tenants} | {pass:.0} | {token:.0} | {share:.1} % | {most} %{verdict} |");
     }
+    println!("\ninstructions of the control plane, {TENANTS} tenants, half of them with an SLO\n");
+    println!("| what | instructions | at most |");
+    println!("|---|---|---|");
+    for (what, words, times, most) in ASKED {
+        let each = of_a_request(what, TENANTS, times)?;
+        let verdict = if each <= most { "" } else { ", missed" };
+        println!("| {words} | {each:.0} | {most:.0}{verdict} |");
+    }
     Ok(())
 }
 
-/// Instructions of one request: the difference of two runs.
+/// Instructions of one request, or question: the difference of two runs.
 fn of_a_request(scheduler: &str, tenants: u64, requests: u64) -> Result<f64, String> {
     let short = instructions(scheduler, tenants, requests)?;
     let long = instructions(scheduler, tenants, 2 * requests)?;

@@ -28,6 +28,27 @@ fn a_bucket_neither_makes_nor_loses_tokens() {
     });
 }
 
+/// One worker charges what a tenant has spent ahead while another takes and empties: the sum stays.
+#[test]
+fn a_bucket_owes_what_it_was_charged() {
+    loom::model(|| {
+        let bucket = Arc::new(Bucket::new());
+        bucket.give(5);
+        let other = bucket.clone();
+        let charger = thread::spawn(move || {
+            other.charge(3);
+            other.take(1)
+        });
+        let gone = bucket.take(4) + bucket.empty();
+        let gone = gone + charger.join().unwrap();
+        assert_eq!(5 - 3 - gone, bucket.held());
+        // What it owes is repaid before anybody gets anything.
+        let debt = -bucket.held().min(0);
+        bucket.give(debt);
+        assert_eq!(bucket.take(1), if debt > 0 { 0 } else { (2 - gone).clamp(0, 1) });
+    });
+}
+
 /// Of two workers that finish their rounds at the same time, exactly one empties the bucket.
 #[test]
 fn one_worker_completes_the_rounds() {

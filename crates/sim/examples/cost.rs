@@ -3,7 +3,12 @@
 //!
 //! ```text
 //! cost pass|token TENANTS REQUESTS
+//! cost register|change|check|adjust TENANTS TIMES
 //! ```
+//!
+//! The second form does something to a registry of so many tenants instead: one more comes and goes,
+//! one changes its SLO, one asks what would have to give for most of the device, the correction
+//! changes the price of writes.
 //!
 //! Everything is deterministic. Each tenant has one connection; half of the tenants have an SLO (the
 //! odd ones are best effort), none asks for more than its tokens. Every turn finds a full batch
@@ -20,8 +25,10 @@ use contract::{
 };
 use flash::Null;
 use proto::reflex::ServerSession;
+use qos::admission::Verdict;
 use qos::{
-    CostModel, DeviceModel, IdleRule, PassThrough, QueueLimits, RatePoint, Registry, TokenScheduler,
+    Adjustment, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint, Registry,
+    TokenScheduler,
 };
 use target::{
     Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
@@ -192,13 +199,13 @@ fn parts(tenants: usize) -> Arc<Parts> {
     })
 }
 
-/// A device that is never the limit.
-fn scheduler(tenants: usize) -> TokenScheduler {
+/// A device that is never the limit, with so many tenants.
+fn registry(tenants: usize) -> Registry {
     let cost = CostModel::linear(1_000, 100).expect("sound prices");
     let rate = 1_600_000_000;
     let row = RatePoint { latency_us: 2_000, mixed: rate, read_only: rate };
     let model = DeviceModel::new(cost, vec![row], rate).expect("a sound model");
-    let mut registry = Registry::new(model, tenants);
+    let mut registry = Registry::new(model, tenants + 1);
     // Twice what the load makes, so that deficits do not decide.
     let iops = (2_000_000 / tenants).max(1) as u32;
     for tenant in 0..tenants {
@@ -208,9 +215,43 @@ fn scheduler(tenants: usize) -> TokenScheduler {
         let admission = registry.register(&slo, Instant::ZERO).expect("it fits");
         assert!(admission.tenant.0 as usize == tenant, "tenants are numbered in order");
     }
+    registry
+}
+
+fn scheduler(tenants: usize) -> TokenScheduler {
     let limits = QueueLimits { slots: 8192, of_tenant: 8192 };
-    let cost = registry.model().cost().clone();
-    TokenScheduler::new(registry.shared().clone(), cost, 0, limits, IdleRule::Rest)
+    registry(tenants).scheduler(0, limits)
+}
+
+/// Asks so many times something of a registry: how often the answer was yes.
+fn ask(what: &str, tenants: usize, times: u64) -> Option<u64> {
+    let mut registry = registry(tenants);
+    let now = Instant::ZERO;
+    let slo = |iops| Slo { latency_us: 2_000, iops, read_percent: 100, ..Slo::default() };
+    let mut granted = 0;
+    for time in 0..times {
+        granted += u64::from(match what {
+            "register" => {
+                let tenant = registry.register(&slo(100), now).expect("it fits").tenant;
+                registry.unregister(tenant, now).expect("it was just registered");
+                registry.remove(tenant, now)
+            }
+            "change" => {
+                let tenant = TenantId((time * 2 % tenants as u64) as u32);
+                registry.change(tenant, &slo(101 + time as u32 % 7), now).is_ok()
+            }
+            "check" => {
+                matches!(registry.check(&slo(15_900_000)), Verdict::Admitted { .. })
+            }
+            "adjust" => {
+                let write_permille = 1_000 + time as u32 % 2_000;
+                registry.adjust(Adjustment { write_permille, ..Adjustment::NONE }, now);
+                true
+            }
+            _ => return None,
+        });
+    }
+    Some(granted)
 }
 
 /// Serves so many requests.
@@ -240,17 +281,20 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |n: usize| words.get(n).and_then(|word| word.parse::<u64>().ok());
     let (Some(kind), Some(tenants), Some(requests)) = (words.first(), number(1), number(2)) else {
-        eprintln!("cost pass|token TENANTS REQUESTS");
+        eprintln!("cost pass|token|register|change|check|adjust TENANTS NUMBER");
         std::process::exit(2);
     };
     let tenants = tenants.max(1) as usize;
     let answered = match kind.as_str() {
         "pass" => run(PassThrough::new(8192), tenants, requests),
         "token" => run(scheduler(tenants), tenants, requests),
-        _ => {
-            eprintln!("there is no scheduler {kind:?}: pass or token");
-            std::process::exit(2);
-        }
+        what => match ask(what, tenants, requests) {
+            Some(granted) => return println!("{granted} of {requests} granted"),
+            None => {
+                eprintln!("nothing is known of {kind:?}");
+                std::process::exit(2);
+            }
+        },
     };
     println!("{answered} requests answered");
 }
