@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use contract::{Instant, Slo};
-use qos::{DeviceModel, Portion, RatePoint};
+use qos::{CORRECTION_NANOS, DeviceModel, Portion, RatePoint};
 
 use super::text::{BEST_EFFORT, kilo_fine, micros, slo};
 use super::{Figure, Options, Series, Table};
@@ -23,7 +23,13 @@ struct Got {
 }
 
 /// A tenant of 150 K IOPS with 95 % reads beside two best-effort tenants.
-fn play(options: &Options, model: DeviceModel, slo: &Slo, portions: [Portion; 2]) -> Got {
+fn play(
+    options: &Options,
+    model: DeviceModel,
+    slo: &Slo,
+    portions: [Portion; 2],
+    bounds_depth: bool,
+) -> Got {
     let mut stage = Stage::new(Setup { model, ..Setup::device_a(options.seed, 2) });
     let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
     let critical = stage.register(slo).expect("it fits");
@@ -37,15 +43,78 @@ fn play(options: &Options, model: DeviceModel, slo: &Slo, portions: [Portion; 2]
         stage.start(source);
         id
     });
-    stage.run(Duration::from_millis(500));
-    stage.clear();
-    stage.run(Duration::from_secs(if options.quick { 1 } else { 5 }));
+    let now = Instant::from_nanos(stage.now());
+    stage.registry().bound_depth(bounds_depth, now);
+    for window in 0..if options.quick { 15 } else { 55 } {
+        if window == 5 {
+            stage.clear();
+        }
+        stage.run(Duration::from_nanos(CORRECTION_NANOS));
+        let now = Instant::from_nanos(stage.now());
+        stage.registry().observe(now);
+    }
     let meter = stage.meter(source);
     let (p95, p99) = (meter.read_us(95.0), meter.read_us(99.0));
     let tokens = shared.map(|id| stage.tokens(id));
     let used = tokens.iter().sum::<f64>() + stage.tokens(critical);
     stage.end();
     Got { p95, p99, tokens, used }
+}
+
+/// A tenant of 100 K reads a second that sends half as much again and drops what is refused, beside
+/// a best-effort tenant: its p95 in µs, and how many of its requests were answered and refused a
+/// second.
+fn overrun(options: &Options, fails_fast: bool) -> (f64, f64, f64) {
+    let mut stage = Stage::new(Setup::device_a(options.seed, 2));
+    let load = |arrivals, reads| Load { arrivals, reads, bytes: 4096 };
+    let critical = stage.register(&slo(500, 100_000, 100)).expect("it fits");
+    stage.registry().fail_fast(fails_fast);
+    let source = stage.add(critical, load(Loop::Paced(150e3), 1.0), &EVERYWHERE, 4);
+    stage.give_up(source);
+    let other = stage.register(&BEST_EFFORT).expect("there is room");
+    let other = stage.add(other, load(Loop::Closed(32), 0.5), &EVERYWHERE, 4);
+    stage.start(source);
+    stage.start(other);
+    stage.run(Duration::from_millis(500));
+    stage.clear();
+    stage.run(Duration::from_secs(1));
+    let (p95, iops) = (stage.meter(source).read_us(95.0), stage.iops(source));
+    let refused = stage.meter(source).retried as f64 / stage.seconds();
+    stage.end();
+    (p95, iops, refused)
+}
+
+fn fail_fast(options: &Options, figure: &mut Figure) {
+    let [off, on] = [false, true].map(|fails_fast| overrun(options, fails_fast));
+    let say = |(p95, iops, refused): (f64, f64, f64)| {
+        let (iops, refused) = (kilo_fine(iops), kilo_fine(refused));
+        format!("p95 {} µs of {iops} K/s, {refused} K/s refused", micros(p95))
+    };
+    figure.table.row(vec![
+        "fail fast".to_string(),
+        "150 K reads/s of 100 K promised: what is answered is in time".to_string(),
+        say(off),
+        say(on),
+        wins(off.0 > 500.0 && on.0 <= 500.0 && on.1 >= 97e3),
+    ]);
+}
+
+fn depth(options: &Options, figure: &mut Figure) {
+    let wish = slo(500, 150_000, 95);
+    let equal = [Portion::default(); 2];
+    let off = play(options, DeviceModel::device_a(), &wish, equal, false);
+    let on = play(options, DeviceModel::device_a(), &wish, equal, true);
+    let say = |got: &Got| {
+        let (p95, p99) = (micros(got.p95), micros(got.p99));
+        format!("p95 {p95}, p99 {p99} µs; {} K tokens/s used", kilo_fine(got.used))
+    };
+    figure.table.row(vec![
+        "bound on the device's depth".to_string(),
+        "p95 3 % lower, nothing lost".to_string(),
+        say(&off),
+        say(&on),
+        wins(on.p95 <= 0.97 * off.p95 && on.used >= 0.99 * off.used),
+    ]);
 }
 
 /// Device A with rates for the 99th percentile, as measured on the simulated device.
@@ -61,9 +130,9 @@ fn with_p99() -> DeviceModel {
 fn p99(options: &Options, figure: &mut Figure) {
     let equal = [Portion::default(); 2];
     let wish = slo(1_000, 150_000, 95);
-    let off = play(options, DeviceModel::device_a(), &wish, equal);
+    let off = play(options, DeviceModel::device_a(), &wish, equal, false);
     let strict = Slo { percentile_tenths: 990, ..wish };
-    let on = play(options, with_p99(), &strict, equal);
+    let on = play(options, with_p99(), &strict, equal, false);
     let say = |got: &Got| {
         let (p95, p99) = (micros(got.p95), micros(got.p99));
         format!("p95 {p95}, p99 {p99} µs; {} K tokens/s used", kilo_fine(got.used))
@@ -85,10 +154,10 @@ fn portions(options: &Options, figure: &mut Figure) {
     let wish = slo(500, 150_000, 95);
     let model = DeviceModel::device_a;
     let equal = Portion::default();
-    let off = play(options, model(), &wish, [equal; 2]);
-    let heavy = play(options, model(), &wish, [Portion { weight: 3, ..equal }, equal]);
+    let off = play(options, model(), &wish, [equal; 2], false);
+    let heavy = play(options, model(), &wish, [Portion { weight: 3, ..equal }, equal], false);
     let cap = Portion { cap: Some(2_000_000), ..equal };
-    let capped = play(options, model(), &wish, [cap, equal]);
+    let capped = play(options, model(), &wish, [cap, equal], false);
     let say = |got: &Got| {
         format!("{} and {} K tokens/s", kilo_fine(got.tokens[0]), kilo_fine(got.tokens[1]))
     };
@@ -133,12 +202,16 @@ pub fn switches(options: &Options) -> Figure {
         table: Table::new(&["switch", "wanted", "off", "on", "wins"]),
         notes: vec![
             "A tenant of 150 K IOPS with 95 % reads, which paces itself to that, beside two \
-             best-effort tenants with 95 and 25 % reads, all on two workers. The online correction is in `ageing`."
+             best-effort tenants with 95 and 25 % reads, all on two workers. The online correction is in `ageing`. The bound on the depth does \
+             nothing where tokens keep the device's queue shorter than that. Failing fast looks at one \
+             worker's queue alone, so a tenant on two workers waits about twice as long as it may."
                 .to_string(),
         ],
         verdicts: Vec::new(),
     };
     p99(options, &mut figure);
     portions(options, &mut figure);
+    depth(options, &mut figure);
+    fail_fast(options, &mut figure);
     figure
 }

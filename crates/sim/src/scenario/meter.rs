@@ -30,7 +30,7 @@ pub struct Meter {
     writes: Histogram<u64>,
     /// Requests that arrived.
     pub arrived: u64,
-    /// Requests that were refused for now, and sent again.
+    /// Requests that were refused for now, and sent again or dropped.
     pub retried: u64,
     /// The rest is of windows, which are kept when asked for.
     windows: Option<Vec<Window>>,

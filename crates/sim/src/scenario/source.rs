@@ -43,6 +43,8 @@ pub(crate) struct Source {
     pub(crate) lines: Vec<Line>,
     pub(crate) meter: Meter,
     pub(crate) is_on: bool,
+    /// A request that is refused for now is not sent again.
+    pub(crate) gives_up: bool,
     /// Counts how often it was started: events of earlier times do not count.
     pub(crate) epoch: u32,
     /// Nanoseconds of the next arrival, with the fraction.
@@ -60,6 +62,7 @@ impl Source {
             lines,
             meter: Meter::default(),
             is_on: false,
+            gives_up: false,
             epoch: 0,
             next: 0.0,
             owed_writes: 0.0,

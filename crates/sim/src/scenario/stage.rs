@@ -211,6 +211,11 @@ impl Stage {
         }
     }
 
+    /// Lets a load drop requests that are refused for now, instead of sending them again.
+    pub fn give_up(&mut self, id: SourceId) {
+        self.sources[id.0].gives_up = true;
+    }
+
     /// Stops a load; what it has sent is still answered.
     pub fn stop(&mut self, id: SourceId) {
         self.sources[id.0].is_on = false;
@@ -378,6 +383,11 @@ impl Stage {
         let source = &mut self.sources[n];
         if status == Status::Retry {
             source.meter.retried += 1;
+            if source.gives_up {
+                self.requests[tag as usize] = None;
+                self.free.push(tag as u32);
+                return;
+            }
             self.schedule(leaves + BACKOFF, n, epoch, line, Some(tag));
             return;
         }
