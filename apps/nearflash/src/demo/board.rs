@@ -155,7 +155,7 @@ fn table(phase: Phase<'_>, got: &[Got], when: &str, style: Style) -> String {
             line if line.ends_with("kept") => line.replace("kept", &style.green("kept")),
             line => line.to_owned(),
         };
-        let _ = writeln!(text, " {}", line.trim_end());
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }
