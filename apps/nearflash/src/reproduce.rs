@@ -9,13 +9,13 @@ mod confirm;
 mod fig4;
 mod fig6c;
 mod files;
-mod hostile;
 mod html;
 mod iscsi;
 mod machine;
 mod paper;
 mod real;
 mod table2;
+mod tenants;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

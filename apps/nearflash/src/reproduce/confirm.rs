@@ -4,8 +4,8 @@ use flash::sim_flash::Preset;
 use flash::sim_flash::sweep::{Load, offer};
 use sim::figures::Figure;
 
-use super::hostile;
 use super::real::Bed;
+use super::tenants;
 use crate::demo;
 
 /// How far the real p95 may be from the virtual one, as a ratio: other work of the machine takes
@@ -17,8 +17,10 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     match figure.id {
         "fig1" => device(figure, bed, 90, 100e3),
         "fig3" => device(figure, bed, 50, 50e3),
-        "fig5" => tenants(figure, bed),
-        "hostile-be" => hostile::confirm(figure, bed),
+        "fig5" => figure_5(figure, bed),
+        "fig6a" => tenants::core(figure, bed),
+        "fig6b" => tenants::many(figure, bed),
+        "hostile-be" => tenants::hostile(figure, bed),
         _ => Ok(()),
     }
 }
@@ -43,10 +45,10 @@ fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), St
 }
 
 /// Figure 5 with a real server and real clients, as fast as the machine drives them.
-fn tenants(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+fn figure_5(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
     println!("{}: in real time …", figure.id);
     let seconds = if bed.quick { 2 } else { 5 };
-    let seen = demo::play(None, seconds, false)?;
+    let seen = demo::play(Some(bed.pace()?), seconds, false)?;
     let scale = match seen.slow() {
         1 => "at full speed".to_owned(),
         slow => format!("{slow} times slower"),

@@ -1,6 +1,7 @@
 //! The bed that real-time measurements lie on: servers as child processes on loopback, the load of
 //! `nearflash bench`, and repetitions of which the median counts.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,12 +10,14 @@ use client::load::Side;
 
 use crate::bench;
 use crate::child::Server;
+use crate::demo;
 use crate::report::Report;
 
 /// How real measurements are made.
 pub(super) struct Bed {
     pub(super) quick: bool,
     pub(super) seed: u64,
+    pace: OnceCell<u32>,
 }
 
 /// How long a polling server looks for more work before it sleeps, in µs: longer than any pause of
@@ -34,7 +37,17 @@ pub(super) struct Point {
 
 impl Bed {
     pub(super) fn new(quick: bool, seed: u64) -> Bed {
-        Bed { quick, seed }
+        Bed { quick, seed, pace: OnceCell::new() }
+    }
+
+    /// How many times slower than the paper's a drive has to be for this machine to drive it; found
+    /// once.
+    pub(super) fn pace(&self) -> Result<u32, String> {
+        if self.pace.get().is_none() {
+            println!("finding this machine's pace …");
+            let _ = self.pace.set(demo::find_pace()?); // it was empty
+        }
+        Ok(*self.pace.get().expect("it was just set"))
     }
 
     /// Seconds of each measurement.
