@@ -2,7 +2,7 @@
 //! capsules and their data travel on one connection, which is one queue of a controller.
 //!
 //! [`TargetSession`] is the controller's end, over a [`Queue`](crate::nvme::Queue) of the
-//! [`Fabric`](crate::nvme::Fabric); a host's end stands beside it. Neither keeps a lent buffer: a
+//! [`Fabric`](crate::nvme::Fabric); [`HostSession`] is the host's. Neither keeps a lent buffer: a
 //! header that is cut goes into a small carry, data is passed through as it came.
 //!
 //! What is deliberately not here: what commands mean (that is [`nvme`](crate::nvme)'s), TLS.
@@ -10,10 +10,12 @@
 mod desk;
 mod encode;
 mod framer;
+mod host;
 mod target;
 
 pub use desk::Desk;
 pub use framer::Digests;
+pub use host::{Carried, HostEvent, HostSession, Ready};
 pub use target::TargetSession;
 
 /// The most data of one H2CData that a target takes (MAXH2CDATA): the largest request.

@@ -1,0 +1,410 @@
+//! The host's end of a connection: frames what the controller says, and encodes commands and their
+//! data.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use contract::{Fatal, FrameHead, Status};
+use wire::nvme::{CommandId, Completion, Submission};
+use wire::nvme_tcp::{
+    ALIGNMENT_MAX, CommandHead, CommonHeader, DATA_BYTES_LEAST, DataHead, FatalStatus, InitRequest,
+    InitResponse, PDU_FORMAT_1_0, PduType, ReadyHead, ResponseHead, TERM_DATA_BYTES_MAX, Terminate,
+    digests, flags,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::CAPSULE_DATA_BYTES_MAX;
+use super::encode::{Line, Outbox, Style};
+use super::framer::{Broken, Digests, Framer, Head, Kind, Part, crc32c};
+
+/// The most data of one C2HData that is taken: the largest request.
+const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
+
+/// What a controller may send.
+const FROM_CONTROLLERS: &[Kind] = &[
+    Kind::with_data(PduType::CONTROLLER_DATA, 24, FROM_CONTROLLER_BYTES_MAX),
+    Kind::with_data(PduType::RESPONSE, 24, 0),
+    Kind::with_data(PduType::READY, 24, 0),
+    Kind::plain(PduType::INIT_RESPONSE, 128, 0),
+    Kind::plain(PduType::CONTROLLER_TERMINATES, 24, TERM_DATA_BYTES_MAX),
+];
+
+/// What the controller said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum HostEvent<'a> {
+    /// It agreed to talk; commands may be sent from here on.
+    Open,
+    /// Data of a command, in order. Whether it may be used is told by the command's end.
+    Data {
+        /// The command.
+        cid: CommandId,
+        /// Where it belongs.
+        offset: usize,
+        /// The bytes, lent for this call; not empty.
+        bytes: &'a [u8],
+    },
+    /// It has room for data of a command: answer with [`HostSession::data`] until all was sent.
+    Ready(Ready),
+    /// A command has ended.
+    Ended {
+        /// How, as the controller says; success without a head pointer where its data said so.
+        completion: Completion,
+        /// Whether its data came whole and undamaged.
+        data: Status,
+    },
+}
+
+/// What a controller has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// The command.
+    pub cid: CommandId,
+    /// The controller's name for this.
+    pub tag: u16,
+    /// The first byte of the command's data that it wants.
+    pub offset: usize,
+    /// How many.
+    pub bytes: usize,
+}
+
+/// What a command carries beside its entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Bytes that the controller returns when it succeeds.
+    pub receives: usize,
+    /// Bytes that it may ask for.
+    pub sends: usize,
+}
+
+/// The host's end of NVMe over TCP on one connection.
+#[derive(Debug)]
+pub struct HostSession {
+    phase: Phase,
+    wanted: Digests,
+    framer: Framer,
+    style: Style,
+    /// MAXH2CDATA.
+    data_bytes_max: usize,
+    /// Commands in progress, by their names.
+    commands: Box<[Option<InProgress>]>,
+    /// The command whose data is coming, and whether its end is told with it.
+    receiving: Option<(CommandId, bool)>,
+    /// A command whose data has told its end; the next event ends this.
+    implied: Option<CommandId>,
+    outbox: Outbox,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The controller has not agreed yet; its ICResp ends this.
+    Initial,
+    /// Commands may be sent, to the end of the connection.
+    Open,
+    /// The connection is over.
+    Over,
+}
+
+/// A command in progress.
+#[derive(Clone, Copy, Debug)]
+struct InProgress {
+    carried: Carried,
+    /// `received ≤ carried.receives`
+    received: usize,
+    /// `asked ≤ carried.sends`: the controller has asked for so much.
+    asked: usize,
+    /// `sent ≤ asked`
+    sent: usize,
+    data: Status,
+}
+
+impl HostSession {
+    /// A session that asks for these digests and names commands from zero to below `commands_max`.
+    pub fn new(digests: Digests, commands_max: u16) -> Self {
+        HostSession {
+            phase: Phase::Initial,
+            wanted: digests,
+            framer: Framer::new(FROM_CONTROLLERS),
+            style: Style::PLAIN,
+            data_bytes_max: 0,
+            commands: (0..commands_max).map(|_| None).collect(),
+            receiving: None,
+            implied: None,
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// The first bytes to send (ICReq); nothing else may be sent before [`HostEvent::Open`] came.
+    pub fn greeting(&self) -> [u8; size_of::<InitRequest>()] {
+        let header_bytes = size_of::<InitRequest>();
+        let mut request = InitRequest::new_zeroed();
+        request.common = CommonHeader {
+            pdu_type: PduType::INIT_REQUEST,
+            flags: 0,
+            header_bytes: header_bytes as u8,
+            data_offset: 0,
+            pdu_bytes: (header_bytes as u32).into(),
+        };
+        request.format = PDU_FORMAT_1_0.into();
+        let bit = |set: bool, bit: u8| if set { bit } else { 0 };
+        request.digests =
+            bit(self.wanted.header, digests::HEADER) | bit(self.wanted.data, digests::DATA);
+        zerocopy::transmute!(request)
+    }
+
+    /// Appends a command's capsule, with what of its data travels in it, to `out`.
+    ///
+    /// # Panics
+    /// Before the controller agreed, and with a name that is in use or too large, or with more data
+    /// in its capsule than any may have.
+    pub fn command(
+        &mut self,
+        entry: &Submission,
+        carried: Carried,
+        capsule: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        assert!(self.phase == Phase::Open, "nothing may be sent yet, or any more");
+        assert!(capsule.len() <= CAPSULE_DATA_BYTES_MAX as usize, "too much for a capsule");
+        let place = &mut self.commands[usize::from(entry.cid.get())];
+        assert!(place.is_none(), "the name {} is in use", entry.cid);
+        let data = Status::Ok;
+        *place = Some(InProgress { carried, received: 0, asked: 0, sent: 0, data });
+        let header_bytes = size_of::<CommandHead>();
+        let start = out.len();
+        let common = self.style.common(PduType::COMMAND, header_bytes, capsule.len());
+        out.extend_from_slice(common.as_bytes());
+        out.extend_from_slice(entry.as_bytes());
+        if self.style.digests.header {
+            out.extend_from_slice(&crc32c(&out[start..]).to_le_bytes());
+        }
+        if !capsule.is_empty() {
+            out.resize(start + self.style.data_offset(header_bytes), 0);
+            out.extend_from_slice(capsule);
+            if self.style.digests.data {
+                out.extend_from_slice(&crc32c(capsule).to_le_bytes());
+            }
+        }
+    }
+
+    /// The head of the next piece of what the controller is ready for: so many bytes of the
+    /// command's data from `ready.offset` on follow it, all of which must be given in `rest` (the
+    /// bytes that are left of the invitation). Returns how many they are.
+    ///
+    /// # Panics
+    /// When that is not what the controller is ready for.
+    pub fn data(&mut self, ready: &Ready, rest: &[u8]) -> (FrameHead, usize) {
+        let command = self.commands[usize::from(ready.cid)].as_mut().expect("it is in progress");
+        let offset = ready.offset + ready.bytes - rest.len();
+        assert!(command.sent == offset && offset < command.asked, "data out of its order");
+        let bytes = rest.len().min(self.data_bytes_max);
+        command.sent += bytes;
+        let (cid, tag) = (ready.cid, ready.tag);
+        let mut data = self.style.data(PduType::HOST_DATA, cid, tag, offset, bytes);
+        if bytes == rest.len() {
+            data.common.flags |= flags::LAST_PDU;
+        }
+        let (mut head, mut tail) = (Line::new(), Line::new());
+        head.header(&data, &self.style);
+        head.pad(size_of::<DataHead>(), &self.style);
+        tail.data_digest(&rest[..bytes], &self.style);
+        (FrameHead::with_tail(head.bytes(), tail.bytes()), bytes)
+    }
+
+    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
+    /// bytes are needed.
+    ///
+    /// # Errors
+    /// The controller broke the protocol, or ended the connection: the session must not be used
+    /// again, but for its [`last words`](HostSession::last_words).
+    pub fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<HostEvent<'a>>, Fatal> {
+        if let Some(event) = self.implied.take().and_then(|cid| self.imply(cid)) {
+            return Ok(Some(event));
+        }
+        loop {
+            let (broken, head) = match self.framer.next(input) {
+                Ok(None) => return Ok(None),
+                Ok(Some(Part::Data { bytes, end })) => match self.receive(bytes, end) {
+                    None => continue,
+                    event => return Ok(event),
+                },
+                Ok(Some(Part::Head(head))) => match self.begin(&head) {
+                    Ok(None) => continue,
+                    Ok(event) => return Ok(event),
+                    Err(End::Broken(broken)) => (broken, head),
+                    Err(End::Said(fatal)) => {
+                        self.phase = Phase::Over;
+                        return Err(fatal);
+                    }
+                },
+                Err((broken, head)) => (broken, head),
+            };
+            self.phase = Phase::Over;
+            let kind = PduType::HOST_TERMINATES;
+            self.outbox.terminate(kind, broken, head.offending());
+            return Err(broken.fatal());
+        }
+    }
+
+    /// What to send before the connection is closed because the controller broke the protocol.
+    pub fn last_words(&mut self) -> Vec<u8> {
+        let mut words = alloc::vec![0; self.outbox.len()];
+        let bytes = self.outbox.take(&mut words);
+        words.truncate(bytes);
+        words
+    }
+
+    /// Whether a command of this name is in progress.
+    pub fn is_in_progress(&self, cid: CommandId) -> bool {
+        self.commands.get(usize::from(cid)).is_some_and(Option::is_some)
+    }
+
+    fn begin<'a>(&mut self, head: &Head) -> Result<Option<HostEvent<'a>>, End> {
+        let kind = head.common().pdu_type;
+        match (self.phase, kind) {
+            (_, PduType::CONTROLLER_TERMINATES) => {
+                let (head, _) = Terminate::read_from_prefix(&head.bytes).expect("its size");
+                Err(End::Said(Fatal::Ended(u32::from(head.status.0.get()))))
+            }
+            (Phase::Initial, PduType::INIT_RESPONSE) => {
+                self.initialize(head)?;
+                Ok(Some(HostEvent::Open))
+            }
+            (Phase::Open, PduType::CONTROLLER_DATA) => self.announce(head).map(|()| None),
+            (Phase::Open, PduType::READY) => self.invited(head).map(Some),
+            (Phase::Open, PduType::RESPONSE) => {
+                let (head, _) = ResponseHead::read_from_prefix(&head.bytes).expect("its size");
+                let completion = zerocopy::transmute!(head.completion);
+                self.end(completion).map(Some)
+            }
+            _ => Err(Broken::plain(FatalStatus::SEQUENCE).into()),
+        }
+    }
+
+    /// ICResp (section 3.6.2.3).
+    fn initialize(&mut self, head: &Head) -> Result<(), Broken> {
+        let (response, _) = InitResponse::read_from_prefix(&head.bytes).expect("its size");
+        if response.format.get() != PDU_FORMAT_1_0 {
+            return Err(Broken::field(8));
+        }
+        let agreed = Digests {
+            header: response.digests & digests::HEADER != 0,
+            data: response.digests & digests::DATA != 0,
+        };
+        let uninvited = agreed.header && !self.wanted.header || agreed.data && !self.wanted.data;
+        let style = Style { digests: agreed, alignment: (usize::from(response.alignment) + 1) * 4 };
+        if response.alignment > ALIGNMENT_MAX
+            || style.data_offset(size_of::<DataHead>()) > super::DATA_OFFSET_SERVED_MAX
+        {
+            return Err(Broken::field(10));
+        }
+        if uninvited {
+            return Err(Broken::field(11));
+        }
+        let most = response.data_bytes_max.get();
+        if most < DATA_BYTES_LEAST || !most.is_multiple_of(4) {
+            return Err(Broken::field(12));
+        }
+        self.data_bytes_max = most as usize;
+        self.style = style;
+        self.framer.digests = agreed;
+        self.phase = Phase::Open;
+        Ok(())
+    }
+
+    fn in_progress(&mut self, cid: CommandId) -> Result<&mut InProgress, Broken> {
+        let place = self.commands.get_mut(usize::from(cid)).and_then(Option::as_mut);
+        place.ok_or(Broken::field(8))
+    }
+
+    /// C2HData (section 3.6.2.9): data of a command, in order.
+    fn announce(&mut self, head: &Head) -> Result<(), End> {
+        let (data, _) = DataHead::read_from_prefix(&head.bytes).expect("its size");
+        let cid = data.command.get();
+        let command = self.in_progress(cid)?;
+        let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
+        if bytes == 0 || bytes != head.data_bytes as usize {
+            return Err(Broken::field(16).into());
+        }
+        let left = command.carried.receives - command.received;
+        if offset != command.received || bytes > left {
+            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE).into());
+        }
+        let is_last = data.common.flags & flags::LAST_PDU != 0;
+        let says_success = data.common.flags & flags::SUCCESS != 0;
+        if is_last != (bytes == left) || says_success && !is_last {
+            return Err(Broken::field(1).into());
+        }
+        self.receiving = Some((cid, says_success));
+        Ok(())
+    }
+
+    /// A piece of data, or its end.
+    fn receive<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<HostEvent<'a>> {
+        let (cid, says_success) = self.receiving?;
+        let place = &mut self.commands[usize::from(cid)];
+        let command = place.as_mut().expect("its data was announced");
+        let offset = command.received;
+        command.received += bytes.len();
+        if let Some(status) = end
+            && !status.is_ok()
+        {
+            command.data = status;
+        }
+        if end.is_some() {
+            self.receiving = None;
+        }
+        if !bytes.is_empty() {
+            // The end of a command that its data tells is told with the next call.
+            self.implied = (end.is_some() && says_success).then_some(cid);
+            return Some(HostEvent::Data { cid, offset, bytes });
+        }
+        if end.is_some() && says_success { self.imply(cid) } else { None }
+    }
+
+    /// The end of a command whose data said that it succeeded.
+    fn imply<'a>(&mut self, cid: CommandId) -> Option<HostEvent<'a>> {
+        let command = self.commands[usize::from(cid)].take()?;
+        let completion = Completion { cid: cid.into(), ..Completion::new_zeroed() };
+        Some(HostEvent::Ended { completion, data: command.data })
+    }
+
+    /// R2T (section 3.6.2.10): one at a time, for the data of a command from where the last ended.
+    fn invited<'a>(&mut self, head: &Head) -> Result<HostEvent<'a>, End> {
+        let (ready, _) = ReadyHead::read_from_prefix(&head.bytes).expect("its size");
+        let cid = ready.command.get();
+        let command = self.in_progress(cid)?;
+        if command.sent < command.asked {
+            return Err(Broken::plain(FatalStatus::LIMIT_EXCEEDED).into());
+        }
+        let (offset, bytes) = (ready.offset.get() as usize, ready.bytes.get() as usize);
+        if bytes == 0 || offset != command.asked || bytes > command.carried.sends - offset {
+            return Err(Broken::plain(FatalStatus::OUT_OF_RANGE).into());
+        }
+        command.asked += bytes;
+        Ok(HostEvent::Ready(Ready { cid, tag: ready.tag.get(), offset, bytes }))
+    }
+
+    /// CapsuleResp (section 3.6.2.7).
+    fn end<'a>(&mut self, completion: Completion) -> Result<HostEvent<'a>, End> {
+        let cid = completion.cid.get();
+        let place = self.commands.get_mut(usize::from(cid));
+        let command = place.and_then(Option::take).ok_or(End::from(Broken::field(20)))?;
+        let is_short = completion.status().is_ok() && command.received < command.carried.receives;
+        let data = if is_short { Status::BadLength } else { command.data };
+        Ok(HostEvent::Ended { completion, data })
+    }
+}
+
+/// How a connection ends.
+enum End {
+    /// The controller broke the protocol.
+    Broken(Broken),
+    /// It said so.
+    Said(Fatal),
+}
+
+impl From<Broken> for End {
+    fn from(broken: Broken) -> End {
+        End::Broken(broken)
+    }
+}
