@@ -1,0 +1,271 @@
+//! A worker in miniature around the controller's end, and both ends joined by a pipe.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use contract::{
+    BLOCK_BYTES, Command, ConnId, Event, Fatal, FrameHead, Instant, Reply, Request,
+    SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status,
+};
+use nearflash_proto::nvme::PortId;
+use nearflash_proto::nvme_tcp::{Carried, Desk, Digests, HostEvent, HostSession, TargetSession};
+use wire::nvme::{ConnectData, NvmOpcode, SglDescriptor, Submission};
+use zerocopy::IntoBytes;
+
+use super::nvme_host as host;
+use super::support::Chance;
+
+/// Blocks of the memory behind the target.
+pub const BLOCKS: usize = 4096;
+
+/// Commands in progress at most, of the queue's 32.
+pub const DEPTH: u16 = 31;
+
+/// A request that is here with its payload.
+struct Whole {
+    request: Request,
+    payload: Vec<u8>,
+}
+
+/// The controller's end, and what a worker does for it.
+pub struct Target {
+    pub session: TargetSession,
+    /// What it has said.
+    pub out: Vec<u8>,
+    /// Why it ended.
+    pub ended: Option<Fatal>,
+    memory: Vec<u8>,
+    awaited: SlotTable<Whole>,
+    receiving: Option<Whole>,
+    /// Requests that were not answered yet.
+    waiting: Vec<Whole>,
+    /// Awaited requests that were not asked for yet.
+    put_off: VecDeque<Request>,
+    /// Keeps the controller alive whose queue this is.
+    admin: Option<host::Session>,
+}
+
+impl Target {
+    /// A connection that has said nothing, and the controller whose queue it may become.
+    pub fn new() -> (Target, ConnectData) {
+        let fabric = host::fabric(&host::config());
+        let who = host::host(1);
+        let admin = host::connect(&fabric, &who, host::SUBSYSTEM, 1, host::place(0, 0));
+        let data = host::connect_data(&who, host::SUBSYSTEM, admin.admin.cntlid());
+        let desk = Rc::new(Desk::new(fabric, 0));
+        let session = TargetSession::new(desk, PortId(1), ConnId { index: 1, generation: 0 });
+        let target = Target {
+            session,
+            out: Vec::new(),
+            ended: None,
+            memory: vec![0; BLOCKS * BLOCK_BYTES],
+            awaited: SlotTable::new(64),
+            receiving: None,
+            waiting: Vec::new(),
+            put_off: VecDeque::new(),
+            admin: Some(admin),
+        };
+        (target, data)
+    }
+
+    /// Shows it bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        let mut input = bytes;
+        while self.ended.is_none() && (!input.is_empty() || self.session.has_more()) {
+            match self.session.next_event(&mut input) {
+                Ok(Some(event)) => self.handle(event),
+                Ok(None) => {
+                    assert!(input.is_empty(), "bytes left behind");
+                    break;
+                }
+                Err(fatal) => self.ended = Some(fatal),
+            }
+        }
+        self.say();
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        match event {
+            Event::Request(request) if request.payload_bytes == 0 => {
+                self.waiting.push(Whole { request, payload: Vec::new() });
+            }
+            Event::Request(request) => {
+                assert!(self.receiving.is_none(), "a payload was not ended");
+                self.receiving = Some(Whole { request, payload: Vec::new() });
+            }
+            Event::Payload { bytes, end } => {
+                let mut whole = self.receiving.take().expect("behind its request");
+                whole.payload.extend_from_slice(bytes);
+                match end {
+                    None => self.receiving = Some(whole),
+                    Some(status) => self.whole(whole, status),
+                }
+            }
+            Event::Awaited(request) => self.put_off.push_back(request),
+            Event::Piece { slot, offset, bytes, end } => {
+                let whole = self.awaited.get(slot);
+                whole.payload[offset..offset + bytes.len()].copy_from_slice(bytes);
+                if let Some(status) = end {
+                    let whole = self.awaited.remove(slot);
+                    self.whole(whole, status);
+                }
+            }
+            Event::Own => {
+                self.ended = self.session.attend(Instant::ZERO).err();
+                self.say();
+            }
+            Event::Attached(_) => {}
+            Event::Control(control) => panic!("{control:?} is of another protocol"),
+        }
+    }
+
+    fn whole(&mut self, whole: Whole, status: Status) {
+        assert_eq!(whole.payload.len(), whole.request.payload_bytes);
+        match status {
+            Status::Ok => self.waiting.push(whole),
+            status => self.answer(&whole.request, status, &[]),
+        }
+    }
+
+    /// Does one of the things that wait, if any does.
+    pub fn work(&mut self, chance: &mut Chance) -> bool {
+        let many = self.waiting.len() + usize::from(!self.put_off.is_empty());
+        if many == 0 || self.ended.is_some() {
+            return false;
+        }
+        match chance.below(many) {
+            n if n < self.waiting.len() => {
+                let whole = self.waiting.swap_remove(n);
+                self.perform(&whole);
+            }
+            _ => {
+                let request = self.put_off.pop_front().expect("counted above");
+                let payload = vec![0; request.payload_bytes];
+                let slot = self.awaited.insert(Whole { request, payload });
+                let slot: Slot = slot.ok().expect("there are enough");
+                let room = &mut self.awaited.get(slot).payload;
+                let head = self.session.invite(request.tag, slot, room);
+                self.send(&head, &[]);
+            }
+        }
+        true
+    }
+
+    fn perform(&mut self, whole: &Whole) {
+        let Whole { request, payload } = whole;
+        let bytes = |range: contract::Range| {
+            let from = range.lba as usize * BLOCK_BYTES;
+            from..from + range.bytes()
+        };
+        let within = |range: contract::Range| range.fits(BLOCKS as u64);
+        match request.command {
+            command if !command.range().is_none_or(within) => {
+                self.answer(request, Status::OutOfRange, &[]);
+            }
+            Command::Read(range) => {
+                let body = self.memory[bytes(range)].to_vec();
+                self.answer(request, Status::Ok, &body);
+            }
+            Command::Write { range, .. } => {
+                self.memory[bytes(range)].copy_from_slice(payload);
+                self.answer(request, Status::Ok, &[]);
+            }
+            Command::Discard(range) | Command::WriteZeroes { range, .. } => {
+                self.memory[bytes(range)].fill(0);
+                self.answer(request, Status::Ok, &[]);
+            }
+            _ => self.answer(request, Status::Ok, &[]),
+        }
+    }
+
+    fn answer(&mut self, request: &Request, status: Status, body: &[u8]) {
+        let reply = Reply::Done { tag: request.tag, command: request.command, status };
+        let head = self.session.reply(&reply, body).expect("a command can be answered");
+        let body = if head.leaves_body() { &[] } else { body };
+        self.send(&head, body);
+    }
+
+    fn send(&mut self, head: &FrameHead, body: &[u8]) {
+        self.out.extend_from_slice(head.bytes());
+        self.out.extend_from_slice(body);
+        self.out.extend_from_slice(head.tail());
+    }
+
+    fn say(&mut self) {
+        let mut to = vec![0; SPEECH_BYTES_MAX];
+        while self.session.unsaid() > 0 {
+            let bytes = self.session.speak(&mut to);
+            assert!(bytes > 0, "what was announced is said");
+            self.out.extend_from_slice(&to[..bytes]);
+        }
+    }
+
+    /// Whether the host owes it bytes.
+    pub fn session_owes_bytes(&self) -> bool {
+        self.session.is_mid_message()
+    }
+
+    /// Whether nothing waits any more.
+    pub fn is_at_rest(&self) -> bool {
+        self.waiting.is_empty() && self.put_off.is_empty() && self.awaited.is_empty()
+    }
+}
+
+/// Feeds in pieces of any length.
+pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let most = [1, 7, 100, 5000][chance.below(4)];
+        let (piece, left) = rest.split_at((1 + chance.below(most)).min(rest.len()));
+        target.feed(piece);
+        rest = left;
+    }
+}
+
+/// Both ends, with a queue connected.
+pub struct Pair {
+    pub target: Target,
+    pub host: HostSession,
+    /// Everything that the host has said since it was connected.
+    pub said: Vec<u8>,
+}
+
+pub fn any_digests(chance: &mut Chance) -> Digests {
+    Digests { header: chance.flip(), data: chance.flip() }
+}
+
+/// The connect of an I/O queue with 32 entries.
+pub fn connect_entry(without_flow_control: bool) -> Submission {
+    let mut entry = host::connect_entry(1, 32, 0);
+    entry.attributes = if without_flow_control { 4 } else { 0 };
+    *entry.entry()
+}
+
+impl Pair {
+    pub fn connect(chance: &mut Chance, digests: Digests) -> Pair {
+        let (mut target, data) = Target::new();
+        let mut host = HostSession::new(digests, DEPTH);
+        feed_cut(&mut target, chance, &host.greeting());
+        let said = std::mem::take(&mut target.out);
+        assert_eq!(host.next_event(&mut &said[..]), Ok(Some(HostEvent::Open)));
+        let entry = connect_entry(chance.flip());
+        let mut out = Vec::new();
+        host.command(&entry, Carried::default(), data.as_bytes(), &mut out);
+        feed_cut(&mut target, chance, &out);
+        let said = std::mem::take(&mut target.out);
+        let event = host.next_event(&mut &said[..]).unwrap();
+        let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
+        assert!(completion.status().is_ok(), "{completion:?}");
+        Pair { target, host, said: Vec::new() }
+    }
+}
+
+/// A command with a range.
+pub fn ranged(opcode: NvmOpcode, cid: u16, lba: u64, blocks: u32) -> Submission {
+    let mut entry = Submission::new(opcode.0, cid, 1);
+    entry.dword10 = (lba as u32).into();
+    entry.dword12 = (blocks - 1).into();
+    entry.data = SglDescriptor::transport(blocks * BLOCK_BYTES as u32);
+    entry
+}
