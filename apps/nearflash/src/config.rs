@@ -37,6 +37,9 @@ pub(crate) struct Config {
     /// What hosts find over NVMe.
     #[serde(default)]
     pub(crate) subsystem: Vec<SubsystemConfig>,
+    /// NVMe hosts of which more is known than their name.
+    #[serde(default)]
+    pub(crate) host: Vec<HostConfig>,
     #[serde(default)]
     limits: LimitsConfig,
 }
@@ -54,6 +57,34 @@ pub(crate) struct SubsystemConfig {
     pub(crate) hosts: Option<Vec<String>>,
     /// The tenant that its I/O is charged to; whomever the connection belongs to unless told.
     pub(crate) tenant: Option<String>,
+    /// Whether hosts without a key are refused.
+    #[serde(default)]
+    pub(crate) authenticate: bool,
+}
+
+/// An NVMe host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HostConfig {
+    /// Its qualified name.
+    pub(crate) nqn: String,
+    /// Its key: with one, it has to prove that it has it.
+    pub(crate) key: Option<HiddenText>,
+    /// The key by which we prove to it who we are, when it asks.
+    pub(crate) controller_key: Option<HiddenText>,
+    /// The tenant that its I/O is charged to; the subsystem's unless told.
+    pub(crate) tenant: Option<String>,
+}
+
+/// A text that no log shows.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct HiddenText(pub(crate) String);
+
+impl std::fmt::Debug for HiddenText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -8,13 +8,14 @@ use std::thread::{self, Thread};
 
 use contract::{Geometry, Instant, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
+use proto::nvme::auth::Secret;
 use proto::nvme::{
-    self, Fabric, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
+    self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
 };
 use target::Namespaces;
 use wire::nvme::AddressFamily;
 
-use crate::config::{Config, SubsystemConfig};
+use crate::config::{Config, HiddenText, HostConfig, SubsystemConfig};
 use crate::listen::{ListenAt, Protocol};
 
 /// The names of all our subsystems begin so.
@@ -113,12 +114,34 @@ impl Plan<'_> {
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             ports: self.ports(),
             subsystems,
+            hosts: self.hosts(&tenant)?,
             ..nvme::Config::default()
         };
         let fabric = Fabric::new(&config, self.now, Box::new(wakers.clone()));
         let fabric = fabric.map_err(|error| error.to_string())?;
         wakers.start_calculator(fabric.clone())?;
         Ok(Some(fabric))
+    }
+
+    /// What is known of hosts. Errors name the host and never a key.
+    fn hosts(&self, tenant: impl Fn(&str) -> Option<TenantId>) -> Result<Vec<Host>, String> {
+        let secret = |text: &Option<HiddenText>| {
+            text.as_ref().map(|text| Secret::parse(&text.0)).transpose()
+        };
+        let known = |config: &HostConfig| -> Result<Host, String> {
+            let found =
+                |name: &String| tenant(name).ok_or_else(|| format!("there is no tenant {name:?}"));
+            let key = secret(&config.key).map_err(|error| format!("its key is {error}"))?;
+            let controller_key = secret(&config.controller_key)
+                .map_err(|error| format!("its controller_key is {error}"))?;
+            let nqn = Nqn::new(&config.nqn).map_err(|error| error.to_string())?;
+            let tenant = config.tenant.as_ref().map(found).transpose()?;
+            Ok(Host { nqn, tenant, key, controller_key })
+        };
+        let named = |config: &HostConfig| {
+            known(config).map_err(|error| format!("host {:?}: {error}", config.nqn))
+        };
+        self.config.host.iter().map(named).collect()
     }
 
     fn ports(&self) -> Vec<Port> {
@@ -174,7 +197,7 @@ impl Plan<'_> {
             namespaces: namespaces.collect::<Result<_, _>>()?,
             ana: Vec::new(),
             tenant: config.tenant.as_ref().map(found).transpose()?,
-            must_authenticate: false,
+            must_authenticate: config.authenticate,
             nqn,
         })
     }
