@@ -3,7 +3,7 @@
 //! A worker never waits for the control plane: it asks, goes on, and finds the answer in a later
 //! turn. The control plane never touches what a worker owns: it tells, and reads
 //! [`Meters`](crate::Meters). Rates and shares need no message at all, because schedulers read
-//! them where the registry writes them (docs/adr/0004-mailbox.md).
+//! them where the registry writes them (docs/adr/0005-mailbox.md).
 
 use alloc::boxed::Box;
 

@@ -3,7 +3,7 @@
 //! [`Tenants`] is what an operator's tools and the configuration speak to: tenants by name, one
 //! number for each that is valid on every device, one [`Registry`](qos::Registry) for each device.
 //! Workers are spoken to through the messages of [`contract::Mailbox`] and the counters of
-//! [`contract::Meters`] alone, so nothing here can hold one up (docs/adr/0004-mailbox.md).
+//! [`contract::Meters`] alone, so nothing here can hold one up (docs/adr/0005-mailbox.md).
 //!
 //! [`admin`] offers that to operators over HTTP, on a thread of its own.
 //!
