@@ -66,7 +66,8 @@ pub(crate) struct Promise {
     /// Share of reads among them [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     read_percent: Option<u8>,
-    /// The percentile that the latency bounds [default: 95]
+    /// The percentile that the latency bounds; others than 95 need a model that measured them
+    /// [default: 95]
     #[arg(long, value_name = "PERCENT")]
     percentile: Option<f64>,
     /// Bytes of a typical request [default: 4KiB]
@@ -210,14 +211,18 @@ fn list(tenants: &[Tenant]) -> String {
     for tenant in tenants {
         let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
         let none = || "-".to_owned();
-        let latency = |micros: f64| time_text(micros * 1e3);
+        // Both are at the percentile that is promised, which is named where it is not p95.
+        let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
+        let other = slo.map(|slo| slo.percentile).filter(|percentile| *percentile != 95.0);
+        let other = other.map_or(String::new(), |percentile| format!(" p{percentile}"));
+        let latency = |micros: f64| time_text(micros * 1e3) + &other;
         let percent = |share: f64| format!("{share:.0} %");
         table.add_row([
             tenant.name.clone(),
             tenant.device.clone(),
             number_text(measured.iops.round()),
             slo.map_or_else(none, |slo| number_text(slo.iops.into())),
-            measured.p95_us.map_or_else(none, latency),
+            tail.map_or_else(none, latency),
             slo.map_or_else(none, |slo| latency(slo.latency_us.into())),
             number_text(measured.tokens.round()),
             slo.map_or_else(none, |_| number_text(tenant.tokens_needed as f64)),
@@ -337,6 +342,9 @@ gold    fast    119 812  120 000    312 µs  500 µs   119 812  120 000  100 %  
 batch   fast        900        -   2.51 ms       -       900        -  100 %      -      4  best effort
 idle    fast          0  120 000         -  500 µs         0  120 000      -  100 %      4  idle"
         );
+        let strict = Slo { percentile: 99.0, ..slo() };
+        let shown = list(&[tenant("strict", Some(strict), measured(7.0, 312.2))]);
+        assert!(shown.contains("312 µs p99  500 µs p99"), "{shown}");
         assert_eq!(list(&[]), "there is no tenant");
     }
 
