@@ -243,9 +243,11 @@ fn interrupted() -> Result<Arc<AtomicBool>, String> {
 /// Finds out now what would be a pity to find out after the measurement.
 fn check_writable(path: &Path) -> Result<(), Stop> {
     let partial = partial(path);
-    std::fs::write(&partial, "")
-        .and_then(|()| std::fs::remove_file(&partial))
-        .map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
+    let attempt = match path.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => std::fs::write(&partial, "").and_then(|()| std::fs::remove_file(&partial)),
+    };
+    attempt.map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
 }
 
 /// Where a file is written before it takes its name.

@@ -65,6 +65,30 @@ fn a_simulated_device_gets_a_model_and_a_plot() {
     assert!(plot.contains("90 % reads") && plot.trim_end().ends_with("</svg>"));
 }
 
+/// The commands of the first example in docs/calibration.md, as they stand there; the server only
+/// says whether it would start.
+#[test]
+fn the_walk_through_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/calibration.md");
+    let text = fs::read_to_string(document).unwrap();
+    let example = text.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(example.lines().count(), 2);
+    for line in example.lines() {
+        let mut words = line.split_whitespace();
+        assert_eq!(words.next(), Some("nearflash"));
+        let is_server = line.contains(" serve ");
+        let output = Command::new(env!("CARGO_BIN_EXE_nearflash"))
+            .args(words)
+            .args(is_server.then_some("--check"))
+            .current_dir(folder.path())
+            .output()
+            .expect("the program starts");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(names(folder.path()), ["a.svg", "a.toml"]);
+}
+
 #[test]
 fn programs_get_json_and_the_same_seed_gives_the_same_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,6 +115,7 @@ fn what_cannot_be_is_refused_before_anything_is_measured() {
     assert!(complaint("sim:a", 2).contains("--output"));
     assert!(complaint("sim:a -o a.svg", 2).contains("name the model otherwise"));
     assert!(complaint("sim:a -o nowhere/a.toml", 1).contains("cannot write nowhere/a.toml"));
+    assert!(complaint("sim:a -o /usr", 1).contains("cannot write /usr: is a directory"));
     assert!(complaint("sim:a?size=1MiB -o a.toml", 2).contains("has 1 MiB, and calibration needs"));
     assert!(complaint("mem:1MiB -o a.toml", 2).contains("at least 16 MiB"));
     assert!(complaint("file:missing -o a.toml", 1).contains("missing"));
@@ -123,7 +148,7 @@ fn a_file_is_only_read_unless_told() {
     let folder = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..16 << 20).map(|n| (n % 251) as u8).collect();
     fs::write(folder.path().join("disk"), &content).unwrap();
-    let output = run("file:disk -o d.toml --quick --run-seconds 0.1 --latency 1s", folder.path());
+    let output = run("file:disk -o d.toml --quick --run-seconds 0.5 --latency 1s", folder.path());
     let (told, notes) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{notes}");

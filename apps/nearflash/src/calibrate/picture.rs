@@ -5,9 +5,9 @@ use sim::figures::{Figure, Series, Table};
 
 use crate::plot;
 
-/// Points closer to a crossing than this, by the logarithms of loads, are not drawn: the search
-/// measures much where a curve is steep.
-const APART: f64 = 0.03;
+/// Points closer to each other than this, by the logarithms of loads, are drawn as one: the search
+/// measures much where a curve is steep. Crossings are always drawn.
+const APART: f64 = 0.1;
 
 /// Pixels of one of the two figures.
 const SIZE: (u32, u32) = (1600, 1000);
@@ -80,9 +80,14 @@ fn points(curve: &Search, scale: f64) -> Vec<(f64, f64)> {
         let is_rung = point.offer.is_long || point.offer.iops < first;
         is_rung && point.outcome.p95_us < highest && points.iter().all(is_apart)
     });
-    let measured: Vec<(f64, f64)> =
-        measured.map(|point| (point.offer.iops, point.outcome.p95_us)).collect();
-    points.extend(measured);
+    let mut drawn = Vec::new();
+    for point in measured {
+        let iops = point.offer.iops;
+        if drawn.last().is_none_or(|last: &(f64, f64)| (iops / last.0).ln() > APART) {
+            drawn.push((iops, point.outcome.p95_us));
+        }
+    }
+    points.extend(drawn);
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut risen: Vec<(f64, f64)> = Vec::new();
     for (iops, p95_us) in points {

@@ -28,6 +28,9 @@ const WAKE_LEAD: Duration = Duration::from_micros(80);
 /// How often a thread hands over what it measured.
 const REPORT_GAP: Duration = Duration::from_millis(50);
 
+/// How late the last arrivals of a load may be only because a thread was not given its processor.
+const STALL_SECONDS: f64 = 0.05;
+
 /// How long the device rests between loads.
 const REST: Duration = Duration::from_millis(300);
 
@@ -167,8 +170,8 @@ impl Crew {
         if load.errors + probes.errors > 0 {
             return Err(Stop::Failed(beds::errors(load.errors + probes.errors)));
         }
-        let all = (offer.iops + offer.probe_iops) * offer.seconds;
-        let is_late = !drowning && unsent as f64 > (0.01 * all).max(5.0);
+        let late_seconds = unsent as f64 / (offer.iops + offer.probe_iops);
+        let is_late = !drowning && late_seconds > STALL_SECONDS + 0.01 * offer.seconds;
         let seconds = offer.seconds * (1.0 - bed::WARMUP);
         let reads = if offer.mix.is_probed { probes } else { load };
         Ok(bed::outcome(load, reads, seconds, drowning || is_late))
