@@ -155,7 +155,14 @@ pub fn fit(crossings: &[Crossing], limit: f64, tight_us: u32) -> Result<Fit, Mis
     let is_in = |c: &&Crossing| !left_out.iter().any(|&(latency_us, _)| latency_us == c.latency_us);
     let crossings: Vec<Crossing> = crossings.iter().filter(is_in).copied().collect();
     let p95 = rows(&crossings, Percentile::P95, write_cost)?;
-    let p99 = rows(&crossings, Percentile::P99, write_cost)?;
+    let mut p99 = rows(&crossings, Percentile::P99, write_cost)?;
+    for row in &mut p99 {
+        // What meets a latency for 99 of 100 reads meets it for 95; more is noise.
+        if let Some(same) = p95.iter().find(|other| other.latency_us == row.latency_us) {
+            row.mixed = row.mixed.min(same.mixed);
+            row.read_only = row.read_only.min(same.read_only);
+        }
+    }
     let at = p95.iter().find(|row| row.latency_us >= READ_ONLY_LATENCY_US);
     let at = at.or(p95.last()).ok_or(Misfit::TooLittle)?;
     let read_only_cost = at.mixed as f64 / at.read_only as f64;
@@ -185,7 +192,8 @@ impl Fit {
             let off_percent = libm::round((point.tokens / granted - 1.0) * 1_000.0) / 10.0;
             Some(Residual { latency_us, read_percent, iops: iops as u64, off_percent })
         };
-        let last = self.p95.last().map_or(0, |row| row.mixed);
+        let lasts = self.p95.last().into_iter().chain(self.p99.last());
+        let last = lasts.map(|row| row.mixed).max().unwrap_or(0);
         ModelFile {
             device: device.into(),
             measured: measured.into(),

@@ -1,8 +1,9 @@
 //! How a device is measured: which load is offered next, and what follows from what came of it
 //! (paper, section 3.2.1; docs/calibration.md has the method).
 //!
-//! A [`Calibration`] asks for one load after the other ([`next_offer`](Calibration::next_offer)), is told what
-//! came of it ([`take`](Calibration::take)), and in the end fits prices and rates
+//! A [`Calibration`] asks for one load after the other
+//! ([`next_offer`](Calibration::next_offer)), is told what came of it
+//! ([`take`](Calibration::take)), and in the end fits prices and rates
 //! ([`findings`](Calibration::findings)). What is deliberately not here: making load, and the clock.
 
 mod course;
@@ -13,14 +14,7 @@ pub use course::{Calibration, Course};
 pub use fit::{Crossing, Fit, Misfit, Point, fit};
 pub use search::{Effort, Measured, Search};
 
-/// A percentile of read latency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Percentile {
-    /// The 95th.
-    P95,
-    /// The 99th.
-    P99,
-}
+pub use crate::Percentile;
 
 /// What is looked for on a curve: the load at which a percentile of read latency reaches this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
