@@ -202,9 +202,10 @@ pub fn switches(options: &Options) -> Figure {
         table: Table::new(&["switch", "wanted", "off", "on", "wins"]),
         notes: vec![
             "A tenant of 150 K IOPS with 95 % reads, which paces itself to that, beside two \
-             best-effort tenants with 95 and 25 % reads, all on two workers. The online correction is in `ageing`. The bound on the depth does \
-             nothing where tokens keep the device's queue shorter than that. Failing fast looks at one \
-             worker's queue alone, so a tenant on two workers waits about twice as long as it may."
+             best-effort tenants with 95 and 25 % reads, all on two workers. The online correction is \
+             in `ageing`. The bound on the depth does nothing where tokens keep the device's queue \
+             shorter than that. Failing fast looks at one worker's queue alone, so a tenant on two \
+             workers waits about twice as long as it may."
                 .to_string(),
         ],
         verdicts: Vec::new(),
