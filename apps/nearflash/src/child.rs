@@ -56,8 +56,9 @@ impl Server {
         let mut server = Server { helper, addresses: Vec::new() };
         let urls = line.trim().strip_prefix("ready ").filter(|_| read.is_ok()).unwrap_or_default();
         for url in urls.split(' ') {
-            let rest: Option<&str> = url.strip_prefix("reflex://");
-            let address: Option<SocketAddr> = rest.and_then(|rest| rest.parse().ok());
+            // The yardsticks name no protocol.
+            let address: Option<SocketAddr> =
+                url.strip_prefix("reflex://").unwrap_or(url).parse().ok();
             server.addresses.extend(address);
         }
         if server.addresses.is_empty() {

@@ -25,7 +25,7 @@ use contract::{
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{Source, Spec};
 use nearflash_io::Clock;
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use yardstick::{HEAD_BYTES, Head, Op, SECTOR_BYTES, SocketOptions};
 
 /// The listener's name among the events.
@@ -93,6 +93,8 @@ fn main() -> std::io::Result<()> {
         Some(_) => return Err(std::io::Error::other("--device takes mem: and sim: alone")),
     };
     yardstick::pin(options.cpu)?;
+    // The flash's completions are timers here, and the default would make them up to 50 µs late.
+    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
     let mut open = File::options();
     let file = open.read(true).write(true).create(true).truncate(true).open(&options.file)?;
     std::fs::remove_file(&options.file)?;
@@ -101,7 +103,6 @@ fn main() -> std::io::Result<()> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let name = epoll::EventData::new_u64(LISTENER);
     epoll::add(&epoll, &listener, name, epoll::EventFlags::IN)?;
-    println!("ready reflex://{}", listener.local_addr()?);
     let connections = Vec::new();
     Server { options, file, flash, listener, epoll, connections }.run()
 }
@@ -111,7 +112,13 @@ impl Server {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         loop {
             events.clear();
-            let limit = self.flash.as_ref().and_then(Flash::wait_limit);
+            let mut limit = self.flash.as_ref().and_then(Flash::wait_limit);
+            if limit.is_some() {
+                // Waits for milliseconds are not fine enough: this one is for nanoseconds.
+                let mut watched = [PollFd::new(&self.epoll, PollFlags::IN)];
+                rustix::event::poll(&mut watched, limit.as_ref())?;
+                limit = Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            }
             epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit.as_ref())?;
             for event in &events {
                 let index = event.data.u64();

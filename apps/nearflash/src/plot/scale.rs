@@ -52,7 +52,8 @@ impl Scale {
         let low = MANTISSAS.map(|m| m * decade(low)).into_iter().rfind(|&round| round <= low);
         let low = low.unwrap_or(1.0);
         let above = [1.0, 2.0, 5.0, 10.0].map(|m| m * decade(high));
-        let high = above.into_iter().find(|&round| round >= high * 1.02).unwrap_or(high * 2.0);
+        let reaches = |round: f64| round >= high * 0.999 && round > low;
+        let high = above.into_iter().find(|&round| reaches(round)).unwrap_or(high * 2.0);
         Scale { low, high, kind: Kind::Logarithmic }
     }
 
