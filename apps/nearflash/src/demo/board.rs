@@ -175,6 +175,6 @@ mod tests {
         assert!(lines[2].contains("30 000") && lines[2].contains("2.00 ms"), "{text}");
         assert!(lines[2].ends_with("kept") && lines[3].ends_with("BROKEN"), "{text}");
         assert!(lines[4].contains("best effort"), "{text}");
-        assert!(lines.iter().all(|line| line.chars().count() < 80), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{text}");
     }
 }
