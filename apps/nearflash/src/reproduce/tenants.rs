@@ -121,7 +121,9 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
     }
     let stage = Stage::new(&format!("sim:a?size=256MiB&slow={slow}"), &promises)?;
     let seconds = if bed.quick { 2 } else { 4 };
-    let times = Times { warmup: Duration::from_secs(1), measured: Duration::from_secs(seconds) };
+    // What a slower drive owes from the beginning takes longer to be worked off.
+    let warmup = Duration::from_secs(1) + Duration::from_millis(100) * slow.min(40);
+    let times = Times { warmup, measured: Duration::from_secs(seconds) };
     let mut best: Option<Seen> = None;
     for attempt in 0..if bed.quick { 1 } else { ATTEMPTS } {
         let members = tenants.iter().map(|tenant| tenant.member(slow)).collect();
