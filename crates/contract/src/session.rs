@@ -422,8 +422,8 @@ pub trait Session {
     }
 
     /// Asks for the payload of an awaited request, whose pieces shall name `slot`: there is `room`
-    /// for it now, into which what has come already is copied. Returns the message that asks, empty
-    /// where there is nothing to ask for.
+    /// for it now, into which what has come already is copied. Returns the message that asks; an
+    /// empty one says that all of it has been copied.
     fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
         unreachable!("request {tag:#x} of {slot:?} was not awaited")
     }

@@ -295,3 +295,73 @@ fn hosts_refuse_what_controllers_may_not_say() {
     ready[16] = 1;
     assert_eq!(open.host.next_event(&mut &ready[..]), Err(Fatal::OutOfRange));
 }
+
+/// A fused compare and write of two blocks, each payload in its capsule or asked for.
+fn fused(pair: &mut Pair, in_capsule: [bool; 2], datas: [&[u8]; 2]) -> Vec<(u16, NvmeStatus)> {
+    let opcodes = [NvmOpcode::COMPARE, NvmOpcode::WRITE];
+    for n in 0..2 {
+        let mut entry = ranged(opcodes[n], 10 + n as u16, 8, 2);
+        entry.flags |= n as u8 + 1;
+        let mut out = Vec::new();
+        let (data, mut sends) = (datas[n], datas[n].len());
+        if in_capsule[n] {
+            entry.data = SglDescriptor::in_capsule(0, data.len() as u32);
+            sends = 0;
+        }
+        let capsule = if in_capsule[n] { data } else { &[] };
+        pair.host.command(&entry, Carried { receives: 0, sends }, capsule, &mut out);
+        pair.target.feed(&out);
+    }
+    let mut ended = Vec::new();
+    for _ in 0..4 {
+        while pair.target.work(&mut Chance(3)) {}
+        let said = std::mem::take(&mut pair.target.out);
+        let (mut input, mut out) = (&said[..], Vec::new());
+        while let Some(event) = pair.host.next_event(&mut input).expect("it speaks well") {
+            match event {
+                HostEvent::Ready(ready) => {
+                    let data = datas[usize::from(ready.cid) - 10];
+                    let (head, bytes) = pair.host.data(&ready, data);
+                    out.extend([head.bytes(), &data[..bytes], head.tail()].concat());
+                }
+                HostEvent::Ended { completion, .. } => {
+                    ended.push((completion.cid.get(), completion.status().plain()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        pair.target.feed(&out);
+    }
+    ended
+}
+
+#[test]
+fn a_fused_compare_and_write_is_one_however_its_halves_travel() {
+    let (old, new) = (&[0u8; 1024][..], &[7u8; 1024][..]);
+    let done = [(10, NvmeStatus::SUCCESS), (11, NvmeStatus::SUCCESS)];
+    let failed = [(10, NvmeStatus::COMPARE_FAILURE), (11, NvmeStatus::FAILED_FUSED)];
+    for in_capsule in [[true, true], [true, false], [false, true], [false, false]] {
+        for digests in [PLAIN, BOTH] {
+            let mut open = pair(digests);
+            assert_eq!(fused(&mut open, in_capsule, [old, new]), done, "{in_capsule:?}");
+            assert_eq!(fused(&mut open, in_capsule, [old, new]), failed, "{in_capsule:?}");
+            assert_eq!(fused(&mut open, in_capsule, [new, old]), done, "{in_capsule:?}");
+            assert!(!open.target.session_owes_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_compare_whose_write_does_not_come_is_ended() {
+    let mut open = pair(PLAIN);
+    let mut compare = ranged(NvmOpcode::COMPARE, 10, 8, 1);
+    compare.flags |= 1;
+    compare.data = SglDescriptor::in_capsule(0, 512);
+    let bytes = capsule(&mut open, &compare, &[0; 512]);
+    open.target.feed(&bytes);
+    assert_eq!(completions(&mut open), []);
+    let flush = capsule(&mut open, &Submission::new(0, 11, 1), &[]);
+    open.target.feed(&flush);
+    let expected = [(10, NvmeStatus::MISSING_FUSED), (11, NvmeStatus::SUCCESS)];
+    assert_eq!(completions(&mut open), expected);
+}

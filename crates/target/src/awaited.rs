@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use contract::{
-    ConnId, Device, Frame, FrameHead, Mailbox, Reply, Request, SPEECH_BYTES_MAX, Scheduler,
+    ConnId, Device, Fatal, Frame, FrameHead, Mailbox, Reply, Request, SPEECH_BYTES_MAX, Scheduler,
     Session, Slot, Status, Transport,
 };
 
@@ -155,8 +155,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.awaited += 1;
         let buf = self.in_flight.get(slot).buf.as_mut().expect("it was just given one");
         let head = conn.session.invite(tag, slot, buf.prefix_mut(request.payload_bytes));
-        if !head.is_empty() {
-            self.send_bare(id, head);
+        match head.is_empty() {
+            true => self.piece_was_last(id, slot, Status::Ok),
+            false => self.send_bare(id, head),
         }
         Asked::Done
     }
@@ -229,6 +230,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         match attended {
             Ok(()) if is_quiet => {}
             Ok(()) => self.say(id),
+            Err(Fatal::Ended(why)) => {
+                tracing::debug!(peer = %conn.peer, why, "connection ended by its protocol");
+                self.part(id);
+            }
             Err(fatal) => self.disconnect(id, &fatal.to_string()),
         }
     }

@@ -12,6 +12,11 @@ pub trait Sessions<P> {
     fn news(&mut self, _now: Instant) -> Option<ConnId> {
         None
     }
+
+    /// When to ask for news without anything else having happened.
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// A function's sessions.

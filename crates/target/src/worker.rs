@@ -457,6 +457,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn disconnect(&mut self, id: ConnId, why: &str) {
         let Some(conn) = self.find(id) else { return };
         tracing::warn!(peer = %conn.peer, why, "connection ended");
+        self.part(id);
+    }
+
+    /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
+    pub(crate) fn part(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id) else { return };
         conn.broken = true;
         let has_words = conn.session.unsaid() > 0;
         if has_words && self.utter(id) {
@@ -481,7 +487,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             .flat_map(|attached| [attached.device.wake_at(), attached.due(self.now)]);
         let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
         let housekeeping = (self.open_connections > 0).then_some(self.housekeep_at);
-        devices.chain([self.transport.wake_at(), greeting, housekeeping]).flatten().min()
+        let others = [self.transport.wake_at(), self.sessions.wake_at(), greeting, housekeeping];
+        devices.chain(others).flatten().min()
     }
 
     /// Connections that are open.

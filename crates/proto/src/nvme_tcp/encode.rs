@@ -169,6 +169,13 @@ pub(super) fn bare(style: &Style, header: &(impl IntoBytes + Immutable)) -> Fram
     FrameHead::new(line.bytes())
 }
 
+/// A few headers without data, at most two.
+pub(super) fn bare_all(style: &Style, headers: &[impl IntoBytes + Immutable]) -> FrameHead {
+    let mut line = Line::new();
+    headers.iter().for_each(|header| line.header(header, style));
+    FrameHead::new(line.bytes())
+}
+
 /// Whole PDUs that wait to be said.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {

@@ -10,6 +10,7 @@
 mod desk;
 mod encode;
 mod framer;
+mod fused;
 mod host;
 mod target;
 

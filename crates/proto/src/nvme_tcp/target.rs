@@ -1,5 +1,6 @@
 //! The controller's end of a connection.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -20,6 +21,7 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::encode::{self, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
+use super::fused::{Half, Pair};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
 use crate::nvme::{Action, Answer, Fused, Io, Outcome, PortId, Queue, Step};
 
@@ -40,6 +42,8 @@ pub struct TargetSession {
     desk: Rc<Desk>,
     port: PortId,
     conn: ConnId,
+    /// Whether the peer may have a queue here at all.
+    is_let_in: bool,
     phase: Phase,
     framer: Framer,
     style: Style,
@@ -50,6 +54,8 @@ pub struct TargetSession {
     says_success: bool,
     /// Whom the last request was charged to, where its queue said.
     tenant: Option<TenantId>,
+    /// Where a fused compare is whose write has not come.
+    compare: Option<u16>,
     /// What the data that is coming is for.
     data: Data,
     /// Commands in progress, by their place; at most `places_max`.
@@ -89,6 +95,8 @@ enum Data {
     Piece { place: u16 },
     /// A command of the controller's own.
     Own { place: u16 },
+    /// Half of a fused operation, kept until there is room.
+    Held { place: u16 },
 }
 
 /// An event that waits.
@@ -115,6 +123,14 @@ enum Exchange {
         wanted: usize,
         is_asked: bool,
     },
+    /// A fused compare; its write, or another command, ends this.
+    Compare(Half),
+    /// A fused compare whose write is at that place.
+    Partner {
+        of: u16,
+    },
+    /// A fused write with its compare.
+    Fused(Box<Pair>),
     /// A discard of several ranges, of which so many have not ended.
     Discard {
         io: Io,
@@ -151,12 +167,14 @@ impl TargetSession {
             desk,
             port,
             conn,
+            is_let_in: true,
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
             style: Style::PLAIN,
             queue: None,
             says_success: false,
             tenant: None,
+            compare: None,
             data: Data::Skipped,
             exchanges: Vec::new(),
             vacant: Vec::new(),
@@ -167,6 +185,11 @@ impl TargetSession {
             goodbye: None,
             outbox: Outbox::default(),
         }
+    }
+
+    /// The same for a peer that may have no queue here: its connect is refused.
+    pub fn refusing(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
+        TargetSession { is_let_in: false, ..TargetSession::new(desk, port, conn) }
     }
 
     /// A PDU begins. Most have an event at once, the others when their data is here.
@@ -238,7 +261,10 @@ impl TargetSession {
             None => before_connect(&entry),
         };
         if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
+            let place = self.compare.take().expect("its compare came");
+            self.vacate(place);
             self.answer(orphan, &[]);
+            self.pending.push_back(Pending::Own);
         }
         match step {
             Step::Device(io) => self.device(io, &entry, data_bytes),
@@ -257,16 +283,13 @@ impl TargetSession {
         entry: &Submission,
         data_bytes: usize,
     ) -> Result<Option<Pending>, Broken> {
-        let carries = match io.fused {
-            Fused::None => carries(entry, data_bytes, io.payload_bytes),
-            Fused::First | Fused::Second { .. } => Err(NvmeStatus::INVALID_FIELD.dnr()),
-        };
-        let is_here = match carries {
-            Ok(is_here) => is_here,
-            Err(status) => {
+        let is_here = match (io.fused, carries(entry, data_bytes, io.payload_bytes)) {
+            (Fused::None, Ok(is_here)) => is_here,
+            (Fused::None, Err(status)) => {
                 self.answer(Answer::error(io.cid, status), &[]);
                 return Ok(Some(Pending::Own));
             }
+            (_, carried) => return self.half(io, carried),
         };
         let place = self.place(Exchange::Device { io, transfer: None })?;
         let request = Request {
@@ -292,6 +315,82 @@ impl TargetSession {
             event = Pending::Attached(tenant);
         }
         Ok(Some(event))
+    }
+
+    /// Half of a fused operation. One whose data pointer is not good is kept like others, so that
+    /// both end together.
+    fn half(
+        &mut self,
+        io: Io,
+        carried: Result<bool, NvmeStatus>,
+    ) -> Result<Option<Pending>, Broken> {
+        let mut half = Half::new(io, carried == Ok(true));
+        if carried.is_err() {
+            half.verdict = Status::BadLength;
+        }
+        let is_here = half.is_here;
+        if io.fused == Fused::First {
+            let place = self.place(Exchange::Compare(half))?;
+            self.compare = Some(place);
+            if is_here {
+                self.data = Data::Held { place };
+            }
+            return Ok(None);
+        }
+        let first_place = self.compare.take().expect("its compare came");
+        let place = self.place(Exchange::Vacant)?;
+        let partner = Exchange::Partner { of: place };
+        let compare = core::mem::replace(&mut self.exchanges[usize::from(first_place)], partner);
+        let Exchange::Compare(first) = compare else { unreachable!("it was put there") };
+        let pair = Box::new(Pair::new(first_place, first, half));
+        self.exchanges[usize::from(place)] = Exchange::Fused(pair);
+        if is_here {
+            self.data = Data::Held { place };
+            return Ok(None);
+        }
+        Ok(Some(self.fused(place)))
+    }
+
+    /// Both halves are here, as far as they travel in capsules.
+    fn fused(&mut self, place: u16) -> Pending {
+        let Exchange::Fused(pair) = &self.exchanges[usize::from(place)] else {
+            unreachable!("it was put there")
+        };
+        let (io, verdict) = (pair.halves[1].io, pair.verdict());
+        if !verdict.is_ok() {
+            let answers = self.end_fused(place, verdict);
+            answers.into_iter().for_each(|answer| self.answer(answer, &[]));
+            return Pending::Own;
+        }
+        Pending::Awaited(Request {
+            tag: Tag::from(place),
+            stream: 0,
+            namespace: Some(io.namespace),
+            tenant: 0,
+            command: io.command,
+            payload_bytes: io.command.payload_bytes(),
+            verdict: Status::Ok,
+        })
+    }
+
+    /// A fused operation has ended: the answers to its commands.
+    fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
+        let Exchange::Fused(pair) = self.vacate(place) else { unreachable!("the caller looked") };
+        self.vacate(pair.first_place);
+        let queue = self.queue.as_mut().expect("only a queue has devices");
+        queue.complete_fused(&pair.halves[1].io, status)
+    }
+
+    /// The fused operation that a place belongs to, and which half that is.
+    fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
+        let (place, half) = match self.exchanges.get(usize::from(place))? {
+            Exchange::Partner { of } => (*of, 0),
+            _ => (place, 1),
+        };
+        match &mut self.exchanges[usize::from(place)] {
+            Exchange::Fused(pair) => Some((pair, half)),
+            _ => None,
+        }
     }
 
     /// A command that the controller carries out itself, once its payload is here.
@@ -337,7 +436,11 @@ impl TargetSession {
                 self.data = Data::Own { place };
                 (own.entry.cid.get(), own.payload.len(), *wanted)
             }
-            _ => return Err(Broken::field(10)),
+            _ => {
+                let awaited = self.pair(place).and_then(|(pair, half)| pair.awaited(half));
+                self.data = Data::Piece { place };
+                awaited.ok_or(Broken::field(10))?
+            }
         };
         if data.command.get() != cid {
             return Err(Broken::field(8));
@@ -363,6 +466,16 @@ impl TargetSession {
             Data::Request => Some(Event::Payload { bytes, end }),
             Data::Piece { place } => self.piece(place, bytes, end),
             Data::Own { place } => self.gather(place, bytes, end),
+            Data::Held { place } => {
+                let half = match &mut self.exchanges[usize::from(place)] {
+                    Exchange::Compare(half) => half,
+                    Exchange::Fused(pair) => &mut pair.halves[1],
+                    _ => unreachable!("its data was announced"),
+                };
+                half.hold(bytes, end);
+                let is_second = matches!(self.exchanges[usize::from(place)], Exchange::Fused(_));
+                (end.is_some() && is_second).then(|| self.fused(place).into())
+            }
         }
     }
 
@@ -389,6 +502,13 @@ impl TargetSession {
     /// A piece of a request's payload. Each of its PDUs may have a digest of its own; with the end of
     /// the last comes what is true of all.
     fn piece<'a>(&mut self, place: u16, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
+        if let Some((pair, half)) = self.pair(place) {
+            let taken = pair.take(half, bytes.len(), end);
+            self.asked -= usize::from(taken.is_half);
+            let (slot, offset, end) = (taken.slot, taken.offset, taken.end);
+            let tells = !bytes.is_empty() || end.is_some();
+            return tells.then_some(Event::Piece { slot, offset, bytes, end });
+        }
         let exchange = &mut self.exchanges[usize::from(place)];
         let Exchange::Device { transfer: slot @ Some(_), .. } = exchange else {
             unreachable!("its data was announced")
@@ -491,6 +611,11 @@ impl TargetSession {
 
     /// The first command: makes the queue that this connection is. `false`: there is none.
     fn connect(&mut self, own: &Own, now: Instant) -> bool {
+        if !self.is_let_in {
+            let cid = own.entry.cid.get();
+            self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
+            return false;
+        }
         let connected = self.desk.connect(self.port, self.conn, &own.entry, &own.payload, now);
         let completion = match connected {
             Ok((queue, completion)) => {
@@ -574,6 +699,13 @@ impl Session for TargetSession {
                 (*io, *worst)
             }
             Exchange::Device { io, .. } => (*io, status),
+            Exchange::Fused(_) => {
+                let answers = self.end_fused(place, status);
+                let queue = self.queue.as_mut().expect("only a queue has devices");
+                let [first, second] = answers.map(|answer| queue.seal(answer));
+                let heads = [self.style.response(&first), self.style.response(&second)];
+                return Ok(encode::bare_all(&self.style, &heads));
+            }
             other => panic!("a worker answered {other:?}"),
         };
         self.vacate(place);
@@ -588,8 +720,21 @@ impl Session for TargetSession {
         Ok(encode::read_reply(&self.style, io.cid, body, completion))
     }
 
-    fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
+    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
         let place = tag as u16;
+        let style = self.style;
+        if let Some((pair, _)) = self.pair(place) {
+            pair.settle(slot, room);
+            let places = [pair.first_place, place];
+            let awaited = [0, 1].map(|half| Some((places[half], pair.awaited(half)?)));
+            let heads = awaited
+                .into_iter()
+                .flatten()
+                .map(|(place, (cid, _, wanted))| style.ready(cid, place, wanted));
+            let heads: Vec<_> = heads.collect();
+            self.asked += heads.len();
+            return encode::bare_all(&style, &heads);
+        }
         let Exchange::Device { io, transfer } = &mut self.exchanges[usize::from(place)] else {
             panic!("request {tag} was not awaited")
         };

@@ -146,6 +146,10 @@ impl Target {
                 let slot: Slot = slot.ok().expect("there are enough");
                 let room = &mut self.awaited.get(slot).payload;
                 let head = self.session.invite(request.tag, slot, room);
+                if head.is_empty() {
+                    let whole = self.awaited.remove(slot);
+                    self.whole(whole, Status::Ok);
+                }
                 self.send(&head, &[]);
             }
         }
@@ -170,6 +174,15 @@ impl Target {
             Command::Write { range, .. } => {
                 self.memory[bytes(range)].copy_from_slice(payload);
                 self.answer(request, Status::Ok, &[]);
+            }
+            Command::CompareAndWrite(range) => {
+                let (compare, write) = payload.split_at(range.bytes());
+                let is_equal = self.memory[bytes(range)] == *compare;
+                if is_equal {
+                    self.memory[bytes(range)].copy_from_slice(write);
+                }
+                let status = if is_equal { Status::Ok } else { Status::CompareFailed };
+                self.answer(request, status, &[]);
             }
             Command::Discard(range) | Command::WriteZeroes { range, .. } => {
                 self.memory[bytes(range)].fill(0);

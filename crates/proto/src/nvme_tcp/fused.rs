@@ -1,0 +1,113 @@
+//! A fused compare and write on its way in: two commands whose payloads are the halves of one
+//! request's (Base 3.4.2).
+//!
+//! The request exists only when its second command has come, so what travels in the capsules is kept
+//! until there is room; it is little.
+
+use alloc::vec::Vec;
+
+use contract::{Slot, Status};
+use wire::nvme::CommandId;
+
+use crate::nvme::Io;
+
+/// A command of the two, with its payload.
+#[derive(Debug)]
+pub(super) struct Half {
+    pub(super) io: Io,
+    /// What came in the capsule.
+    pub(super) held: Vec<u8>,
+    /// Whether the payload travels in the capsule.
+    pub(super) is_here: bool,
+    /// `came ≤ io.payload_bytes`: what came when it was asked for.
+    came: usize,
+    /// Whether all that came is good.
+    pub(super) verdict: Status,
+}
+
+impl Half {
+    pub(super) fn new(io: Io, is_here: bool) -> Half {
+        Half { io, held: Vec::new(), is_here, came: 0, verdict: Status::Ok }
+    }
+
+    /// A piece of what is in the capsule.
+    pub(super) fn hold(&mut self, bytes: &[u8], end: Option<Status>) {
+        self.held.extend_from_slice(bytes);
+        if let Some(status) = end
+            && !status.is_ok()
+        {
+            self.verdict = status;
+        }
+    }
+}
+
+/// Both of them.
+#[derive(Debug)]
+pub(super) struct Pair {
+    /// Where the compare is.
+    pub(super) first_place: u16,
+    /// The compare, then the write.
+    pub(super) halves: [Half; 2],
+    /// The request's, once there is room.
+    slot: Option<Slot>,
+}
+
+/// What became of a piece.
+pub(super) struct Taken {
+    pub(super) slot: Slot,
+    /// Where it belongs in the request's payload.
+    pub(super) offset: usize,
+    /// Whether this half is whole now.
+    pub(super) is_half: bool,
+    /// What is true of the payload, when it is whole.
+    pub(super) end: Option<Status>,
+}
+
+impl Pair {
+    pub(super) fn new(first_place: u16, first: Half, second: Half) -> Pair {
+        Pair { first_place, halves: [first, second], slot: None }
+    }
+
+    /// Why it must not be carried out, as far as that is known.
+    pub(super) fn verdict(&self) -> Status {
+        let [first, second] = &self.halves;
+        if first.verdict.is_ok() { second.verdict } else { first.verdict }
+    }
+
+    /// There is room for it: what is here is copied there.
+    pub(super) fn settle(&mut self, slot: Slot, room: &mut [u8]) {
+        self.slot = Some(slot);
+        let (first, second) = room.split_at_mut(self.halves[0].io.payload_bytes);
+        for (half, room) in self.halves.iter_mut().zip([first, second]) {
+            if half.is_here {
+                room.copy_from_slice(&half.held);
+                half.held = Vec::new();
+                half.came = half.io.payload_bytes;
+            }
+        }
+    }
+
+    /// Of a half whose data was asked for: its name, what of it came, and how much there is.
+    pub(super) fn awaited(&self, half: usize) -> Option<(CommandId, usize, usize)> {
+        let half = &self.halves[half];
+        let is_asked = self.slot.is_some() && half.came < half.io.payload_bytes;
+        is_asked.then_some((half.io.cid, half.came, half.io.payload_bytes))
+    }
+
+    /// Takes so many bytes of a half that was asked for.
+    pub(super) fn take(&mut self, half: usize, bytes: usize, end: Option<Status>) -> Taken {
+        let before = if half == 0 { 0 } else { self.halves[0].io.payload_bytes };
+        let part = &mut self.halves[half];
+        let offset = before + part.came;
+        part.came += bytes;
+        if let Some(status) = end
+            && !status.is_ok()
+        {
+            part.verdict = status;
+        }
+        let is_half = end.is_some() && part.came == part.io.payload_bytes;
+        let is_whole = is_half && self.halves.iter().all(|h| h.came == h.io.payload_bytes);
+        let slot = self.slot.expect("it was asked for");
+        Taken { slot, offset, is_half, end: is_whole.then(|| self.verdict()) }
+    }
+}
