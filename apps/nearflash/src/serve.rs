@@ -418,7 +418,8 @@ fn build<N: Way>(
     let (shared, limits) = (plan.shared.clone(), plan.limits);
     let desk =
         plan.fabric.clone().map(|fabric| Rc::new(nvme_tcp::Desk::new(fabric, number as u16)));
-    let sessions = Box::new(ByListener { protocols: plan.protocols.clone(), desk });
+    let sessions =
+        Box::new(ByListener { protocols: plan.protocols.clone(), desk, shared: shared.clone() });
     let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
     Ok((reactor, worker))
 }

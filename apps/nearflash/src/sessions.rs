@@ -1,6 +1,7 @@
 //! The protocols that a server speaks, behind one type, and where their sessions come from.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use contract::{
     ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
@@ -8,7 +9,7 @@ use contract::{
 use proto::nvme::PortId;
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
-use target::Sessions;
+use target::{Parts, Sessions};
 
 use crate::listen::Protocol;
 
@@ -26,15 +27,29 @@ pub(crate) struct ByListener {
     pub(crate) protocols: Vec<Protocol>,
     /// Where NVMe's sessions meet their fabric; `None` where no listener speaks it.
     pub(crate) desk: Option<Rc<Desk>>,
+    /// Whose access rules say which addresses NVMe hosts may come from.
+    pub(crate) shared: Arc<Parts>,
+}
+
+impl ByListener {
+    /// Whether any access rule lets the peer in that has not said who it is: NVMe hosts never do in
+    /// the words of the access rules.
+    fn lets_in(&self, listener: u16, peer: &Peer) -> bool {
+        let own = self.shared.listener_tenants.get(usize::from(listener));
+        self.shared.access.open(peer, b"", "", own).is_ok()
+    }
 }
 
 impl Sessions<AnySession> for ByListener {
-    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> AnySession {
+    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> AnySession {
         let listener = listener.map_or(0, |listener| listener.0);
         match (self.protocols[usize::from(listener)], &self.desk) {
             (Protocol::NvmeTcp, Some(desk)) => {
                 let port = PortId(listener);
-                AnySession::NvmeTcp(TargetSession::new(desk.clone(), port, conn))
+                AnySession::NvmeTcp(match self.lets_in(listener, peer) {
+                    true => TargetSession::new(desk.clone(), port, conn),
+                    false => TargetSession::refusing(desk.clone(), port, conn),
+                })
             }
             _ => AnySession::Reflex(ServerSession::new()),
         }
@@ -42,6 +57,10 @@ impl Sessions<AnySession> for ByListener {
 
     fn news(&mut self, now: Instant) -> Option<ConnId> {
         self.desk.as_ref()?.news(now)
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.desk.as_ref()?.wake_at()
     }
 }
 
