@@ -1,5 +1,5 @@
 //! Requests whose payload comes when it is asked for, and what sessions say by themselves
-//! (docs/adr/0007-awaited-payloads.md).
+//! (docs/adr/0006-awaited-payloads.md).
 //!
 //! Whoever has been asked for a payload holds a slot and a buffer until it came, and behind it on the
 //! same connection may lie requests of any number. Were those to wait for slots and buffers that only
