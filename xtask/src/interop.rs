@@ -14,6 +14,7 @@ mod kernel;
 mod kill_server;
 mod ledger;
 mod load;
+mod nvme_auth;
 mod nvme_tcp;
 mod old_kernel;
 mod power_cut;
@@ -135,6 +136,12 @@ const TESTS: &[Test] = &[
         kernel: Some(Series::V6_12),
         is_quick: false,
         run: nvme_tcp::file_system,
+    },
+    Test {
+        name: "nvme-auth",
+        kernel: Some(Series::V6_12),
+        is_quick: false,
+        run: nvme_auth::authenticate,
     },
 ];
 

@@ -20,18 +20,27 @@ const NEEDS: &[Need] =
     &[Need { program: "nvme", package: "nvme-cli" }, Need { program: "fio", package: "fio" }];
 
 /// The subsystem of the tests.
-const NQN: &str = "nqn.2026-11.io.nearflash:interop";
+pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 
 /// A host of a server.
-struct Pair {
-    guest: Guest,
-    port: u16,
+pub(super) struct Pair {
+    pub(super) guest: Guest,
+    pub(super) port: u16,
     _server: Server,
 }
 
 impl Pair {
     /// Starts a server with these devices, and boots a guest with the host's driver.
     fn start(context: &Context, devices: &[&str]) -> Result<Pair, String> {
+        Pair::start_with(context, devices, "")
+    }
+
+    /// The same, with more in the server's configuration.
+    pub(super) fn start_with(
+        context: &Context,
+        devices: &[&str],
+        more: &str,
+    ) -> Result<Pair, String> {
         let port = free_port()?;
         let config = context.folder.join("server.toml");
         let device =
@@ -39,7 +48,7 @@ impl Pair {
         let devices: String = devices.iter().enumerate().map(device).collect();
         let text = format!(
             "{devices}[[listen]]\nurl = \"nvme-tcp://127.0.0.1:{port}\"\n\
-             [[subsystem]]\nnqn = \"{NQN}\"\n"
+             [[subsystem]]\nnqn = \"{NQN}\"\n{more}"
         );
         std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
         let mut command = Command::new(&context.nearflash);
@@ -57,7 +66,7 @@ impl Pair {
     }
 
     /// Connects with these options; the first namespace is `/dev/nvme0n1` then.
-    fn connect(&mut self, options: &str) -> Result<(), String> {
+    pub(super) fn connect(&mut self, options: &str) -> Result<(), String> {
         let port = self.port;
         self.guest.must(
             &format!(
@@ -69,19 +78,19 @@ impl Pair {
         Ok(())
     }
 
-    fn must(&mut self, script: &str) -> Result<String, String> {
+    pub(super) fn must(&mut self, script: &str) -> Result<String, String> {
         self.guest.must(script, SOON)
     }
 
     /// Disconnects, which leaves no device behind.
-    fn disconnect(&mut self) -> Result<(), String> {
+    pub(super) fn disconnect(&mut self) -> Result<(), String> {
         self.must(&format!("nvme disconnect -n {NQN} && [ ! -e /dev/nvme0 ]"))?;
         Ok(())
     }
 }
 
 /// The guest's needs, or the reason to skip.
-fn provide() -> Option<Verdict> {
+pub(super) fn provide() -> Option<Verdict> {
     needs::provide(NEEDS).err().map(Verdict::Skipped)
 }
 
