@@ -92,16 +92,23 @@ fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
     rate
 }
 
-/// Measures until it comes to about what is promised. A machine that is busy with other things may
-/// serve less, but never more.
+/// Requests a second that must be reached at least, as a part of the promise. What a deficit lacks
+/// is made up for however late; best effort loses what was not asked for while a busy machine let
+/// the worker wait (how much it gets is checked in virtual time).
+const PROMISED: f64 = 0.8;
+const BEST_EFFORT: f64 = 0.02;
+
+/// Measures until each comes to about what it should, and to so large a part of it at least; never
+/// more.
 #[track_caller]
-fn expect_about(promised: &[f64], mut measure: impl FnMut() -> Vec<f64>) {
+fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) {
     let mut tries = Vec::new();
     while tries.len() < 8 {
         let measured = measure();
-        let parts: Vec<f64> = measured.iter().zip(promised).map(|(m, p)| m / p).collect();
-        assert!(parts.iter().all(|part| *part < 1.15), "{measured:.0?} reads/s of {promised:?}");
-        if parts.iter().all(|part| *part > 0.8) {
+        let pairs = || measured.iter().zip(promised);
+        let much = pairs().any(|(measured, (rate, _))| *measured > 1.15 * rate);
+        assert!(!much, "{measured:.0?} reads/s of {promised:?}");
+        if pairs().all(|(measured, (rate, least))| *measured > least * rate) {
             return;
         }
         tries.push(measured);
@@ -124,14 +131,7 @@ fn configured_tenants_get_their_rates() {
     let (server, _model) = serve(RULES);
     let mut gold = enter(&server, "gold");
     let mut bronze = enter(&server, "bronze");
-    expect_about(&[1_000.0, 3_000.0], || both(&mut gold, &mut bronze));
-}
-
-#[test]
-fn what_nobody_else_wants_goes_to_best_effort() {
-    let (server, _model) = serve(RULES);
-    let mut bronze = enter(&server, "bronze");
-    expect_about(&[4_000.0], || vec![reads_a_second(&mut bronze, 32, WHILE)]);
+    expect_about(&[(1_000.0, PROMISED), (3_000.0, BEST_EFFORT)], || both(&mut gold, &mut bronze));
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn connections_share_what_they_registered() {
     assert_eq!(one.register("mine", Slo::default()), Ok(reply), "and its handle");
     one.session.charge(reply.tenant);
     two.session.charge(shared.tenant);
-    expect_about(&[1_000.0], || vec![both(&mut one, &mut two).iter().sum()]);
+    expect_about(&[(1_000.0, PROMISED)], || vec![both(&mut one, &mut two).iter().sum()]);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn who_exceeds_its_slo_is_told_and_can_renegotiate() {
         }
     }
     assert_eq!(v2.renegotiate(handle, slo(2_000, 2_000, 100)).unwrap().tokens_needed, 2_000);
-    expect_about(&[2_000.0], || vec![reads_a_second(&mut v2, 32, WHILE)]);
+    expect_about(&[(2_000.0, PROMISED)], || vec![reads_a_second(&mut v2, 32, WHILE)]);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn clients_of_version_1_belong_to_their_listeners_tenant() {
         }
         f64::from(answered) / (now() - start).as_secs_f64()
     };
-    expect_about(&[3_000.0, 1_000.0], || {
+    expect_about(&[(3_000.0, BEST_EFFORT), (1_000.0, PROMISED)], || {
         std::thread::scope(|scope| {
             let listeners = [0, 1].map(|n| server.listener(n));
             let each = listeners.map(|address| scope.spawn(move || measure(address)));
