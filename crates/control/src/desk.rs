@@ -289,3 +289,87 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::book::DeviceSetup;
+    use contract::{ConnId, Mailbox};
+    use qos::DeviceModel;
+
+    const CONN: ConnId = ConnId { index: 3, generation: 1 };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn slo(latency_us: u32, iops: u32) -> Slo {
+        Slo { latency_us, iops, read_percent: 100, ..Slo::default() }
+    }
+
+    fn desk() -> (Desk, PostBox) {
+        let model = Some(DeviceModel::device_a());
+        let device = DeviceSetup { name: "disk".to_owned(), model };
+        let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
+        let (desk, mut boxes) = Desk::new(tenants, 1);
+        (desk, boxes.pop().unwrap())
+    }
+
+    /// Asks, and takes the answer.
+    fn ask(desk: &mut Desk, worker: &mut PostBox, asker: u32, wish: Wish, now: Instant) -> Answer {
+        let asker = TenantId(asker);
+        assert!(worker.ask(Ask { worker: 0, conn: CONN, tag: 9, handle: 0, asker, wish }));
+        assert!(desk.serve(now));
+        match worker.poll() {
+            Some(Tell::Answer { conn: CONN, tag: 9, answer, .. }) => answer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn register(name: &str, slo: Slo) -> Wish {
+        Wish::Register { name: name.into(), slo, device: 0 }
+    }
+
+    #[test]
+    fn strangers_cannot_share_or_change() {
+        let (mut desk, mut worker) = desk();
+        let mut ask = |asker, wish| ask(&mut desk, &mut worker, asker, wish, at(0));
+        let first = ask(0, register("a", slo(500, 1_000)));
+        assert_eq!((first.status, first.tokens_needed), (Status::Ok, 1_000));
+        assert_eq!(ask(0, register("a", slo(0, 0))), first, "the first one's SLO stands");
+        assert_eq!(ask(5, register("a", slo(0, 0))).status, Status::Denied);
+        let member = first.member.unwrap();
+        let change = || Wish::Change { member, slo: slo(500, 2_000) };
+        assert_eq!(ask(5, change()).status, Status::Denied);
+        assert_eq!(ask(0, change()).tokens_needed, 2_000);
+        let much = ask(5, register("b", slo(2_000, 500_000)));
+        assert_eq!((much.status, much.tokens_free), (Status::NoResources, 418_000));
+        assert_eq!(much.limited_by, LimitedBy::Tenant(member.tenant));
+    }
+
+    #[test]
+    fn the_last_handle_ends_a_clients_tenant_and_so_does_time() {
+        let (mut desk, mut worker) = desk();
+        let meters = desk.tenants.meters(0);
+        let given = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        let member = given.member.unwrap();
+        meters.get(member.tenant).unwrap().join();
+        let unregister = || Wish::Unregister { member };
+        ask(&mut desk, &mut worker, 0, unregister(), at(0));
+        assert!(desk.tenants.find("a").is_some(), "somebody else holds a handle");
+        meters.get(member.tenant).unwrap().leave();
+        ask(&mut desk, &mut worker, 0, unregister(), at(0));
+        assert_eq!(worker.poll(), Some(Tell::Leave { tenant: member.tenant }));
+        assert_eq!(desk.tenants.find("a"), None);
+        meters.get(member.tenant).unwrap().end_epoch();
+        let again = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        let next = again.member.unwrap();
+        assert_eq!((next.tenant, next.epoch), (member.tenant, member.epoch + 1));
+        desk.serve(at(9));
+        assert!(desk.tenants.find("a").is_some());
+        desk.serve(at(11));
+        assert_eq!(desk.tenants.find("a"), None, "nobody held it for ten seconds");
+    }
+}
