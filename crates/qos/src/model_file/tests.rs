@@ -1,3 +1,5 @@
+//! Files read, written and refused.
+
 use super::*;
 use alloc::string::ToString;
 use alloc::vec;
