@@ -10,7 +10,6 @@
 mod desk;
 mod encode;
 mod framer;
-mod fused;
 mod host;
 mod target;
 

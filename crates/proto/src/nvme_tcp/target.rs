@@ -6,13 +6,9 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use contract::{
-    ConnId, Event, Fatal, FrameHead, Instant, Range, Reply, Request, Session, Slot, Status, Tag,
-    TenantId,
+    ConnId, Event, Fatal, FrameHead, Instant, Reply, Request, Session, Slot, Status, Tag, TenantId,
 };
-use wire::nvme::{
-    CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind,
-    SglKind, Status as NvmeStatus, Submission,
-};
+use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommonHeader, DataHead, FatalStatus, InitRequest, InitResponse, PDU_FORMAT_1_0,
     PduType, TERM_DATA_BYTES_MAX, Terminate, digests, flags,
@@ -21,9 +17,14 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::encode::{self, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
-use super::fused::{Half, Pair};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
-use crate::nvme::{Action, Answer, Fused, Io, Outcome, PortId, Queue, Step};
+use crate::nvme::{Answer, Fused, Io, PortId, Queue, Step};
+
+use fused::{Half, Pair};
+use own::{Own, before_connect};
+
+mod fused;
+mod own;
 
 /// What a host may send.
 const FROM_HOSTS: &[Kind] = &[
@@ -137,15 +138,6 @@ enum Exchange {
         left: usize,
         status: Status,
     },
-}
-
-/// A command of the controller's own.
-#[derive(Debug)]
-struct Own {
-    entry: Submission,
-    payload: Vec<u8>,
-    /// Whether the payload may be used.
-    verdict: Status,
 }
 
 /// A payload that was asked for.
@@ -317,112 +309,6 @@ impl TargetSession {
         Ok(Some(event))
     }
 
-    /// Half of a fused operation. One whose data pointer is not good is kept like others, so that
-    /// both end together.
-    fn half(
-        &mut self,
-        io: Io,
-        carried: Result<bool, NvmeStatus>,
-    ) -> Result<Option<Pending>, Broken> {
-        let mut half = Half::new(io, carried == Ok(true));
-        if carried.is_err() {
-            half.verdict = Status::BadLength;
-        }
-        let is_here = half.is_here;
-        if io.fused == Fused::First {
-            let place = self.place(Exchange::Compare(half))?;
-            self.compare = Some(place);
-            if is_here {
-                self.data = Data::Held { place };
-            }
-            return Ok(None);
-        }
-        let first_place = self.compare.take().expect("its compare came");
-        let place = self.place(Exchange::Vacant)?;
-        let partner = Exchange::Partner { of: place };
-        let compare = core::mem::replace(&mut self.exchanges[usize::from(first_place)], partner);
-        let Exchange::Compare(first) = compare else { unreachable!("it was put there") };
-        let pair = Box::new(Pair::new(first_place, first, half));
-        self.exchanges[usize::from(place)] = Exchange::Fused(pair);
-        if is_here {
-            self.data = Data::Held { place };
-            return Ok(None);
-        }
-        Ok(Some(self.fused(place)))
-    }
-
-    /// Both halves are here, as far as they travel in capsules.
-    fn fused(&mut self, place: u16) -> Pending {
-        let Exchange::Fused(pair) = &self.exchanges[usize::from(place)] else {
-            unreachable!("it was put there")
-        };
-        let (io, verdict) = (pair.halves[1].io, pair.verdict());
-        if !verdict.is_ok() {
-            let answers = self.end_fused(place, verdict);
-            answers.into_iter().for_each(|answer| self.answer(answer, &[]));
-            return Pending::Own;
-        }
-        Pending::Awaited(Request {
-            tag: Tag::from(place),
-            stream: 0,
-            namespace: Some(io.namespace),
-            tenant: 0,
-            command: io.command,
-            payload_bytes: io.command.payload_bytes(),
-            verdict: Status::Ok,
-        })
-    }
-
-    /// A fused operation has ended: the answers to its commands.
-    fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
-        let Exchange::Fused(pair) = self.vacate(place) else { unreachable!("the caller looked") };
-        self.vacate(pair.first_place);
-        let queue = self.queue.as_mut().expect("only a queue has devices");
-        queue.complete_fused(&pair.halves[1].io, status)
-    }
-
-    /// The fused operation that a place belongs to, and which half that is.
-    fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
-        let (place, half) = match self.exchanges.get(usize::from(place))? {
-            Exchange::Partner { of } => (*of, 0),
-            _ => (place, 1),
-        };
-        match &mut self.exchanges[usize::from(place)] {
-            Exchange::Fused(pair) => Some((pair, half)),
-            _ => None,
-        }
-    }
-
-    /// A command that the controller carries out itself, once its payload is here.
-    fn own(
-        &mut self,
-        entry: Submission,
-        data_bytes: usize,
-        wanted: usize,
-    ) -> Result<Option<Pending>, Broken> {
-        let cid = entry.cid.get();
-        let is_here = match carries(&entry, data_bytes, wanted) {
-            Ok(is_here) => is_here,
-            Err(status) => {
-                self.answer(Answer::error(cid, status), &[]);
-                return Ok(Some(Pending::Own));
-            }
-        };
-        let own = Own { entry, payload: Vec::new(), verdict: Status::Ok };
-        if wanted == 0 {
-            self.ready.push_back(own);
-            return Ok(Some(Pending::Own));
-        }
-        let place = self.place(Exchange::Own { own, wanted, is_asked: !is_here })?;
-        if is_here {
-            self.data = Data::Own { place };
-            return Ok(None);
-        }
-        self.asked += 1;
-        self.outbox.bare(&self.style, &self.style.ready(cid, place, wanted));
-        Ok(Some(Pending::Own))
-    }
-
     /// H2CData (section 3.6.2.8): data that was asked for, in order.
     fn host_data(&mut self, head: &Head) -> Result<(), Broken> {
         let (data, _) = DataHead::read_from_prefix(&head.bytes).expect("its size");
@@ -434,7 +320,10 @@ impl TargetSession {
             }
             Some(Exchange::Own { own, wanted, is_asked: true }) => {
                 self.data = Data::Own { place };
-                (own.entry.cid.get(), own.payload.len(), *wanted)
+                {
+                    let (cid, came) = own.came();
+                    (cid, came, *wanted)
+                }
             }
             _ => {
                 let awaited = self.pair(place).and_then(|(pair, half)| pair.awaited(half));
@@ -477,26 +366,6 @@ impl TargetSession {
                 (end.is_some() && is_second).then(|| self.fused(place).into())
             }
         }
-    }
-
-    /// A piece of the payload of a command of the controller's own.
-    fn gather<'a>(&mut self, place: u16, bytes: &[u8], end: Option<Status>) -> Option<Event<'a>> {
-        let exchange = &mut self.exchanges[usize::from(place)];
-        let Exchange::Own { own, wanted, is_asked } = exchange else {
-            unreachable!("its data was announced")
-        };
-        own.payload.extend_from_slice(bytes);
-        let status = end?;
-        if !status.is_ok() {
-            own.verdict = status;
-        }
-        if own.payload.len() < *wanted {
-            return None;
-        }
-        self.asked -= usize::from(*is_asked);
-        let Exchange::Own { own, .. } = self.vacate(place) else { unreachable!("looked at above") };
-        self.ready.push_back(own);
-        Some(Event::Own)
     }
 
     /// A piece of a request's payload. Each of its PDUs may have a digest of its own; with the end of
@@ -559,94 +428,6 @@ impl TargetSession {
         };
         let data = if answer.status.is_ok() { data } else { &[] };
         self.outbox.answer(&self.style, &completion, data);
-    }
-
-    /// Carries out a command of the controller's own. `false`: it was the last.
-    fn execute(&mut self, own: &Own, now: Instant) -> bool {
-        if !own.verdict.is_ok() {
-            let cid = own.entry.cid.get();
-            self.answer(Answer::error(cid, NvmeStatus::TRANSIENT_TRANSPORT), &[]);
-            return true;
-        }
-        let Some(queue) = &mut self.queue else { return self.connect(own, now) };
-        let mut out = Vec::new();
-        match queue.execute(&own.entry, &own.payload, now, &mut out) {
-            Outcome::Done(answer) => self.answer(answer, &out),
-            Outcome::Parked => {}
-            Outcome::Discard(io) => self.discard(io),
-            Outcome::Closing(answer) => {
-                self.answer(answer, &out);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Each range becomes a request; the last of them answers.
-    fn discard(&mut self, io: Io) {
-        let queue = self.queue.as_ref().expect("it has just said so");
-        let ranges: Vec<Range> = queue.ranges().to_vec();
-        let left = ranges.len();
-        let Ok(place) = self.place(Exchange::Discard { io, left, status: Status::Ok }) else {
-            return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
-        };
-        if io.tenant != self.tenant
-            && let Some(tenant) = io.tenant
-        {
-            self.tenant = Some(tenant);
-            self.pending.push_back(Pending::Attached(tenant));
-        }
-        self.pending.extend(ranges.iter().map(|range| {
-            Pending::Request(Request {
-                tag: Tag::from(place),
-                stream: 0,
-                namespace: Some(io.namespace),
-                tenant: 0,
-                command: contract::Command::Discard(*range),
-                payload_bytes: 0,
-                verdict: Status::Ok,
-            })
-        }));
-    }
-
-    /// The first command: makes the queue that this connection is. `false`: there is none.
-    fn connect(&mut self, own: &Own, now: Instant) -> bool {
-        if !self.is_let_in {
-            let cid = own.entry.cid.get();
-            self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
-            return false;
-        }
-        let connected = self.desk.connect(self.port, self.conn, &own.entry, &own.payload, now);
-        let completion = match connected {
-            Ok((queue, completion)) => {
-                let command = ConnectCommand::of(&own.entry);
-                self.says_success = command.attributes & CONNECT_DISABLE_FLOW_CONTROL != 0;
-                self.places_max = usize::from(queue.size());
-                self.exchanges.reserve(self.places_max);
-                self.queue = Some(queue);
-                completion
-            }
-            Err(completion) => completion,
-        };
-        self.outbox.answer(&self.style, &completion, &[]);
-        self.queue.is_some()
-    }
-
-    /// What the fabric wants of this connection.
-    ///
-    /// # Errors
-    /// Its end.
-    fn hear(&mut self) -> Result<(), Fatal> {
-        while let Some(action) = self.desk.take(self.conn) {
-            match action {
-                Action::Complete { answer, data, .. } => self.answer(answer, &data),
-                Action::Close { reason, .. } => {
-                    self.phase = Phase::Over;
-                    return Err(Fatal::Ended(reason as u32));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The connection's end, and what is said of it.
@@ -784,16 +565,6 @@ impl From<Pending> for Event<'_> {
             Pending::Awaited(request) => Event::Awaited(request),
         }
     }
-}
-
-/// Before a connect nothing else may come (Base 3.3.1).
-fn before_connect(entry: &Submission) -> Step {
-    let is_connect =
-        entry.opcode == FABRICS_OPCODE && ConnectCommand::of(entry).kind == FabricsKind::CONNECT;
-    if is_connect {
-        return Step::Controller { payload_bytes: size_of::<ConnectData>() };
-    }
-    Step::Refused(Answer::error(entry.cid.get(), NvmeStatus::SEQUENCE_ERROR.dnr()))
 }
 
 /// Whether the capsule carries the command's payload; otherwise it has to be asked for.

@@ -1,0 +1,185 @@
+//! Commands that the controller carries out itself: their payloads are gathered, and their answers
+//! said, by the session.
+
+use alloc::vec::Vec;
+
+use contract::{Event, Fatal, Instant, Range, Request, Status, Tag};
+use wire::nvme::{
+    CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind,
+    Status as NvmeStatus, Submission,
+};
+
+use super::super::framer::Broken;
+use super::{Data, Exchange, Pending, Phase, TargetSession, carries};
+use crate::nvme::{Action, Answer, Io, Outcome, Step};
+
+/// A command of the controller's own.
+#[derive(Debug)]
+pub(super) struct Own {
+    entry: Submission,
+    payload: Vec<u8>,
+    /// Whether the payload may be used.
+    verdict: Status,
+}
+
+impl Own {
+    /// The host's name for it, and how much of its payload came.
+    pub(super) fn came(&self) -> (u16, usize) {
+        (self.entry.cid.get(), self.payload.len())
+    }
+}
+
+impl TargetSession {
+    /// A command that the controller carries out itself, once its payload is here.
+    pub(super) fn own(
+        &mut self,
+        entry: Submission,
+        data_bytes: usize,
+        wanted: usize,
+    ) -> Result<Option<Pending>, Broken> {
+        let cid = entry.cid.get();
+        let is_here = match carries(&entry, data_bytes, wanted) {
+            Ok(is_here) => is_here,
+            Err(status) => {
+                self.answer(Answer::error(cid, status), &[]);
+                return Ok(Some(Pending::Own));
+            }
+        };
+        let own = Own { entry, payload: Vec::new(), verdict: Status::Ok };
+        if wanted == 0 {
+            self.ready.push_back(own);
+            return Ok(Some(Pending::Own));
+        }
+        let place = self.place(Exchange::Own { own, wanted, is_asked: !is_here })?;
+        if is_here {
+            self.data = Data::Own { place };
+            return Ok(None);
+        }
+        self.asked += 1;
+        self.outbox.bare(&self.style, &self.style.ready(cid, place, wanted));
+        Ok(Some(Pending::Own))
+    }
+
+    /// A piece of the payload of a command of the controller's own.
+    pub(super) fn gather<'a>(
+        &mut self,
+        place: u16,
+        bytes: &[u8],
+        end: Option<Status>,
+    ) -> Option<Event<'a>> {
+        let exchange = &mut self.exchanges[usize::from(place)];
+        let Exchange::Own { own, wanted, is_asked } = exchange else {
+            unreachable!("its data was announced")
+        };
+        own.payload.extend_from_slice(bytes);
+        let status = end?;
+        if !status.is_ok() {
+            own.verdict = status;
+        }
+        if own.payload.len() < *wanted {
+            return None;
+        }
+        self.asked -= usize::from(*is_asked);
+        let Exchange::Own { own, .. } = self.vacate(place) else { unreachable!("looked at above") };
+        self.ready.push_back(own);
+        Some(Event::Own)
+    }
+
+    /// Carries out a command of the controller's own. `false`: it was the last.
+    pub(super) fn execute(&mut self, own: &Own, now: Instant) -> bool {
+        if !own.verdict.is_ok() {
+            let cid = own.entry.cid.get();
+            self.answer(Answer::error(cid, NvmeStatus::TRANSIENT_TRANSPORT), &[]);
+            return true;
+        }
+        let Some(queue) = &mut self.queue else { return self.connect(own, now) };
+        let mut out = Vec::new();
+        match queue.execute(&own.entry, &own.payload, now, &mut out) {
+            Outcome::Done(answer) => self.answer(answer, &out),
+            Outcome::Parked => {}
+            Outcome::Discard(io) => self.discard(io),
+            Outcome::Closing(answer) => {
+                self.answer(answer, &out);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Each range becomes a request; the last of them answers.
+    pub(super) fn discard(&mut self, io: Io) {
+        let queue = self.queue.as_ref().expect("it has just said so");
+        let ranges: Vec<Range> = queue.ranges().to_vec();
+        let left = ranges.len();
+        let Ok(place) = self.place(Exchange::Discard { io, left, status: Status::Ok }) else {
+            return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
+        };
+        if io.tenant != self.tenant
+            && let Some(tenant) = io.tenant
+        {
+            self.tenant = Some(tenant);
+            self.pending.push_back(Pending::Attached(tenant));
+        }
+        self.pending.extend(ranges.iter().map(|range| {
+            Pending::Request(Request {
+                tag: Tag::from(place),
+                stream: 0,
+                namespace: Some(io.namespace),
+                tenant: 0,
+                command: contract::Command::Discard(*range),
+                payload_bytes: 0,
+                verdict: Status::Ok,
+            })
+        }));
+    }
+
+    /// The first command: makes the queue that this connection is. `false`: there is none.
+    pub(super) fn connect(&mut self, own: &Own, now: Instant) -> bool {
+        if !self.is_let_in {
+            let cid = own.entry.cid.get();
+            self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
+            return false;
+        }
+        let connected = self.desk.connect(self.port, self.conn, &own.entry, &own.payload, now);
+        let completion = match connected {
+            Ok((queue, completion)) => {
+                let command = ConnectCommand::of(&own.entry);
+                self.says_success = command.attributes & CONNECT_DISABLE_FLOW_CONTROL != 0;
+                self.places_max = usize::from(queue.size());
+                self.exchanges.reserve(self.places_max);
+                self.queue = Some(queue);
+                completion
+            }
+            Err(completion) => completion,
+        };
+        self.outbox.answer(&self.style, &completion, &[]);
+        self.queue.is_some()
+    }
+
+    /// What the fabric wants of this connection.
+    ///
+    /// # Errors
+    /// Its end.
+    pub(super) fn hear(&mut self) -> Result<(), Fatal> {
+        while let Some(action) = self.desk.take(self.conn) {
+            match action {
+                Action::Complete { answer, data, .. } => self.answer(answer, &data),
+                Action::Close { reason, .. } => {
+                    self.phase = Phase::Over;
+                    return Err(Fatal::Ended(reason as u32));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Before a connect nothing else may come (Base 3.3.1).
+pub(super) fn before_connect(entry: &Submission) -> Step {
+    let is_connect =
+        entry.opcode == FABRICS_OPCODE && ConnectCommand::of(entry).kind == FabricsKind::CONNECT;
+    if is_connect {
+        return Step::Controller { payload_bytes: size_of::<ConnectData>() };
+    }
+    Step::Refused(Answer::error(entry.cid.get(), NvmeStatus::SEQUENCE_ERROR.dnr()))
+}
