@@ -227,32 +227,40 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     }
                 }
                 Ok(Some(Event::Payload { bytes, end })) => self.payload(id, bytes, end),
-                Ok(Some(Event::Piece { slot, offset, bytes, end })) => {
-                    self.piece(id, slot, offset, bytes);
-                    if let Some(status) = end {
-                        self.piece_was_last(id, slot, status);
-                    }
-                }
-                Ok(Some(Event::Awaited(request))) => {
-                    self.batch += 1;
-                    let conn = self.find(id).expect("it was there");
-                    conn.progress.messages = conn.progress.messages.wrapping_add(1);
-                    self.await_payload(id, request);
-                }
-                Ok(Some(Event::Attached(tenant))) => self.attach(id, tenant),
-                Ok(Some(Event::Own)) => {
-                    self.batch += 1;
-                    self.attend(id);
-                }
-                Ok(Some(Event::Control(control))) => {
-                    self.batch += 1;
-                    self.control(id, *control);
-                }
+                Ok(Some(event)) => self.take_event(id, event),
                 Ok(None) => return Stop::Empty,
                 Err(fatal) => {
                     self.disconnect(id, &fatal.to_string());
                     return Stop::Gone;
                 }
+            }
+        }
+    }
+
+    /// Takes an event that is neither a request nor a payload right behind it.
+    fn take_event(&mut self, id: ConnId, event: Event<'_>) {
+        match event {
+            Event::Request(_) | Event::Payload { .. } => unreachable!("taken where they came"),
+            Event::Piece { slot, offset, bytes, end } => {
+                self.piece(id, slot, offset, bytes);
+                if let Some(status) = end {
+                    self.piece_was_last(id, slot, status);
+                }
+            }
+            Event::Awaited(request) => {
+                self.batch += 1;
+                let conn = self.find(id).expect("it was there");
+                conn.progress.messages = conn.progress.messages.wrapping_add(1);
+                self.await_payload(id, request);
+            }
+            Event::Attached(tenant) => self.attach(id, tenant),
+            Event::Own => {
+                self.batch += 1;
+                self.attend(id);
+            }
+            Event::Control(control) => {
+                self.batch += 1;
+                self.control(id, *control);
             }
         }
     }
