@@ -100,7 +100,8 @@ fn pdus_of_controllers_and_unknown_ones_are_refused() {
 
 #[test]
 fn lengths_and_offsets_of_capsules_are_checked() {
-    let cases: [(&[(usize, u8)], Fatal, (u16, u32)); 6] = [
+    type Changes = &'static [(usize, u8)];
+    let cases: [(Changes, Fatal, (u16, u32)); 6] = [
         (&[(2, 71)], Fatal::BadField(2), (1, 2)),
         (&[(4, 71)], Fatal::BadField(3), (1, 3)),
         (&[(3, 70), (4, 76)], Fatal::BadField(3), (1, 3)),

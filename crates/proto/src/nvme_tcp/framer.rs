@@ -2,6 +2,8 @@
 //!
 //! What is deliberately not here: what a PDU means, and when it may come.
 
+use alloc::boxed::Box;
+
 use contract::{Fatal, Status};
 use crc_fast::{CrcAlgorithm, Digest};
 use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, flags};
@@ -100,6 +102,9 @@ impl Head {
     }
 }
 
+/// How the peer broke the protocol, and with which header.
+pub(super) type Blame = Box<(Broken, Head)>;
+
 /// What comes next in a stream.
 pub(super) enum Part<'a> {
     /// A PDU begins.
@@ -189,10 +194,7 @@ impl Framer {
     ///
     /// # Errors
     /// How the peer broke the protocol, and with which header, as far as it is known.
-    pub(super) fn next<'a>(
-        &mut self,
-        input: &mut &'a [u8],
-    ) -> Result<Option<Part<'a>>, (Broken, Head)> {
+    pub(super) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Part<'a>>, Blame> {
         loop {
             match self.state {
                 State::Head => return Ok(self.next_head(input)?.map(Part::Head)),
@@ -217,7 +219,7 @@ impl Framer {
         }
     }
 
-    fn next_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, (Broken, Head)> {
+    fn next_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, Blame> {
         let is_in_place = self.carry.is_empty() && input.len() >= size_of::<CommonHeader>();
         let common = if is_in_place {
             CommonHeader::read_from_prefix(input).expect("it was measured").0
@@ -227,7 +229,8 @@ impl Framer {
             };
             CommonHeader::read_from_bytes(bytes).expect("gathered to its size")
         };
-        let whole = self.check(&common).map_err(|b| (b, Head::partial(common.as_bytes())))?;
+        let whole =
+            self.check(&common).map_err(|b| Box::new((b, Head::partial(common.as_bytes()))))?;
         let bytes = if is_in_place && input.len() >= whole.bytes {
             let (bytes, rest) = input.split_at(whole.bytes);
             *input = rest;
@@ -242,7 +245,7 @@ impl Framer {
             && digest != crc32c(header)
         {
             let status = FatalStatus::HEADER_DIGEST;
-            return Err((Broken { status, information: digest }, head));
+            return Err(Box::new((Broken { status, information: digest }, head)));
         }
         self.carry.clear();
         head.data_bytes = whole.data_bytes;

@@ -236,7 +236,7 @@ impl HostSession {
                         return Err(fatal);
                     }
                 },
-                Err((broken, head)) => (broken, head),
+                Err(blame) => *blame,
             };
             self.phase = Phase::Over;
             let kind = PduType::HOST_TERMINATES;

@@ -455,7 +455,7 @@ impl Session for TargetSession {
                     Ok(Some(event)) => return Ok(Some(event.into())),
                     Err(broken) => (broken, head),
                 },
-                Err((broken, head)) => (broken, head),
+                Err(blame) => *blame,
             };
             return Err(self.broken(broken, head.offending()));
         }
