@@ -39,6 +39,9 @@ const DRIVE_BYTES: u64 = 256 << 20;
 /// Before each measurement.
 const WARMUP: Duration = Duration::from_secs(1);
 
+/// How many times slower a second attempt is, which stalls of the machine hurt so much less.
+const SLOWER: u32 = 8;
+
 /// How often the table is drawn.
 const FRAME: Duration = Duration::from_millis(250);
 
@@ -55,7 +58,13 @@ A write costs the drive as much as ten reads.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
     println!("{INTRODUCTION}");
-    let seen = play(args.slow, args.seconds, true)?;
+    let mut seen = play(args.slow, args.seconds, true)?;
+    if !seen.is_kept() && args.slow.is_none() {
+        // A stall longer than an objective breaks it, whoever schedules; at a slower pace the
+        // scheduler alone is seen.
+        println!("A or B was held up; once more, {SLOWER} times slower, to tell why.\n");
+        seen = play(Some(seen.slow() * SLOWER), args.seconds, true)?;
+    }
     print!("{}", seen.text());
     Ok(if seen.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -44,11 +44,17 @@ struct Options {
 type Context = *mut c_void;
 /// Begins with the status, an `int`.
 type Task = *mut c_int;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Create = unsafe extern "C" fn(*const c_char) -> Context;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type SetText = unsafe extern "C" fn(Context, *const c_char) -> c_int;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type SetNumber = unsafe extern "C" fn(Context, c_int) -> c_int;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Connect = unsafe extern "C" fn(Context, *const c_char, c_int) -> c_int;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type GetError = unsafe extern "C" fn(Context) -> *const c_char;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Read = unsafe extern "C" fn(
     Context,
     c_int,
@@ -61,6 +67,7 @@ type Read = unsafe extern "C" fn(
     c_int,
     c_int,
 ) -> Task;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Write = unsafe extern "C" fn(
     Context,
     c_int,
@@ -74,6 +81,7 @@ type Write = unsafe extern "C" fn(
     c_int,
     c_int,
 ) -> Task;
+// SAFETY: declared so in the headers of libiscsi 1.19; whoever calls keeps what they ask for.
 type Free = unsafe extern "C" fn(Task);
 
 /// A connection to a logical unit.
