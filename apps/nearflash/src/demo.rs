@@ -42,6 +42,9 @@ const WARMUP: Duration = Duration::from_secs(1);
 /// How many times slower a second attempt is, which stalls of the machine hurt so much less.
 const SLOWER: u32 = 8;
 
+/// And how slow it is at most: an objective of 50 ms.
+const SLOWEST: u32 = 100;
+
 /// How often the table is drawn.
 const FRAME: Duration = Duration::from_millis(250);
 
@@ -62,8 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     if !seen.is_kept() && args.slow.is_none() {
         // A stall longer than an objective breaks it, whoever schedules; at a slower pace the
         // scheduler alone is seen.
-        println!("A or B was held up; once more, {SLOWER} times slower, to tell why.\n");
-        seen = play(Some(seen.slow() * SLOWER), args.seconds, true)?;
+        println!("A or B was held up; once more, and slower, to tell why.\n");
+        let slower = (seen.slow() * SLOWER).min(SLOWEST);
+        seen = play(Some(slower), args.seconds, true)?;
     }
     print!("{}", seen.text());
     Ok(if seen.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -118,9 +122,9 @@ fn pace_text(slow: u32, told: bool) -> String {
     if slow == 1 {
         return "The drive is as fast as the paper's.".to_owned();
     }
-    let why = if told { "As told" } else { "As this machine now drives no more" };
+    let why = if told { "Here" } else { "As this machine now drives no more," };
     format!(
-        "{why}, the drive is {slow} times slower than the paper's, and all rates and\n\
+        "{why} the drive is {slow} times slower than the paper's, and all rates and\n\
          latencies are scaled alike: 500 µs there are {} here.",
         time_text(f64::from(slow) * 500e3)
     )
