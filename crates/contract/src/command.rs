@@ -118,6 +118,11 @@ impl Command {
         }
     }
 
+    /// Bytes of the range that it does that to.
+    pub fn work_bytes(self) -> usize {
+        self.range().map_or(0, |range| range.bytes())
+    }
+
     /// The range it touches, if it touches one.
     pub const fn range(self) -> Option<Range> {
         match self {

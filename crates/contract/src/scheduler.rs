@@ -43,6 +43,12 @@ pub trait Scheduler {
     /// submits it, now or as soon as the device has room.
     fn next(&mut self) -> Option<Slot>;
 
+    /// A request that was let go was not submitted after all, because nobody waits for its answer
+    /// any more: what it cost is anybody's.
+    fn refund(&mut self, kind: Kind, bytes: usize) {
+        let _unused = (kind, bytes);
+    }
+
     /// Takes out a request that waits, whoever's and at no price: for a server that stops, when
     /// nobody waits for the answers any more.
     fn discard(&mut self) -> Option<Slot>;

@@ -44,6 +44,10 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.next())
     }
 
+    fn refund(&mut self, kind: Kind, bytes: usize) {
+        each!(self, scheduler => scheduler.refund(kind, bytes));
+    }
+
     fn discard(&mut self) -> Option<Slot> {
         each!(self, scheduler => scheduler.discard())
     }

@@ -407,3 +407,39 @@ fn what_waits_is_priced_anew_when_writes_become_dearer() {
     let usage = world.registry.shared().usage(TenantId(0));
     assert!(within(usage.spent as f64, 20_000_000.0, 0.02), "{usage:?}");
 }
+
+/// Whoever leaves before its requests are submitted costs nobody tokens: others get them.
+#[test]
+fn what_was_not_submitted_is_anybodys() {
+    let served = |refunds: bool| {
+        let mut registry = Registry::new(DeviceModel::device_a(), 8);
+        let mut slots = SlotTable::<()>::new(512);
+        let mut register = || registry.register(&Slo::default(), Instant::ZERO).unwrap().tenant;
+        let (gone, here) = (register(), register());
+        let mut order = registry.scheduler(0, QueueLimits { slots: 512, of_tenant: 256 });
+        let mut owner = vec![gone; 512];
+        let mut served = 0;
+        for round in 0..2_000_u64 {
+            for tenant in [gone, here] {
+                while order.queued_of(tenant) < 128 {
+                    let slot = slots.insert(()).unwrap();
+                    owner[slot.index()] = tenant;
+                    order.enqueue(tenant, Kind::Write, 4096, slot).unwrap();
+                }
+            }
+            order.begin_round(Instant::from_nanos(round * 100_000));
+            while let Some(slot) = order.next() {
+                slots.remove(slot);
+                match owner[slot.index()] == gone {
+                    true if refunds => order.refund(Kind::Write, 4096),
+                    true => {}
+                    false => served += 1,
+                }
+            }
+        }
+        served
+    };
+    // 1 M tokens a second make 20 000 writes in 200 ms, half of them for each.
+    let (half, all) = (served(false), served(true));
+    assert!((9_800..=10_200).contains(&half) && (19_500..=20_200).contains(&all), "{half}, {all}");
+}

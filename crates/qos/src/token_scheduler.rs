@@ -21,7 +21,7 @@ use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
 use crate::shared::Shared;
 use crate::tenant::Terms;
-use crate::units::ROUND_NANOS_MAX;
+use crate::units::{ROUND_NANOS_MAX, nano};
 use crate::{Class, CostModel, Load};
 
 /// The shortest time that a worker with waiting requests is told to sleep, in nanoseconds: a round
@@ -544,6 +544,13 @@ impl Scheduler for TokenScheduler {
             return Some(self.submit_paid());
         }
         self.find_next()
+    }
+
+    /// What it cost goes to the bucket: whoever went away may be made no better off by that.
+    fn refund(&mut self, kind: Kind, bytes: usize) {
+        let cost = nano(self.priced(Line::of(kind, bytes)).under(self.load));
+        self.shared.bucket.give(cost);
+        self.totals.spent -= i128::from(cost);
     }
 
     /// Looks at all tenants for one.

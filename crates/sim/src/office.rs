@@ -216,7 +216,7 @@ pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Slo {
     let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
     Slo {
         latency_us,
-        iops: chance.within(1..=tokens / 4 + 1) as u32,
+        iops: chance.within(tokens / 100..=tokens / 4) as u32,
         read_percent: [100, 90, 50][chance.within(0..=2) as usize],
         ..Slo::default()
     }

@@ -86,15 +86,20 @@ impl Plan {
         let quota = chance.within(50..=250) as u32;
         let think = any(chance, &[1_000, 50_000, 500_000]);
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
+        let office = office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
+        let patience = patience(office.tokens);
+        let client = |chance: &mut Chance, number| {
+            let habits = client(chance, number, quota, huge, hot_blocks, 0..=think);
+            let silence_max = habits.options.silence_max.max(patience);
+            steady::Habits { options: Options { silence_max, ..habits.options }, ..habits }
+        };
         Plan {
             weather: weather(chance),
             workers: (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect(),
-            clients: (0..clients)
-                .map(|n| client(chance, n, quota, huge, hot_blocks, 0..=think))
-                .collect(),
+            clients: (0..clients).map(|n| client(chance, n)).collect(),
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: happenings(chance, workers),
-            office: office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge),
+            office,
         }
     }
 }
@@ -104,6 +109,15 @@ fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
     OfficePlan { tokens, seed: chance.number() }
+}
+
+/// How long clients wait at least: who gives up before a queue's tokens can have come, and sends
+/// everything again, gets nowhere for ever.
+fn patience(tokens: Option<u64>) -> Duration {
+    match tokens {
+        Some(_) => Duration::from_secs(4),
+        None => Duration::ZERO,
+    }
 }
 
 fn weather(chance: &mut Chance) -> Weather {

@@ -453,9 +453,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn enqueue(&mut self, slot: Slot) {
         let entry = self.in_flight.get(slot);
         let (tenant, command) = (entry.tenant, entry.command);
-        let bytes = command.range().map_or(0, |range| range.bytes());
+        let (work, bytes) = (command.work(), command.work_bytes());
         let attached = &mut self.devices[usize::from(entry.device)];
-        match attached.scheduler.enqueue(tenant, command.work(), bytes, slot) {
+        match attached.scheduler.enqueue(tenant, work, bytes, slot) {
             Ok(()) => attached.is_fresh = true,
             Err(QueueFull) => self.end(slot, Status::Retry, None),
         }

@@ -299,6 +299,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = match self.conns.get(entry.conn.index as usize) {
             Some(Some(conn)) if conn.id == entry.conn => conn,
             _ => {
+                let command = entry.command;
+                self.devices[n].scheduler.refund(command.work(), command.work_bytes());
                 self.forget(slot);
                 return true;
             }

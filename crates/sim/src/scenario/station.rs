@@ -74,6 +74,12 @@ impl Scheduler for Counted {
         }
     }
 
+    fn refund(&mut self, kind: Kind, bytes: usize) {
+        if let Order::Tokens(tokens) = &mut self.order {
+            tokens.refund(kind, bytes);
+        }
+    }
+
     fn discard(&mut self) -> Option<Slot> {
         match &mut self.order {
             Order::Tokens(tokens) => tokens.discard(),
