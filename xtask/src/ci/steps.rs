@@ -1,4 +1,5 @@
-//! The checks of the code itself: format, lints, tidy, tests, the simulated world, fuzzing, docs.
+//! The checks of the code itself: format, lints, tidy, tests, interleavings, the simulated world,
+//! fuzzing, docs.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub(super) const STEPS: &[Step] = &[
     Step { name: "tidy", needs: &[], run: tidy_step },
     Step { name: "tests", needs: &[], run: tests },
     Step { name: "doc tests", needs: &[], run: doc_tests },
+    Step { name: "interleavings", needs: &[], run: interleavings },
     Step { name: "simulated world", needs: &[], run: sim_smoke },
     Step { name: "fuzz smoke", needs: &[], run: fuzz_smoke },
     Step { name: "documentation", needs: &[], run: documentation },
@@ -20,6 +22,9 @@ pub(super) const STEPS: &[Step] = &[
 
 /// No step of these is expected to need a third of this on two cores.
 const LIMIT: Duration = Duration::from_secs(1200);
+
+/// The interleavings take less than a second; the rest is for building them on a busy machine.
+const INTERLEAVINGS_LIMIT: Duration = Duration::from_secs(180);
 
 /// Seeds of the simulated world that every change has to pass.
 const SIM_SEEDS: u64 = 1000;
@@ -52,6 +57,18 @@ fn tests() -> Result<Outcome, String> {
 
 fn doc_tests() -> Result<Outcome, String> {
     counted(&["test", "--workspace", "--doc"], &[])
+}
+
+/// What workers share without locks, in every order. A directory of its own, because another flag of
+/// the compiler would build everything else anew.
+fn interleavings() -> Result<Outcome, String> {
+    let words = ["test", "--release", "--package", "nearflash-qos", "--test", "loom"];
+    let environment = [("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")];
+    match counted_within(&words, &environment, INTERLEAVINGS_LIMIT)? {
+        // Without the flag there is no test in it.
+        Outcome::Counted { passed: 0, failed: 0, output, .. } => Err(output),
+        outcome => Ok(outcome),
+    }
 }
 
 fn sim_smoke() -> Result<Outcome, String> {
@@ -101,11 +118,19 @@ fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String
 
 /// One run of `cargo test`.
 fn counted(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
+    counted_within(words, environment, LIMIT)
+}
+
+fn counted_within(
+    words: &[&str],
+    environment: &[(&str, &str)],
+    limit: Duration,
+) -> Result<Outcome, String> {
     let mut all = words.to_vec();
     all.push("--no-fail-fast");
     let mut command = shell::cargo(&all);
     command.envs(environment.iter().copied());
-    let ran = shell::capture(&mut command, LIMIT)?;
+    let ran = shell::capture(&mut command, limit)?;
     let (passed, mut failed, ignored) = count(&ran.output);
     // A crash or a compile error leaves no count of its own.
     if !ran.ok && failed == 0 {
