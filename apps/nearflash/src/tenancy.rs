@@ -55,6 +55,12 @@ pub(crate) fn tenants(
         let tenant = book.find(name).expect("it was just made");
         book.pin(tenant, &by);
     }
+    // The fabric knows them by number, and says what is wrong with names that nobody has.
+    for (name, by) in config.nvme_tenants() {
+        if let Some(tenant) = book.find(name) {
+            book.pin(tenant, &by);
+        }
+    }
     drop(book);
     Ok(tenants)
 }
@@ -124,4 +130,38 @@ fn slowed(model: &DeviceModel, times: u32) -> DeviceModel {
     });
     DeviceModel::new(model.cost().clone(), points.collect(), slower(model.rate_max()))
         .expect("a model stays sound when all of it is slowed down")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use contract::Instant;
+
+    #[test]
+    fn what_nvme_hosts_are_charged_to_cannot_go() {
+        let text = r#"
+            [[tenant]]
+            name = "gold"
+            [[tenant]]
+            name = "silver"
+            [[tenant]]
+            name = "tin"
+            [[listen]]
+            url = "nvme-tcp://127.0.0.1:0"
+            [[subsystem]]
+            tenant = "gold"
+            [[host]]
+            nqn = "nqn.2014-08.org.example:a"
+            tenant = "silver"
+        "#;
+        let config = Config::parse(text).unwrap();
+        let listen = config.listeners().unwrap();
+        let tenants = tenants(&config, &listen, 1, Arc::new(|| Instant::ZERO)).unwrap();
+        let refused = |name| tenants.unregister(name).unwrap_err().to_string();
+        assert!(refused("gold").contains("subsystem 1"), "{}", refused("gold"));
+        assert!(refused("silver").contains("host"), "{}", refused("silver"));
+        tenants.unregister("tin").unwrap();
+    }
 }
