@@ -2,10 +2,12 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use contract::{Command, Hello, Notice, Range, Slo, Status, TenantReply};
+use proto::reflex::ClientSession;
 use support::{Answer, Launch, PATIENCE, Server, V1, V2, now, wait_until};
 
 /// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
@@ -264,6 +266,21 @@ fn unregistering_while_busy_loses_nothing() {
         }
         assert_eq!((done, late, unregistered), (64, 1, 1));
     }
+}
+
+#[test]
+fn who_asks_for_a_tenant_that_is_not_there_is_sent_away_whatever_it_said_besides() {
+    let (server, _model) = serve("");
+    let mut stream = std::net::TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let hello = Hello { tenant: "nobody".into(), ..Hello::default() };
+    let heads = ClientSession::v2(hello).greeting();
+    let mut bytes: Vec<u8> = heads.into_iter().flat_map(|head| head.bytes().to_vec()).collect();
+    bytes.extend([0; 64]);
+    stream.write_all(&bytes).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).expect("the connection ends");
+    assert!(!said.is_empty());
 }
 
 #[test]

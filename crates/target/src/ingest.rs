@@ -170,6 +170,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Stop::Empty => {
                 self.carried -= before;
                 self.transport.resume(id);
+                // Its last request may have ended while it was stalled.
+                self.finish_if_idle(id);
             }
             Stop::Gone => self.carried -= before,
             Stop::Batch | Stop::Shortage | Stop::Stall => {
