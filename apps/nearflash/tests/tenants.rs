@@ -284,6 +284,37 @@ fn who_asks_for_a_tenant_that_is_not_there_is_sent_away_whatever_it_said_besides
 }
 
 #[test]
+fn a_long_line_behind_a_barrier_of_a_tenant_that_left_is_refused() {
+    const MANY: u64 = 30_000;
+    let limits = "[limits]\nin_flight = 65536\nin_flight_of_connection = 65536\n";
+    let (server, _model) = serve(&format!("{RULES}{limits}"));
+    let mut v2 = enter(&server, "bronze");
+    let handle = v2.register("mine", slo(2_000, 1, 100)).unwrap().tenant;
+    v2.session.charge(handle);
+    // As many as its deficit allows, and some that wait.
+    (0..60).for_each(|tag| v2.send(tag, READ, &[]));
+    v2.send(60, Command::Barrier, &[]);
+    let mut bytes = Vec::new();
+    for tag in 61..61 + MANY {
+        bytes.extend(v2.encode(tag, 0, 0, Command::Flush, &[]));
+    }
+    v2.send_bytes(&bytes);
+    v2.control(&contract::Control::Unregister { tag: 6, tenant: handle });
+    let (mut ended, mut refused) = (0, 0);
+    while ended < 61 + MANY {
+        match v2.answer() {
+            Answer::Done { status: Status::Retry, .. } => {
+                (ended, refused) = (ended + 1, refused + 1)
+            }
+            Answer::Done { .. } => ended += 1,
+            Answer::Tenant { .. } | Answer::Notice(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(refused, MANY);
+}
+
+#[test]
 fn clients_of_version_1_belong_to_their_listeners_tenant() {
     let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \
                   \"reflex://127.0.0.1:0?tenant=gold\"\n[[tenant]]\nname = \"gold\"\nlatency_us = \

@@ -446,20 +446,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Command::Barrier => self.answer_unstarted(slot, Status::Ok),
             _ => {
                 order.running += 1;
-                self.enqueue(slot);
+                if self.enqueue(slot).is_err() {
+                    self.end(slot, Status::Retry, None);
+                }
             }
         }
     }
 
-    /// Hands a request to its device's scheduler.
-    pub(crate) fn enqueue(&mut self, slot: Slot) {
+    /// Hands a request to its device's scheduler, or is told that it takes no more of the tenant's.
+    pub(crate) fn enqueue(&mut self, slot: Slot) -> Result<(), QueueFull> {
         let entry = self.in_flight.get(slot);
         let (tenant, command) = (entry.tenant, entry.command);
         let (work, bytes) = (command.work(), command.work_bytes());
         let attached = &mut self.devices[usize::from(entry.device)];
-        match attached.scheduler.enqueue(tenant, work, bytes, slot) {
-            Ok(()) => attached.is_fresh = true,
-            Err(QueueFull) => self.end(slot, Status::Retry, None),
-        }
+        attached.scheduler.enqueue(tenant, work, bytes, slot)?;
+        attached.is_fresh = true;
+        Ok(())
     }
 }

@@ -358,6 +358,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A request that was started has ended: answers it and lets go what waited for it.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
+        let entry = self.in_flight.get(slot);
+        let (id, stream) = (entry.conn, usize::from(entry.stream));
+        self.answer_started(slot, status, buf);
+        self.release_held(id, stream);
+    }
+
+    /// Answers a request that was started. What waited for it goes on waiting.
+    fn answer_started(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
         let mut entry = self.remove(slot);
         let id = entry.conn;
         if status.is_ok() {
@@ -380,7 +388,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.streams[usize::from(entry.stream)].running -= 1;
         conn.owed -= entry.command.reply_bytes();
         self.retire(id);
-        self.release_held(id, usize::from(entry.stream));
     }
 
     /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
@@ -443,7 +450,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.answer_unstarted(front, Status::Ok);
             } else {
                 order.running += 1;
-                self.enqueue(front);
+                if self.enqueue(front).is_err() {
+                    // All that waited may be refused: the next is this loop's, not a deeper call's.
+                    self.answer_started(front, Status::Retry, None);
+                }
             }
         }
     }
