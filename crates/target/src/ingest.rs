@@ -308,7 +308,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 let conn = self.find(id).expect("it sent a request");
                 conn.waiting = Some(request);
                 if stop == Stop::Stall && !std::mem::replace(&mut conn.is_in_line, true) {
-                    self.quotas.stand_in_line(tenant, id);
+                    let conns = &self.conns;
+                    let stands = |id: ConnId| {
+                        let conn = conns[id.index as usize].as_deref();
+                        conn.is_some_and(|conn| conn.id == id && conn.is_in_line)
+                    };
+                    let most = 2 * self.open_connections;
+                    self.quotas.stand_in_line(tenant, id, most, stands);
                 }
                 return Err(stop);
             }

@@ -25,7 +25,8 @@ struct Holding {
     slots: usize,
     /// Payloads among them, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
-    /// Its connections that wait for less of that, the first in front.
+    /// Its connections that wait for less of that, the first in front, and some that are gone: at
+    /// most twice as many as the worker has connections.
     line: VecDeque<ConnId>,
 }
 
@@ -77,8 +78,19 @@ impl Quotas {
     }
 
     /// A connection waits until its tenant holds less. (It holds something, or it were allowed.)
-    pub(crate) fn stand_in_line(&mut self, tenant: TenantId, conn: ConnId) {
-        self.of(tenant).line.push_back(conn);
+    /// Whoever no longer `stands` there is struck off before the line gets longer than `most`.
+    pub(crate) fn stand_in_line(
+        &mut self,
+        tenant: TenantId,
+        conn: ConnId,
+        most: usize,
+        stands: impl Fn(ConnId) -> bool,
+    ) {
+        let line = &mut self.of(tenant).line;
+        if line.len() >= most {
+            line.retain(|id| stands(*id));
+        }
+        line.push_back(conn);
     }
 
     /// The first of the tenant's connections that wait.
@@ -117,5 +129,20 @@ mod tests {
         assert!(quotas.allows_payload(TenantId(0), 2, 1));
         quotas.release(TenantId(0), Some(3));
         assert!(quotas.allows_payload(TenantId(0), 3, 1));
+    }
+
+    #[test]
+    fn those_who_left_do_not_make_the_line_longer() {
+        let mut quotas = Quotas::default();
+        let conn = |index| ConnId { index, generation: 1 };
+        for index in 0..1_000 {
+            quotas.stand_in_line(TenantId(0), conn(index), 8, |id| id.index == 0);
+        }
+        assert!(quotas.of(TenantId(0)).line.len() <= 8);
+        assert_eq!(
+            quotas.next_in_line(TenantId(0)),
+            Some(conn(0)),
+            "who stayed is still the first"
+        );
     }
 }
