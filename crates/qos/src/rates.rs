@@ -133,16 +133,18 @@ impl TokenScheduler {
     }
 
     /// Makes the allowance of a tenant with a cap: how much of its demand counts in this visit. As
-    /// long as there is an allowance its first request may exceed it, and is made up for later.
+    /// long as there is an allowance its first request may exceed it, and is made up for later. It
+    /// grows to that of a round, or of the request that the tenant still collects the tokens for.
     fn allow(&self, tenant: u32, cap: u64) -> i64 {
         let allowance = &self.shared.tenants[tenant as usize].allowance;
         let time = allowance.claim_time(self.now);
-        let full = generated(cap, ROUND_NANOS_MAX);
+        let first = self.next_cost(tenant).map_or(0, nano);
+        let full = generated(cap, ROUND_NANOS_MAX).max(first);
         let missing = full.saturating_sub(allowance.tokens()).max(0);
         allowance.add(generated(cap, time).min(missing));
-        match (allowance.tokens(), self.next_cost(tenant)) {
-            (..=0, _) | (_, None) => 0,
-            (allowed, Some(first)) => allowed.max(nano(first)),
+        match allowance.tokens() {
+            allowed @ 1.. if first > 0 => allowed.max(first),
+            _ => 0,
         }
     }
 
