@@ -84,15 +84,17 @@ fn keys(table: &str) -> Vec<String> {
 fn every_key_is_explained_and_in_the_example() {
     let text = read("docs/configuration.md");
     let example = &blocks(&text, "toml")[0].1;
-    for table in
-        ["", "[[device]]", "[[tenant]]", "[[listen]]", "[[namespace]]", "[[access]]", "[limits]"]
-    {
-        let known = keys(table);
+    let tables =
+        ["device", "tenant", "listen", "namespace", "access", "subsystem", "host", "limits"];
+    let named = |name: &str| match name {
+        "limits" => "[limits]".to_owned(),
+        name => format!("[[{name}]]"),
+    };
+    for table in tables.iter().map(|name| named(name)).chain([String::new()]) {
+        let known = keys(&table);
         assert!(!known.is_empty(), "{table}");
         for key in known {
-            let is_table =
-                ["device", "tenant", "listen", "namespace", "access", "limits"].contains(&&*key);
-            if table.is_empty() && is_table {
+            if table.is_empty() && tables.contains(&&*key) {
                 assert!(text.contains(&format!("[{key}]")), "[{key}] is not explained");
                 continue;
             }

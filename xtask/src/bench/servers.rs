@@ -157,6 +157,9 @@ mod tests {
              --block-size 4096 --send-cap 7 --socket-buffer 9"
         ));
         let shown = process::show(&Contender::Nearflash.command(shape, &Link::Loopback, 82));
-        assert!(shown.contains("--workers 1 --admin none --cpus 0 --listen reflex://127.0.0.1:82"), "{shown}");
+        assert!(
+            shown.contains("--workers 1 --admin none --cpus 0 --listen reflex://127.0.0.1:82"),
+            "{shown}"
+        );
     }
 }
