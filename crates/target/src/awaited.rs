@@ -121,11 +121,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if !self.has_room() || left == 0 {
             return Asked::Short;
         }
-        let quotas = &mut self.awaited.quotas;
-        if !quotas.allows_slot(tenant, left) {
+        // What came is held like any other request: who holds too much of that asks for no more.
+        let (quotas, held) = (&mut self.awaited.quotas, &mut self.quotas);
+        if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, self.in_flight.room()) {
             return Asked::TooMany;
         }
-        let may = |class, free| quotas.allows_payload(tenant, class, free);
+        let may = |class, free| {
+            quotas.allows_payload(tenant, class, free) && held.allows_payload(tenant, class, free)
+        };
         let buf = match self.pool.take_but_last_where(request.payload_bytes, may) {
             Some(buf) => buf,
             None if self.pool.has_but_last(request.payload_bytes) => return Asked::TooMany,
