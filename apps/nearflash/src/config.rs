@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
+use control::{Share, Switches};
 use flash::{Spec, parse_size};
 use serde::Deserialize;
 use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
@@ -96,12 +97,34 @@ pub(crate) struct DeviceConfig {
     pub(crate) spec: String,
     /// Its device model: a file, `a` or `cloud` (docs/device-models.md).
     pub(crate) model: Option<String>,
+    /// Whether its model is corrected by measured delays.
+    #[serde(default)]
+    correct_online: bool,
+    /// Whether no more requests are at it at a time than the strictest latency allows.
+    #[serde(default)]
+    bound_depth: bool,
+    /// Whether requests that would miss their latency are refused at once.
+    #[serde(default)]
+    fail_fast: bool,
 }
 
 impl DeviceConfig {
     /// The `n`-th device of a command line.
     pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
-        DeviceConfig { name: format!("device{n}"), spec: spec.clone(), model: None }
+        DeviceConfig {
+            name: format!("device{n}"),
+            spec: spec.clone(),
+            model: None,
+            correct_online: false,
+            bound_depth: false,
+            fail_fast: false,
+        }
+    }
+
+    /// What it does beyond the paper.
+    pub(crate) fn switches(&self) -> Switches {
+        let DeviceConfig { correct_online, bound_depth, fail_fast, .. } = *self;
+        Switches { correct_online, bound_depth, fail_fast }
     }
 }
 
@@ -167,6 +190,10 @@ pub(crate) struct TenantConfig {
     request_bytes: u32,
     /// The device that the promise is about; the first unless told.
     pub(crate) device: Option<String>,
+    /// Best effort: its part of the rest beside those of the others; 1 unless told.
+    weight: Option<u32>,
+    /// Best effort: tokens a second that it gets at most.
+    cap_tokens: Option<u64>,
 }
 
 impl TenantConfig {
@@ -180,6 +207,14 @@ impl TenantConfig {
             read_percent: self.read_percent.unwrap_or(100),
             request_bytes: self.request_bytes,
         }
+    }
+
+    /// What it gets of the rest; `None` where nothing is told of that.
+    pub(crate) fn share(&self) -> Option<Share> {
+        let (weight, cap_tokens) = (self.weight, self.cap_tokens);
+        let weight_or_one = weight.unwrap_or(Share::default().weight);
+        (weight.is_some() || cap_tokens.is_some())
+            .then_some(Share { weight: weight_or_one, cap_tokens })
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) fn tenants(
     let mut book = tenants.book();
     for tenant in &config.tenant {
         let device = tenant.device.as_deref();
-        book.register(&tenant.name, &tenant.slo(), device, Origin::Configured, now)
+        let (slo, share) = (tenant.slo(), tenant.share());
+        book.register_sharing(&tenant.name, &slo, share, device, Origin::Configured, now)
             .map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
@@ -89,7 +90,15 @@ fn setups(config: &Config) -> Result<Vec<DeviceSetup>, String> {
                 Some(named) => Some(model(named)?),
                 None => preset(spec),
             };
-            Ok(DeviceSetup { name: device.name.clone(), model })
+            let switches = device.switches();
+            if let (None, Some(switch)) = (&model, switches.any()) {
+                return Err(format!(
+                    "device {:?}: {switch} needs a device model, and it has none; measure one with \
+                     `nearflash calibrate` and name it with `model`",
+                    device.name
+                ));
+            }
+            Ok(DeviceSetup { name: device.name.clone(), model, switches })
         })
         .collect()
 }

@@ -136,6 +136,35 @@ fn a_tenant_is_added_shown_changed_checked_and_removed() {
 }
 
 #[test]
+fn shares_and_switches_are_shown_and_changed() {
+    let place = Place::new();
+    // The keys stand behind those of the device.
+    let told = "correct_online = true\nbound_depth = true\nfail_fast = true\n\
+                [[tenant]]\nname = \"bulk\"\nweight = 3\ncap_tokens = 1000\n";
+    let server = place.launch(told).start();
+    let line = |name: &str| {
+        let list = place.told(&["tenant", "list"]);
+        list.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
+    };
+    let shown = line("bulk");
+    assert!(shown.contains("≤ 1 000") && shown.ends_with("best effort, weight 3"), "{shown}");
+    place.told(&["tenant", "set", "bulk", "--cap", "none"]);
+    let shown = line("bulk");
+    assert!(!shown.contains('≤') && shown.ends_with("weight 3"), "{shown}");
+    place.told(&["tenant", "add", "more", "--weight", "2", "--cap", "2k"]);
+    let listed = place.json(&["tenant", "list"]);
+    let more = listed["tenants"].as_array().unwrap().iter().find(|tenant| tenant["name"] == "more");
+    assert_eq!(more.unwrap()["share"], serde_json::json!({ "weight": 2, "cap_tokens": 2000 }));
+    let promised = ["tenant", "add", "gold", "--latency", "2ms", "--iops", "10", "--weight", "2"];
+    assert!(complaint(&place.run(&promised)).contains("promised a latency"));
+    // Reads are measured; nothing is late, so nothing is corrected.
+    place.told(&["tenant", "add", "gold", "--latency", "2ms", "--iops", "10"]);
+    assert_eq!(enter(&server, "gold").unwrap().call(read(), &[]).0, Status::Ok);
+    let devices = place.told(&["device", "list"]);
+    assert!(devices.contains("corrected: rate 100.0 %, write price 100.0 %"), "{devices}");
+}
+
+#[test]
 fn refusals_say_why_and_what_would_have_to_give() {
     let place = Place::new();
     let _server = place.launch("").start();
@@ -252,7 +281,8 @@ fn a_thousand_tenants_come_and_go_under_load() {
     };
     let begun = now();
     for n in 0..1_000 {
-        let tenant = AddTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()) };
+        let tenant =
+            AddTenant { name: format!("t{n}"), device: None, slo: Some(slo.clone()), share: None };
         client.add_tenant(&tenant).unwrap();
     }
     assert_eq!(client.devices().unwrap().devices[0].tokens_promised, 1_000);
@@ -268,7 +298,9 @@ fn a_thousand_tenants_come_and_go_under_load() {
     polite.is_served();
     println!("the longest request beside it took {:.1?}", polite.dismiss());
     // The table still takes as many as it did.
-    client.add_tenant(&AddTenant { name: "last".into(), device: None, slo: None }).unwrap();
+    client
+        .add_tenant(&AddTenant { name: "last".into(), device: None, slo: None, share: None })
+        .unwrap();
 }
 
 #[test]
@@ -377,7 +409,7 @@ fn loopback_has_to_be_asked_for_and_nothing_else_is_had() {
     assert_eq!(client.tenants().unwrap()[0].name, "default");
     let slo =
         Slo { latency_us: 500, percentile: 95.0, iops: 1, read_percent: 100, request_bytes: 4096 };
-    let add = AddTenant { name: "gold".into(), device: None, slo: Some(slo) };
+    let add = AddTenant { name: "gold".into(), device: None, slo: Some(slo), share: None };
     assert_eq!(client.add_tenant(&add).unwrap_err().code(), Some(Code::NoModel));
     let held = V2::connect(server.address());
     assert_eq!(client.workers().unwrap().workers[0].connections, 1);

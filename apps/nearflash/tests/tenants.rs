@@ -51,8 +51,12 @@ register = true
 
 /// A server of a device that does nothing at the model's pace, and the file of the model.
 fn serve(rest: &str) -> (Server, tempfile::NamedTempFile) {
+    serve_at(MODEL, rest)
+}
+
+fn serve_at(pace: &str, rest: &str) -> (Server, tempfile::NamedTempFile) {
     let model = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(model.path(), MODEL).unwrap();
+    std::fs::write(model.path(), pace).unwrap();
     let device = format!(
         "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"{}\"\n{rest}",
         model.path().display()
@@ -120,8 +124,12 @@ fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) 
 
 /// The reads a second of two connections at the same time.
 fn both(one: &mut V2, two: &mut V2) -> Vec<f64> {
+    both_with(one, two, 32)
+}
+
+fn both_with(one: &mut V2, two: &mut V2, depth: u64) -> Vec<f64> {
     std::thread::scope(|scope| {
-        let threads = [one, two].map(|v2| scope.spawn(|| reads_a_second(v2, 32, WHILE)));
+        let threads = [one, two].map(|v2| scope.spawn(move || reads_a_second(v2, depth, WHILE)));
         threads.map(|thread| thread.join().unwrap()).to_vec()
     })
 }
@@ -134,6 +142,41 @@ fn configured_tenants_get_their_rates() {
     let mut gold = enter(&server, "gold");
     let mut bronze = enter(&server, "bronze");
     expect_about(&[(1_000.0, PROMISED), (3_000.0, BEST_EFFORT)], || both(&mut gold, &mut bronze));
+}
+
+/// A server of 400 tokens a second, with so much more told of two best-effort tenants, and what each
+/// of them reads a second while both want all of it.
+fn share(heavy: &str, light: &str) -> [f64; 2] {
+    let pace =
+        MODEL.replace("= 8000", "= 400").replace("= 4000", "= 200").replace("= 6000", "= 300");
+    let access = |name: &str, told: &str| {
+        format!(
+            "[[tenant]]\nname = \"{name}\"\n{told}\n[[access]]\ntoken = \"{name}\"\ntenant = \
+             \"{name}\"\nrights = \"read-write\"\n"
+        )
+    };
+    let told = access("heavy", heavy) + &access("light", light);
+    let (server, _model) = serve_at(&pace, &told);
+    let [mut one, mut two] = ["heavy", "light"].map(|token| enter(&server, token));
+    // So many that nobody runs out of them while a busy machine lets its client wait.
+    let rates = both_with(&mut one, &mut two, 200);
+    [rates[0], rates[1]]
+}
+
+#[test]
+fn weights_share_what_is_left() {
+    let [heavy, light] = share("weight = 3", "");
+    let ratio = heavy / light;
+    assert!((2.55..3.45).contains(&ratio), "{heavy:.0} and {light:.0} reads/s of 300 and 100");
+    assert!((340.0..460.0).contains(&(heavy + light)), "{heavy:.0} and {light:.0} reads/s of 400");
+}
+
+#[test]
+fn a_cap_holds_and_leaves_the_rest() {
+    let [heavy, light] = share("weight = 3\ncap_tokens = 150", "");
+    assert!((127.0..173.0).contains(&heavy), "{heavy:.0} reads/s of 150");
+    // More than its own quarter.
+    assert!((150.0..290.0).contains(&light), "{light:.0} reads/s of 250");
 }
 
 #[test]
@@ -385,4 +428,22 @@ fn mistakes_are_told_at_start() {
     let named = sim.replace("sim:a\"", "sim:a\"\nmodel = \"nothing.toml\"");
     let said = fails(&named);
     assert!(said.contains("nothing.toml") && said.contains("expected a file, `a`"), "{said}");
+    for switch in ["correct_online", "bound_depth", "fail_fast"] {
+        let said = fails(&format!("{device}{switch} = true\n"));
+        assert!(said.contains(&format!("\"disk\": {switch} needs a device model")), "{said}");
+    }
+    let said = fails(&format!("{sim}{gold}percentile = 99\n"));
+    assert!(said.contains("\"gold\"") && said.contains("no rates for p99"), "{said}");
+    let said = fails(&format!("{sim}{gold}weight = 2\n"));
+    assert!(said.contains("\"gold\"") && said.contains("promised a latency"), "{said}");
+    let bulk = "[[tenant]]\nname = \"bulk\"\n";
+    for (device, told, expected) in [
+        (sim, "weight = 0", "weight is 0; expected a number from 1 to 1000"),
+        (sim, "weight = 1001", "weight is 1001; expected"),
+        (sim, "cap_tokens = 0", "cap_tokens is 0; expected"),
+        (device, "weight = 2", "device \"disk\" has none"),
+    ] {
+        let said = fails(&format!("{device}{bulk}{told}\n"));
+        assert!(said.contains("\"bulk\"") && said.contains(expected), "{said}");
+    }
 }

@@ -9,16 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Instant, Meters, Reading, Slo, TenantId};
-use qos::{AnyScheduler, Class, DeviceModel, QueueLimits, Registry, Totals, Usage};
+use qos::{
+    AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
+    Usage,
+};
 
 use crate::measured::Window;
-use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
 const NAME_BYTES_MAX: usize = 64;
 
 /// Units of a token.
-const TOKEN: u64 = qos::units::TOKEN as u64;
+pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
 
 /// A device that tenants share.
 #[derive(Clone, Debug)]
@@ -27,6 +30,32 @@ pub struct DeviceSetup {
     pub name: String,
     /// Its rates and prices; without them nothing can be promised, and nothing is limited.
     pub model: Option<DeviceModel>,
+    /// What it does beyond the paper.
+    pub switches: Switches,
+}
+
+/// What a device's scheduling does beyond the paper's (docs/scheduler.md, "Beyond the paper"); all
+/// of it needs a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Its rate and price of writes are corrected by measured delays.
+    pub correct_online: bool,
+    /// So many requests are at the device at a time as the strictest latency allows.
+    pub bound_depth: bool,
+    /// What would miss its latency is refused at once.
+    pub fail_fast: bool,
+}
+
+impl Switches {
+    /// The name of one that is on.
+    pub fn any(&self) -> Option<&'static str> {
+        let each = [
+            ("correct_online", self.correct_online),
+            ("bound_depth", self.bound_depth),
+            ("fail_fast", self.fail_fast),
+        ];
+        each.into_iter().find_map(|(name, on)| on.then_some(name))
+    }
 }
 
 /// Who made a tenant.
@@ -46,6 +75,19 @@ pub(crate) struct Device {
     name: String,
     has_model: bool,
     pub(crate) registry: Registry,
+}
+
+impl Device {
+    fn new(setup: DeviceSetup, tenants_max: usize) -> Device {
+        let Switches { correct_online, bound_depth, fail_fast } = setup.switches;
+        let has_model = setup.model.is_some();
+        let model = setup.model.unwrap_or_else(DeviceModel::unlimited);
+        let mut registry = Registry::new(model, tenants_max);
+        registry.correct_online(correct_online, Instant::ZERO);
+        registry.bound_depth(bound_depth, Instant::ZERO);
+        registry.fail_fast(fail_fast);
+        Device { name: setup.name, has_model, registry }
+    }
 }
 
 #[derive(Debug)]
@@ -80,6 +122,7 @@ pub struct Book {
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
     measured_at: Instant,
+    observed_at: Instant,
 }
 
 impl Book {
@@ -90,14 +133,7 @@ impl Book {
     /// number of the default tenant is kept for it.
     pub fn new(devices: Vec<DeviceSetup>, workers: usize, tenants_max: usize) -> Book {
         assert!(tenants_max > 0 && !devices.is_empty(), "a tenant and a device there must be");
-        let device = |setup: DeviceSetup| Device {
-            name: setup.name,
-            has_model: setup.model.is_some(),
-            registry: Registry::new(
-                setup.model.unwrap_or_else(DeviceModel::unlimited),
-                tenants_max,
-            ),
-        };
+        let device = |setup: DeviceSetup| Device::new(setup, tenants_max);
         Book {
             devices: devices.into_iter().map(device).collect(),
             entries: (0..tenants_max).map(|_| None).collect(),
@@ -106,6 +142,7 @@ impl Book {
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
             leaves: Vec::new(),
             measured_at: Instant::ZERO,
+            observed_at: Instant::ZERO,
         }
     }
 
@@ -233,6 +270,88 @@ impl Book {
         Ok(self.admission(tenant, admission))
     }
 
+    /// Changes what a tenant gets of the rest while it is best effort, on each device that has a
+    /// model. Tenants are registered with the [default](Share::default).
+    ///
+    /// # Errors
+    /// When there is no such tenant; when it has an SLO; when the share makes no sense, or its device
+    /// has no model.
+    pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
+        let tenant = self.known(name)?;
+        let entry = self.entry(tenant);
+        self.check_share(&entry.slo, share, entry.device)?;
+        let portion = share.portion()?;
+        for device in self.devices.iter_mut().filter(|device| device.has_model) {
+            let set = device.registry.set_portion(tenant, portion, now);
+            assert!(set.is_ok(), "a tenant is known to every device, and the share was checked");
+        }
+        Ok(())
+    }
+
+    /// Whether a tenant of this SLO can have a share of what a device leaves.
+    fn check_share(&self, slo: &Slo, share: Share, device: usize) -> Result<(), Refusal> {
+        let invalid = |why: String| Err(Refusal::Invalid(why));
+        if slo.latency_us > 0 {
+            let why =
+                "weight and cap_tokens are of best effort, and the tenant is promised a latency";
+            return invalid(why.to_owned());
+        }
+        let device = &self.devices[device];
+        if !device.has_model {
+            return invalid(format!(
+                "weight and cap_tokens share out the tokens of a device model, and device {:?} has \
+                 none; measure one with `nearflash calibrate` and name it with `model` or `--model`",
+                device.name
+            ));
+        }
+        share.portion().map(drop)
+    }
+
+    /// [Registers](Book::register) a tenant that gets a share of its own of the rest: both or
+    /// neither.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn register_sharing(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        share: Option<Share>,
+        device: Option<&str>,
+        origin: Origin,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        if let Some(share) = share {
+            self.check_share(slo, share, self.device(device)?)?;
+        }
+        let admission = self.register(name, slo, device, origin, now)?;
+        if let Some(share) = share {
+            self.set_share(name, share, now)?;
+        }
+        Ok(admission)
+    }
+
+    /// [Changes](Book::change) a tenant's SLO and its share of the rest: both or neither.
+    ///
+    /// # Errors
+    /// Those of both; then the old ones stand.
+    pub fn change_sharing(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        share: Option<Share>,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        if let Some(share) = share {
+            self.check_share(slo, share, self.entry(self.known(name)?).device)?;
+        }
+        let admission = self.change(name, slo, now)?;
+        if let Some(share) = share {
+            self.set_share(name, share, now)?;
+        }
+        Ok(admission)
+    }
+
     /// Ends a tenant: its rate is free at once and its connections' requests are refused from now
     /// on. Its number is free when the last of its requests has ended; its name is so at once.
     ///
@@ -307,6 +426,35 @@ impl Book {
         }
     }
 
+    /// Corrects the devices' models, and bounds their depths, by what was measured since the last
+    /// time, where that is [switched on](Switches) and a window of it is over.
+    pub fn observe(&mut self, now: Instant) {
+        if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
+            return;
+        }
+        self.observed_at = now;
+        for (n, device) in self.devices.iter_mut().enumerate() {
+            let before = device.registry.adjustment();
+            let adjustment = device.registry.observe(now);
+            if adjustment == before {
+                continue;
+            }
+            tracing::info!(
+                device = device.name,
+                rate_permille = adjustment.rate_permille,
+                write_permille = adjustment.write_permille,
+                "the device's model is corrected"
+            );
+            // A price of writes that has changed changes what is needed for what was promised.
+            for (tenant, promise) in device.registry.promises() {
+                let entry = self.entries[tenant.0 as usize].as_mut();
+                if let Some(entry) = entry.filter(|entry| entry.device == n) {
+                    entry.tokens_needed = tokens_up(promise.rate);
+                }
+            }
+        }
+    }
+
     /// How long the current window of measurement has lasted.
     pub fn window(&self, now: Instant) -> Duration {
         now.since(self.measured_at)
@@ -332,6 +480,7 @@ impl Book {
                 tokens_promised: device.registry.promised().div_ceil(TOKEN),
                 tokens_left: with_model(device.registry.left()),
                 latency_us: critical.map(|entry| entry.slo.latency_us).min(),
+                correction: device.registry.is_corrected().then(|| device.registry.adjustment()),
             }
         };
         self.devices.iter().enumerate().map(info).collect()
@@ -381,9 +530,17 @@ impl Book {
 
     fn check_model(&self, device: usize, slo: &Slo) -> Result<(), Refusal> {
         let device = &self.devices[device];
-        match slo.latency_us > 0 && !device.has_model {
-            true => Err(Refusal::NoModel { device: device.name.clone() }),
-            false => Ok(()),
+        if slo.latency_us == 0 {
+            return Ok(());
+        }
+        if !device.has_model {
+            return Err(Refusal::NoModel { device: device.name.clone() });
+        }
+        match Percentile::from_tenths(slo.percentile_tenths) {
+            Some(percentile) if device.registry.model().points_at(percentile).is_empty() => {
+                Err(Refusal::NotMeasured { device: device.name.clone(), percentile })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -422,14 +579,15 @@ impl Book {
             Numbered::Invalid(what) => Refusal::Invalid(format!("the SLO makes no sense: {what}")),
             Numbered::TableFull => Refusal::TableFull { tenants_max: self.entries.len() },
             Numbered::NoTenant => unreachable!("a tenant is known to every device"),
-            Numbered::TooTight { latency_us, tightest_us } => {
-                Refusal::TooTight { latency_us, tightest_us }
+            Numbered::TooTight { latency_us, tightest_us, percentile } => {
+                Refusal::TooTight { latency_us, tightest_us, percentile }
             }
             Numbered::TooMuch(shortage) => Refusal::TooMuch {
                 tokens_needed: tokens_up(shortage.needed),
                 tokens_available: shortage.available / TOKEN,
                 tokens_device: shortage.device / TOKEN,
                 latency_us: shortage.latency_us,
+                percentile: shortage.percentile,
                 limited_by: shortage.limited_by.map(|tenant| self.name(tenant)),
             },
         }
@@ -487,6 +645,7 @@ impl Book {
             device: self.devices[entry.device].name.clone(),
             slo: entry.slo,
             tokens_needed: entry.tokens_needed,
+            share: self.devices[entry.device].registry.portion(tenant).into(),
             measured: entry.window.measured.clone(),
             connections: self.connections(tenant),
             in_flight: self.meters.iter().map(in_flight).sum(),
@@ -513,6 +672,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::{Kind, Scheduler};
 
     const NOW: Instant = Instant::ZERO;
 
@@ -521,7 +681,11 @@ mod tests {
     }
 
     fn book() -> Book {
-        let device = |name: &str, model| DeviceSetup { name: name.to_owned(), model };
+        let device = |name: &str, model| DeviceSetup {
+            name: name.to_owned(),
+            model,
+            switches: Switches::default(),
+        };
         let devices = vec![device("a", Some(DeviceModel::device_a())), device("disk", None)];
         Book::new(devices, 2, 4)
     }
@@ -591,6 +755,68 @@ mod tests {
         book.settle(NOW);
         assert_eq!((book.list().len(), book.epochs[1]), (1, 1));
         assert_eq!(add(&mut book, "third", slo(0, 0, 0)).unwrap().tenant, tenant);
+    }
+
+    #[test]
+    fn a_percentile_needs_its_rates_and_a_share_a_model() {
+        let mut book = book();
+        let strict = Slo { percentile_tenths: 990, ..slo(1_000, 1_000, 100) };
+        let text = |refusal: Refusal| refusal.to_string();
+        let unknown = text(add(&mut book, "gold", strict).unwrap_err());
+        assert!(unknown.contains("device \"a\" has no rates for p99"), "{unknown}");
+        add(&mut book, "batch", slo(0, 0, 0)).unwrap();
+        let share = Share { weight: 3, cap_tokens: Some(500) };
+        book.set_share("batch", share, NOW).unwrap();
+        assert_eq!(book.list()[0].share, share);
+        // Where there is no model, there is nothing to share out.
+        let portions = [0, 1].map(|n| book.devices[n].registry.portion(TenantId(1)).weight);
+        assert_eq!(portions, [3, 1]);
+        for bad in [Share { weight: 1_001, ..share }, Share { cap_tokens: Some(0), ..share }] {
+            let why = text(book.set_share("batch", bad, NOW).unwrap_err());
+            assert!(why.contains("expected a number from 1"), "{why}");
+        }
+        book.register("tape", &slo(0, 0, 0), Some("disk"), Origin::Operator, NOW).unwrap();
+        let why = text(book.set_share("tape", share, NOW).unwrap_err());
+        assert!(why.contains("\"disk\" has none"), "{why}");
+        let (gold, slo) = (Some(share), slo(500, 1_000, 100));
+        let refused = book.register_sharing("gold", &slo, gold, None, Origin::Operator, NOW);
+        assert!(text(refused.unwrap_err()).contains("promised a latency"));
+        assert_eq!(book.find("gold"), None);
+    }
+
+    #[test]
+    fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
+        let device = |name: &str, correct_online| DeviceSetup {
+            name: name.to_owned(),
+            model: Some(DeviceModel::device_a()),
+            switches: Switches { correct_online, ..Switches::default() },
+        };
+        let mut book = Book::new(vec![device("new", true), device("old", false)], 1, 4);
+        for (name, device) in [("gold", "new"), ("iron", "old")] {
+            book.register(name, &slo(500, 10_000, 50), Some(device), Origin::Operator, NOW)
+                .unwrap();
+        }
+        let mut schedulers =
+            [0, 1].map(|n| book.scheduler(n, 0, QueueLimits { slots: 8, of_tenant: 8 }));
+        let delay = Duration::from_millis(5);
+        for window in 1..=4 {
+            let now = NOW + Duration::from_millis(100 * window);
+            for scheduler in &mut schedulers {
+                (0..300).for_each(|_| scheduler.ended(Kind::Read, delay));
+                scheduler.begin_round(now);
+                while scheduler.next().is_some() {}
+            }
+            book.observe(now);
+            // Too soon for a window of its own.
+            book.observe(now + Duration::from_millis(1));
+        }
+        let [new, old] = &book.device_infos()[..] else { panic!("two devices") };
+        assert!(new.correction.is_some_and(|now| now.write_permille > 1_000), "{new:?}");
+        assert!(old.correction.is_none(), "{old:?}");
+        // Dearer writes need more tokens for the same promise.
+        let [gold, iron] = [0, 1].map(|n| book.list()[n].tokens_needed);
+        assert_eq!((new.tokens_promised, old.tokens_promised), (gold, iron));
+        assert!(gold > iron && iron == 55_000, "{gold} {iron}");
     }
 
     #[test]

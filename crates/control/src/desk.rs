@@ -100,6 +100,7 @@ impl Desk {
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut book = self.tenants.book();
         let mut tells: Vec<Tell> = Vec::new();
+        book.observe(now);
         if book.window(now) >= WINDOW {
             book.measure(now);
             tells.extend(notices(&mut book, now));
@@ -270,7 +271,9 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
         Refusal::Invalid(_) => bare(Status::Invalid),
         Refusal::NoTenant { .. } => bare(Status::NoTenant),
         Refusal::Taken(_) | Refusal::InUse { .. } => bare(Status::Denied),
-        Refusal::NoModel { .. } | Refusal::NoDevice { .. } => bare(Status::Unsupported),
+        Refusal::NoModel { .. } | Refusal::NotMeasured { .. } | Refusal::NoDevice { .. } => {
+            bare(Status::Unsupported)
+        }
         Refusal::TableFull { .. } => bare(Status::NoResources),
         Refusal::TooTight { latency_us, .. } => Answer {
             limited_by: LimitedBy::ThisSlo,
@@ -295,7 +298,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::book::DeviceSetup;
+    use crate::book::{DeviceSetup, Switches};
     use contract::{ConnId, Mailbox};
     use qos::DeviceModel;
 
@@ -311,7 +314,7 @@ mod tests {
 
     fn desk() -> (Desk, PostBox) {
         let model = Some(DeviceModel::device_a());
-        let device = DeviceSetup { name: "disk".to_owned(), model };
+        let device = DeviceSetup { name: "disk".to_owned(), model, switches: Switches::default() };
         let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
         let (desk, mut boxes) = Desk::new(tenants, 1);
         (desk, boxes.pop().unwrap())

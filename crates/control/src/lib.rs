@@ -19,9 +19,9 @@ mod post;
 mod tenants;
 mod words;
 
-pub use book::{Book, DeviceSetup, Origin};
+pub use book::{Book, DeviceSetup, Origin, Switches};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
 pub use measured::Measured;
 pub use post::{PostBox, Wake};
 pub use tenants::{Clock, Tenants};
-pub use words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+pub use words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};

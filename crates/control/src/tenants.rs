@@ -7,7 +7,7 @@ use contract::{Instant, Meters, Slo, TenantId};
 use qos::{AnyScheduler, QueueLimits};
 
 use crate::book::{Book, DeviceSetup, Origin};
-use crate::words::{Admission, DeviceInfo, Refusal, TenantInfo, Verdict};
+use crate::words::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
 
 /// Tells the time: the clock that the workers use as well.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -49,27 +49,35 @@ impl Tenants {
     }
 
     /// Registers a tenant for an operator, with a promise about a device (the first unless it is
-    /// named). An SLO without a latency is best effort.
+    /// named). An SLO without a latency is best effort, and may come with a share.
     ///
     /// # Errors
-    /// Says what is wrong with the name or SLO, or why it cannot be promised.
+    /// Says what is wrong with the name, SLO or share, or why it cannot be promised.
     pub fn register(
         &self,
         name: &str,
         slo: &Slo,
+        share: Option<Share>,
         device: Option<&str>,
     ) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.book().register(name, slo, device, Origin::Operator, now)
+        self.book().register_sharing(name, slo, share, device, Origin::Operator, now)
     }
 
-    /// Changes a tenant's SLO, from best effort and to it as well. The device stays.
+    /// Changes a tenant's SLO, from best effort and to it as well, and its share unless that is to stay.
+    /// The device stays.
     ///
     /// # Errors
-    /// Says what is wrong with the SLO, or why it cannot be promised; then the old one stands.
-    pub fn change(&self, name: &str, slo: &Slo) -> Result<Admission, Refusal> {
+    /// Says what is wrong with the SLO or share, or why it cannot be promised; then the old ones
+    /// stand.
+    pub fn change(
+        &self,
+        name: &str,
+        slo: &Slo,
+        share: Option<Share>,
+    ) -> Result<Admission, Refusal> {
         let now = self.now();
-        self.book().change(name, slo, now)
+        self.book().change_sharing(name, slo, share, now)
     }
 
     /// Ends a tenant. Its rate and its name are free at once; it is listed as leaving until the last

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use contract::{Slo, TenantId};
-use qos::Class;
+use qos::{Adjustment, Class, Percentile, Portion};
 
+use crate::book::TOKEN;
 use crate::{Measured, Origin};
 
 /// What a tenant was admitted with.
@@ -61,12 +62,21 @@ pub enum Refusal {
         /// The device.
         device: String,
     },
+    /// The device's model has no rates for this percentile.
+    NotMeasured {
+        /// The device.
+        device: String,
+        /// The percentile.
+        percentile: Percentile,
+    },
     /// The device is not known to serve anything at this latency.
     TooTight {
         /// What was asked, in microseconds.
         latency_us: u32,
         /// The tightest that the device's model knows.
         tightest_us: u32,
+        /// Of which percentile both are.
+        percentile: Percentile,
     },
     /// The device does not make as many tokens.
     TooMuch {
@@ -78,6 +88,8 @@ pub enum Refusal {
         tokens_device: u64,
         /// The strictest latency in microseconds.
         latency_us: u32,
+        /// Of which percentile it is.
+        percentile: Percentile,
         /// Whose latency that is; `None` for the SLO's that is asked for.
         limited_by: Option<String>,
     },
@@ -107,9 +119,14 @@ impl fmt::Display for Refusal {
                 "device {device:?} has no model, so no latency can be promised on it; measure one \
                  with `nearflash calibrate` and name it with `model` or `--model`"
             ),
-            Refusal::TooTight { latency_us, tightest_us } => write!(
+            Refusal::NotMeasured { device, percentile } => write!(
                 f,
-                "p95 ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is \
+                "the model of device {device:?} has no rates for {percentile}, so only p95 can be \
+                 promised on it; `nearflash calibrate` without `--quick` measures them"
+            ),
+            Refusal::TooTight { latency_us, tightest_us, percentile } => write!(
+                f,
+                "{percentile} ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is \
                  known for"
             ),
             Refusal::TooMuch {
@@ -117,12 +134,13 @@ impl fmt::Display for Refusal {
                 tokens_available,
                 tokens_device,
                 latency_us,
+                percentile,
                 limited_by,
             } => {
                 write!(
                     f,
                     "needs {tokens_needed} tokens/s of {tokens_available} available; the device \
-                     makes {tokens_device} at p95 ≤ {latency_us} µs, the bound of "
+                     makes {tokens_device} at {percentile} ≤ {latency_us} µs, the bound of "
                 )?;
                 match limited_by {
                     Some(name) => write!(f, "tenant {name:?}"),
@@ -193,12 +211,63 @@ pub struct TenantInfo {
     pub slo: Slo,
     /// Tokens a second that its SLO needs; zero for best effort.
     pub tokens_needed: u64,
+    /// What it gets of the rest while it is best effort.
+    pub share: Share,
     /// How it fares.
     pub measured: Measured,
     /// Connections that belong to it or hold a handle on it.
     pub connections: u32,
     /// Requests admitted and not answered yet, on all workers.
     pub in_flight: u32,
+}
+
+/// What a tenant gets of what the promises leave, while it is best effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its part beside those of the others, from 1 to [`Share::WEIGHT_MAX`]; 1 unless told.
+    pub weight: u32,
+    /// Tokens a second that it gets at most, whatever others leave.
+    pub cap_tokens: Option<u64>,
+}
+
+impl Share {
+    /// The largest weight.
+    pub const WEIGHT_MAX: u32 = Portion::WEIGHT_MAX;
+
+    /// The largest cap.
+    const CAP_TOKENS_MAX: u64 = 1_000_000_000;
+
+    /// In units.
+    ///
+    /// # Errors
+    /// Says which part makes no sense.
+    pub(crate) fn portion(self) -> Result<Portion, Refusal> {
+        let Share { weight, cap_tokens } = self;
+        if !(1..=Share::WEIGHT_MAX).contains(&weight) {
+            let most = Share::WEIGHT_MAX;
+            let why = format!("weight is {weight}; expected a number from 1 to {most}");
+            return Err(Refusal::Invalid(why));
+        }
+        if cap_tokens.is_some_and(|cap| !(1..=Share::CAP_TOKENS_MAX).contains(&cap)) {
+            let (cap, most) = (cap_tokens.unwrap_or_default(), Share::CAP_TOKENS_MAX);
+            let why = format!("cap_tokens is {cap}; expected a number from 1 to {most}");
+            return Err(Refusal::Invalid(why));
+        }
+        Ok(Portion { weight, cap: cap_tokens.map(|tokens| tokens * TOKEN) })
+    }
+}
+
+impl Default for Share {
+    /// As much as any other, without a cap.
+    fn default() -> Share {
+        Share::from(Portion::default())
+    }
+}
+
+impl From<Portion> for Share {
+    fn from(portion: Portion) -> Share {
+        Share { weight: portion.weight, cap_tokens: portion.cap.map(|units| units / TOKEN) }
+    }
 }
 
 /// One device, as an operator sees it.
@@ -216,4 +285,6 @@ pub struct DeviceInfo {
     pub tokens_left: Option<u64>,
     /// The strictest promised latency in microseconds.
     pub latency_us: Option<u32>,
+    /// What the model is multiplied with at present; `None` where it is not corrected.
+    pub correction: Option<Adjustment>,
 }

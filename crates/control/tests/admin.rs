@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use contract::Instant;
 use nearflash_control::admin::{
-    AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Door, Origin, Site, Slo,
-    State, Strictest, Worker, Workers, document, router, start,
+    AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Correction, Door, Origin,
+    SetTenant, Share, Site, Slo, State, Strictest, Worker, Workers, document, router, start,
 };
-use nearflash_control::{DeviceSetup, Tenants};
+use nearflash_control::{DeviceSetup, Switches, Tenants};
 use qos::DeviceModel;
 use serde_json::{Value, json};
 
@@ -29,7 +29,11 @@ impl Site for TwoWorkers {
 }
 
 fn tenants() -> Tenants {
-    let device = |name: &str, model| DeviceSetup { name: name.to_owned(), model };
+    let device = |name: &str, model| DeviceSetup {
+        name: name.to_owned(),
+        model,
+        switches: Switches { correct_online: name == "fast", ..Switches::default() },
+    };
     let devices = vec![device("fast", Some(DeviceModel::device_a())), device("disk", None)];
     Tenants::new(devices, 2, TENANTS_MAX, Arc::new(|| Instant::ZERO))
 }
@@ -102,7 +106,11 @@ fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
 }
 
 fn add(name: &str, slo: Option<Slo>) -> AddTenant {
-    AddTenant { name: name.to_owned(), device: None, slo }
+    AddTenant { name: name.to_owned(), device: None, slo, share: None }
+}
+
+fn to(slo: Option<Slo>) -> SetTenant {
+    SetTenant { slo, share: None }
 }
 
 #[test]
@@ -116,14 +124,36 @@ fn a_tenant_is_made_shown_changed_and_removed() {
     assert_eq!(gold.slo, Some(slo(500, 120_000, 100)));
     assert_eq!((gold.class, gold.origin), (Class::LatencyCritical, Origin::Operator));
     assert_eq!((gold.state, gold.connections, gold.in_flight), (State::Active, 0, 0));
-    let changed = client.set_tenant("gold", Some(slo(2_000, 60_000, 80))).unwrap();
+    let changed = client.set_tenant("gold", &to(Some(slo(2_000, 60_000, 80)))).unwrap();
     assert_eq!(changed.tokens_needed, 60_000 * 28 / 10);
-    assert_eq!(client.set_tenant("gold", None).unwrap().tokens_needed, 0);
+    assert_eq!(client.set_tenant("gold", &to(None)).unwrap().tokens_needed, 0);
     assert_eq!(client.tenant("gold").unwrap().class, Class::BestEffort);
     client.remove_tenant("gold").unwrap();
     assert_eq!(client.tenant("gold").unwrap_err().code(), Some(Code::NoTenant));
     let left: Vec<_> = client.tenants().unwrap().into_iter().map(|t| t.state).collect();
     assert_eq!(left, [State::Leaving], "no worker has let go of it");
+}
+
+#[test]
+fn a_share_stays_until_it_is_changed() {
+    let api = Api::start();
+    let mut client = api.client();
+    let share = |weight, cap_tokens| Share { weight, cap_tokens };
+    let heavy = AddTenant { share: Some(share(3, Some(9_000))), ..add("heavy", None) };
+    client.add_tenant(&heavy).unwrap();
+    client.add_tenant(&add("light", None)).unwrap();
+    let mut shown = |name: &str| client.tenant(name).unwrap().share;
+    assert_eq!((shown("heavy"), shown("light")), (share(3, Some(9_000)), share(1, None)));
+    // A promise and back.
+    client.set_tenant("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
+    client.set_tenant("heavy", &to(None)).unwrap();
+    assert_eq!(client.tenant("heavy").unwrap().share, share(3, Some(9_000)));
+    let lighter = SetTenant { slo: None, share: Some(share(2, None)) };
+    client.set_tenant("heavy", &lighter).unwrap();
+    assert_eq!(client.tenant("heavy").unwrap().share, share(2, None));
+    let wrong = SetTenant { slo: Some(slo(500, 1_000, 100)), share: Some(share(2, None)) };
+    assert_eq!(client.set_tenant("heavy", &wrong).unwrap_err().code(), Some(Code::Invalid));
+    assert_eq!(client.tenant("heavy").unwrap().slo, None, "nothing is changed by halves");
 }
 
 #[test]
@@ -133,7 +163,7 @@ fn names_may_have_any_characters_that_names_have() {
     for name in ["check", "a/b", "ünï côde", "100 % ?&#", ".."] {
         client.add_tenant(&add(name, None)).unwrap();
         assert_eq!(client.tenant(name).unwrap().name, name);
-        client.set_tenant(name, Some(slo(1_000, 10, 100))).unwrap();
+        client.set_tenant(name, &to(Some(slo(1_000, 10, 100)))).unwrap();
         client.remove_tenant(name).unwrap();
     }
 }
@@ -157,11 +187,11 @@ fn a_refusal_names_need_supply_the_limit_and_ways_out() {
     }
     assert!(client.tenant("silver").is_err());
     // A refused change leaves the old promise, and its own share is no reason to refuse.
-    let refused = client.set_tenant("gold", Some(slo(500, 500_000, 100))).unwrap_err();
+    let refused = client.set_tenant("gold", &to(Some(slo(500, 500_000, 100)))).unwrap_err();
     let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
     assert_eq!((problem.code, problem.ways.as_ref().unwrap().iops), (Code::TooMuch, Some(420_000)));
     assert_eq!(client.tenant("gold").unwrap().slo, Some(slo(500, 120_000, 100)));
-    client.set_tenant("gold", Some(slo(500, 420_000, 100))).unwrap();
+    client.set_tenant("gold", &to(Some(slo(500, 420_000, 100)))).unwrap();
 }
 
 #[test]
@@ -206,6 +236,8 @@ fn devices_and_workers_are_told() {
     let strictest = Strictest { latency_us: 500, tenant: "strict".to_owned() };
     assert_eq!((fast.tokens_left, &fast.strictest), (Some(390_000), &Some(strictest)));
     assert_eq!((disk.has_model, disk.tokens, &disk.strictest), (false, None, &None));
+    let uncorrected = Correction { rate_percent: 100.0, write_price_percent: 100.0 };
+    assert_eq!((&fast.correction, &disk.correction), (&Some(uncorrected), &None));
     let workers = client.workers().unwrap().workers;
     assert_eq!(workers.iter().map(|w| w.connections).collect::<Vec<_>>(), [3, 4]);
 }
@@ -237,8 +269,8 @@ fn nonsense_is_answered_with_what_to_do() {
             "POST",
             "/v1/tenants",
             r#"{"name":"x","slo":{"iops":1,"latency_us":900,"percentile":99}}"#,
-            400,
-            "99th percentile",
+            422,
+            "no rates for p99",
         ),
         (
             "POST",
@@ -255,6 +287,23 @@ fn nonsense_is_answered_with_what_to_do() {
             "100 % reads",
         ),
         ("POST", "/v1/tenants", r#"{"name":"x","slo":{"iops":1,"latency_us":9}}"#, 409, "tighter"),
+        ("POST", "/v1/tenants", r#"{"name":"x","share":{"weight":0}}"#, 400, "1 to 1000"),
+        ("POST", "/v1/tenants", r#"{"name":"x","share":{"cap_tokens":0}}"#, 400, "cap_tokens is 0"),
+        ("POST", "/v1/tenants", r#"{"name":"x","share":{"wait":2}}"#, 400, "unknown field `wait`"),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","device":"disk","share":{"weight":2}}"#,
+            400,
+            "device \"disk\" has none",
+        ),
+        (
+            "POST",
+            "/v1/tenants",
+            r#"{"name":"x","slo":{"iops":1,"latency_us":900},"share":{"weight":2}}"#,
+            400,
+            "promised a latency",
+        ),
         ("PUT", "/v1/tenants/none", r#"{"slo":null}"#, 404, "none yet"),
         ("PUT", "/v1/tenants/none", "{}", 400, "missing field `slo`"),
         ("GET", "/v1/tenants/none", "", 404, "none yet"),

@@ -41,6 +41,8 @@ pub enum Refusal {
         latency_us: u32,
         /// The tightest that the device's model knows.
         tightest_us: u32,
+        /// Of which percentile both are.
+        percentile: Percentile,
     },
     /// The rates do not fit.
     TooMuch(Shortage),
@@ -69,9 +71,9 @@ impl fmt::Display for Refusal {
             Refusal::Invalid(what) => write!(f, "the SLO makes no sense: {what}"),
             Refusal::TableFull => f.write_str("the table of tenants is full"),
             Refusal::NoTenant => f.write_str("there is no such tenant"),
-            Refusal::TooTight { latency_us, tightest_us } => write!(
+            Refusal::TooTight { latency_us, tightest_us, percentile } => write!(
                 f,
-                "a tail of {latency_us} µs is tighter than the {tightest_us} µs that the device is known for"
+                "{percentile} ≤ {latency_us} µs is tighter than the {tightest_us} µs that the device is known for"
             ),
             Refusal::TooMuch(shortage) => {
                 let Shortage { latency_us, percentile, limited_by, .. } = shortage;
@@ -149,7 +151,7 @@ pub fn promise(
     };
     let (latency_us, tightest_us) = (slo.latency_us, first.latency_us);
     let Some(limit) = model.limit(percentile, latency_us) else {
-        return Err(Refusal::TooTight { latency_us, tightest_us });
+        return Err(Refusal::TooTight { latency_us, tightest_us, percentile });
     };
     Ok(Some(Promise { latency_us, percentile, limit, rate: needed(slo, slo.iops, cost) }))
 }
@@ -369,7 +371,14 @@ mod tests {
         assert_eq!(admit(asked(&slo(500, 90_000, 100)), &others, 500), Ok(0));
         let model = DeviceModel::device_a();
         let tight = promise(&slo(499, 1, 100), &model, model.cost());
-        assert_eq!(tight, Err(Refusal::TooTight { latency_us: 499, tightest_us: 500 }));
+        assert_eq!(
+            tight,
+            Err(Refusal::TooTight {
+                latency_us: 499,
+                tightest_us: 500,
+                percentile: Percentile::P95
+            })
+        );
     }
 
     #[test]

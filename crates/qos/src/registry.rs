@@ -7,6 +7,7 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use contract::{Instant, Slo, TenantId};
 
@@ -215,6 +216,13 @@ impl Registry {
         Ok(())
     }
 
+    /// What a tenant gets while it is best effort.
+    pub fn portion(&self, tenant: TenantId) -> Portion {
+        let n = tenant.0 as usize;
+        let cap = self.shared.tenants[n].cap();
+        Portion { weight: self.weights[n], cap: cap.map(NonZeroU64::get) }
+    }
+
     /// Ends a tenant. What it has queued is still served, as best effort; nothing more is taken.
     /// Its name is free again after [`remove`](Registry::remove).
     pub fn unregister(&mut self, tenant: TenantId, now: Instant) -> Result<(), Refusal> {
@@ -377,6 +385,11 @@ impl Registry {
     /// What the model is multiplied with at present.
     pub fn adjustment(&self) -> Adjustment {
         self.adjustment
+    }
+
+    /// Whether the model is corrected by what is measured.
+    pub fn is_corrected(&self) -> bool {
+        self.measurement.as_ref().is_some_and(|measurement| measurement.correction.is_some())
     }
 
     /// Multiplies the model's rate and its price of writes from now on: what tenants need is priced
@@ -666,7 +679,9 @@ mod tests {
         registry.change(heavy, &slo(2_000, 1_000, 100), now).unwrap();
         assert_eq!(registry.shared().share(), 57_000_000 - 100_000);
         registry.change(heavy, &slo(0, 0, 0), now).unwrap();
+        assert_eq!(registry.portion(heavy), Portion { weight: 3, cap: None });
         registry.set_portion(light, Portion { weight: 4, cap: Some(9) }, now).unwrap();
+        assert_eq!(registry.portion(light), Portion { weight: 4, cap: Some(9) });
         assert_eq!(registry.shared().share(), 100_000_000 / 7);
         // Nothing is lost to whole units.
         assert_eq!(registry.shared().lent(), 100_000_000);
@@ -679,6 +694,7 @@ mod tests {
         registry.remove(light, now);
         assert_eq!(registry.shared().share(), 100_000_000 / 3);
         assert_eq!(registry.register(&slo(0, 0, 0), now).unwrap().tenant, light);
+        assert_eq!(registry.portion(light), Portion::default());
         assert_eq!(registry.shared().share(), 25_000_000);
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Instant, Meters, Slo, TenantId};
-use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Tenants};
+use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Switches, Tenants};
 use flash::Chance;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
 use target::Line;
@@ -54,7 +54,11 @@ impl Office {
         now: Instant,
         marks: &Marks,
     ) -> Office {
-        let device = DeviceSetup { name: "disk".to_owned(), model: Some(model(plan.tokens)) };
+        let device = DeviceSetup {
+            name: "disk".to_owned(),
+            model: Some(model(plan.tokens)),
+            switches: Switches::default(),
+        };
         let clock = Arc::new(|| -> Instant { panic!("the world passes the time") });
         let tenants = Tenants::new(vec![device], workers, TENANTS, clock);
         let mut book = tenants.book();

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use control::admin::Device;
+use control::admin::{Correction, Device};
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
@@ -35,11 +35,16 @@ fn list(devices: &[Device]) -> String {
     ]);
     for device in devices {
         let tokens = |n: Option<u64>| n.map_or("-".to_owned(), |n| number_text(n as f64));
-        let limit = match (&device.strictest, device.has_model) {
+        let mut limit = match (&device.strictest, device.has_model) {
             (_, false) => "nothing: it has no model".to_owned(),
             (None, true) => "its model: no latency is promised".to_owned(),
             (Some(limit), true) => format!("{} µs of {}", limit.latency_us, limit.tenant),
         };
+        if let Some(Correction { rate_percent, write_price_percent }) = &device.correction {
+            limit += &format!(
+                "; corrected: rate {rate_percent:.1} %, write price {write_price_percent:.1} %"
+            );
+        }
         table.add_row([
             device.name.clone(),
             tokens(device.tokens),
@@ -65,6 +70,7 @@ mod tests {
             tokens_promised: tokens.map_or(0, |_| 316_000),
             tokens_left: tokens.map(|n| n - 316_000),
             strictest,
+            correction: None,
         };
         let strictest = Strictest { latency_us: 500, tenant: "gold".to_owned() };
         let text =
@@ -75,5 +81,10 @@ mod tests {
              fast      420 000   316 000  104 000  500 µs of gold\n\
              volume0         -         0        -  nothing: it has no model"
         );
+        let correction = Correction { rate_percent: 85.0, write_price_percent: 123.4 };
+        let corrected =
+            Device { correction: Some(correction), ..device("old", Some(400_000), None) };
+        let text = list(&[corrected]);
+        assert!(text.ends_with("; corrected: rate 85.0 %, write price 123.4 %"), "{text}");
     }
 }

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use control::admin::{AddTenant, Admitted, Check, Client, Slo, State, Tenant, Tenants, Verdict};
+use control::admin::{
+    AddTenant, Admitted, Check, Client, SetTenant, Share, Slo, State, Tenant, Tenants, Verdict,
+};
 use flash::parse_size;
 use serde_json::json;
 
@@ -23,6 +25,8 @@ pub(crate) enum Command {
         device: Option<String>,
         #[command(flatten)]
         promise: Promise,
+        #[command(flatten)]
+        portion: Portion,
     },
     /// Change what a tenant is promised; what is not named stays
     Set {
@@ -33,6 +37,8 @@ pub(crate) enum Command {
         best_effort: bool,
         #[command(flatten)]
         promise: Promise,
+        #[command(flatten)]
+        portion: Portion,
     },
     /// Remove a tenant; its tokens are free at once
     Rm {
@@ -108,18 +114,51 @@ impl Promise {
     }
 }
 
+/// What it gets of the rest, for best effort.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Portion {
+    /// Best effort: its part of what is left beside those of the others, 1 to 1000 [default: 1]
+    #[arg(long, value_name = "WEIGHT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    weight: Option<u32>,
+    /// Best effort: tokens a second that it gets at most: 20000, 20k, or `none` [default: none]
+    #[arg(long, value_name = "TOKENS", value_parser = parse_cap)]
+    cap: Option<Cap>,
+}
+
+/// A bound of tokens a second, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cap {
+    None,
+    Tokens(u32),
+}
+
+impl Portion {
+    /// The share, with what is not named as in `before`; `None`: nothing is named.
+    fn over(&self, before: &Share) -> Option<Share> {
+        (self.weight.is_some() || self.cap.is_some()).then(|| Share {
+            weight: self.weight.unwrap_or(before.weight),
+            cap_tokens: match self.cap {
+                None => before.cap_tokens,
+                Some(Cap::None) => None,
+                Some(Cap::Tokens(tokens)) => Some(tokens.into()),
+            },
+        })
+    }
+}
+
 impl Command {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
-            Command::Add { name, device, promise } => {
+            Command::Add { name, device, promise, portion } => {
                 let slo = promise.over(None)?;
+                let share = portion.over(&Share { weight: 1, cap_tokens: None });
                 let (name, device) = (name.clone(), device.clone());
-                let admitted = client.add_tenant(&AddTenant { name, device, slo })?;
+                let admitted = client.add_tenant(&AddTenant { name, device, slo, share })?;
                 common.print(&admitted, |admitted| outcome("added", admitted));
             }
-            Command::Set { name, best_effort, promise } => {
-                let admitted = set(client, name, *best_effort, promise)?;
+            Command::Set { name, best_effort, promise, portion } => {
+                let admitted = set(client, name, *best_effort, promise, portion)?;
                 common.print(&admitted, |admitted| outcome("changed", admitted));
             }
             Command::Rm { name } => {
@@ -148,21 +187,23 @@ fn set(
     name: &str,
     best_effort: bool,
     promise: &Promise,
+    portion: &Portion,
 ) -> Result<Admitted, Failure> {
+    let before = client.tenant(name)?;
+    let share = portion.over(&before.share);
     let slo = match best_effort {
         true => None,
         false => {
-            let before = client.tenant(name)?.slo;
-            let slo = promise.over(before.clone())?;
-            if slo == before {
+            let slo = promise.over(before.slo.clone())?;
+            if slo == before.slo && share.is_none() {
                 let text = "nothing to change: name --latency, --iops or another part of the \
-                            promise, or --best-effort";
+                            promise, --weight or --cap, or --best-effort";
                 return Err(text.to_owned().into());
             }
             slo
         }
     };
-    Ok(client.set_tenant(name, slo)?)
+    Ok(client.set_tenant(name, &SetTenant { slo, share })?)
 }
 
 fn outcome(what: &str, admitted: &Admitted) -> String {
@@ -211,6 +252,10 @@ fn list(tenants: &[Tenant]) -> String {
     for tenant in tenants {
         let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
         let none = || "-".to_owned();
+        let cap = || {
+            let bound = |tokens: u64| format!("≤ {}", number_text(tokens as f64));
+            tenant.share.cap_tokens.map_or_else(none, bound)
+        };
         // Both are at the percentile that is promised, which is named where it is not p95.
         let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
         let other = slo.map(|slo| slo.percentile).filter(|percentile| *percentile != 95.0);
@@ -225,11 +270,11 @@ fn list(tenants: &[Tenant]) -> String {
             tail.map_or_else(none, latency),
             slo.map_or_else(none, |slo| latency(slo.latency_us.into())),
             number_text(measured.tokens.round()),
-            slo.map_or_else(none, |_| number_text(tenant.tokens_needed as f64)),
+            slo.map_or_else(cap, |_| number_text(tenant.tokens_needed as f64)),
             measured.read_percent.map_or_else(none, percent),
             slo.map_or_else(none, |slo| percent(slo.read_percent.into())),
             tenant.connections.to_string(),
-            status(tenant).to_owned(),
+            status(tenant),
         ]);
     }
     text(&table)
@@ -239,21 +284,23 @@ fn list(tenants: &[Tenant]) -> String {
 const BURST: f64 = 1.05;
 
 /// How a tenant stands, in a word or two.
-fn status(tenant: &Tenant) -> &'static str {
+fn status(tenant: &Tenant) -> String {
     let measured = &tenant.measured;
     let Some(slo) = &tenant.slo else {
-        return match tenant.state {
-            State::Active => "best effort",
-            State::Leaving => "leaving",
+        return match (tenant.state, tenant.share.weight) {
+            (State::Leaving, _) => "leaving".to_owned(),
+            (State::Active, 1) => "best effort".to_owned(),
+            (State::Active, weight) => format!("best effort, weight {weight}"),
         };
     };
-    match measured.slo_percentile_us {
+    let word = match measured.slo_percentile_us {
         _ if tenant.state == State::Leaving => "leaving",
         _ if measured.iops == 0.0 => "idle",
         _ if measured.tokens > tenant.tokens_needed as f64 * BURST => "over its SLO",
         Some(us) if us > f64::from(slo.latency_us) => "late",
         _ => "kept",
-    }
+    };
+    word.to_owned()
 }
 
 /// A time with its unit, in whole microseconds.
@@ -277,6 +324,16 @@ fn parse_iops(text: &str) -> Result<u32, String> {
         Ok(iops) if (1.0..=f64::from(u32::MAX)).contains(&iops) => Ok(iops.round() as u32),
         _ => Err("requests a second, from 1: 120000, 120k, 1.5M".to_owned()),
     }
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    if text == "none" {
+        return Ok(Cap::None);
+    }
+    let tokens = parse_iops(text).ok().filter(|tokens| *tokens <= 1_000_000_000);
+    tokens.map(Cap::Tokens).ok_or_else(|| {
+        "tokens a second, from 1 to 1000000000: 20000, 20k, 1.5M; or `none`".to_owned()
+    })
 }
 
 fn parse_bytes(text: &str) -> Result<u32, String> {
@@ -310,6 +367,7 @@ mod tests {
             device: "fast".to_owned(),
             tokens_needed: if slo.is_some() { 120_000 } else { 0 },
             slo,
+            share: Share { weight: 1, cap_tokens: None },
             measured,
             connections: 4,
             in_flight: 0,
@@ -346,6 +404,10 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         let shown = list(&[tenant("strict", Some(strict), measured(7.0, 312.2))]);
         assert!(shown.contains("312 µs p99  500 µs p99"), "{shown}");
         assert_eq!(list(&[]), "there is no tenant");
+        let share = Share { weight: 3, cap_tokens: Some(20_000) };
+        let shown = list(&[Tenant { share, ..tenant("bulk", None, measured(7.0, 312.2)) }]);
+        assert!(shown.contains("≤ 20 000"), "{shown}");
+        assert!(shown.ends_with("best effort, weight 3"), "{shown}");
     }
 
     #[test]
@@ -365,6 +427,19 @@ idle    fast          0  120 000         -  500 µs         0  120 000      -  1
         assert_eq!(Promise::default().over(Some(slo())), Ok(Some(slo())));
         let whole = Promise { latency: Some(500), iops: Some(120_000), ..Promise::default() };
         assert_eq!(whole.over(None), Ok(Some(slo())));
+    }
+
+    #[test]
+    fn a_share_keeps_what_it_does_not_name() {
+        let before = Share { weight: 3, cap_tokens: Some(20_000) };
+        let over = |weight, cap| Portion { weight, cap }.over(&before);
+        assert_eq!(over(None, None), None);
+        assert_eq!(over(Some(2), None), Some(Share { weight: 2, ..before.clone() }));
+        assert_eq!(over(None, Some(Cap::None)), Some(Share { cap_tokens: None, ..before.clone() }));
+        let capped = Share { cap_tokens: Some(9_000), ..before.clone() };
+        assert_eq!(over(None, parse_cap("9k").ok()), Some(capped));
+        assert_eq!(parse_cap("none"), Ok(Cap::None));
+        assert!(parse_cap("0").is_err() && parse_cap("2000M").is_err());
     }
 
     #[test]

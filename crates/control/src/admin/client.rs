@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
+use super::AdminAddress;
 use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
 use super::problem::{Code, Failure, Problem};
-use super::{AdminAddress, Slo};
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -116,12 +116,12 @@ impl Client {
         self.call(Method::POST, "/v1/tenants", Some(tenant))
     }
 
-    /// Changes what a tenant is promised; `None`: best effort.
+    /// Changes what a tenant is promised, and its share of the rest unless that is to stay.
     ///
     /// # Errors
     /// When it is refused; then the old promise stands.
-    pub fn set_tenant(&mut self, name: &str, slo: Option<Slo>) -> Result<Admitted, ClientError> {
-        self.call(Method::PUT, &path_of(name), Some(&SetTenant { slo }))
+    pub fn set_tenant(&mut self, name: &str, to: &SetTenant) -> Result<Admitted, ClientError> {
+        self.call(Method::PUT, &path_of(name), Some(to))
     }
 
     /// Removes a tenant.

@@ -20,8 +20,8 @@ mod server;
 pub use address::{AddressError, AdminAddress};
 pub use client::{Client, ClientError};
 pub use model::{
-    AddTenant, Admitted, Check, Class, Device, Devices, Measured, Origin, SetTenant, Slo, State,
-    Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
+    AddTenant, Admitted, Check, Class, Correction, Device, Devices, Measured, Origin, SetTenant,
+    Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
 };
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};

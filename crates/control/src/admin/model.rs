@@ -34,6 +34,22 @@ fn a_page() -> u32 {
     4096
 }
 
+/// What a tenant gets of what the promises leave, while it is best effort.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Its part beside those of the others, from 1 to 1000.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// Tokens a second that it gets at most, whatever others leave; `null` for no cap.
+    #[serde(default)]
+    pub cap_tokens: Option<u64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
 /// A tenant to be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +62,9 @@ pub struct AddTenant {
     /// What it is promised; best effort without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
+    /// What it gets of the rest, for best effort; an equal part without a cap unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
 }
 
 /// Another promise for a tenant.
@@ -57,6 +76,9 @@ pub struct SetTenant {
     #[schema(required = true)]
     #[serde(deserialize_with = "Option::deserialize")]
     pub slo: Option<Slo>,
+    /// What it gets of the rest from now on, for best effort; stays as it is unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
 }
 
 /// A question: would this SLO be admitted? Of a tenant that is there: could its SLO become this one?
@@ -185,6 +207,8 @@ pub struct Tenant {
     pub slo: Option<Slo>,
     /// Tokens a second that its SLO needs; zero for best effort.
     pub tokens_needed: u64,
+    /// What it gets of the rest while it is best effort.
+    pub share: Share,
     /// How it fared.
     pub measured: Measured,
     /// Connections that belong to it.
@@ -209,8 +233,17 @@ pub struct Strictest {
     pub tenant: String,
 }
 
+/// What a device's model is multiplied with, by what is measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Correction {
+    /// The tokens a second that it makes, in percent of the model's.
+    pub rate_percent: f64,
+    /// The price of a write, in percent of the model's.
+    pub write_price_percent: f64,
+}
+
 /// A device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Device {
     /// Its name.
     pub name: String,
@@ -224,10 +257,12 @@ pub struct Device {
     pub tokens_left: Option<u64>,
     /// The strictest promised latency; `null` without promises.
     pub strictest: Option<Strictest>,
+    /// How its model is corrected now; `null` where `correct_online` is off.
+    pub correction: Option<Correction>,
 }
 
 /// All devices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Devices {
     /// In the order of configuration.
     pub devices: Vec<Device>,
@@ -312,9 +347,25 @@ mod translation {
                 device: info.device,
                 slo,
                 tokens_needed: info.tokens_needed,
+                share: Share { weight: info.share.weight, cap_tokens: info.share.cap_tokens },
                 measured: info.measured.into(),
                 connections: info.connections,
                 in_flight: info.in_flight,
+            }
+        }
+    }
+
+    impl From<Share> for words::Share {
+        fn from(share: Share) -> words::Share {
+            words::Share { weight: share.weight, cap_tokens: share.cap_tokens }
+        }
+    }
+
+    impl From<qos::Adjustment> for Correction {
+        fn from(adjustment: qos::Adjustment) -> Correction {
+            Correction {
+                rate_percent: f64::from(adjustment.rate_permille) / 10.0,
+                write_price_percent: f64::from(adjustment.write_permille) / 10.0,
             }
         }
     }

@@ -32,6 +32,8 @@ pub enum Code {
     TableFull,
     /// The device has no model.
     NoModel,
+    /// The device's model has no rates for the percentile.
+    NotMeasured,
     /// The device is not known to serve anything at this latency.
     TooTight,
     /// The device does not make as many tokens.
@@ -56,7 +58,7 @@ impl Code {
             Code::Invalid => StatusCode::BAD_REQUEST,
             Code::NoTenant | Code::NotFound => StatusCode::NOT_FOUND,
             Code::Taken | Code::InUse => StatusCode::CONFLICT,
-            Code::NoDevice | Code::NoModel => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::NoDevice | Code::NoModel | Code::NotMeasured => StatusCode::UNPROCESSABLE_ENTITY,
             Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -170,6 +172,7 @@ impl From<Refusal> for Problem {
             Refusal::InUse { .. } => Code::InUse,
             Refusal::TableFull { .. } => Code::TableFull,
             Refusal::NoModel { .. } => Code::NoModel,
+            Refusal::NotMeasured { .. } => Code::NotMeasured,
             Refusal::TooTight { .. } => Code::TooTight,
             Refusal::TooMuch { .. } => Code::TooMuch,
         };
@@ -180,6 +183,7 @@ impl From<Refusal> for Problem {
             tokens_device,
             latency_us,
             limited_by,
+            ..
         } = refusal
         {
             problem.shortage = Some(Box::new(Shortage {
@@ -228,6 +232,7 @@ mod tests {
             tokens_available: 300,
             tokens_device: 420,
             latency_us: 500,
+            percentile: qos::Percentile::P95,
             limited_by: Some("gold".to_owned()),
         };
         let leave = (0..10).map(|n| format!("t{n}")).collect();

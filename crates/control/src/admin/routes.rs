@@ -90,7 +90,7 @@ async fn list_tenants(State(api): State<Api>) -> Json<Tenants> {
         (status = 400, body = Failure),
         (status = 409, description = "The name is taken, the SLO does not fit, or the table is full",
          body = Failure),
-        (status = 422, description = "The device is not there or has no model", body = Failure),
+        (status = 422, description = "The device is not there, or its model is not, or does not know the percentile", body = Failure),
     )
 )]
 async fn add_tenant(
@@ -99,7 +99,7 @@ async fn add_tenant(
 ) -> Result<Response, Problem> {
     let slo = contract_slo(&wanted.slo)?;
     let device = wanted.device.as_deref();
-    let admission = api.tenants.register(&wanted.name, &slo, device);
+    let admission = api.tenants.register(&wanted.name, &slo, wanted.share.map(Into::into), device);
     let admission =
         admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
     tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
@@ -149,7 +149,7 @@ async fn get_tenant(
         (status = 400, body = Failure),
         (status = 404, body = Failure),
         (status = 409, description = "The SLO does not fit", body = Failure),
-        (status = 422, description = "The device has no model", body = Failure),
+        (status = 422, description = "The device has no model, or one without the percentile", body = Failure),
     )
 )]
 async fn set_tenant(
@@ -160,7 +160,7 @@ async fn set_tenant(
     let slo = contract_slo(&wanted.slo)?;
     let admission = api
         .tenants
-        .change(&name, &slo)
+        .change(&name, &slo, wanted.share.map(Into::into))
         .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
     tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
     Ok(Json(admission.into()))
@@ -259,6 +259,7 @@ async fn list_devices(State(api): State<Api>) -> Json<Devices> {
         tokens_promised: device.tokens_promised,
         tokens_left: device.tokens_left,
         strictest: strictest(device),
+        correction: device.correction.map(Into::into),
     });
     Json(Devices { devices: each.collect() })
 }
