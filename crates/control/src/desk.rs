@@ -247,9 +247,11 @@ fn is_current(book: &Book, member: Member) -> bool {
     book.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
 }
 
-/// Whether connections of a tenant may share and change another: itself, and what it made.
+/// Whether connections of a tenant may share and change another: itself, unless it is everybody's,
+/// and what it made.
 fn may_change(book: &Book, asker: TenantId, tenant: TenantId) -> bool {
-    asker == tenant || book.entry(tenant).origin == Origin::Client(asker)
+    let is_own = asker == tenant && tenant != TenantId::DEFAULT;
+    is_own || book.entry(tenant).origin == Origin::Client(asker)
 }
 
 fn admitted(book: &Book, tenant: TenantId) -> Answer {

@@ -162,7 +162,7 @@ pub(crate) fn needed(slo: &Slo, iops: u32, cost: &CostModel) -> u64 {
     let price = |kind| u64::from(cost.cost(kind, bytes).mixed);
     let reads = u64::from(slo.read_percent);
     let hundred = reads * price(Kind::Read) + (100 - reads) * price(Kind::Write);
-    (u64::from(iops) * hundred).div_ceil(100)
+    u64::from(iops).saturating_mul(hundred).div_ceil(100)
 }
 
 /// All promises of a device, with what admission asks of them at hand: each question costs at most

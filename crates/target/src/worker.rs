@@ -73,7 +73,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
     /// waiting requests, when the scheduler asks for it: it has tokens to give away. While the
     /// device takes no more, a completion ends the wait.
     fn due(&self, now: Instant) -> Option<Instant> {
-        let has_room = self.device.room() > 0;
+        let has_room = self.has_room();
         match self.scheduler.queued() {
             1.. if !has_room => None,
             _ if has_room && (self.is_fresh || self.is_cut) => Some(now),
