@@ -19,12 +19,14 @@ impl TokenScheduler {
         // What the bucket may owe when several workers look at once is made up for like any debt.
         let mut spare = self.shared.bucket.held();
         let mut spent = 0;
+        self.short = 0;
         for n in 0..self.newcomers.len() {
             let tenant = self.newcomers[n];
             match self.express(tenant, spare) {
                 Some(units) => {
                     spent += units;
                     spare -= nano(units);
+                    self.short += 1;
                 }
                 None => {
                     let class = self.hold(tenant);

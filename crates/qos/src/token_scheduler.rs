@@ -141,6 +141,8 @@ pub struct TokenScheduler {
     pub(crate) best_effort: Ring,
     /// Each at most once.
     pub(crate) newcomers: Vec<u32>,
+    /// How many of them the last round served the short way.
+    pub(crate) short: u32,
     /// Resting tenants by the time at which their balances would be full.
     pub(crate) dues: BinaryHeap<Reverse<(u64, u32)>>,
     queued: usize,
@@ -205,6 +207,7 @@ impl TokenScheduler {
             critical: Ring::EMPTY,
             best_effort: Ring::EMPTY,
             newcomers: Vec::with_capacity(tenants),
+            short: 0,
             dues: BinaryHeap::with_capacity(tenants),
             queued: 0,
             phase: Phase::Over,
@@ -237,6 +240,11 @@ impl TokenScheduler {
     /// Tenants that the next round visits.
     pub fn active(&self) -> u32 {
         self.critical.len + self.best_effort.len
+    }
+
+    /// Tenants that the round that was begun last serves without visiting them, the short way.
+    pub fn short(&self) -> u32 {
+        self.short
     }
 
     /// Nanoseconds that the last three rounds took together (Algorithm 1's POS_LIMIT is what they

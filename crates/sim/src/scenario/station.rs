@@ -24,11 +24,11 @@ pub(crate) enum Order {
     Tokens(Box<TokenScheduler>),
 }
 
-/// What a scheduler did in a turn: rounds, visits, requests.
+/// What a scheduler did in a turn: rounds, tenants in them, requests.
 #[derive(Debug, Default)]
 struct Rounds {
     rounds: Cell<u64>,
-    visits: Cell<u64>,
+    served: Cell<u64>,
     queued: Cell<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Scheduler for Counted {
         if let Order::Tokens(order) = &mut self.order {
             order.begin_round(now);
             add(&self.rounds.rounds, 1);
-            add(&self.rounds.visits, order.active().into());
+            add(&self.rounds.served, u64::from(order.active()) + u64::from(order.short()));
         }
     }
 
@@ -241,7 +241,7 @@ impl Station {
         let turn = self.worker.turn(Instant::from_nanos(now));
         let (sent, mut work) = self.worker.ports().0.end_turn();
         work.rounds = self.rounds.rounds.take();
-        work.visits = self.rounds.visits.take();
+        work.served = self.rounds.served.take();
         work.queued = self.rounds.queued.take();
         let took = work.nanos(turn.progressed);
         self.free_at = now + took;
