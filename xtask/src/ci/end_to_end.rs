@@ -1,6 +1,6 @@
 //! The end-to-end steps: real programs, real sockets, other people's clients.
 //!
-//! To add one: write a function that returns its [`Outcome`](super::Outcome), and a row that names
+//! To add one: write a function that returns its [`Outcome`], and a row that names
 //! it and the programs of others that it [needs](super::needs::Need).
 
 use super::{Outcome, Step};

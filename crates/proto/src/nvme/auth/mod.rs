@@ -1,7 +1,7 @@
 //! In-band authentication with DH-HMAC-CHAP (Base 8.13): a host proves that it has its key, and the
 //! controller, if the host asks, that it has its own.
 //!
-//! The arithmetic is here as far as both ends need it: [`Secret`]s, [`Hash`]es, [`Group`]s and the
+//! The arithmetic is here as far as both ends need it: [`Secret`]s, [`enum@Hash`]es, [`Group`]s and the
 //! responses made of them. What the controller does with it is in `transaction`.
 //!
 //! What is deliberately not here: chance, which comes in as an argument, and threads for the powers
