@@ -11,25 +11,7 @@ use std::time::Duration;
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddTenant, AdminAddress, Client, Code, Slo};
 use serde_json::Value;
-use support::{Answer, Launch, PATIENCE, Polite, Server, V2, now, wait_until};
-
-/// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
-const MODEL: &str = r#"
-format = 1
-device = "a slow one"
-measured = "never"
-
-[prices]
-write = 10
-read_only_read = 1
-
-[rates]
-max = 8000
-p95 = [
-    { latency_us = 500, mixed = 4000, read_only = 4000 },
-    { latency_us = 2000, mixed = 6000, read_only = 6000 },
-]
-"#;
+use support::{Answer, Launch, PATIENCE, Polite, SLOW_MODEL, Server, V2, now, wait_until};
 
 /// A directory for the sockets and files of one server.
 struct Place {
@@ -41,7 +23,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), all).unwrap();
-        std::fs::write(folder.path().join("model.toml"), MODEL).unwrap();
+        std::fs::write(folder.path().join("model.toml"), SLOW_MODEL).unwrap();
         Place { folder }
     }
 

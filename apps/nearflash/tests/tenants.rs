@@ -8,25 +8,7 @@ use std::time::Duration;
 
 use contract::{Command, Hello, Notice, Range, Slo, Status, TenantReply};
 use proto::reflex::ClientSession;
-use support::{Answer, Launch, PATIENCE, Server, V1, V2, now, wait_until};
-
-/// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
-const MODEL: &str = r#"
-format = 1
-device = "a slow one"
-measured = "never"
-
-[prices]
-write = 10
-read_only_read = 1
-
-[rates]
-max = 8000
-p95 = [
-    { latency_us = 500, mixed = 4000, read_only = 4000 },
-    { latency_us = 2000, mixed = 6000, read_only = 6000 },
-]
-"#;
+use support::{Answer, Launch, PATIENCE, SLOW_MODEL, Server, V1, V2, now, wait_until};
 
 const RULES: &str = r#"
 [[tenant]]
@@ -51,7 +33,7 @@ register = true
 
 /// A server of a device that does nothing at the model's pace, and the file of the model.
 fn serve(rest: &str) -> (Server, tempfile::NamedTempFile) {
-    serve_at(MODEL, rest)
+    serve_at(SLOW_MODEL, rest)
 }
 
 fn serve_at(pace: &str, rest: &str) -> (Server, tempfile::NamedTempFile) {
@@ -149,7 +131,7 @@ fn configured_tenants_get_their_rates() {
 /// one try of a few.
 fn share(heavy: &str, light: &str, most: [f64; 2], expected: fn(f64, f64) -> bool) {
     let pace =
-        MODEL.replace("= 8000", "= 400").replace("= 4000", "= 200").replace("= 6000", "= 300");
+        SLOW_MODEL.replace("= 8000", "= 400").replace("= 4000", "= 200").replace("= 6000", "= 300");
     let access = |name: &str, told: &str| {
         format!(
             "[[tenant]]\nname = \"{name}\"\n{told}\n[[access]]\ntoken = \"{name}\"\ntenant = \
@@ -190,7 +172,7 @@ fn a_cap_holds_and_leaves_the_rest() {
 #[test]
 fn without_the_scheduler_nobody_is_limited() {
     let model = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(model.path(), MODEL).unwrap();
+    std::fs::write(model.path(), SLOW_MODEL).unwrap();
     let launch = Launch::device("null:64MiB").with("--no-scheduler").with("--model");
     let server = launch.with(&model.path().display().to_string()).start();
     let mut v2 = V2::connect(server.address());

@@ -45,3 +45,21 @@ pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     };
     (lba..lba + u64::from(count)).flat_map(block).collect()
 }
+
+/// A device of 4 000 tokens a second at 500 µs, 6 000 at 2 ms and 8 000 in all; a write costs ten.
+pub(crate) const SLOW_MODEL: &str = r#"
+format = 1
+device = "a slow one"
+measured = "never"
+
+[prices]
+write = 10
+read_only_read = 1
+
+[rates]
+max = 8000
+p95 = [
+    { latency_us = 500, mixed = 4000, read_only = 4000 },
+    { latency_us = 2000, mixed = 6000, read_only = 6000 },
+]
+"#;
