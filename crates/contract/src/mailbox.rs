@@ -131,7 +131,7 @@ pub enum Tell {
     /// The tenant wants more than it was promised: its connections are given notice.
     Renegotiate {
         /// Who.
-        tenant: TenantId,
+        member: Member,
         /// Measured requests a second.
         iops: u32,
         /// Measured share of reads.

@@ -34,6 +34,8 @@ pub struct Meter {
     in_flight: AtomicU32,
     /// Connections that belong to it or hold a handle on it.
     connections: AtomicU32,
+    /// Answers of the control plane that named it and have been acted on; wraps.
+    answers: AtomicU32,
     /// Requests answered that were no reads.
     others: AtomicU32,
     /// Reads answered, by latency from the last byte received to the reply handed to the socket.
@@ -93,6 +95,7 @@ impl Meter {
             epoch: zero(),
             in_flight: zero(),
             connections: zero(),
+            answers: zero(),
             others: zero(),
             reads: core::array::from_fn(|_| zero()),
         }
@@ -140,6 +143,18 @@ impl Meter {
         let before = self.connections.load(Ordering::Relaxed);
         assert!(before > 0, "a connection left that had not joined");
         self.connections.store(before - 1, Ordering::Release);
+    }
+
+    /// Worker: an answer that names the tenant has been acted on: whoever got a handle by it is among
+    /// the [connections](Meter::connections) of whoever sees the count.
+    pub fn note_answer(&self) {
+        let before = self.answers.load(Ordering::Relaxed);
+        self.answers.store(before.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Answers that have been acted on; wraps.
+    pub fn answers(&self) -> u32 {
+        self.answers.load(Ordering::Acquire)
     }
 
     /// Requests in flight.

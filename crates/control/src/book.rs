@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meters, Reading, Slo, TenantId};
+use contract::{Instant, Meter, Meters, Reading, Slo, TenantId};
 use qos::{
     AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
     Usage,
@@ -102,6 +102,8 @@ pub(crate) struct Entry {
     /// What names it, so that it cannot go.
     pinned_by: Option<String>,
     pub(crate) window: Window,
+    /// Answers that named it; as the workers count them, so wraps.
+    pub(crate) answers: u32,
     /// When it was last given notice.
     pub(crate) noticed_at: Option<Instant>,
     /// Since when no connection holds a handle on it, as far as was looked.
@@ -207,6 +209,7 @@ impl Book {
         }
         self.check_model(device, slo)?;
         self.settle(now);
+        self.check_count(origin)?;
         let tenant = self.vacant(name)?;
         let admission = self.devices[device].registry.register_as(tenant, slo, now);
         let admission = admission.map_err(|refusal| self.named(refusal))?;
@@ -223,12 +226,24 @@ impl Book {
             slo: *slo,
             tokens_needed: tokens_up(admission.needed),
             pinned_by: None,
-            window: Window::start(self.reading(tenant)),
+            window: Window::start(self.reading(tenant), now),
+            answers: self.answers(tenant),
             noticed_at: None,
             alone_since: Some(now),
         });
         self.names.insert(name.to_owned(), tenant);
         Ok(self.admission(tenant, admission))
+    }
+
+    /// Whether one more tenant may be made: the clients of one tenant make a quarter of the table at
+    /// most, so that they cannot take its room from others.
+    fn check_count(&self, origin: Origin) -> Result<(), Refusal> {
+        let tenants_max = (self.entries.len() / 4).max(1);
+        let made = self.entries.iter().flatten().filter(|entry| entry.origin == origin).count();
+        match origin {
+            Origin::Client(_) if made >= tenants_max => Err(Refusal::TooMany { tenants_max }),
+            _ => Ok(()),
+        }
     }
 
     /// A number for a tenant of this name: the default's is its own.
@@ -412,7 +427,6 @@ impl Book {
 
     /// Ends a window of measurement and starts the next.
     pub fn measure(&mut self, now: Instant) {
-        let length = now.since(self.measured_at);
         self.measured_at = now;
         for n in 0..self.entries.len() {
             if self.entries[n].is_none() {
@@ -420,9 +434,10 @@ impl Book {
             }
             let tenant = TenantId(n as u32);
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
+            let workers = self.meters_of(tenant).filter(|meter| meter.connections() > 0).count();
             let entry = self.entry_mut(tenant);
             let tenths = entry.slo.percentile_tenths;
-            entry.window.end(reading, usage, length, tenths);
+            entry.window.end(reading, usage, workers, now, tenths);
         }
     }
 
@@ -596,9 +611,7 @@ impl Book {
     /// The counters of all workers.
     pub(crate) fn reading(&self, tenant: TenantId) -> Reading {
         let mut reading = Reading::default();
-        for meters in &self.meters {
-            meters.get(tenant).expect("as many meters as numbers").add_to(&mut reading);
-        }
+        self.meters_of(tenant).for_each(|meter| meter.add_to(&mut reading));
         reading
     }
 
@@ -623,15 +636,27 @@ impl Book {
 
     /// Connections that belong to a tenant or hold a handle on it.
     pub(crate) fn connections(&self, tenant: TenantId) -> u32 {
+        self.meters_of(tenant).map(Meter::connections).sum()
+    }
+
+    /// A tenant's meters, by worker.
+    fn meters_of(&self, tenant: TenantId) -> impl Iterator<Item = &Meter> {
         let meters = self.meters.iter();
-        meters.map(|meters| meters.get(tenant).expect("a meter each").connections()).sum()
+        meters.map(move |meters| meters.get(tenant).expect("as many meters as numbers"))
+    }
+
+    fn answers(&self, tenant: TenantId) -> u32 {
+        self.meters_of(tenant).map(Meter::answers).fold(0, u32::wrapping_add)
+    }
+
+    /// Whether a worker has yet to act on an answer that names the tenant: it may give a handle.
+    pub(crate) fn is_being_told(&self, tenant: TenantId) -> bool {
+        // In this order, and before the handles are counted: see `Meter::note_answer`.
+        self.answers(tenant) != self.entry(tenant).answers
     }
 
     fn info(&self, tenant: TenantId) -> TenantInfo {
         let entry = self.entry(tenant);
-        let in_flight = |meters: &Arc<Meters>| {
-            meters.get(tenant).expect("as many meters as numbers").in_flight()
-        };
         TenantInfo {
             name: entry.name.clone(),
             tenant,
@@ -648,7 +673,7 @@ impl Book {
             share: self.devices[entry.device].registry.portion(tenant).into(),
             measured: entry.window.measured.clone(),
             connections: self.connections(tenant),
-            in_flight: self.meters.iter().map(in_flight).sum(),
+            in_flight: self.meters_of(tenant).map(Meter::in_flight).sum(),
         }
     }
 }

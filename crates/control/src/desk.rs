@@ -125,7 +125,7 @@ impl Desk {
 /// Notices to tenants whose requests waited for tokens for much of the last window.
 fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
     let mut tells = Vec::new();
-    for (n, entry) in book.entries.iter_mut().enumerate() {
+    for (n, (entry, epoch)) in book.entries.iter_mut().zip(&book.epochs).enumerate() {
         let Some(entry) = entry.as_mut().filter(|entry| entry.state == State::Active) else {
             continue;
         };
@@ -145,7 +145,7 @@ fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
             "exceeds its SLO"
         );
         tells.push(Tell::Renegotiate {
-            tenant: TenantId(n as u32),
+            member: Member { tenant: TenantId(n as u32), epoch: *epoch },
             iops: iops.round() as u32,
             read_percent: read_percent.round() as u8,
         });
@@ -197,6 +197,7 @@ fn decide(book: &mut Book, asker: TenantId, wish: Wish, now: Instant) -> Answer 
         Wish::Unregister { member } => {
             let of_client = |book: &Book| {
                 matches!(book.entry(member.tenant).origin, Origin::Client(_))
+                    && !book.is_being_told(member.tenant)
                     && book.connections(member.tenant) == 0
             };
             if is_current(book, member) && of_client(book) {
@@ -254,7 +255,10 @@ fn may_change(book: &Book, asker: TenantId, tenant: TenantId) -> bool {
     is_own || book.entry(tenant).origin == Origin::Client(asker)
 }
 
-fn admitted(book: &Book, tenant: TenantId) -> Answer {
+/// The answer to whoever may have a handle on a tenant.
+fn admitted(book: &mut Book, tenant: TenantId) -> Answer {
+    let entry = book.entry_mut(tenant);
+    entry.answers = entry.answers.wrapping_add(1);
     let entry = book.entry(tenant);
     let device = &book.device_infos()[entry.device];
     Answer {
@@ -276,7 +280,7 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
         Refusal::NoModel { .. } | Refusal::NotMeasured { .. } | Refusal::NoDevice { .. } => {
             bare(Status::Unsupported)
         }
-        Refusal::TableFull { .. } => bare(Status::NoResources),
+        Refusal::TableFull { .. } | Refusal::TooMany { .. } => bare(Status::NoResources),
         Refusal::TooTight { latency_us, .. } => Answer {
             limited_by: LimitedBy::ThisSlo,
             limit_latency_us: *latency_us,
@@ -328,7 +332,12 @@ mod tests {
         assert!(worker.ask(Ask { worker: 0, conn: CONN, tag: 9, handle: 0, asker, wish }));
         assert!(desk.serve(now));
         match worker.poll() {
-            Some(Tell::Answer { conn: CONN, tag: 9, answer, .. }) => answer,
+            Some(Tell::Answer { conn: CONN, tag: 9, answer, .. }) => {
+                if let Some(member) = answer.member {
+                    desk.tenants.meters(0).get(member.tenant).unwrap().note_answer();
+                }
+                answer
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -352,6 +361,42 @@ mod tests {
         let much = ask(5, register("b", slo(2_000, 500_000)));
         assert_eq!((much.status, much.tokens_free), (Status::NoResources, 418_000));
         assert_eq!(much.limited_by, LimitedBy::Tenant(member.tenant));
+    }
+
+    #[test]
+    fn a_tenant_stays_while_somebody_is_being_told_of_it() {
+        let (mut desk, mut worker) = desk();
+        let given = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
+        let member = given.member.unwrap();
+        let meters = desk.tenants.meters(0);
+        let meter = meters.get(member.tenant).unwrap();
+        meter.join();
+        let wish = register("a", slo(0, 0));
+        let second = Ask { worker: 0, conn: CONN, tag: 10, handle: 0, asker: TenantId(0), wish };
+        assert!(worker.ask(second) && desk.serve(at(0)));
+        // The worker has not looked at that answer when the first handle goes.
+        meter.leave();
+        let wish = Wish::Unregister { member };
+        let last = Ask { worker: 0, conn: CONN, tag: 11, handle: 1, asker: TenantId(0), wish };
+        assert!(worker.ask(last) && desk.serve(at(0)));
+        assert_eq!(desk.tenants.find("a"), Some(member.tenant));
+        assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 10, .. })));
+        meter.note_answer();
+        assert!(matches!(worker.poll(), Some(Tell::Answer { tag: 11, .. })));
+        assert_eq!(worker.poll(), None, "nobody was told to leave");
+        ask(&mut desk, &mut worker, 0, Wish::Unregister { member }, at(0));
+        assert_eq!(desk.tenants.find("a"), None, "the second handle was given back, too");
+    }
+
+    #[test]
+    fn the_clients_of_a_tenant_leave_room_in_the_table() {
+        let (mut desk, mut worker) = desk();
+        let mut ask = |asker, name| {
+            ask(&mut desk, &mut worker, asker, register(name, slo(0, 0)), at(0)).status
+        };
+        assert_eq!([ask(0, "a"), ask(0, "b")], [Status::Ok; 2]);
+        assert_eq!(ask(0, "c"), Status::NoResources, "two of eight are a quarter");
+        assert_eq!([ask(0, "a"), ask(5, "c")], [Status::Ok; 2]);
     }
 
     #[test]

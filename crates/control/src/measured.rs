@@ -1,8 +1,6 @@
 //! How a tenant fares: differences between two readings of the workers' counters.
 
-use std::time::Duration;
-
-use contract::Reading;
+use contract::{Instant, Reading};
 use qos::Usage;
 
 /// What was measured of a tenant in the last full window (a second, as the server does it).
@@ -19,7 +17,8 @@ pub struct Measured {
     pub p95_us: Option<f64>,
     /// The same at the percentile that its SLO bounds.
     pub slo_percentile_us: Option<f64>,
-    /// Share of the window in which it had requests that waited for tokens, from 0 to 1.
+    /// Share of the window in which it had requests that waited for tokens, from 0 to 1: the mean
+    /// of the workers that have connections of it.
     pub throttled: f64,
     /// Rounds below the deficit limit since it was registered (Algorithm 1, line 7).
     pub deficits: u64,
@@ -28,29 +27,31 @@ pub struct Measured {
 }
 
 /// The two readings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Window {
     reading: Reading,
     usage: Usage,
+    started_at: Instant,
     /// When the last window ended.
     pub(crate) measured: Measured,
 }
 
 impl Window {
     /// A window that starts now: what was counted before belongs to an earlier tenant.
-    pub(crate) fn start(reading: Reading) -> Window {
-        Window { reading, ..Window::default() }
+    pub(crate) fn start(reading: Reading, now: Instant) -> Window {
+        Window { reading, usage: Usage::default(), started_at: now, measured: Measured::default() }
     }
 
-    /// Ends the window, which was this long, and starts the next.
+    /// Ends the window and starts the next. So many workers have connections of the tenant.
     pub(crate) fn end(
         &mut self,
         reading: Reading,
         usage: Usage,
-        length: Duration,
+        workers: usize,
+        now: Instant,
         percentile_tenths: u16,
     ) {
-        let seconds = length.as_secs_f64().max(1e-9);
+        let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
         let between = reading.since(&self.reading);
         let reads = between.reads_total();
         let all = reads + u64::from(between.others);
@@ -62,11 +63,34 @@ impl Window {
             tokens: (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds,
             p95_us: between.percentile_us(950),
             slo_percentile_us: between.percentile_us(tenths),
-            throttled: (throttled as f64 / 1e9 / seconds).min(1.0),
+            throttled: (throttled as f64 / 1e9 / seconds / workers.max(1) as f64).min(1.0),
             deficits: usage.deficits,
             requests_total: self.measured.requests_total + all,
         };
         self.reading = reading;
         self.usage = usage;
+        self.started_at = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + std::time::Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_window_is_as_long_as_the_tenant_was_there_and_its_workers_share_it() {
+        let mut window = Window::start(Reading::default(), at(750));
+        let reading = Reading { others: 100, ..Reading::default() };
+        let usage = Usage { spent: 20_000, throttled_nanos: 250_000_000, ..Usage::default() };
+        window.end(reading.clone(), usage, 2, at(1_000), 0);
+        let first = &window.measured;
+        assert_eq!((first.iops, first.tokens, first.throttled), (400.0, 800.0, 0.5));
+        window.end(reading, usage, 2, at(2_000), 0);
+        assert_eq!((window.measured.iops, window.measured.throttled), (0.0, 0.0));
+        assert_eq!(window.measured.requests_total, 100);
     }
 }

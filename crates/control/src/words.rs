@@ -57,6 +57,11 @@ pub enum Refusal {
         /// How many it takes.
         tenants_max: usize,
     },
+    /// Clients of one tenant have made as many tenants as they may.
+    TooMany {
+        /// How many that is.
+        tenants_max: usize,
+    },
     /// The device has no model, so that no latency can be promised on it.
     NoModel {
         /// The device.
@@ -114,6 +119,11 @@ impl fmt::Display for Refusal {
             Refusal::TableFull { tenants_max } => {
                 write!(f, "the table of {tenants_max} tenants is full")
             }
+            Refusal::TooMany { tenants_max } => write!(
+                f,
+                "clients of this tenant have made {tenants_max} tenants, a quarter of what the table \
+                 takes, and may make no more: unregister one, or raise limits.tenants"
+            ),
             Refusal::NoModel { device } => write!(
                 f,
                 "device {device:?} has no model, so no latency can be promised on it; measure one \

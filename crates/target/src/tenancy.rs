@@ -50,7 +50,7 @@ impl Line<NoMailbox> {
 /// A notice that is being carried to the connections of a tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rounds {
-    tenant: TenantId,
+    member: Member,
     iops: u32,
     read_percent: u8,
     /// The first place of the connections' table that has not been looked at.
@@ -78,9 +78,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     self.answer_ask(conn, tag, handle, answer);
                 }
                 Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
-                Tell::Renegotiate { tenant, iops, read_percent } => {
+                Tell::Renegotiate { member, iops, read_percent } => {
                     if self.talks.notices.len() < NOTICES_MAX {
-                        let rounds = Rounds { tenant, iops, read_percent, next: 0 };
+                        let rounds = Rounds { member, iops, read_percent, next: 0 };
                         self.talks.notices.push_back(rounds);
                     }
                 }
@@ -185,6 +185,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.answer_greetings();
     }
 
+    /// A handle was given. One of an earlier epoch names nobody.
+    fn join(&self, member: Member) {
+        let meter = self.meter(member.tenant);
+        if meter.epoch() == member.epoch {
+            meter.join();
+        }
+    }
+
     /// A handle is gone. One of an earlier epoch has not been counted since that ended.
     fn leave(&self, member: Member) {
         let meter = self.meter(member.tenant);
@@ -222,8 +230,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let Some(member) = place.and_then(Option::take) else {
             return self.answer_tenant(id, tag, handle, Answer::bare(Status::NoTenant));
         };
+        // The control plane counts handles when it decides, so this one is gone before it is asked.
         self.leave(member);
-        self.ask_control(id, tag, handle, Wish::Unregister { member });
+        if !self.send_ask(id, tag, handle, Wish::Unregister { member }) {
+            self.find(id).expect("it asked").handles[usize::from(handle) - 1] = Some(member);
+            self.join(member);
+            self.answer_tenant(id, tag, handle, Answer::bare(Status::Retry));
+        }
     }
 
     fn ask_control(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
@@ -254,7 +267,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// The control plane has answered.
-    fn answer_ask(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
+    fn answer_ask(&mut self, id: ConnId, tag: Tag, handle: u16, answer: Answer) {
+        self.act_on(id, tag, handle, answer);
+        if let Some(member) = answer.member {
+            self.meter(member.tenant).note_answer();
+        }
+    }
+
+    fn act_on(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
         let Some(conn) = self.find(id) else { return };
         if let Some(client) = conn.entering.take() {
             self.entered(id, client, answer);
@@ -277,7 +297,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if own == Some(member.tenant) {
             return Some(0);
         }
-        let is_current = self.meter(member.tenant).epoch() == member.epoch;
         let conn = self.find(id).expect("the caller looked");
         let place = match conn.handles.iter().position(|held| *held == Some(member)) {
             Some(place) => place,
@@ -291,9 +310,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     conn.handles.push(None);
                 }
                 conn.handles[place] = Some(member);
-                if is_current {
-                    self.meter(member.tenant).join();
-                }
+                self.join(member);
                 place
             }
         };
@@ -330,7 +347,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Carries the notice in front to some of the connections.
     fn give_notice(&mut self) {
         let Some(rounds) = self.talks.notices.front().copied() else { return };
-        let Rounds { tenant, iops, read_percent, next } = rounds;
+        let Rounds { member, iops, read_percent, next } = rounds;
+        if self.meter(member.tenant).epoch() != member.epoch {
+            self.talks.notices.pop_front();
+            return;
+        }
         let end = (next + NOTICE_BATCH).min(self.conns.len());
         for index in next..end {
             let Some(conn) = self.conns[index].as_deref() else { continue };
@@ -338,10 +359,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             if !conn.session.takes_notices() || conn.broken || conn.finishing {
                 continue;
             }
-            let own = conn.grant.as_ref().is_some_and(|grant| grant.tenant == tenant);
-            let Some(tenant) = own.then_some(0).or_else(|| self.handle_of(id, tenant)) else {
-                continue;
-            };
+            let own = self.tenant_of(id, 0) == Ok(member.tenant);
+            let handle = own.then_some(0).or_else(|| self.handle_of(id, member.tenant));
+            let Some(tenant) = handle else { continue };
             if self.transport.room() > self.owed() {
                 let notice = Notice::Renegotiate { tenant, iops, read_percent };
                 self.reply(id, &Reply::Notice(notice), None);

@@ -28,7 +28,7 @@ pub enum Code {
     NoDevice,
     /// The configuration names the tenant, so it cannot go.
     InUse,
-    /// The table of tenants is full.
+    /// The table of tenants is full, or clients of one tenant fill as much of it as they may.
     TableFull,
     /// The device has no model.
     NoModel,
@@ -170,7 +170,7 @@ impl From<Refusal> for Problem {
             }
             Refusal::NoDevice { .. } => Code::NoDevice,
             Refusal::InUse { .. } => Code::InUse,
-            Refusal::TableFull { .. } => Code::TableFull,
+            Refusal::TableFull { .. } | Refusal::TooMany { .. } => Code::TableFull,
             Refusal::NoModel { .. } => Code::NoModel,
             Refusal::NotMeasured { .. } => Code::NotMeasured,
             Refusal::TooTight { .. } => Code::TooTight,
