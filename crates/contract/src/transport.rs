@@ -83,7 +83,8 @@ pub enum NetEvent {
         buf: Buf,
     },
     /// The connection is gone; nothing more comes from it, and all its frames' buffers have come
-    /// back in `Sent`. Its index may be used again.
+    /// back in `Sent`. Its index may be used again. A peer that shuts its sending direction has
+    /// ended the connection, even if it would still read: there are no half-closed ones.
     Closed {
         /// Which.
         conn: ConnId,
@@ -144,7 +145,8 @@ pub trait Transport {
     fn kick(&mut self, now: Instant);
 
     /// Stops receiving from `conn` (back-pressure). What the kernel had delivered already still
-    /// comes as `Received`.
+    /// comes as `Received`. The end of the connection is noticed all the same; what the peer had
+    /// sent before it and was not received is dropped, and nobody waits for an answer to it.
     fn pause(&mut self, conn: ConnId);
 
     /// Receives from `conn` again.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use contract::Peer;
+use contract::{CloseReason, Peer};
 use rustix::net::AddressFamily;
 
 use crate::Error;
@@ -127,6 +127,14 @@ pub(crate) fn peer_of(socket: impl AsFd) -> Result<Peer, ()> {
         return peer_uid(socket).map(|uid| Peer::Local { uid }).map_err(|_| ());
     }
     SocketAddr::try_from(any).map(Peer::Internet).map_err(|_| ())
+}
+
+/// Why a connection ended that the kernel says has ended, and that nobody has read to its end.
+pub(crate) fn hang_up_reason(socket: impl AsFd) -> CloseReason {
+    match rustix::net::sockopt::socket_error(socket) {
+        Ok(Ok(())) => CloseReason::Peer,
+        Ok(Err(errno)) | Err(errno) => CloseReason::Reset(errno.raw_os_error()),
+    }
 }
 
 /// The address on the network that a peer has, if it has one.

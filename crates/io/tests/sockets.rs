@@ -3,7 +3,7 @@
 //! the same expectations.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -47,6 +47,7 @@ macro_rules! over_every {
 over_every! {
     bytes_arrive_in_order_through_few_buffers
     a_paused_connection_receives_nothing_until_it_is_resumed
+    the_end_of_a_connection_that_is_not_read_is_noticed
     closing_returns_every_buffer_and_tells_both_ends
     finish_sends_what_is_queued_first
 }
@@ -59,6 +60,7 @@ over_both! {
     nobody_listening_is_unreachable
     a_reset_in_the_middle_of_a_send_returns_every_buffer_before_it_is_told
     a_peers_close_comes_behind_its_last_bytes
+    whoever_shuts_its_side_or_resets_has_left_even_if_nobody_reads
     frames_to_a_connection_that_is_gone_come_back
     a_place_is_used_again_under_another_name
     connections_beyond_the_maximum_are_refused
@@ -274,6 +276,27 @@ fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>(listener
     panic!("nothing arrived after the resume");
 }
 
+fn the_end_of_a_connection_that_is_not_read_is_noticed<N: Network>(listener: Listener) {
+    let (mut server, mut client, accepted, dialled) = connected::<N>(listener);
+    // A pause that is over leaves nothing behind that ends the connection early.
+    server.sockets.pause(accepted);
+    server.turn();
+    server.sockets.resume(accepted);
+    client.send(dialled, Frame::bare(FrameHead::new(b"hello")));
+    client.turn();
+    server.await_event(|event| matches!(event, NetEvent::Received { len: 5, .. }).then_some(()));
+    server.sockets.pause(accepted);
+    client.send(dialled, Frame::bare(FrameHead::new(b"unheard")));
+    for _ in 0..5 {
+        client.turn();
+        assert!(server.turn().is_empty(), "it lives");
+    }
+    client.sockets.close(dialled);
+    client.turn();
+    assert_eq!(server.await_closed(), (accepted, CloseReason::Peer));
+    assert!(server.turn().is_empty() && server.sockets.room() == 256);
+}
+
 fn closing_returns_every_buffer_and_tells_both_ends<N: Network>(listener: Listener) {
     let (mut server, mut client, accepted, dialled) = connected::<N>(listener);
     for _ in 0..200 {
@@ -483,6 +506,30 @@ fn a_peers_close_comes_behind_its_last_bytes<N: Network>() {
         }
     }
     assert_eq!((got, closed), (100_000, Some((accepted, CloseReason::Peer))));
+}
+
+fn whoever_shuts_its_side_or_resets_has_left_even_if_nobody_reads<N: Network>() {
+    for ends_before in [false, true] {
+        let (mut server, accepted, mut stream) = connected_stream::<N>();
+        stream.write_all(&[7; 100_000]).unwrap();
+        if !ends_before {
+            server.sockets.pause(accepted);
+            server.turn();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        // Where it is paused too late, what had come until then may have been received.
+        server.sockets.pause(accepted);
+        assert_eq!(server.await_closed(), (accepted, CloseReason::Peer));
+
+        let (mut server, accepted, stream) = connected_stream::<N>();
+        server.sockets.pause(accepted);
+        if !ends_before {
+            server.turn();
+        }
+        reset(stream);
+        let (conn, reason) = server.await_closed();
+        assert!(conn == accepted && matches!(reason, CloseReason::Reset(_)), "{reason:?}");
+    }
 }
 
 fn frames_to_a_connection_that_is_gone_come_back<N: Network>() {

@@ -29,6 +29,7 @@ marks! {
     FramesFull: "frame stores filled to the last place",
     PausedStillDelivered: "bytes that still came after a pause",
     Paused: "connections paused",
+    HungUpWhilePaused: "connections whose end was noticed while they were not read",
     Resumed: "connections resumed",
     ResetByNetwork: "connections reset by the network",
     ResetMidMessage: "connections ended with a message half delivered",

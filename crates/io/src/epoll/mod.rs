@@ -29,7 +29,7 @@ use self::conn::{Conn, Phase};
 pub use self::reactor::EpollReactor;
 use self::sendmsg::send_block;
 use self::token::Token;
-use crate::endpoint::{address_of, peer_of};
+use crate::endpoint::{address_of, hang_up_reason, peer_of};
 use crate::frames::FrameStore;
 use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
@@ -163,6 +163,9 @@ impl EpollSockets {
         conn.writable |= flags.contains(E::OUT);
         conn.ending |= flags.intersects(E::RDHUP | E::HUP | E::ERR);
         conn.readable |= flags.contains(E::IN) || conn.ending;
+        if conn.paused && conn.ending {
+            return self.hung_up(id.index);
+        }
         self.line_up(id.index);
         self.mark_ready(id.index);
     }
@@ -402,6 +405,13 @@ impl EpollSockets {
         let _ = rustix::net::shutdown(socket, Shutdown::Write); // a dead peer shows in the receive
     }
 
+    /// A connection that is not read has ended.
+    fn hung_up(&mut self, index: u32) {
+        let socket = self.conns[index as usize].socket.as_ref().expect("it was just found");
+        let reason = hang_up_reason(socket);
+        self.end(index, reason);
+    }
+
     /// The connection ends for `reason`. Nothing of it is in flight, so it ends at once.
     fn end(&mut self, index: u32, reason: CloseReason) {
         let id = self.id(index);
@@ -518,8 +528,9 @@ impl Transport for EpollSockets {
     }
 
     fn pause(&mut self, conn: ConnId) {
-        if let Some(found) = self.find(conn) {
-            found.paused = true;
+        let Some(found) = self.find(conn) else { return };
+        if !std::mem::replace(&mut found.paused, true) && found.ending {
+            self.hung_up(conn.index);
         }
     }
 

@@ -41,6 +41,9 @@ pub(super) struct Conn {
     pub(super) receiving: Receiving,
     /// Back-pressure: do not receive.
     pub(super) paused: bool,
+    /// The kernel tells of the connection's end, once. It stays when the connection is read again:
+    /// the next pause needs it.
+    pub(super) is_watched: bool,
     /// Neither a Unix socket nor vacant, so zero-copy is possible.
     pub(super) is_tcp: bool,
     /// Made by us, so not counted among the accepted ones.
@@ -68,6 +71,7 @@ impl Conn {
             phase: Phase::Closing(CloseReason::Local),
             receiving: Receiving::Idle,
             paused: false,
+            is_watched: false,
             is_tcp: false,
             dialled: false,
             dialling: None,
@@ -107,6 +111,7 @@ pub(super) enum Operation {
     Send = 2,
     Connect = 3,
     Cancel = 4,
+    Watch = 5,
 }
 
 impl Operation {
@@ -124,6 +129,7 @@ impl Operation {
             2 => Operation::Send,
             3 => Operation::Connect,
             4 => Operation::Cancel,
+            5 => Operation::Watch,
             other => panic!("{other} is no operation of the sockets"),
         };
         (operation, (data & 0xff_ffff) as u32)
@@ -196,7 +202,7 @@ mod tests {
 
     #[test]
     fn operations_round_trip() {
-        for operation in [Operation::Accept, Operation::Receive, Operation::Send] {
+        for operation in [Operation::Accept, Operation::Receive, Operation::Watch] {
             let data = operation.data(0x12_3456, 0xdead_beef);
             assert!(data < 1 << 56);
             assert_eq!(Operation::from_data(data), (operation, 0x12_3456));

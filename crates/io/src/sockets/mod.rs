@@ -24,7 +24,7 @@ use rustix::net::Shutdown;
 
 use self::conn::{Conn, Operation, Phase, Receiving};
 use self::provided::ProvidedBuffers;
-use crate::endpoint::{address_of, peer_of};
+use crate::endpoint::{address_of, hang_up_reason, peer_of};
 use crate::frames::{FrameQueue, FrameStore};
 use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
@@ -188,6 +188,7 @@ impl Sockets {
             Operation::Receive => self.received(index, event),
             Operation::Send => self.sent(index, event),
             Operation::Connect => self.connected(index, event),
+            Operation::Watch => self.hung_up(index, event),
             Operation::Cancel => {}
         }
     }
@@ -339,6 +340,34 @@ impl Sockets {
         }
     }
 
+    /// Watches for the end of a connection that is not read.
+    fn watch(&mut self, index: u32) {
+        let conn = &mut self.conns[index as usize];
+        let lives = matches!(conn.phase, Phase::Open | Phase::Finishing);
+        if !lives || std::mem::replace(&mut conn.is_watched, true) {
+            return;
+        }
+        let data = Operation::Watch.data(index, conn.generation);
+        let events = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
+        let entry = opcode::PollAdd::new(types::Fixed(index), events as u32).build();
+        // SAFETY: the entry points to nothing.
+        unsafe { self.ring.push(Owner::Sockets, data, entry) };
+    }
+
+    /// What watches for the connection's end has ended. While it is read, its end shows there.
+    fn hung_up(&mut self, index: u32, event: RingEvent) {
+        let conn = &mut self.conns[index as usize];
+        conn.is_watched = false;
+        match conn.phase {
+            Phase::Closing(_) => self.free_when_quiet(index),
+            _ if conn.paused && event.result > 0 => {
+                let reason = hang_up_reason(conn.socket.as_ref().expect("an occupied place"));
+                self.end(index, reason);
+            }
+            _ => {}
+        }
+    }
+
     /// The connection ends for `reason`; `Closed` follows when nothing of it is in flight.
     fn end(&mut self, index: u32, reason: CloseReason) {
         let conn = &mut self.conns[index as usize];
@@ -358,7 +387,8 @@ impl Sockets {
             (false, Receiving::Armed) => Some(Operation::Receive),
             _ => None,
         };
-        if let Some(operation) = cancel {
+        let watch = self.conns[index as usize].is_watched.then_some(Operation::Watch);
+        for operation in cancel.into_iter().chain(watch) {
             self.cancel(index, operation);
         }
         self.drop_waiting_frames(index);
@@ -399,7 +429,8 @@ impl Sockets {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
         let Phase::Closing(reason) = conn.phase else { return };
-        if conn.receiving != Receiving::Idle || conn.sending.is_some() || conn.dialling.is_some() {
+        let is_read = conn.receiving != Receiving::Idle || conn.is_watched;
+        if is_read || conn.sending.is_some() || conn.dialling.is_some() {
             return;
         }
         debug_assert!(conn.queue.is_empty(), "frames of a closed connection are returned");
@@ -614,9 +645,13 @@ impl Transport for Sockets {
 
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
-        if !std::mem::replace(&mut found.paused, true) && found.receiving == Receiving::Armed {
+        if std::mem::replace(&mut found.paused, true) {
+            return;
+        }
+        if found.receiving == Receiving::Armed {
             self.cancel(conn.index, Operation::Receive);
         }
+        self.watch(conn.index);
     }
 
     fn resume(&mut self, conn: ConnId) {

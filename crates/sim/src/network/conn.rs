@@ -98,8 +98,8 @@ impl Conn {
                     None => at_once(can_send),
                 });
                 let end = self.inbound.end.filter(|(_, end)| match end {
-                    End::Fin => !self.paused && self.inbound.is_empty(),
-                    End::Reset(_) => !self.paused || self.sending.is_some(),
+                    End::Fin => self.paused || self.inbound.is_empty(),
+                    End::Reset(_) => true,
                 });
                 let deadline = finishing.then_some(self.finish_by);
                 let arrival = self.inbound.next_arrival(now).filter(|_| receives);

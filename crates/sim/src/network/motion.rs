@@ -200,20 +200,24 @@ impl Network {
 
     /// Receives what has arrived, as far as there are buffers.
     fn receive(&mut self, host: usize, index: u32) {
-        let conn = &mut self.hosts[host].conns[index as usize];
-        let sees_reset = !conn.paused || conn.sending.is_some();
+        let conn = &self.hosts[host].conns[index as usize];
         let (now, finishing) = (self.now, conn.phase == Phase::Finishing);
         if finishing && conn.finish_by <= now {
             self.marks.hit(Mark::FinishExpired);
             return self.end(host, index, CloseReason::Local);
         }
-        if let Some(End::Reset(errno)) = conn.inbound.ended(now)
-            && sees_reset
-        {
-            return self.end(host, index, CloseReason::Reset(errno));
+        let end = conn.inbound.end.filter(|&(at, _)| at <= now);
+        if conn.paused && end.is_some() {
+            self.marks.hit(Mark::HungUpWhilePaused);
         }
-        if conn.paused {
-            return;
+        match end {
+            Some((_, End::Reset(errno))) => {
+                return self.end(host, index, CloseReason::Reset(errno));
+            }
+            // What lies before it in the pipe is dropped with the connection.
+            Some((_, End::Fin)) if conn.paused => return self.end(host, index, CloseReason::Peer),
+            _ if conn.paused => return,
+            _ => {}
         }
         for _ in 0..self.chance.within(1..=PIECES_MAX) {
             if !self.receive_piece(host, index) {
