@@ -33,7 +33,8 @@ const WAKE_NANOS_MIN: u64 = 1_000;
 pub struct QueueLimits {
     /// Requests waiting in all: slots that are enqueued have an index below this.
     pub slots: usize,
-    /// Requests waiting of one tenant.
+    /// Requests waiting of one tenant; the next is answered with [`contract::Status::Retry`]. As many
+    /// as `slots` for tenants of protocol version 1, which cannot be told: their connections end.
     pub of_tenant: u32,
 }
 

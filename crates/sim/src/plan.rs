@@ -87,18 +87,22 @@ impl Plan {
         let think = any(chance, &[1_000, 50_000, 500_000]);
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
         let office = office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
-        let patience = patience(office.tokens);
-        let client = |chance: &mut Chance, number| {
-            let habits = client(chance, number, quota, huge, hot_blocks, 0..=think);
-            let silence_max = habits.options.silence_max.max(patience);
-            steady::Habits { options: Options { silence_max, ..habits.options }, ..habits }
-        };
+        let client =
+            |chance: &mut Chance, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
+        let weather = weather(chance);
+        let mut workers: Vec<_> =
+            (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect();
+        let clients: Vec<_> = (0..clients).map(|n| client(chance, n)).collect();
+        if clients.iter().any(|client| client.options.version == Version::One) {
+            workers.iter_mut().for_each(queue_whatever_comes);
+        }
+        let count = workers.len();
         Plan {
-            weather: weather(chance),
-            workers: (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect(),
-            clients: (0..clients).map(|n| client(chance, n)).collect(),
+            weather,
+            workers,
+            clients,
             hostile: any(chance, &[0, 1, 2, 3]),
-            happenings: happenings(chance, workers),
+            happenings: happenings(chance, count),
             office,
         }
     }
@@ -109,15 +113,6 @@ fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
     OfficePlan { tokens, seed: chance.number() }
-}
-
-/// How long clients wait at least: who gives up before a queue's tokens can have come, and sends
-/// everything again, gets nowhere for ever.
-fn patience(tokens: Option<u64>) -> Duration {
-    match tokens {
-        Some(_) => Duration::from_secs(4),
-        None => Duration::ZERO,
-    }
 }
 
 fn weather(chance: &mut Chance) -> Weather {
@@ -168,6 +163,12 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
         sizes: Sizes { connections_max: any(chance, &[16, 64]), frames_max },
         disk: disk(chance, granularity_bytes),
     }
+}
+
+/// Version 1 has no word for a full queue, so its connection ends; whoever comes back with as much
+/// gets nowhere for ever. A server gives each tenant's queue as many places as there are slots.
+fn queue_whatever_comes(worker: &mut WorkerPlan) {
+    worker.queue_max = worker.queue_max.max(worker.limits.in_flight);
 }
 
 fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {
