@@ -126,19 +126,7 @@ fn preset(spec: &Spec) -> Option<DeviceModel> {
         Source::Sim { preset: Preset::Cloud, slow, .. } => (DeviceModel::cloud(), slow),
         _ => return None,
     };
-    Some(slowed(&model, slow))
-}
-
-/// The model of a device that does everything so many times slower.
-fn slowed(model: &DeviceModel, times: u32) -> DeviceModel {
-    let slower = |rate: u64| (rate / u64::from(times)).max(1);
-    let points = model.points().iter().map(|point| RatePoint {
-        latency_us: point.latency_us.saturating_mul(times),
-        mixed: slower(point.mixed),
-        read_only: slower(point.read_only),
-    });
-    DeviceModel::new(model.cost().clone(), points.collect(), slower(model.rate_max()))
-        .expect("a model stays sound when all of it is slowed down")
+    Some(model.slowed(slow))
 }
 
 #[cfg(test)]

@@ -176,6 +176,20 @@ impl DeviceModel {
         DeviceModel::new(cost, alloc::vec![point], RATE_MAX).expect("the highest rate is sound")
     }
 
+    /// The same device, if it did everything so many times slower (at least one).
+    pub fn slowed(mut self, times: u32) -> DeviceModel {
+        let slower = |rate: u64| (rate / u64::from(times)).max(1);
+        for point in self.points.iter_mut().chain(&mut self.p99) {
+            *point = RatePoint {
+                latency_us: point.latency_us.saturating_mul(times),
+                mixed: slower(point.mixed),
+                read_only: slower(point.read_only),
+            };
+        }
+        self.rate_max = slower(self.rate_max);
+        self
+    }
+
     /// What requests cost.
     pub fn cost(&self) -> &CostModel {
         &self.cost

@@ -89,6 +89,11 @@ fn a_device_ages() {
 }
 
 #[test]
+fn threads_are_stalled() {
+    check(figures::stalls);
+}
+
+#[test]
 fn what_goes_beyond_the_paper_wins() {
     meets(figures::switches);
 }

@@ -6,12 +6,12 @@ use contract::Slo;
 
 use super::text::{BEST_EFFORT, kilo, kilo_fine, micros, off, percent, slo};
 use super::{Figure, Options, Series, Table};
-use crate::scenario::{Load, Loop, Setup, Stage};
+use crate::scenario::{Load, Loop, Setup, Stage, Stalling};
 
 /// Workers: enough that processors are not what is short. Every tenant is on all of them.
 const WORKERS: usize = 2;
 /// Tokens a second of device A at 500 µs.
-const RATE: f64 = 420e3;
+pub(super) const RATE: f64 = 420e3;
 
 /// A tenant of the figure.
 struct Tenant {
@@ -24,11 +24,44 @@ struct Tenant {
 
 /// What a tenant got.
 #[derive(Clone, Copy, Debug)]
-struct Got {
-    iops: f64,
-    p95: f64,
+pub(super) struct Got {
+    pub(super) iops: f64,
+    /// Of its reads, in µs.
+    pub(super) p95: f64,
     p99: f64,
-    tokens: f64,
+    pub(super) tokens: f64,
+}
+
+/// How the tenants meet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    pub(super) workers: usize,
+    pub(super) scheduled: bool,
+    /// What B sends a second on the device as it is.
+    pub(super) b_iops: f64,
+    /// What A and B send of that.
+    pub(super) sent: f64,
+    /// How many times slower the device is than the paper's; rates and latencies are scaled alike.
+    pub(super) slow: u32,
+    pub(super) worker_stalls: Stalling,
+    pub(super) client_stalls: Stalling,
+    pub(super) measured: Duration,
+}
+
+impl Run {
+    /// Scenario 1 of the paper.
+    pub(super) fn new(options: &Options) -> Run {
+        Run {
+            workers: WORKERS,
+            scheduled: true,
+            b_iops: 70e3,
+            sent: 1.0,
+            slow: 1,
+            worker_stalls: Stalling::NEVER,
+            client_stalls: Stalling::NEVER,
+            measured: Duration::from_millis(if options.quick { 1_000 } else { 5_000 }),
+        }
+    }
 }
 
 fn tenants(b_iops: f64) -> [Tenant; 4] {
@@ -41,20 +74,32 @@ fn tenants(b_iops: f64) -> [Tenant; 4] {
     ]
 }
 
-fn play(options: &Options, workers: usize, scheduled: bool, b_iops: f64) -> [Got; 4] {
-    let setup = Setup { scheduled, ..Setup::device_a(options.seed, workers) };
+pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
+    let device = Setup::device_a(options.seed, run.workers);
+    let setup = Setup {
+        scheduled: run.scheduled,
+        flash: device.flash.slowed(run.slow),
+        model: device.model.slowed(run.slow),
+        worker_stalls: run.worker_stalls,
+        client_stalls: run.client_stalls,
+        ..device
+    };
     let mut stage = Stage::new(setup);
-    let everywhere: Vec<usize> = (0..workers).collect();
-    let cast = tenants(b_iops).map(|tenant| {
-        let id = stage.register(&tenant.slo).expect("the paper admits it");
-        let arrivals = tenant.iops.map_or(Loop::Closed(32), Loop::Paced);
-        let load = Load { arrivals, reads: tenant.reads, bytes: 4096 };
+    let everywhere: Vec<usize> = (0..run.workers).collect();
+    let cast = tenants(run.b_iops).map(|Tenant { slo, iops, reads, .. }| {
+        let times = run.slow;
+        let promised = (slo.iops + times / 2) / times;
+        let slo = Slo { latency_us: slo.latency_us * times, iops: promised, ..slo };
+        let id = stage.register(&slo).expect("the paper admits it");
+        let paced = |iops| Loop::Paced(iops * run.sent / f64::from(times));
+        let arrivals = iops.map_or(Loop::Closed(32), paced);
+        let load = Load { arrivals, reads, bytes: 4096 };
         (id, stage.add(id, load, &everywhere, 4))
     });
     cast.iter().for_each(|(_, source)| stage.start(*source));
-    stage.run(Duration::from_millis(200));
+    stage.run(Duration::from_millis(200) * run.slow.min(5));
     stage.clear();
-    stage.run(Duration::from_millis(if options.quick { 1_000 } else { 5_000 }));
+    stage.run(run.measured);
     let got = cast.map(|(id, source)| Got {
         iops: stage.iops(source),
         p95: stage.meter(source).read_us(95.0),
@@ -126,7 +171,7 @@ pub fn fig5(options: &Options) -> Figure {
         )],
         verdicts: Vec::new(),
     };
-    let off_run = play(options, WORKERS, false, 70e3);
+    let off_run = play(options, Run { scheduled: false, ..Run::new(options) });
     let broken = "p95 above 2 ms";
     add(&mut figure, "scheduler off", [broken; 4], 70e3, &off_run);
     let best = off_run.iter().map(|got| got.p95).fold(f64::INFINITY, f64::min);
@@ -134,7 +179,7 @@ pub fn fig5(options: &Options) -> Figure {
     figure.judge(what, "> 2 000 µs", format!("at least {} µs", micros(best)), best > 2_000.0);
 
     let run = "scenario 1";
-    let on = play(options, WORKERS, true, 70e3);
+    let on = play(options, Run::new(options));
     let paper = ["SLO met, 120 K tokens/s", "SLO met, 196 K", "52 K tokens/s", "52 K tokens/s"];
     add(&mut figure, run, paper, 70e3, &on);
     judge_slos(&mut figure, run, 70e3, &on);
@@ -145,7 +190,7 @@ pub fn fig5(options: &Options) -> Figure {
     figure.judge("scenario 1: tokens used", "≥ 97 %", percent(used), used >= 0.97);
 
     let run = "scenario 2";
-    let on = play(options, WORKERS, true, 45e3);
+    let on = play(options, Run { b_iops: 45e3, ..Run::new(options) });
     let paper = ["SLO met", "45 K IOPS, SLO met", "more than in 1", "more than in 1"];
     add(&mut figure, run, paper, 45e3, &on);
     judge_slos(&mut figure, run, 45e3, &on);

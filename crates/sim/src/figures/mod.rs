@@ -13,6 +13,7 @@ mod fig6;
 mod figure;
 mod hostile;
 mod models;
+mod stalls;
 mod switches;
 mod text;
 
@@ -24,13 +25,14 @@ pub use fig5::fig5;
 pub use fig6::{fig6a, fig6b};
 pub use figure::{Figure, Options, Series, Table, Verdict};
 pub use hostile::{hostile_best_effort, hostile_critical};
+pub use stalls::stalls;
 pub use switches::switches;
 
 /// How a figure is made.
 pub type Maker = fn(&Options) -> Figure;
 
 /// Every figure, by its name.
-pub const ALL: [(&str, Maker); 11] = [
+pub const ALL: [(&str, Maker); 12] = [
     ("fig1", fig1),
     ("fig3", fig3),
     ("fig5", fig5),
@@ -41,5 +43,6 @@ pub const ALL: [(&str, Maker); 11] = [
     ("fairness", fairness),
     ("churn", churn),
     ("ageing", ageing),
+    ("stalls", stalls),
     ("switches", switches),
 ];

@@ -14,6 +14,7 @@ use target::{Access, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, 
 
 use super::meter::Meter;
 use super::source::{Line, Load, Loop, Source};
+use super::stalls::{Stalling, Stalls};
 use super::station::{Order, Station};
 use super::wire::Message;
 
@@ -39,13 +40,26 @@ pub struct Setup {
     pub model: DeviceModel,
     /// Tenants at a time.
     pub tenants_max: usize,
+    /// What keeps each worker from running.
+    pub worker_stalls: Stalling,
+    /// What keeps the clients from running, all of them in the same moment.
+    pub client_stalls: Stalling,
 }
 
 impl Setup {
     /// Device A of the paper and its published model, scheduled.
     pub fn device_a(seed: u64, workers: usize) -> Setup {
         let (flash, model) = (Model::A, DeviceModel::device_a());
-        Setup { seed, workers, scheduled: true, flash, model, tenants_max: 64 }
+        Setup {
+            seed,
+            workers,
+            scheduled: true,
+            flash,
+            model,
+            tenants_max: 64,
+            worker_stalls: Stalling::NEVER,
+            client_stalls: Stalling::NEVER,
+        }
     }
 }
 
@@ -61,6 +75,8 @@ struct Happening {
     sequence: u64,
     source: usize,
     epoch: u32,
+    /// When it would have happened if the clients had not been stalled.
+    meant: u64,
     /// The connection of a closed loop.
     line: usize,
     /// The request, when it is sent again.
@@ -73,7 +89,8 @@ struct Outstanding {
     source: usize,
     epoch: u32,
     line: usize,
-    arrived: u64,
+    /// When it was meant to be sent.
+    meant: u64,
     command: Command,
 }
 
@@ -82,6 +99,7 @@ pub struct Stage {
     now: u64,
     scheduled: bool,
     chance: Chance,
+    client_stalls: Stalls,
     registry: Registry,
     volume: SimVolume,
     stations: Vec<Station>,
@@ -110,12 +128,16 @@ impl Stage {
             false => Order::PassThrough(PassThrough::new(slots)),
         };
         let stations = (0..setup.workers)
-            .map(|n| Station::new(&volume, order(n), parts.clone(), setup.tenants_max))
+            .map(|n| {
+                let stalls = Stalls::new(setup.worker_stalls, setup.seed ^ (0x57a11 + n as u64));
+                Station::new(&volume, order(n), parts.clone(), setup.tenants_max, stalls)
+            })
             .collect();
         Stage {
             now: 0,
             scheduled: setup.scheduled,
             chance: Chance::new(setup.seed ^ 0x5ce0),
+            client_stalls: Stalls::new(setup.client_stalls, setup.seed ^ 0xc11e),
             registry,
             volume,
             stations,
@@ -299,7 +321,16 @@ impl Stage {
     fn schedule(&mut self, at: u64, source: usize, epoch: u32, line: usize, again: Option<Tag>) {
         let sequence = self.sequence;
         self.sequence += 1;
-        self.happenings.push(Reverse(Happening { at, sequence, source, epoch, line, again }));
+        let (meant, at) = (at, at.max(self.now));
+        self.happenings.push(Reverse(Happening {
+            at,
+            sequence,
+            source,
+            epoch,
+            meant,
+            line,
+            again,
+        }));
     }
 
     /// The next thing that happens before `until`; `false` when nothing does. What arrives at the
@@ -314,7 +345,12 @@ impl Stage {
         self.now = at;
         if happening == Some(at) {
             let Reverse(next) = self.happenings.pop().expect("it was just seen");
-            self.happen(next);
+            match self.client_stalls.resume(at) {
+                resumed if resumed > at => {
+                    self.happenings.push(Reverse(Happening { at: resumed, ..next }));
+                }
+                _ => self.happen(next),
+            }
         } else {
             let (_, n) = station.expect("something is first");
             let mut replies = std::mem::take(&mut self.replies);
@@ -328,7 +364,7 @@ impl Stage {
     }
 
     fn happen(&mut self, what: Happening) {
-        let Happening { at, source: n, epoch, line, again, .. } = what;
+        let Happening { at, source: n, epoch, meant, line, again, .. } = what;
         let source = &mut self.sources[n];
         if let Some(tag) = again {
             let request = self.requests[tag as usize].expect("it waits to be sent again");
@@ -349,11 +385,12 @@ impl Stage {
             }
         };
         let source = &mut self.sources[n];
+        let meant = if matches!(source.load.arrivals, Loop::Closed(_)) { at } else { meant };
         let command = source.command(BLOCKS, &mut self.chance);
         let Line { worker, line: number } = source.lines[line];
         let units = self.units(command);
         self.sources[n].meter.arrive(at, units);
-        let request = Outstanding { source: n, epoch, line, arrived: at, command };
+        let request = Outstanding { source: n, epoch, line, meant, command };
         let tag = self.keep(request);
         self.stations[worker].arrive(number, Message { tag, command });
     }
@@ -379,7 +416,7 @@ impl Stage {
 
     fn answered(&mut self, leaves: u64, tag: Tag, status: Status) {
         let request = self.requests[tag as usize].expect("a request is answered once");
-        let Outstanding { source: n, epoch, line, arrived, command } = request;
+        let Outstanding { source: n, epoch, line, meant, command } = request;
         let source = &mut self.sources[n];
         if status == Status::Retry {
             source.meter.retried += 1;
@@ -392,7 +429,8 @@ impl Stage {
             return;
         }
         assert!(status.is_ok(), "{command:?} of {:?}: {status}", source.lines[line]);
-        source.meter.end(command.kind() == Kind::Read, arrived, leaves);
+        let seen = self.client_stalls.delayed(leaves);
+        source.meter.end(command.kind() == Kind::Read, meant, seen);
         let goes_on = matches!(source.load.arrivals, Loop::Closed(_)) && source.epoch == epoch;
         self.requests[tag as usize] = None;
         self.free.push(tag as u32);

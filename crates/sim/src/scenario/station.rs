@@ -16,6 +16,7 @@ use qos::{PassThrough, TokenScheduler};
 use target::{Attached, Limits, Parts, Worker};
 
 use super::memory::Memory;
+use super::stalls::Stalls;
 use super::wire::{Message, Wire};
 
 /// The order of a worker's requests.
@@ -156,6 +157,7 @@ pub(crate) struct Station {
     rounds: Rc<Rounds>,
     /// When the processor is free.
     free_at: u64,
+    stalls: Stalls,
     /// A turn is under way; it ends at `free_at`.
     is_turning: bool,
     wake_at: Option<u64>,
@@ -170,6 +172,7 @@ impl Station {
         order: Order,
         parts: Arc<Parts>,
         tenants: usize,
+        stalls: Stalls,
     ) -> Station {
         let memory = Memory::take();
         let rounds = Rc::new(Rounds::default());
@@ -187,6 +190,7 @@ impl Station {
             worker,
             rounds,
             free_at: 0,
+            stalls,
             is_turning: false,
             wake_at: None,
             busy: 0,
@@ -238,13 +242,18 @@ impl Station {
     }
 
     fn begin_turn(&mut self, now: u64, replies: &mut Vec<(u64, Tag, Status)>) {
+        let resumed = self.stalls.resume(now);
+        if resumed > now {
+            self.free_at = resumed;
+            return;
+        }
         let turn = self.worker.turn(Instant::from_nanos(now));
         let (sent, mut work) = self.worker.ports().0.end_turn();
         work.rounds = self.rounds.rounds.take();
         work.served = self.rounds.served.take();
         work.queued = self.rounds.queued.take();
         let took = work.nanos(turn.progressed);
-        self.free_at = now + took;
+        self.free_at = self.stalls.done(now, took);
         self.is_turning = true;
         if turn.progressed {
             self.busy += took;
