@@ -1,10 +1,11 @@
 //! `cargo xtask cost`: what scheduling costs, in instructions a request.
 //!
 //! The same worker serves the same load once with the scheduler that promises nothing and once with
-//! the token scheduler (`crates/sim/examples/cost.rs`), under an instruction counter. Two lengths of
-//! each run are subtracted, which leaves what requests cost and nothing of start and end. What is
-//! counted is the worker over a network of memory: sockets and system calls, which a real server
-//! spends as well, are not in it, so the shares are upper bounds.
+//! the token scheduler (`apps/nearflash/examples/cost`), under an instruction counter. Two lengths of
+//! each run are subtracted, which leaves what requests cost and nothing of start and end. The shares
+//! are those of a worker with its sockets, over a ring and loopback, as far as it runs in user space:
+//! what the kernel spends on the same requests is not counted. Rows over a network made of memory
+//! show the worker alone.
 //!
 //! A second table counts what is asked of a registry with ten thousand tenants.
 
@@ -23,8 +24,14 @@ pub(crate) struct CostOptions {
     requests: u64,
 }
 
-/// Tenants of a row, and the largest share of the worker's instructions that scheduling may cost.
-const ROWS: [(u64, f64); 2] = [(4, 2.0), (2_500, 8.0)];
+/// Tenants and network of a row, and the largest share of the worker's instructions that scheduling
+/// may cost, where the worker is all there.
+const ROWS: [(u64, &str, Option<f64>); 4] = [
+    (4, "sockets", Some(2.0)),
+    (2_500, "sockets", Some(8.0)),
+    (4, "memory", None),
+    (2_500, "memory", None),
+];
 
 /// What is asked of a registry of [`TENANTS`], how often, and the most instructions that it may
 /// cost: a millisecond, and ten, at two a nanosecond.
@@ -42,26 +49,32 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         println!("left out: scheduling cost: valgrind is not installed");
         return Ok(());
     }
-    let words = ["build", "--release", "--package", "nearflash-sim", "--example", "cost"];
+    let words = ["build", "--release", "--package", "nearflash-cli", "--example", "cost"];
     let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if !built.ok {
         return Err(built.output);
     }
     println!("instructions a request (callgrind, full null: load, 4 KiB reads, one worker)\n");
-    println!("| tenants | pass-through | token scheduler | scheduling | at most |");
-    println!("|---|---|---|---|---|");
-    for (tenants, most) in ROWS {
-        let pass = of_a_request("pass", tenants, options.requests)?;
-        let token = of_a_request("token", tenants, options.requests)?;
-        let share = 100.0 * (token - pass) / token;
-        let verdict = if share <= most { "" } else { ", missed" };
-        println!("| {tenants} | {pass:.0} | {token:.0} | {share:.1} % | {most} %{verdict} |");
+    println!("| tenants | network | pass-through | token scheduler | scheduling | at most |");
+    println!("|---|---|---|---|---|---|");
+    for (tenants, network, most) in ROWS {
+        let pass = of_a_request(&["pass", network], tenants, options.requests)?;
+        let token = of_a_request(&["token", network], tenants, options.requests)?;
+        let (more, share) = (token - pass, 100.0 * (token - pass) / token);
+        let most = match most {
+            None => String::new(),
+            Some(most) if share <= most => format!("{most} %"),
+            Some(most) => format!("{most} %, missed"),
+        };
+        println!(
+            "| {tenants} | {network} | {pass:.0} | {token:.0} | {more:.0}, {share:.1} % | {most} |"
+        );
     }
     println!("\ninstructions of the control plane, {TENANTS} tenants, half of them with an SLO\n");
     println!("| what | instructions | at most |");
     println!("|---|---|---|");
     for (what, words, times, most) in ASKED {
-        let each = of_a_request(what, TENANTS, times)?;
+        let each = of_a_request(&[what], TENANTS, times)?;
         let verdict = if each <= most { "" } else { ", missed" };
         println!("| {words} | {each:.0} | {most:.0}{verdict} |");
     }
@@ -69,18 +82,20 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
 }
 
 /// Instructions of one request, or question: the difference of two runs.
-fn of_a_request(scheduler: &str, tenants: u64, requests: u64) -> Result<f64, String> {
-    let short = instructions(scheduler, tenants, requests)?;
-    let long = instructions(scheduler, tenants, 2 * requests)?;
-    Ok((long - short) as f64 / requests as f64)
+fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String> {
+    let short = instructions(words, tenants, times)?;
+    let long = instructions(words, tenants, 2 * times)?;
+    Ok((long - short) as f64 / times as f64)
 }
 
 /// Instructions of a whole run.
-fn instructions(scheduler: &str, tenants: u64, requests: u64) -> Result<i64, String> {
+fn instructions(words: &[&str], tenants: u64, times: u64) -> Result<i64, String> {
     let program = shell::root().join("target/release/examples/cost");
     let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
-    command.args([scheduler, &tenants.to_string(), &requests.to_string()]);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    // The two functions of the program inside of which it is all about.
+    command.args(["--toggle-collect=cost::counted*", "--toggle-collect=cost::asked*"]);
+    command.arg(program).args(words).args([tenants.to_string(), times.to_string()]);
     let ran = shell::capture(&mut command, Duration::from_secs(300))?;
     let line = ran.output.lines().find_map(|line| line.split_once("Collected : "));
     match line.and_then(|(_, count)| count.trim().parse().ok()) {

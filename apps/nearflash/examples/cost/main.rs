@@ -1,0 +1,267 @@
+//! The load of `cargo xtask cost`: the real worker and a device of nothing under an instruction
+//! counter.
+//!
+//! ```text
+//! cost pass|token memory|sockets TENANTS REQUESTS
+//! cost register|change|check|adjust TENANTS TIMES
+//! ```
+//!
+//! The worker serves its peers over a network made of memory, which leaves the worker alone, or over
+//! real sockets of loopback and a real ring; the peers are a process of their own then, which the
+//! counter does not see. The second form does something to a registry of so many tenants instead: one
+//! more comes and goes, one changes its SLO, one asks what would have to give for most of the device,
+//! the correction changes the price of writes.
+//!
+//! Time is made up, and the load is the same in every run. Each tenant has one connection; half of
+//! the tenants have an SLO (the odd ones are best effort), none asks for more than its tokens. Every
+//! turn finds a full batch ready. With a few tenants each connection has many requests in flight,
+//! with thousands one each, which is the hard case: no tenant has two requests in a round.
+//!
+//! What is counted is inside of `counted`. What is deliberately not here: the kernel.
+
+mod memory;
+mod peers;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use contract::{
+    Buf, BufPool, Instant, ListenerId, NamespaceId, Rights, Scheduler, Slo, TenantId, Transport,
+};
+use flash::Null;
+use io::{Listener, Ring, Sockets, SocketsConfig, TcpOptions};
+use memory::Memory;
+use proto::reflex::ServerSession;
+use qos::admission::Verdict;
+use qos::{
+    Adjustment, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint, Registry,
+    TokenScheduler,
+};
+use target::{
+    Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
+};
+
+/// Requests of a turn: the worker's batch.
+const BATCH: usize = 64;
+/// Nanoseconds of a turn: a million requests a second.
+const TURN_NANOS: u64 = 64_000;
+/// Bytes of a request head of protocol version 2.
+const HEAD_BYTES: usize = 40;
+/// Blocks of the device.
+const BLOCKS: u64 = 1 << 21;
+
+/// Each tenant's peer has an address of its own, which tells the worker whose it is.
+fn address(tenant: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + tenant))
+}
+
+/// The first message of a connection (docs/protocol/reflex-v2.md): nothing but zeroes behind the
+/// magic and the versions.
+fn hello() -> Vec<u8> {
+    let mut bytes = vec![0; 48];
+    bytes[..8].copy_from_slice(b"NFR2\x02\x00\x02\x00");
+    bytes
+}
+
+/// Reads of 4 KiB.
+fn requests(count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count * HEAD_BYTES);
+    for tag in 0..count as u64 {
+        let mut head = [0; HEAD_BYTES];
+        head[0] = 1;
+        head[8..16].copy_from_slice(&tag.to_le_bytes());
+        head[16..24].copy_from_slice(&(tag * 8).to_le_bytes());
+        head[24..28].copy_from_slice(&8u32.to_le_bytes());
+        bytes.extend_from_slice(&head);
+    }
+    bytes
+}
+
+fn parts(tenants: usize) -> Arc<Parts> {
+    let rule = |tenant| Rule {
+        who: Who::Network { address: address(tenant), prefix: 32 },
+        tenant: TenantId(tenant),
+        tenant_name: String::new(),
+        register: true,
+        scope: Scope::All(Rights::ALL),
+    };
+    let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
+    Arc::new(Parts {
+        namespaces: Namespaces::new(vec![namespace]),
+        access: Access::new((0..tenants as u32).map(rule).collect(), 1),
+        listener_namespaces: vec![NamespaceId(1)],
+        listener_tenants: Vec::new(),
+        fences: Fences::default(),
+    })
+}
+
+/// A device that is never the limit, with so many tenants.
+fn registry(tenants: usize) -> Registry {
+    let cost = CostModel::linear(1_000, 100).expect("sound prices");
+    let rate = 1_600_000_000;
+    let row = RatePoint { latency_us: 2_000, mixed: rate, read_only: rate };
+    let model = DeviceModel::new(cost, vec![row], rate).expect("a sound model");
+    let mut registry = Registry::new(model, tenants + 1);
+    // Twice what the load makes, so that deficits do not decide.
+    let iops = (2_000_000 / tenants).max(1) as u32;
+    for tenant in 0..tenants {
+        let critical = tenant % 2 == 0;
+        let slo = Slo { latency_us: 2_000, iops, read_percent: 100, ..Slo::default() };
+        let slo = if critical { slo } else { Slo::default() };
+        let admission = registry.register(&slo, Instant::ZERO).expect("it fits");
+        assert!(admission.tenant.0 as usize == tenant, "tenants are numbered in order");
+    }
+    registry
+}
+
+fn scheduler(tenants: usize) -> TokenScheduler {
+    let limits = QueueLimits { slots: 8192, of_tenant: 8192 };
+    registry(tenants).scheduler(0, limits)
+}
+
+/// Asks so many times something of a registry; `false` for what nobody knows to ask.
+fn ask(what: &str, tenants: usize, times: u64) -> bool {
+    let mut registry = registry(tenants);
+    asked(&mut registry, what, tenants, times)
+}
+
+/// The part of that which is counted.
+#[inline(never)]
+fn asked(registry: &mut Registry, what: &str, tenants: usize, times: u64) -> bool {
+    let now = Instant::ZERO;
+    let slo = |iops| Slo { latency_us: 2_000, iops, read_percent: 100, ..Slo::default() };
+    for time in 0..times {
+        let granted = match what {
+            "register" => {
+                let tenant = registry.register(&slo(100), now).expect("it fits").tenant;
+                registry.unregister(tenant, now).expect("it was just registered");
+                registry.remove(tenant, now)
+            }
+            "change" => {
+                let tenant = TenantId((time * 2 % tenants as u64) as u32);
+                registry.change(tenant, &slo(101 + time as u32 % 7), now).is_ok()
+            }
+            "check" => {
+                // Refused, with what would have to give.
+                !matches!(registry.check(&slo(15_900_000)), Verdict::Admitted { .. })
+            }
+            "adjust" => {
+                let write_permille = 1_000 + time as u32 % 2_000;
+                registry.adjust(Adjustment { write_permille, ..Adjustment::NONE }, now);
+                true
+            }
+            _ => return false,
+        };
+        assert!(granted, "{what} number {time} went another way");
+    }
+    true
+}
+
+/// A worker over such a network.
+fn worker<T: Transport, S: Scheduler>(
+    network: T,
+    scheduler: S,
+    tenants: usize,
+) -> Worker<T, Null, S, ServerSession> {
+    let leak = |(index, bytes)| Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index);
+    let sizes = std::iter::repeat_n(4096, 4096).chain([2 << 20, 2 << 20]);
+    Worker::new(
+        network,
+        vec![Attached::new(Null::new(BLOCKS), scheduler)],
+        BufPool::new((0..).zip(sizes).map(leak)),
+        parts(tenants),
+        Limits { batch: BATCH, tenants, ..Limits::default() },
+        |_, _| ServerSession::new(),
+    )
+}
+
+/// Takes turns for as long as `goes_on` says; behind each, `between` has whether it progressed.
+#[inline(never)]
+fn counted<T: Transport, S: Scheduler>(
+    worker: &mut Worker<T, Null, S, ServerSession>,
+    now: &mut u64,
+    between: impl Fn(bool),
+    goes_on: impl Fn(&mut Worker<T, Null, S, ServerSession>) -> bool,
+) {
+    while goes_on(worker) {
+        let turn = worker.turn(Instant::from_nanos(*now));
+        *now += TURN_NANOS;
+        between(turn.progressed);
+    }
+}
+
+/// Requests that each tenant has in flight.
+fn depth(tenants: usize) -> usize {
+    if tenants > 2 * BATCH { 1 } else { 2 * BATCH / tenants }
+}
+
+/// Serves so many requests from memory.
+fn over_memory<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
+    let mut worker = worker(Memory::new(tenants, depth(tenants)), scheduler, tenants);
+    let mut now = 1_000_000_000;
+    counted(&mut worker, &mut now, |_| {}, |worker| worker.ports().0.answered < requests);
+}
+
+/// Serves so many requests of another process.
+fn over_sockets<S: Scheduler>(scheduler: S, tenants: usize, requests: u64) {
+    io::raise_descriptor_limit();
+    let ring = Ring::new().expect("io_uring");
+    let mut sockets = Sockets::new(&ring, SocketsConfig::default()).expect("sockets");
+    let at = "127.0.0.1:0".parse().expect("an address");
+    let listener = Listener::bind(at, &TcpOptions::default()).expect("a free port");
+    let server = listener.endpoint().internet().expect("an address of the network");
+    sockets.listen(ListenerId(0), listener);
+    let mut worker = worker(sockets, scheduler, tenants);
+    let mut peers = peers::start(server, tenants, requests);
+    // The outer loop, without a clock: it parks where nothing is to do.
+    let enter = |progressed: bool| {
+        ring.enter((!progressed).then_some(None));
+    };
+    let mut now = 1_000_000_000;
+    while worker.connections() < tenants {
+        let turn = worker.turn(Instant::from_nanos(now));
+        enter(turn.progressed);
+    }
+    counted(&mut worker, &mut now, enter, |worker| worker.connections() == tenants);
+    drop(worker);
+    assert!(peers.wait().expect("the peers end").success(), "the peers were served");
+}
+
+/// Serves so many requests.
+fn serve<S: Scheduler>(scheduler: S, network: &str, tenants: usize, requests: u64) -> bool {
+    match network {
+        "memory" => over_memory(scheduler, tenants, requests),
+        "sockets" => over_sockets(scheduler, tenants, requests),
+        _ => return false,
+    }
+    true
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number = |word: &str| word.parse::<u64>().unwrap_or(1).max(1);
+    let known = match words[..] {
+        ["peers", server, tenants, requests] => {
+            let tenants = number(tenants) as usize;
+            peers::run(server, tenants, depth(tenants), number(requests));
+            true
+        }
+        ["pass", network, tenants, requests] => {
+            serve(PassThrough::new(8192), network, number(tenants) as usize, number(requests))
+        }
+        ["token", network, tenants, requests] => {
+            let tenants = number(tenants) as usize;
+            serve(scheduler(tenants), network, tenants, number(requests))
+        }
+        [what, tenants, times] => ask(what, number(tenants) as usize, number(times)),
+        _ => false,
+    };
+    if !known {
+        eprintln!(
+            "cost pass|token memory|sockets TENANTS REQUESTS\n\
+             cost register|change|check|adjust TENANTS TIMES"
+        );
+        std::process::exit(2);
+    }
+}

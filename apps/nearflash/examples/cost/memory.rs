@@ -1,0 +1,118 @@
+//! A network made of memory: peers that send the next request when they have an answer.
+
+use std::net::SocketAddr;
+
+use contract::{Buf, ConnId, Frame, Instant, ListenerId, NetEvent, Peer, Transport};
+
+use crate::{BATCH, HEAD_BYTES, address, hello, requests};
+
+/// The network.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    conns: Vec<Conn>,
+    /// Connections with answered requests, in the order of the answers.
+    ready: Vec<usize>,
+    events: Vec<NetEvent>,
+    pub(crate) answered: u64,
+}
+
+#[derive(Debug)]
+struct Conn {
+    /// Holds as many requests as may be in flight; `None` while it is lent.
+    requests: Option<Buf>,
+    /// Requests that it may send.
+    credit: usize,
+    is_ready: bool,
+}
+
+impl Memory {
+    pub(crate) fn new(conns: usize, depth: usize) -> Memory {
+        let open = |index| NetEvent::Opened {
+            conn: ConnId { index, generation: 0 },
+            peer: Peer::Internet(SocketAddr::new(address(index), 1)),
+            listener: Some(ListenerId(0)),
+        };
+        let mut events: Vec<NetEvent> = (0..conns as u32).map(open).collect();
+        for index in 0..conns as u32 {
+            let hello = Buf::new(Box::leak(hello().into()), u32::MAX);
+            let conn = ConnId { index, generation: 0 };
+            events.push(NetEvent::Received { conn, buf: hello, len: 48 });
+        }
+        let conn = |index| Conn {
+            requests: Some(Buf::new(Box::leak(requests(depth).into()), index as u32)),
+            credit: depth,
+            is_ready: true,
+        };
+        let conns: Vec<Conn> = (0..conns).map(conn).collect();
+        Memory { ready: (0..conns.len()).collect(), conns, events, answered: 0 }
+    }
+}
+
+impl Transport for Memory {
+    fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
+        events.append(&mut self.events);
+        let mut wanted = BATCH;
+        let mut seen = 0;
+        while seen < self.ready.len() && wanted > 0 {
+            let index = self.ready[seen];
+            let conn = &mut self.conns[index];
+            let Some(buf) = conn.requests.take() else { break };
+            let count = conn.credit.min(wanted);
+            conn.credit -= count;
+            conn.is_ready = false;
+            wanted -= count;
+            seen += 1;
+            let conn = ConnId { index: index as u32, generation: 0 };
+            events.push(NetEvent::Received { conn, buf, len: count * HEAD_BYTES });
+        }
+        self.ready.drain(..seen);
+    }
+
+    fn give(&mut self, buf: Buf) {
+        // The hello's buffer is nobody's.
+        if let Some(conn) = self.conns.get_mut(buf.index() as usize) {
+            conn.requests = Some(buf);
+            if conn.credit > 0 && !conn.is_ready {
+                // More than the batch took.
+                conn.is_ready = true;
+                self.ready.push(buf_owner(conn));
+            }
+        }
+    }
+
+    fn room(&self) -> usize {
+        usize::MAX / 2
+    }
+
+    fn send(&mut self, _: Instant, id: ConnId, frame: Frame) {
+        let Some(buf) = frame.body else { return };
+        assert!(frame.body_len == 4096, "a read was refused");
+        self.answered += 1;
+        self.events.push(NetEvent::Sent { conn: id, buf });
+        let conn = &mut self.conns[id.index as usize];
+        conn.credit += 1;
+        if !conn.is_ready && conn.requests.is_some() {
+            conn.is_ready = true;
+            self.ready.push(id.index as usize);
+        }
+    }
+
+    fn kick(&mut self, _: Instant) {}
+    fn pause(&mut self, _: ConnId) {}
+    fn resume(&mut self, _: ConnId) {}
+    fn unsent(&self, _: ConnId) -> usize {
+        0
+    }
+    fn finish(&mut self, _: ConnId) {}
+    fn close(&mut self, conn: ConnId) {
+        panic!("the worker closed {conn:?}");
+    }
+    fn stop_listening(&mut self) {}
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+fn buf_owner(conn: &Conn) -> usize {
+    conn.requests.as_ref().expect("it was just given back").index() as usize
+}

@@ -1,0 +1,64 @@
+//! Peers over real sockets, in a process of their own: each keeps its requests in flight and sends
+//! the next when it has read the answers.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command};
+
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::{address, hello, requests};
+
+/// Bytes of the head of a reply, and of the body of that to a hello.
+const REPLY_BYTES: usize = 24;
+const HELLO_BODY_BYTES: usize = 24;
+
+/// Starts them.
+pub(crate) fn start(server: SocketAddr, tenants: usize, requests: u64) -> Child {
+    let own = std::env::current_exe().expect("a program");
+    let mut command = Command::new(own);
+    command.arg("peers").args([server.to_string(), tenants.to_string(), requests.to_string()]);
+    command.spawn().expect("the peers start")
+}
+
+/// Sends so many requests in all, `depth` at a time on each connection.
+pub(crate) fn run(server: &str, tenants: usize, depth: usize, total: u64) {
+    io::raise_descriptor_limit();
+    let server = server.parse().expect("the server's address");
+    let mut peers: Vec<TcpStream> =
+        (0..tenants as u32).map(|tenant| connect(tenant, server)).collect();
+    let batch = requests(depth);
+    let mut replies = vec![0; depth * (REPLY_BYTES + 4096)];
+    for peer in &mut peers {
+        peer.write_all(&hello()).expect("the server reads");
+    }
+    for peer in &mut peers {
+        let reply = &mut replies[..REPLY_BYTES + HELLO_BODY_BYTES];
+        peer.read_exact(reply).expect("the server answers");
+    }
+    for peer in &mut peers {
+        peer.write_all(&batch).expect("the server reads");
+    }
+    let mut left = total.saturating_sub((tenants * depth) as u64);
+    while left > 0 {
+        for peer in &mut peers {
+            peer.read_exact(&mut replies).expect("the server answers");
+            if left > 0 {
+                peer.write_all(&batch).expect("the server reads");
+                left = left.saturating_sub(depth as u64);
+            }
+        }
+    }
+}
+
+/// A connection of the tenant.
+fn connect(tenant: u32, server: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None);
+    let socket = socket.expect("enough descriptors");
+    let own = SocketAddr::new(address(tenant), 0);
+    rustix::net::bind(&socket, &own).expect("all of 127.0.0.0/8 is ours");
+    rustix::net::connect(&socket, &server).expect("the server listens");
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true).expect("a TCP socket");
+    stream
+}
