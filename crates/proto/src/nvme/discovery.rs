@@ -11,8 +11,9 @@ use super::controller::Controller;
 use super::identify::padded;
 use super::state::State;
 
-/// A secure channel is not required, and flow control of submission queues can be switched off.
-const REQUIREMENTS: u8 = 2 | 1 << 2;
+/// Nothing is specified of a secure channel, and flow control of submission queues can be switched
+/// off. "Not required" would say that there can be one: hosts that have TLS then ask for it.
+const REQUIREMENTS: u8 = 1 << 2;
 
 /// Entries of the smallest admin queue that a controller has to take (Base 5.16.1.23, ASQSZ).
 const ADMIN_QUEUE_ENTRIES: u16 = 32;

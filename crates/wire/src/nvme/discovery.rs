@@ -76,7 +76,7 @@ layout! {
         [1] family: AddressFamily,
         /// What is there.
         [2] kind: SubsystemKind,
-        /// Bits 1:0 secure channel (1 required, 2 not required), bit 2 flow control of submission
+        /// Bits 1:0 secure channel (1 required, 2 possible), bit 2 flow control of submission
         /// queues may be switched off.
         [3] requirements: u8,
         /// The port.
