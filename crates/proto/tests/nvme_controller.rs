@@ -190,6 +190,28 @@ fn a_discard_has_many_ranges() {
     assert!(queue.ranges().is_empty());
 }
 
+/// As Linux does: a page of payload, of which the ranges are the beginning.
+#[test]
+fn a_discard_may_describe_more_than_its_ranges() {
+    let fabric = fabric(&config());
+    let host = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));
+    let mut queue = host.io(1, place(1, 1)).unwrap();
+    let mut entry = Submission::new(NvmOpcode::DATASET_MANAGEMENT.0, 3, 1);
+    entry.dword11 = 4.into();
+    entry.data = SglDescriptor::in_capsule(0, 4096);
+    assert_eq!(queue.begin(&entry), Step::Controller { payload_bytes: 4096 });
+    let range = DiscardRange { attributes: 0.into(), blocks: 8.into(), lba: 16.into() };
+    let mut payload = range.as_bytes().to_vec();
+    payload.resize(4096, 0xff);
+    let outcome = queue.execute(&entry, &payload, Instant::ZERO, &mut Vec::new());
+    assert!(matches!(outcome, Outcome::Discard(_)), "{outcome:?}");
+    assert_eq!(queue.ranges(), [Range::new(16, 8)]);
+    entry.data = SglDescriptor::in_capsule(0, 8);
+    assert_eq!(refused(queue.begin(&entry)), Status::DATA_SGL_LENGTH.dnr());
+    entry.data = SglDescriptor::in_capsule(0, 4112);
+    assert_eq!(refused(queue.begin(&entry)), Status::INVALID_FIELD.dnr());
+}
+
 #[test]
 fn connects_that_cannot_be_say_why() {
     let mut config = config();
@@ -336,6 +358,8 @@ fn discovery_tells_each_host_what_it_may_use() {
     assert_eq!(entry(&log, 0).kind, SubsystemKind::DISCOVERY);
     assert_eq!(&entry(&log, 0).address[..10], b"127.0.0.1 ");
     assert_eq!(entry(&log, 1).nqn[..SUBSYSTEM.len()], *SUBSYSTEM.as_bytes());
+    // Nothing about secure channels, which hosts that have them would then ask for.
+    assert_eq!(entry(&log, 1).requirements, 1 << 2);
     discovery.set_feature(Feature::EVENTS, notice::DISCOVERY).unwrap();
     let cid = discovery.await_event();
     fabric.set_hosts(&nqn(OTHER_SUBSYSTEM), Hosts::Any).unwrap();

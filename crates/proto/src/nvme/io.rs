@@ -20,7 +20,11 @@ const DISCARD: u32 = 1 << 2;
 /// For commands that the controller carries out itself: bytes that the host sends with them.
 pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
     match NvmOpcode(entry.opcode) {
-        NvmOpcode::DATASET_MANAGEMENT => Some(discard_ranges(entry) * size_of::<DiscardRange>()),
+        // Linux describes a whole page whatever the number of ranges, and sends it.
+        NvmOpcode::DATASET_MANAGEMENT => {
+            let described = data::described(entry).unwrap_or(0);
+            Some(described.max(discard_bytes(entry)))
+        }
         NvmOpcode::RESERVATION_REGISTER => Some(size_of::<ReservationRegister>()),
         NvmOpcode::RESERVATION_ACQUIRE => Some(size_of::<ReservationAcquire>()),
         NvmOpcode::RESERVATION_RELEASE => Some(size_of::<ReservationRelease>()),
@@ -124,9 +128,10 @@ fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     Ok(Range::new(lba << seen.shift, blocks))
 }
 
-/// Ranges that a Dataset Management comes with.
-fn discard_ranges(entry: &Submission) -> usize {
-    (entry.dword10.get() as usize & (DISCARD_RANGES_MAX - 1)) + 1
+/// Bytes of the ranges of a Dataset Management.
+fn discard_bytes(entry: &Submission) -> usize {
+    let ranges = (entry.dword10.get() as usize & (DISCARD_RANGES_MAX - 1)) + 1;
+    ranges * size_of::<DiscardRange>()
 }
 
 /// The ranges to discard of a Dataset Management (NVM 3.2.3), appended to `ranges`; none when it
@@ -138,8 +143,9 @@ pub(super) fn discard(
     ranges: &mut Vec<Range>,
 ) -> Result<Io, Status> {
     let seen = view.find(entry.nsid.get()).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    let listed = payload.get(..discard_bytes(entry)).ok_or(Status::DATA_SGL_LENGTH.dnr())?;
     let listed =
-        <[DiscardRange]>::ref_from_bytes(payload).map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
+        <[DiscardRange]>::ref_from_bytes(listed).map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
     permit(seen.writes)?;
     for listed in listed {
         let (lba, blocks) = (listed.lba.get(), u64::from(listed.blocks.get()));
