@@ -1,5 +1,6 @@
 //! Where the sessions of one worker meet their fabric.
 
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -19,10 +20,12 @@ pub struct Desk {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    /// What came, oldest first, and has not been taken.
-    actions: Vec<Action>,
-    /// `told ≤ actions.len()`: of these, [`Desk::news`] has spoken.
-    told: usize,
+    /// What came and has not been taken, by connection, the oldest first.
+    mail: BTreeMap<ConnId, VecDeque<Action>>,
+    /// Connections of those that [`Desk::news`] has not named, the oldest mail's first.
+    unnamed: VecDeque<ConnId>,
+    /// What the fabric hands over; empty in between.
+    arrived: Vec<Action>,
 }
 
 impl Desk {
@@ -35,15 +38,20 @@ impl Desk {
     pub fn news(&self, now: Instant) -> Option<ConnId> {
         let mut inbox = self.inbox.borrow_mut();
         let inbox = &mut *inbox;
-        if inbox.told == inbox.actions.len() {
-            // Who was told and took nothing is gone.
-            inbox.actions.clear();
-            inbox.told = 0;
-            self.fabric.poll(self.worker, now, &mut inbox.actions);
+        if inbox.unnamed.is_empty() {
+            // Who was named and took nothing is gone.
+            inbox.mail.clear();
+            self.fabric.poll(self.worker, now, &mut inbox.arrived);
+            for action in inbox.arrived.drain(..) {
+                let conn = conn_of(&action);
+                let own = inbox.mail.entry(conn).or_default();
+                if own.is_empty() {
+                    inbox.unnamed.push_back(conn);
+                }
+                own.push_back(action);
+            }
         }
-        let action = inbox.actions.get(inbox.told)?;
-        inbox.told += 1;
-        Some(conn_of(action))
+        inbox.unnamed.pop_front()
     }
 
     /// When to look for news without having been woken.
@@ -54,11 +62,12 @@ impl Desk {
     /// The next mail of this connection.
     pub(super) fn take(&self, conn: ConnId) -> Option<Action> {
         let mut inbox = self.inbox.borrow_mut();
-        let at = inbox.actions.iter().position(|action| conn_of(action) == conn)?;
-        if at < inbox.told {
-            inbox.told -= 1;
+        let own = inbox.mail.get_mut(&conn)?;
+        let action = own.pop_front();
+        if own.is_empty() {
+            inbox.mail.remove(&conn);
         }
-        Some(inbox.actions.remove(at))
+        action
     }
 
     /// Makes the queue that a connection is; see [`Fabric::connect`].
