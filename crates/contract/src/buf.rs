@@ -157,14 +157,6 @@ impl BufPool {
         self.take_where(bytes, |class, free| (class < largest || free > 1) && may(class, free))
     }
 
-    /// Whether that would find one now, if it might have any.
-    pub fn has_but_last(&self, bytes: usize) -> bool {
-        let largest = self.shelves.len().saturating_sub(1);
-        let kept = |class| usize::from(class == largest);
-        let mut shelves = self.shelves.iter().enumerate();
-        shelves.any(|(class, s)| s.bytes >= bytes && s.free.len() > kept(class))
-    }
-
     /// The number of the size of a buffer of this pool, ascending from zero.
     ///
     /// # Panics

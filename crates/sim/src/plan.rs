@@ -87,8 +87,7 @@ impl Plan {
         let think = any(chance, &[1_000, 50_000, 500_000]);
         let hot_blocks = any(chance, &[2, 8, 40, 96]);
         let office = office(&mut Chance::new(seed ^ 0x0ff1_ce00), huge);
-        let client =
-            |chance: &mut Chance, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
+        let client = |chance: &mut Chance, n| client(chance, n, quota, huge, hot_blocks, 0..=think);
         let weather = weather(chance);
         let mut workers: Vec<_> =
             (0..workers).map(|n| worker(chance, n, granularity_bytes, huge)).collect();

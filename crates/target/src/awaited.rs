@@ -7,15 +7,16 @@
 //! half of the slots and never the last of the largest buffers, and a request that finds none stops
 //! nothing: it is put off, and its peer is asked later.
 
-use std::collections::VecDeque;
-
 use contract::{
     ConnId, Device, Fatal, Frame, FrameHead, Mailbox, Reply, Request, SPEECH_BYTES_MAX, Scheduler,
     Session, Slot, Status, Transport,
 };
 
+use crate::Limits;
+use crate::chain::{Chain, Links};
 use crate::inflight::InFlight;
-use crate::quota::Quotas;
+use crate::lines::{Lines, PutOff};
+use crate::quota::{Quotas, SHARE};
 use crate::worker::Worker;
 
 /// The requests of a worker that wait to ask for their payloads.
@@ -26,19 +27,12 @@ pub(crate) struct Awaited {
     /// Those by their tenants. They do not count among what tenants hold otherwise, which their
     /// other requests give back by themselves.
     quotas: Quotas,
-    /// Requests that found no slot or no buffer, oldest first; one that comes back ends this. Those
-    /// of connections that are gone are skipped.
-    put_off: VecDeque<PutOff>,
+    /// Requests that found no slot or no buffer; one that comes back ends this. Those of connections
+    /// that are gone are skipped.
+    lines: Lines,
     /// Connections whose sessions have not said all that they had to say; frames that have left, or
     /// buffers that came back, end this.
     speakers: Vec<ConnId>,
-}
-
-/// A request that was put off.
-#[derive(Clone, Copy, Debug)]
-struct PutOff {
-    conn: ConnId,
-    request: Request,
 }
 
 /// What became of asking.
@@ -46,60 +40,67 @@ struct PutOff {
 enum Asked {
     /// The peer was asked, or the request was refused.
     Done,
-    /// There is no slot, frame or buffer now, for anybody.
+    /// Its tenant has asked for too much already, or there is no buffer of its size: others may
+    /// find what they want.
+    Waits,
+    /// There is no slot or frame now, for anybody.
     Short,
-    /// Its tenant has asked for too much already.
-    TooMany,
 }
 
 impl Awaited {
-    /// Puts off no more than `put_off_max` requests.
-    pub(crate) fn new(put_off_max: usize) -> Self {
+    /// Puts off so many requests that one tenant alone can put off as many as there are slots.
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let requests_max = (limits.in_flight + limits.in_flight.div_ceil(SHARE)).min(1 << 16);
         Awaited {
             asked: 0,
             quotas: Quotas::default(),
-            put_off: VecDeque::with_capacity(put_off_max),
+            lines: Lines::new(requests_max, limits.tenants),
             speakers: Vec::with_capacity(64),
         }
     }
 
     /// Whether something waits for the next turn.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.put_off.is_empty() || !self.speakers.is_empty()
+        self.lines.tenants() > 0 || !self.speakers.is_empty()
     }
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// Asks for the payload of a request that has just come, or puts that off.
     pub(crate) fn await_payload(&mut self, id: ConnId, request: Request) {
+        let Request { tag, command, .. } = request;
         let put_off = PutOff { conn: id, request };
-        if self.awaited.put_off.is_empty() && self.ask(&put_off) == Asked::Done {
-            return;
-        }
-        if self.awaited.put_off.len() == self.limits.in_flight {
-            let Request { tag, command, .. } = request;
-            return self.reply(id, &Reply::Done { tag, command, status: Status::Retry }, None);
-        }
-        self.awaited.put_off.push_back(put_off);
+        let status = match self.tenant_of(id, request.tenant) {
+            Err(status) => status,
+            Ok(tenant) if !self.awaited.lines.has(tenant) && self.ask(&put_off) == Asked::Done => {
+                return;
+            }
+            Ok(tenant) if self.awaited.lines.push(tenant, put_off) => return,
+            Ok(_) => Status::Retry,
+        };
+        self.reply(id, &Reply::Done { tag, command, status }, None);
     }
 
-    /// Goes on with what was put off.
+    /// Goes on with what was put off: asks until the turn's batch is full, or nobody finds anything.
     pub(crate) fn go_on_awaiting(&mut self) {
-        for _ in 0..self.awaited.put_off.len().min(self.limits.batch) {
-            let put_off = self.awaited.put_off.pop_front().expect("it was just counted");
+        let (mut asked, mut waiting) = (0, 0);
+        while asked < self.limits.batch && waiting < self.awaited.lines.tenants() {
+            let put_off = self.awaited.lines.front().expect("somebody waits");
             let conn = self.find(put_off.conn);
-            if conn.is_none_or(|conn| conn.broken || conn.finishing) {
-                continue;
-            }
-            match self.ask(&put_off) {
-                Asked::Done => {}
-                Asked::TooMany => self.awaited.put_off.push_back(put_off),
-                Asked::Short => {
-                    self.awaited.put_off.push_front(put_off);
-                    break;
+            let is_gone = conn.is_none_or(|conn| conn.broken || conn.finishing);
+            match if is_gone { Asked::Done } else { self.ask(&put_off) } {
+                Asked::Done => {
+                    self.awaited.lines.pop();
+                    asked += 1;
                 }
+                Asked::Waits => {
+                    self.awaited.lines.pass();
+                    waiting += 1;
+                }
+                Asked::Short => break,
             }
         }
+        self.progressed |= asked > 0;
         for n in (0..self.awaited.speakers.len()).rev() {
             let id = self.awaited.speakers.swap_remove(n);
             self.say(id);
@@ -124,15 +125,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         // What came is held like any other request: who holds too much of that asks for no more.
         let (quotas, held) = (&mut self.awaited.quotas, &mut self.quotas);
         if !quotas.allows_slot(tenant, left) || !held.allows_slot(tenant, self.in_flight.room()) {
-            return Asked::TooMany;
+            return Asked::Waits;
         }
         let may = |class, free| {
             quotas.allows_payload(tenant, class, free) && held.allows_payload(tenant, class, free)
         };
         let buf = match self.pool.take_but_last_where(request.payload_bytes, may) {
             Some(buf) => buf,
-            None if self.pool.has_but_last(request.payload_bytes) => return Asked::TooMany,
-            None => return Asked::Short,
+            None => return Asked::Waits,
         };
         self.awaited.quotas.hold(tenant, Some(self.pool.class_of(&buf)));
         self.awaited.asked += 1;
@@ -151,11 +151,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             fence: None,
             received_at: self.now,
             submitted_at: self.now,
-            next: None,
+            links: Links::default(),
         });
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
         conn.awaited += 1;
+        conn.asked.push(&mut self.in_flight, slot);
         let buf = self.in_flight.get(slot).buf.as_mut().expect("it was just given one");
         let head = conn.session.invite(tag, slot, buf.prefix_mut(request.payload_bytes));
         match head.is_empty() {
@@ -180,6 +181,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn piece_was_last(&mut self, id: ConnId, slot: Slot, status: Status) {
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
         conn.awaited -= 1;
+        conn.asked.remove(&mut self.in_flight, slot);
         let entry = self.in_flight.get(slot);
         entry.is_awaited = false;
         entry.received_at = self.now;
@@ -193,25 +195,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Drops the requests of a connection whose payloads will not come any more. Who forgets them
     /// has closed the connection, or takes nothing more from it.
-    pub(crate) fn forget_awaited(&mut self, id: ConnId, count: usize) {
-        if count == 0 {
-            return;
-        }
-        let is_its = |entry: &InFlight| entry.conn == id && entry.is_awaited;
-        let slots: Vec<Slot> = self
-            .in_flight
-            .iter()
-            .filter(|(_, entry)| is_its(entry))
-            .map(|(slot, _)| slot)
-            .collect();
-        assert!(slots.len() == count, "a connection counts what it awaits");
-        for slot in slots {
+    pub(crate) fn forget_awaited(&mut self, mut asked: Chain) {
+        while let Some(slot) = asked.pop(&mut self.in_flight) {
             self.count_as_held(slot);
             self.forget(slot);
-        }
-        if let Some(conn) = self.find(id) {
-            conn.in_flight -= count;
-            conn.awaited = 0;
         }
     }
 

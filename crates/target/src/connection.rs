@@ -5,8 +5,8 @@ use std::sync::Arc;
 use contract::{ConnId, HelloReply, Member, NamespaceId, Peer, Request, Slot, Tag};
 
 use crate::Grant;
+use crate::chain::Chain;
 use crate::fence::Place;
-use crate::inflight::Held;
 
 /// Streams of a connection that barriers order.
 pub(crate) const STREAMS: usize = 8;
@@ -31,6 +31,8 @@ pub(crate) struct Connection<P> {
     pub(crate) in_flight: usize,
     /// Those among them whose payload was asked for and has not all come.
     pub(crate) awaited: usize,
+    /// The same, to find them by.
+    pub(crate) asked: Chain,
     /// Bytes of data that their replies will carry.
     pub(crate) owed: usize,
     /// Where the bytes of the message being received go.
@@ -87,7 +89,7 @@ pub(crate) struct Stream {
     /// Requests that have started and not ended.
     pub(crate) running: u32,
     /// A barrier and everything behind it; empty, or a barrier is in front.
-    pub(crate) held: Held,
+    pub(crate) held: Chain,
 }
 
 /// Counters that housekeeping compares with what it saw last, to find peers that are stuck.
@@ -117,6 +119,7 @@ impl<P> Connection<P> {
             handles: Vec::new(),
             in_flight: 0,
             awaited: 0,
+            asked: Chain::default(),
             owed: 0,
             receiving: Receiving::Nothing,
             waiting: None,

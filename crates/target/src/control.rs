@@ -48,7 +48,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Receiving::Into(slot) = conn.receiving {
             self.forget(slot);
         }
-        self.forget_awaited(id, conn.awaited);
+        self.forget_awaited(conn.asked);
         for stream in &mut conn.streams {
             while let Some(slot) = stream.held.pop(&mut self.in_flight) {
                 self.forget(slot);

@@ -58,8 +58,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let draining = self.is_draining();
         let Some(conn) = self.find(id) else { return };
         conn.finishing = true;
-        let awaited = conn.awaited;
-        self.forget_awaited(id, awaited);
+        conn.in_flight -= std::mem::take(&mut conn.awaited);
+        let asked = std::mem::take(&mut conn.asked);
+        self.forget_awaited(asked);
         let Some(conn) = self.find(id) else { return };
         let tell = draining && conn.session.takes_notices();
         if tell && self.transport.room() > self.owed() {

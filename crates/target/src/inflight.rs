@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use contract::{Buf, Command, ConnId, Instant, Slot, Tag, TenantId};
+use contract::{Buf, Command, ConnId, Instant, Tag, TenantId};
 
+use crate::chain::{Chained, Links};
 use crate::fence::Fence;
 
 /// A request in flight. Who ends each of its waits:
@@ -38,40 +39,13 @@ pub(crate) struct InFlight {
     pub(crate) received_at: Instant,
     /// When the device got it.
     pub(crate) submitted_at: Instant,
-    /// The next one held behind the same barrier.
-    pub(crate) next: Option<Slot>,
+    /// Its neighbours among those whose payload its connection awaits, later among those held behind
+    /// the same barrier.
+    pub(crate) links: Links,
 }
 
-/// Requests held behind a barrier, oldest first: a list threaded through [`InFlight::next`].
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
-    head: Option<Slot>,
-    tail: Option<Slot>,
-}
-
-impl Held {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.head.is_none()
-    }
-
-    pub(crate) fn front(&self) -> Option<Slot> {
-        self.head
-    }
-
-    pub(crate) fn push(&mut self, table: &mut contract::SlotTable<InFlight>, slot: Slot) {
-        match self.tail {
-            Some(tail) => table.get(tail).next = Some(slot),
-            None => self.head = Some(slot),
-        }
-        self.tail = Some(slot);
-    }
-
-    pub(crate) fn pop(&mut self, table: &mut contract::SlotTable<InFlight>) -> Option<Slot> {
-        let slot = self.head?;
-        self.head = table.get(slot).next.take();
-        if self.head.is_none() {
-            self.tail = None;
-        }
-        Some(slot)
+impl Chained for InFlight {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 }

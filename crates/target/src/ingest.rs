@@ -5,6 +5,7 @@ use contract::{
     Session, Slot, Status, TenantId, Transport,
 };
 
+use crate::chain::Links;
 use crate::connection::{Receiving, STREAMS};
 use crate::inflight::InFlight;
 use crate::worker::{Chunk, Worker};
@@ -338,7 +339,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             fence: None,
             received_at: now,
             submitted_at: now,
-            next: None,
+            links: Links::default(),
         };
         let slot = self.insert(entry);
         match request.payload_bytes {

@@ -8,6 +8,7 @@
 
 mod access;
 mod awaited;
+mod chain;
 mod connection;
 mod control;
 mod fence;
@@ -15,6 +16,7 @@ mod housekeeping;
 mod inflight;
 mod ingest;
 mod limits;
+mod lines;
 mod namespaces;
 mod quota;
 mod sessions;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use contract::{ConnId, TenantId};
 
 /// How many times what is free one tenant may hold.
-const SHARE: usize = 2;
+pub(crate) const SHARE: usize = 2;
 
 /// Sizes of buffers that are told apart; a pool has fewer.
 pub(crate) const CLASSES_MAX: usize = 8;

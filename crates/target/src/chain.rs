@@ -1,0 +1,92 @@
+//! Lists of requests, threaded through the tables that hold them, so that they allocate nothing and
+//! anybody can leave from the middle.
+
+use contract::{Slot, SlotTable};
+
+/// An entry's neighbours in the one chain that it is in.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Links {
+    before: Option<Slot>,
+    after: Option<Slot>,
+}
+
+/// What a chain can hold.
+pub(crate) trait Chained {
+    /// Its neighbours.
+    fn links(&mut self) -> &mut Links;
+}
+
+/// A chain of entries of one table, the oldest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chain {
+    first: Option<Slot>,
+    last: Option<Slot>,
+}
+
+impl Chain {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn front(&self) -> Option<Slot> {
+        self.first
+    }
+
+    /// Appends an entry that is in no chain.
+    pub(crate) fn push(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
+        *table.get(slot).links() = Links { before: self.last, after: None };
+        match self.last.replace(slot) {
+            Some(last) => table.get(last).links().after = Some(slot),
+            None => self.first = Some(slot),
+        }
+    }
+
+    /// Takes an entry out, which is in this chain.
+    pub(crate) fn remove(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
+        let Links { before, after } = std::mem::take(table.get(slot).links());
+        match before {
+            Some(before) => table.get(before).links().after = after,
+            None => self.first = after,
+        }
+        match after {
+            Some(after) => table.get(after).links().before = before,
+            None => self.last = before,
+        }
+    }
+
+    /// Takes the oldest entry out.
+    pub(crate) fn pop(&mut self, table: &mut SlotTable<impl Chained>) -> Option<Slot> {
+        let slot = self.first?;
+        self.remove(table, slot);
+        Some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Entry(Links);
+
+    impl Chained for Entry {
+        fn links(&mut self) -> &mut Links {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_does_so_from_any_place() {
+        let mut table = SlotTable::new(4);
+        let slots = [(); 4].map(|()| table.insert(Entry::default()).expect("there is room"));
+        for gone in slots {
+            let mut chain = Chain::default();
+            slots.into_iter().for_each(|slot| chain.push(&mut table, slot));
+            chain.remove(&mut table, gone);
+            let left: Vec<_> = std::iter::from_fn(|| chain.pop(&mut table)).collect();
+            let expected: Vec<_> = slots.into_iter().filter(|slot| *slot != gone).collect();
+            assert_eq!(left, expected);
+            assert!(chain.is_empty() && chain.last.is_none());
+        }
+    }
+}

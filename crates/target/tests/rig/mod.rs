@@ -1,0 +1,221 @@
+//! A worker whose network, scheduler and sessions a test holds in its hands.
+//!
+//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on, `W n` asks to
+//! write n times 4 KiB when invited, `P n` is the whole payload of its n-th write. A frame's head is
+//! `I n` for an invitation and `R n status` for an answer.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use contract::{
+    Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Frame, FrameHead, Instant, Kind,
+    ListenerId, NamespaceId, NetEvent, Peer, QueueFull, Range, Reply, Request, Scheduler, Session,
+    Slot, Status, Tag, TenantId, Transport,
+};
+use flash::Null;
+use nearflash_target::{Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Worker};
+
+/// Bytes of a write of one unit.
+pub(crate) const UNIT: usize = 4096;
+
+/// What both the worker and the test see of the network.
+#[derive(Debug, Default)]
+struct Wire {
+    events: VecDeque<NetEvent>,
+    /// Heads of frames, by connection.
+    said: Vec<(u32, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Network(Rc<RefCell<Wire>>);
+
+impl Transport for Network {
+    fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
+        events.extend(self.0.borrow_mut().events.drain(..));
+    }
+    fn give(&mut self, _: Buf) {}
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+    fn send(&mut self, _: Instant, conn: ConnId, frame: Frame) {
+        let mut wire = self.0.borrow_mut();
+        wire.said.push((conn.index, frame.head.bytes().to_vec()));
+        if let Some(buf) = frame.body {
+            wire.events.push_back(NetEvent::Sent { conn, buf });
+        }
+    }
+    fn kick(&mut self, _: Instant) {}
+    fn pause(&mut self, _: ConnId) {}
+    fn resume(&mut self, _: ConnId) {}
+    fn unsent(&self, _: ConnId) -> usize {
+        0
+    }
+    fn finish(&mut self, conn: ConnId) {
+        self.close(conn);
+    }
+    fn close(&mut self, conn: ConnId) {
+        let reason = CloseReason::Local;
+        self.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
+    }
+    fn stop_listening(&mut self) {}
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+/// First come, first served, while the test lets anything go.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    queue: VecDeque<Slot>,
+    is_open: Rc<RefCell<bool>>,
+}
+
+impl Scheduler for Gate {
+    fn enqueue(&mut self, _: TenantId, _: Kind, _: usize, slot: Slot) -> Result<(), QueueFull> {
+        self.queue.push_back(slot);
+        Ok(())
+    }
+    fn begin_round(&mut self, _: Instant) {}
+    fn next(&mut self) -> Option<Slot> {
+        if *self.is_open.borrow() { self.queue.pop_front() } else { None }
+    }
+    fn discard(&mut self) -> Option<Slot> {
+        self.queue.pop_front()
+    }
+    fn queued(&self) -> usize {
+        self.queue.len()
+    }
+    fn wake_at(&self, now: Instant) -> Option<Instant> {
+        (!self.queue.is_empty()).then_some(now)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Speech {
+    /// By number of the write: its units, and what it was invited as.
+    writes: Vec<(usize, Option<Slot>)>,
+}
+
+impl Session for Speech {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        static ZEROES: [u8; 16 * UNIT] = [0; 16 * UNIT];
+        let Some((&[what, n], rest)) = input.split_first_chunk() else { return Ok(None) };
+        *input = rest;
+        Ok(Some(match what {
+            b'T' => Event::Attached(TenantId(u32::from(n))),
+            b'W' => {
+                self.writes.push((usize::from(n), None));
+                let bytes = usize::from(n) * UNIT;
+                let range = Range::new(0, (bytes / 512) as u32);
+                Event::Awaited(Request {
+                    tag: self.writes.len() as Tag - 1,
+                    stream: 0,
+                    namespace: None,
+                    tenant: 0,
+                    command: Command::Write { range, fua: false },
+                    payload_bytes: bytes,
+                    verdict: Status::Ok,
+                })
+            }
+            _ => {
+                let (units, slot) = self.writes[usize::from(n)];
+                let (slot, bytes) = (slot.expect("it was invited"), &ZEROES[..units * UNIT]);
+                Event::Piece { slot, offset: 0, bytes, end: Some(Status::Ok) }
+            }
+        }))
+    }
+
+    fn reply(&mut self, reply: &Reply, _: &[u8]) -> Result<FrameHead, Fatal> {
+        let Reply::Done { tag, status, .. } = *reply else { unreachable!("only writes are asked") };
+        Ok(FrameHead::new(&[b'R', tag as u8, status as u8]))
+    }
+
+    fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
+        self.writes[tag as usize].1 = Some(slot);
+        FrameHead::new(&[b'I', tag as u8])
+    }
+
+    fn is_mid_message(&self) -> bool {
+        false
+    }
+
+    fn takes_notices(&self) -> bool {
+        false
+    }
+}
+
+/// A worker and its surroundings.
+pub(crate) struct Rig {
+    pub(crate) worker: Worker<Network, Null, Gate, Speech>,
+    network: Network,
+    gate: Rc<RefCell<bool>>,
+    now: Instant,
+}
+
+impl Rig {
+    /// A worker with so many slots, a pool of these classes (bytes, count), and no connection.
+    pub(crate) fn new(slots: usize, classes: &[(usize, u32)]) -> Rig {
+        let network = Network::default();
+        let gate = Rc::new(RefCell::new(true));
+        let scheduler = Gate { queue: VecDeque::new(), is_open: gate.clone() };
+        let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
+        let parts = Parts {
+            namespaces: Namespaces::new(vec![namespace]),
+            access: Access::open_to_all(1),
+            listener_namespaces: vec![NamespaceId(1)],
+            listener_tenants: Vec::new(),
+            fences: Fences::default(),
+        };
+        let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));
+        let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
+        let limits = Limits { in_flight: slots, ..Limits::default() };
+        let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
+        let new_session = |_: Option<ListenerId>, _: &Peer| Speech::default();
+        let worker =
+            Worker::new(network.clone(), devices, pool, Arc::new(parts), limits, new_session);
+        Rig { worker, network, gate, now: Instant::ZERO }
+    }
+
+    /// A connection of this tenant.
+    pub(crate) fn connect(&mut self, index: u32, tenant: u8) {
+        let (conn, peer) = (ConnId { index, generation: 0 }, Peer::Local { uid: 0 });
+        let opened = NetEvent::Opened { conn, peer, listener: Some(ListenerId(0)) };
+        self.network.0.borrow_mut().events.push_back(opened);
+        assert!(self.say(index, &[b'T', tenant]).is_empty());
+    }
+
+    /// Something arrives on a connection; the heads that were said to anybody because of it.
+    pub(crate) fn say(&mut self, index: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+        let conn = ConnId { index, generation: 0 };
+        let mut buf = Buf::new(vec![0; bytes.len()].leak(), 0);
+        buf.bytes_mut().copy_from_slice(bytes);
+        let received = NetEvent::Received { conn, buf, len: bytes.len() };
+        self.network.0.borrow_mut().events.push_back(received);
+        self.turns()
+    }
+
+    /// A connection's peer is gone.
+    pub(crate) fn hang_up(&mut self, index: u32) -> Vec<(u32, Vec<u8>)> {
+        let (conn, reason) = (ConnId { index, generation: 0 }, CloseReason::Peer);
+        self.network.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
+        self.turns()
+    }
+
+    /// Whether the scheduler lets anything go from now on.
+    pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
+        *self.gate.borrow_mut() = is_open;
+        self.turns()
+    }
+
+    /// Turns until nothing more happens.
+    fn turns(&mut self) -> Vec<(u32, Vec<u8>)> {
+        for _ in 0..100 {
+            self.now = Instant::from_nanos(self.now.as_nanos() + 1_000);
+            self.worker.turn(self.now);
+        }
+        std::mem::take(&mut self.network.0.borrow_mut().said)
+    }
+}
