@@ -3,7 +3,10 @@
 mod nvme_host;
 
 use contract::Instant;
-use nearflash_proto::nvme::auth::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
+use nearflash_proto::nvme::auth::{
+    Answer as Proven, Credentials, EXPONENT_BYTES, End, Group, Hash, Proof, ProofFailure, Response,
+    Secret, augmented,
+};
 use nearflash_proto::nvme::{Action, CloseReason, Config, Host as Known, Outcome, Queue, Step};
 use nvme_host::*;
 use std::sync::Arc;
@@ -262,4 +265,46 @@ fn messages_that_make_no_sense_fail() {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     let early = run(&mut own.admin, entry.entry(), &[], Instant::ZERO);
     assert_eq!(early, Err(Status::SEQUENCE_ERROR.dnr()));
+}
+
+/// The host's end of the library against the controller's.
+fn prove(fabric: &Fabric, queue: &mut Queue, proof: &mut Proof) -> Result<(), ProofFailure> {
+    send(queue, &proof.negotiation());
+    loop {
+        let (message, _) = receive(fabric, 0, queue);
+        match proof.take(&message)? {
+            Proven::Reply(reply) => send(queue, &reply),
+            Proven::Last(message) => {
+                send(queue, &message);
+                return Ok(());
+            }
+            Proven::Done => return Ok(()),
+        };
+    }
+}
+
+#[test]
+fn the_hosts_end_proves_itself_and_wants_proof() {
+    let fabric = fabric(&with_keys());
+    let proof = |key, controller_key, chance| {
+        let (host, subsystem) = (host(1).nqn, SUBSYSTEM.to_owned());
+        Proof::new(Credentials { host, subsystem, key, controller_key }, [chance; _])
+    };
+    let mut own = unproven(&fabric);
+    assert_eq!(prove(&fabric, &mut own.admin, &mut proof(secret(1), None, 1)), Ok(()));
+    own.enable();
+    let mut own = unproven(&fabric);
+    let mut both = proof(secret(1), Some(secret(2)), 2);
+    assert_eq!(prove(&fabric, &mut own.admin, &mut both), Ok(()));
+    own.enable();
+    let mut own = unproven(&fabric);
+    let outcome = prove(&fabric, &mut own.admin, &mut proof(secret(3), None, 3));
+    assert_eq!(outcome, Err(ProofFailure::Refused(AuthFailure::FAILED)));
+    let mut own = unproven(&fabric);
+    let outcome = prove(&fabric, &mut own.admin, &mut proof(secret(1), Some(secret(4)), 4));
+    assert_eq!(outcome, Err(ProofFailure::Impostor));
+    let mut cut = proof(secret(1), None, 5);
+    for message in [&[][..], &[1; 5], &[1, 1, 0, 0, 9, 9], &[1, 0xf1, 0, 0, 5, 5]] {
+        assert_eq!(cut.take(message), Err(ProofFailure::Nonsense), "{message:?}");
+    }
 }

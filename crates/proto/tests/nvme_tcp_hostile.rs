@@ -26,7 +26,7 @@ fn capsule(pair: &mut Pair, entry: &Submission, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let receives = if entry.opcode == NvmOpcode::READ.0 { 512 } else { 0 };
     let sends = if data.is_empty() && entry.sends_data() { 1 << 20 } else { 0 };
-    pair.host.command(entry, Carried { receives, sends }, data, &mut out);
+    pair.host.command(entry, Carried { receives, sends, ..Carried::default() }, data, &mut out);
     out
 }
 
@@ -310,7 +310,7 @@ fn fused(pair: &mut Pair, in_capsule: [bool; 2], datas: [&[u8]; 2]) -> Vec<(u16,
             sends = 0;
         }
         let capsule = if in_capsule[n] { data } else { &[] };
-        pair.host.command(&entry, Carried { receives: 0, sends }, capsule, &mut out);
+        pair.host.command(&entry, Carried { sends, ..Carried::default() }, capsule, &mut out);
         pair.target.feed(&out);
     }
     let mut ended = Vec::new();

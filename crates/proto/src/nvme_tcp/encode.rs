@@ -126,6 +126,14 @@ impl Line {
         }
     }
 
+    /// The end of a header whose beginning has left already, with the digest of all of it.
+    pub(super) fn end_of_header(&mut self, end: &[u8], header: &[u8], style: &Style) {
+        self.put(end);
+        if style.digests.header {
+            self.put(&crc32c(header).to_le_bytes());
+        }
+    }
+
     /// Zeroes up to where data begins.
     pub(super) fn pad(&mut self, header_bytes: usize, style: &Style) {
         self.len += style.data_offset(header_bytes) - header_bytes - style.digests.header_bytes();

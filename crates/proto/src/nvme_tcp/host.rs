@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Fatal, FrameHead, Status};
+use contract::{Fatal, FrameHead, HEAD_BYTES_MAX, Status};
 use wire::nvme::{CommandId, Completion, Submission};
 use wire::nvme_tcp::{
     ALIGNMENT_MAX, CommandHead, CommonHeader, DATA_BYTES_LEAST, DataHead, FatalStatus, InitRequest,
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::CAPSULE_DATA_BYTES_MAX;
 use super::encode::{Line, Outbox, Style};
-use super::framer::{Broken, Digests, Framer, Head, Kind, Part, crc32c};
+use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
 
 /// The most data of one C2HData that is taken: the largest request.
 const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
@@ -72,6 +72,8 @@ pub struct Ready {
 pub struct Carried {
     /// Bytes that the controller returns when it succeeds.
     pub receives: usize,
+    /// It may return fewer: what it has (messages of authentication).
+    pub may_be_fewer: bool,
     /// Bytes that it may ask for.
     pub sends: usize,
 }
@@ -133,6 +135,11 @@ impl HostSession {
         }
     }
 
+    /// The most data of a message that follows an invitation; known once the controller agreed.
+    pub fn data_bytes_max(&self) -> usize {
+        self.data_bytes_max
+    }
+
     /// The first bytes to send (ICReq); nothing else may be sent before [`HostEvent::Open`] came.
     pub fn greeting(&self) -> [u8; size_of::<InitRequest>()] {
         let header_bytes = size_of::<InitRequest>();
@@ -154,36 +161,44 @@ impl HostSession {
     /// Appends a command's capsule, with what of its data travels in it, to `out`.
     ///
     /// # Panics
-    /// Before the controller agreed, and with a name that is in use or too large, or with more data
-    /// in its capsule than any may have.
+    /// As [`HostSession::capsule`].
     pub fn command(
         &mut self,
         entry: &Submission,
         carried: Carried,
-        capsule: &[u8],
+        data: &[u8],
         out: &mut Vec<u8>,
     ) {
+        let [first, rest] = self.capsule(entry, carried, data);
+        for bytes in [first.bytes(), rest.bytes(), data, rest.tail()] {
+            out.extend_from_slice(bytes);
+        }
+    }
+
+    /// A command's capsule as two heads, the second of which stands around what of its data travels
+    /// in it: all of `data`.
+    ///
+    /// # Panics
+    /// Before the controller agreed, and with a name that is in use or too large, or with more data
+    /// in its capsule than any may have.
+    pub fn capsule(&mut self, entry: &Submission, carried: Carried, data: &[u8]) -> [FrameHead; 2] {
         assert!(self.phase == Phase::Open, "nothing may be sent yet, or any more");
-        assert!(capsule.len() <= CAPSULE_DATA_BYTES_MAX as usize, "too much for a capsule");
+        assert!(data.len() <= CAPSULE_DATA_BYTES_MAX as usize, "too much for a capsule");
         let place = &mut self.commands[usize::from(entry.cid.get())];
         assert!(place.is_none(), "the name {} is in use", entry.cid);
-        let data = Status::Ok;
-        *place = Some(InProgress { carried, received: 0, asked: 0, sent: 0, data });
+        *place = Some(InProgress { carried, received: 0, asked: 0, sent: 0, data: Status::Ok });
         let header_bytes = size_of::<CommandHead>();
-        let start = out.len();
-        let common = self.style.common(PduType::COMMAND, header_bytes, capsule.len());
-        out.extend_from_slice(common.as_bytes());
-        out.extend_from_slice(entry.as_bytes());
-        if self.style.digests.header {
-            out.extend_from_slice(&crc32c(&out[start..]).to_le_bytes());
+        let common = self.style.common(PduType::COMMAND, header_bytes, data.len());
+        let header = CommandHead { common, entry: zerocopy::transmute!(*entry) };
+        let (first, last) = header.as_bytes().split_at(HEAD_BYTES_MAX);
+        let mut rest = Line::new();
+        rest.end_of_header(last, header.as_bytes(), &self.style);
+        let mut tail = Line::new();
+        if !data.is_empty() {
+            rest.pad(header_bytes, &self.style);
+            tail.data_digest(data, &self.style);
         }
-        if !capsule.is_empty() {
-            out.resize(start + self.style.data_offset(header_bytes), 0);
-            out.extend_from_slice(capsule);
-            if self.style.digests.data {
-                out.extend_from_slice(&crc32c(capsule).to_le_bytes());
-            }
-        }
+        [FrameHead::new(first), FrameHead::with_tail(rest.bytes(), tail.bytes())]
     }
 
     /// The head of the next piece of what the controller is ready for: so many bytes of the
@@ -331,7 +346,8 @@ impl HostSession {
         }
         let is_last = data.common.flags & flags::LAST_PDU != 0;
         let says_success = data.common.flags & flags::SUCCESS != 0;
-        if is_last != (bytes == left) || says_success && !is_last {
+        let ends_early = is_last && command.carried.may_be_fewer;
+        if is_last != (bytes == left) && !ends_early || says_success && !is_last {
             return Err(Broken::field(1).into());
         }
         self.receiving = Some((cid, says_success));
@@ -389,7 +405,9 @@ impl HostSession {
         let cid = completion.cid.get();
         let place = self.commands.get_mut(usize::from(cid));
         let command = place.and_then(Option::take).ok_or(End::from(Broken::field(20)))?;
-        let is_short = completion.status().is_ok() && command.received < command.carried.receives;
+        let is_short = completion.status().is_ok()
+            && command.received < command.carried.receives
+            && !command.carried.may_be_fewer;
         let data = if is_short { Status::BadLength } else { command.data };
         Ok(HostEvent::Ended { completion, data })
     }

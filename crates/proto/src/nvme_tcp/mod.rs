@@ -2,7 +2,8 @@
 //! capsules and their data travel on one connection, which is one queue of a controller.
 //!
 //! [`TargetSession`] is the controller's end, over a [`Queue`](crate::nvme::Queue) of the
-//! [`Fabric`](crate::nvme::Fabric); [`HostSession`] is the host's. Neither keeps a lent buffer: a
+//! [`Fabric`](crate::nvme::Fabric); [`HostSession`] is the host's, and [`HostQueue`] over it what a host that
+//! only wants to read and write needs. Neither keeps a lent buffer: a
 //! header that is cut goes into a small carry, data is passed through as it came.
 //!
 //! What is deliberately not here: what commands mean (that is [`nvme`](crate::nvme)'s), TLS.
@@ -11,11 +12,13 @@ mod desk;
 mod encode;
 mod framer;
 mod host;
+mod host_queue;
 mod target;
 
 pub use desk::Desk;
 pub use framer::Digests;
 pub use host::{Carried, HostEvent, HostSession, Ready};
+pub use host_queue::{Encoded, Found, HostOptions, HostQueue, QueueEvent, Refusal};
 pub use target::TargetSession;
 
 /// The most data of one H2CData that a target takes (MAXH2CDATA): the largest request.

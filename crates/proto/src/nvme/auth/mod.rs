@@ -9,11 +9,13 @@
 
 mod group;
 mod hash;
+mod host;
 mod response;
 mod secret;
 pub(super) mod transaction;
 
 pub use group::{EXPONENT_BYTES, Group, Power};
 pub use hash::Hash;
+pub use host::{Answer, Credentials, PROOF_CHANCE_BYTES, Proof, ProofFailure};
 pub use response::{End, Response, augmented};
 pub use secret::{Secret, SecretError};

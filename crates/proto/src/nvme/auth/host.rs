@@ -1,0 +1,187 @@
+//! The host's side of an authentication: which message it says, and what it makes of those that come.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use subtle::ConstantTimeEq;
+use wire::nvme::{
+    AuthChallenge, AuthDescriptor, AuthFailure, AuthFailureMessage, AuthHead, AuthKind,
+    AuthMessage, AuthNegotiate, AuthReply, AuthSuccess1, AuthSuccess2,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
+
+/// Bytes of chance that one authentication takes.
+pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
+
+/// Who proves what to whom.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The host's name.
+    pub host: alloc::string::String,
+    /// The subsystem's name.
+    pub subsystem: alloc::string::String,
+    /// The host's key.
+    pub key: Secret,
+    /// The controller's key; with it the controller has to prove itself, too.
+    pub controller_key: Option<Secret>,
+}
+
+/// What follows a message of the controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send this; another message is to be received then.
+    Reply(Vec<u8>),
+    /// Send this; then the host is let in.
+    Last(Vec<u8>),
+    /// The host is let in.
+    Done,
+}
+
+/// Why an authentication ended badly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProofFailure {
+    /// The controller refuses, for this reason.
+    Refused(AuthFailure),
+    /// The controller did not prove that it has its key.
+    Impostor,
+    /// The controller's message makes no sense.
+    Nonsense,
+}
+
+impl fmt::Display for ProofFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProofFailure::Refused(AuthFailure(1)) => {
+                f.write_str("the server does not accept the key")
+            }
+            ProofFailure::Refused(AuthFailure(code)) => {
+                write!(f, "the server refuses the authentication (reason {code})")
+            }
+            ProofFailure::Impostor => f.write_str("the server did not prove that it has its key"),
+            ProofFailure::Nonsense => f.write_str("the server's messages make no sense"),
+        }
+    }
+}
+
+/// One authentication of one queue.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    credentials: Credentials,
+    chance: [u8; PROOF_CHANCE_BYTES],
+    /// The response that the controller owes, once it was challenged.
+    expected: Option<Vec<u8>>,
+}
+
+impl Proof {
+    /// An authentication that draws on this chance, which must be used for no other.
+    pub fn new(credentials: Credentials, chance: [u8; PROOF_CHANCE_BYTES]) -> Proof {
+        Proof { credentials, chance, expected: None }
+    }
+
+    fn transaction(&self) -> u16 {
+        u16::from_le_bytes([self.chance[EXPONENT_BYTES + 64], self.chance[EXPONENT_BYTES + 65]])
+    }
+
+    /// Never zero, which means that there is no challenge.
+    fn sequence(&self) -> u32 {
+        let bytes = &self.chance[EXPONENT_BYTES + 66..][..4];
+        u32::from_le_bytes(bytes.try_into().expect("four bytes")) | 1
+    }
+
+    fn head(&self, kind: AuthKind, message: AuthMessage) -> AuthHead {
+        let transaction = self.transaction().into();
+        AuthHead { kind, message, reserved: 0.into(), transaction }
+    }
+
+    /// The first message to send: it offers every hash and every group. Another one is to be received
+    /// then.
+    pub fn negotiation(&self) -> Vec<u8> {
+        let mut offer = AuthDescriptor::new_zeroed();
+        offer.protocol = 1;
+        offer.hash_count = Hash::ALL.len() as u8;
+        offer.group_count = Group::ALL.len() as u8;
+        offer.hashes.iter_mut().zip(Hash::ALL).for_each(|(to, hash)| *to = hash.id());
+        offer.groups.iter_mut().zip(Group::ALL).for_each(|(to, group)| *to = group.id());
+        let negotiate = AuthNegotiate {
+            head: self.head(AuthKind::COMMON, AuthMessage::NEGOTIATE),
+            concatenation: 0,
+            descriptors: 1,
+        };
+        [negotiate.as_bytes(), offer.as_bytes()].concat()
+    }
+
+    /// Takes a message of the controller. A power of the group that the controller chose is computed
+    /// here, which takes from half a millisecond to some tens of them.
+    ///
+    /// # Errors
+    /// Why the host is not let in, or does not want to be.
+    pub fn take(&mut self, message: &[u8]) -> Result<Answer, ProofFailure> {
+        let (head, _) = AuthHead::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
+        match head.message {
+            AuthMessage::FAILURE1 => {
+                let said = AuthFailureMessage::read_from_prefix(message);
+                let (said, _) = said.map_err(|_| ProofFailure::Nonsense)?;
+                Err(ProofFailure::Refused(said.explanation))
+            }
+            _ if head.transaction.get() != self.transaction() => Err(ProofFailure::Nonsense),
+            AuthMessage::CHALLENGE => self.reply(message).ok_or(ProofFailure::Nonsense),
+            AuthMessage::SUCCESS1 => self.verdict(message),
+            _ => Err(ProofFailure::Nonsense),
+        }
+    }
+
+    fn reply(&mut self, message: &[u8]) -> Option<Answer> {
+        let (challenge, rest) = AuthChallenge::read_from_prefix(message).ok()?;
+        let hash = Hash::from_id(challenge.hash)?;
+        let group = Group::from_id(challenge.group)?;
+        let (given, rest) = rest.split_at_checked(hash.bytes())?;
+        let exponent = *self.chance.first_chunk::<EXPONENT_BYTES>().expect("it is longer");
+        let (own_value, shared) = match group {
+            Group::Null => (Vec::new(), Vec::new()),
+            group => {
+                let value = rest.get(..usize::from(challenge.value_bytes.get()))?;
+                (group.public(exponent)?.raise(), group.shared(value, exponent)?.raise())
+            }
+        };
+        let transaction = self.transaction();
+        let respond = |end, challenge: &[u8], sequence, key: &Secret| {
+            let challenge = &augmented(hash, challenge, &shared);
+            let (host, subsystem) = (&*self.credentials.host, &*self.credentials.subsystem);
+            Response { end, hash, challenge, sequence, transaction, host, subsystem }.with(key)
+        };
+        let proof = respond(End::Host, given, challenge.sequence.get(), &self.credentials.key);
+        let own_challenge = &self.chance[EXPONENT_BYTES..][..hash.bytes()];
+        let expected = self.credentials.controller_key.as_ref();
+        let expected =
+            expected.map(|key| respond(End::Controller, own_challenge, self.sequence(), key));
+        let challenges = expected.is_some();
+        let reply = AuthReply {
+            head: self.head(AuthKind::DH_HMAC_CHAP, AuthMessage::REPLY),
+            hash_bytes: hash.bytes() as u8,
+            challenges: u8::from(challenges),
+            value_bytes: (own_value.len() as u16).into(),
+            sequence: if challenges { self.sequence() } else { 0 }.into(),
+            ..AuthReply::new_zeroed()
+        };
+        let none = alloc::vec![0; hash.bytes()];
+        let own_challenge = if challenges { own_challenge } else { &none };
+        let message = [reply.as_bytes(), &proof, own_challenge, &own_value].concat();
+        self.expected = expected;
+        Some(Answer::Reply(message))
+    }
+
+    fn verdict(&self, message: &[u8]) -> Result<Answer, ProofFailure> {
+        let Some(expected) = &self.expected else { return Ok(Answer::Done) };
+        let (success, response) =
+            AuthSuccess1::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
+        let response = response.get(..expected.len()).unwrap_or_default();
+        if success.responds == 0 || !bool::from(expected[..].ct_eq(response)) {
+            return Err(ProofFailure::Impostor);
+        }
+        let head = self.head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2);
+        let verdict = AuthSuccess2 { head, reserved: [0; 10] };
+        Ok(Answer::Last(verdict.as_bytes().to_vec()))
+    }
+}

@@ -1,0 +1,386 @@
+//! The way up of one queue: what is asked, one command after the other, and what the answers mean.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use wire::nvme::{
+    AUTH_PROTOCOL, AdminOpcode, AuthCommand, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL,
+    Completion, ConnectCommand, ConnectData, FABRICS_OPCODE, FabricsKind, Feature, IdentifyCns,
+    IdentifyController, IdentifyNamespace, NQN_BYTES, Property, PropertyCommand, SglDescriptor,
+    Status, Submission,
+};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use super::words::{Found, HostOptions, Refusal};
+use crate::nvme::auth::{Answer, Credentials, Hash, PROOF_CHANCE_BYTES, Proof};
+use crate::nvme_tcp::{CAPSULE_DATA_BYTES_MAX, Carried};
+
+/// Bytes of what Identify returns.
+const IDENTIFY_BYTES: u32 = 4096;
+
+/// The most bytes of a message of authentication.
+const AUTH_BYTES_MAX: u32 = 4096;
+
+/// Entries of the admin queue.
+const ADMIN_ENTRIES: u16 = 32;
+
+/// Enable, with entries of 64 and 16 bytes, pages of 4 KiB, and the NVM command set.
+const ENABLE: u64 = 0x0046_0001;
+
+/// The controller is ready, or cannot be (CSTS.RDY, CSTS.CFS).
+const READY: u64 = 1;
+const BROKEN: u64 = 2;
+
+/// Bits of a connect's result that ask for authentication.
+const MUST_AUTHENTICATE: u64 = 3 << 16;
+
+/// In the result of a refused connect: the byte that is wrong lies in the data.
+const IN_DATA: u64 = 1 << 16;
+
+/// The most I/O queues that can be asked for (Base 5.27.1.5).
+const QUEUES_MAX: usize = 0xffff;
+
+/// Namespaces that are named to who asked for another.
+const NAMED_MAX: usize = 16;
+
+/// A command of the way up.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) entry: Submission,
+    pub(super) carried: Carried,
+    /// What travels in its capsule.
+    pub(super) data: Vec<u8>,
+}
+
+/// What follows an answer.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Ask this.
+    Ask(Box<Ask>),
+    /// The queue is up.
+    Up,
+}
+
+/// What was asked; its answer ends each of these.
+#[derive(Debug)]
+enum Stage {
+    Connect,
+    /// A message of authentication was sent.
+    Sent,
+    /// One was asked for.
+    Received,
+    /// The last one was sent.
+    Verdict,
+    Capabilities,
+    Enable,
+    State,
+    Controller,
+    Namespace,
+    /// The one that is wanted is not there.
+    Namespaces,
+    Queues,
+}
+
+/// The way up of one queue.
+#[derive(Debug)]
+pub(super) struct Setup {
+    /// Zero for the admin queue.
+    queue: u16,
+    stage: Stage,
+    proof: Option<Proof>,
+}
+
+impl Setup {
+    /// The first thing to ask on a queue: zero, or one of the controller that was `found`.
+    pub(super) fn begin(queue: u16, options: &HostOptions, found: &Found) -> (Setup, Ask) {
+        let mut data = ConnectData::new_zeroed();
+        data.host_id = options.host_id;
+        data.cntlid = if queue == 0 { CONNECT_CNTLID_DYNAMIC } else { found.cntlid }.into();
+        data.subsystem_nqn = name(&options.subsystem);
+        data.host_nqn = name(&options.host);
+        let millis = options.keep_alive.as_millis() as u32;
+        let entries = if queue == 0 { ADMIN_ENTRIES } else { options.queue_depth + 1 };
+        let entry = ConnectCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            kind: FabricsKind::CONNECT,
+            data: SglDescriptor::in_capsule(0, size_of::<ConnectData>() as u32),
+            queue: queue.into(),
+            queue_size: (entries - 1).into(),
+            attributes: CONNECT_DISABLE_FLOW_CONTROL,
+            keep_alive_ms: if queue == 0 { millis } else { 0 }.into(),
+            ..ConnectCommand::new_zeroed()
+        };
+        let data = data.as_bytes().to_vec();
+        let ask = Ask { entry: *entry.entry(), carried: Carried::default(), data };
+        (Setup { queue, stage: Stage::Connect, proof: None }, ask)
+    }
+
+    /// Takes an answer; what it tells of the server goes to `found`.
+    ///
+    /// # Errors
+    /// Why the queue cannot be had.
+    pub(super) fn take(
+        &mut self,
+        completion: &Completion,
+        data: &[u8],
+        options: &HostOptions,
+        found: &mut Found,
+    ) -> Result<Next, Refusal> {
+        let status = completion.status();
+        let result = completion.result.get();
+        if !status.is_ok() {
+            return self.refused(status, result, options);
+        }
+        match self.stage {
+            Stage::Connect => {
+                if self.queue == 0 {
+                    found.cntlid = result as u16;
+                }
+                self.connected(result & MUST_AUTHENTICATE != 0, options, found.attempt)
+            }
+            Stage::Sent => Ok(self.ask(Stage::Received, receive())),
+            Stage::Received => self.heard(data),
+            Stage::Verdict => Ok(self.proven()),
+            Stage::Capabilities => {
+                found.queue_depth_max = result as u16;
+                if options.queue_depth > found.queue_depth_max {
+                    let (wanted, most) = (options.queue_depth, found.queue_depth_max);
+                    return Err(Refusal::Depth { wanted, most });
+                }
+                Ok(self.ask(Stage::Enable, set(Property::CONFIGURATION, ENABLE)))
+            }
+            Stage::State if result & BROKEN != 0 => {
+                Err(Refusal::Step("enable the controller", Status::INTERNAL))
+            }
+            Stage::State if result & READY != 0 => {
+                Ok(self.ask(Stage::Controller, identify(IdentifyCns::CONTROLLER, 0)))
+            }
+            Stage::Enable | Stage::State => Ok(self.ask(Stage::State, get(Property::STATE, 4))),
+            Stage::Controller => {
+                read_controller(data, found);
+                Ok(self.ask(Stage::Namespace, identify(IdentifyCns::NAMESPACE, options.nsid)))
+            }
+            Stage::Namespace => {
+                let (namespace, _) = IdentifyNamespace::read_from_prefix(data).expect("its size");
+                if namespace.size.get() == 0 {
+                    let list = identify(IdentifyCns::ACTIVE_NAMESPACES, 0);
+                    return Ok(self.ask(Stage::Namespaces, list));
+                }
+                read_namespace(&namespace, found);
+                Ok(self.ask(Stage::Queues, queues(options.queues)))
+            }
+            Stage::Namespaces => {
+                let words = data.chunks_exact(4).map(|word| word.try_into().expect("four bytes"));
+                let numbers = words.map(u32::from_le_bytes).take_while(|number| *number != 0);
+                Err(Refusal::NoNamespace(numbers.take(NAMED_MAX).collect()))
+            }
+            Stage::Queues => {
+                found.queues = (result as u16).saturating_add(1);
+                if options.queues > usize::from(found.queues) {
+                    let (wanted, granted) = (options.queues, found.queues);
+                    return Err(Refusal::Queues { wanted, granted });
+                }
+                Ok(Next::Up)
+            }
+        }
+    }
+
+    fn ask(&mut self, stage: Stage, ask: Ask) -> Next {
+        self.stage = stage;
+        Next::Ask(Box::new(ask))
+    }
+
+    /// What a status means at this stage.
+    fn refused(
+        &mut self,
+        status: Status,
+        result: u64,
+        options: &HostOptions,
+    ) -> Result<Next, Refusal> {
+        let names_subsystem = IN_DATA | core::mem::offset_of!(ConnectData, subsystem_nqn) as u64;
+        Err(match (&self.stage, status.plain()) {
+            (Stage::Connect, Status::CONNECT_INVALID) if result == names_subsystem => {
+                Refusal::NoSubsystem
+            }
+            (Stage::Connect, Status::CONNECT_INVALID_HOST) => Refusal::NotAllowed,
+            (_, Status::AUTHENTICATION_REQUIRED) => Refusal::KeyNeeded,
+            (Stage::Namespace, Status::INVALID_NAMESPACE) => {
+                let list = identify(IdentifyCns::ACTIVE_NAMESPACES, 0);
+                return Ok(self.ask(Stage::Namespaces, list));
+            }
+            // A server that has no limit to tell need not know the feature.
+            (Stage::Queues, Status::INVALID_FIELD) if options.queues == 0 => return Ok(Next::Up),
+            (stage, _) => Refusal::Step(stage.name(), status),
+        })
+    }
+
+    /// The queue is connected; now it is authenticated, where the server asks for that.
+    fn connected(
+        &mut self,
+        must: bool,
+        options: &HostOptions,
+        attempt: u64,
+    ) -> Result<Next, Refusal> {
+        let key = match (must, &options.key, &options.controller_key) {
+            (false, _, Some(_)) => return Err(Refusal::NotAuthenticated),
+            (false, ..) => return Ok(self.proven()),
+            (true, None, _) => return Err(Refusal::KeyNeeded),
+            (true, Some(key), _) => key.clone(),
+        };
+        let credentials = Credentials {
+            host: options.host.clone(),
+            subsystem: options.subsystem.clone(),
+            key,
+            controller_key: options.controller_key.clone(),
+        };
+        let proof = Proof::new(credentials, chance(&options.chance, attempt, self.queue));
+        let message = proof.negotiation();
+        self.proof = Some(proof);
+        Ok(self.ask(Stage::Sent, send(message)))
+    }
+
+    fn heard(&mut self, message: &[u8]) -> Result<Next, Refusal> {
+        let proof = self.proof.as_mut().expect("an authentication is under way");
+        Ok(match proof.take(message).map_err(Refusal::NotProven)? {
+            Answer::Reply(reply) => self.ask(Stage::Sent, send(reply)),
+            Answer::Last(message) => self.ask(Stage::Verdict, send(message)),
+            Answer::Done => self.proven(),
+        })
+    }
+
+    fn proven(&mut self) -> Next {
+        self.proof = None;
+        match self.queue {
+            0 => self.ask(Stage::Capabilities, get(Property::CAPABILITIES, 8)),
+            _ => Next::Up,
+        }
+    }
+}
+
+impl Stage {
+    /// What was asked, behind "refused to".
+    fn name(&self) -> &'static str {
+        match self {
+            Stage::Connect => "connect",
+            Stage::Sent | Stage::Received | Stage::Verdict => "authenticate",
+            Stage::Capabilities | Stage::State => "tell its properties",
+            Stage::Enable => "enable the controller",
+            Stage::Controller | Stage::Namespace | Stage::Namespaces => "identify what it has",
+            Stage::Queues => "grant queues",
+        }
+    }
+}
+
+/// Chance of its own for each queue's authentication in each attempt.
+fn chance(secret: &[u8; 32], attempt: u64, queue: u16) -> [u8; PROOF_CHANCE_BYTES] {
+    let mut chance = [0; PROOF_CHANCE_BYTES];
+    for (n, piece) in (0_u8..).zip(chance.chunks_mut(Hash::Sha512.bytes())) {
+        let drawn =
+            Hash::Sha512.keyed(secret, &[&attempt.to_le_bytes(), &queue.to_le_bytes(), &[n]]);
+        piece.copy_from_slice(&drawn[..piece.len()]);
+    }
+    chance
+}
+
+fn name(text: &str) -> [u8; NQN_BYTES] {
+    let mut field = [0; NQN_BYTES];
+    let bytes = &text.as_bytes()[..text.len().min(NQN_BYTES - 1)];
+    field[..bytes.len()].copy_from_slice(bytes);
+    field
+}
+
+fn plain(entry: Submission) -> Ask {
+    Ask { entry, carried: Carried::default(), data: Vec::new() }
+}
+
+fn get(property: Property, bytes: u8) -> Ask {
+    let command = PropertyCommand {
+        opcode: FABRICS_OPCODE,
+        flags: Submission::FLAGS_SGL,
+        kind: FabricsKind::PROPERTY_GET,
+        attributes: bytes / 8,
+        offset: property.0.into(),
+        ..PropertyCommand::new_zeroed()
+    };
+    plain(*command.entry())
+}
+
+fn set(property: Property, value: u64) -> Ask {
+    let command = PropertyCommand {
+        opcode: FABRICS_OPCODE,
+        flags: Submission::FLAGS_SGL,
+        kind: FabricsKind::PROPERTY_SET,
+        offset: property.0.into(),
+        value: value.into(),
+        ..PropertyCommand::new_zeroed()
+    };
+    plain(*command.entry())
+}
+
+fn identify(cns: IdentifyCns, nsid: u32) -> Ask {
+    let mut entry = Submission::new(AdminOpcode::IDENTIFY.0, 0, nsid);
+    entry.dword10 = u32::from(cns.0).into();
+    entry.data = SglDescriptor::transport(IDENTIFY_BYTES);
+    let carried = Carried { receives: IDENTIFY_BYTES as usize, ..Carried::default() };
+    Ask { entry, carried, data: Vec::new() }
+}
+
+/// Asks for so many I/O queues, or for as many as there are.
+fn queues(count: usize) -> Ask {
+    let mut entry = Submission::new(AdminOpcode::SET_FEATURES.0, 0, 0);
+    entry.dword10 = u32::from(Feature::QUEUES.0).into();
+    let count = if count == 0 { QUEUES_MAX } else { count.min(QUEUES_MAX) };
+    let last = count as u32 - 1;
+    entry.dword11 = (last | last << 16).into();
+    plain(entry)
+}
+
+fn auth(kind: FabricsKind, length: u32, data: SglDescriptor) -> AuthCommand {
+    AuthCommand {
+        opcode: FABRICS_OPCODE,
+        flags: Submission::FLAGS_SGL,
+        kind,
+        data,
+        protocol_specific_0: 1,
+        protocol_specific_1: 1,
+        protocol: AUTH_PROTOCOL,
+        length: length.into(),
+        ..AuthCommand::new_zeroed()
+    }
+}
+
+fn send(message: Vec<u8>) -> Ask {
+    let length = message.len() as u32;
+    let data = SglDescriptor::in_capsule(0, length);
+    let command = auth(FabricsKind::AUTHENTICATION_SEND, length, data);
+    Ask { entry: *command.entry(), carried: Carried::default(), data: message }
+}
+
+fn receive() -> Ask {
+    let data = SglDescriptor::transport(AUTH_BYTES_MAX);
+    let command = auth(FabricsKind::AUTHENTICATION_RECEIVE, AUTH_BYTES_MAX, data);
+    let carried =
+        Carried { receives: AUTH_BYTES_MAX as usize, may_be_fewer: true, ..Carried::default() };
+    Ask { entry: *command.entry(), carried, data: Vec::new() }
+}
+
+fn read_controller(data: &[u8], found: &mut Found) {
+    let (controller, _) = IdentifyController::read_from_prefix(data).expect("its size");
+    let most = contract::REQUEST_BYTES_MAX;
+    found.request_bytes_max = match controller.transfer_max_shift {
+        0 => most,
+        shift => most.min(4096_usize.checked_shl(u32::from(shift)).unwrap_or(most)),
+    };
+    let capsule = (controller.command_capsule.get() as usize * 16).saturating_sub(64);
+    let is_adjacent = controller.capsule_data_offset.get() == 0;
+    let most = CAPSULE_DATA_BYTES_MAX as usize;
+    found.capsule_bytes = if is_adjacent { capsule.min(most) } else { 0 };
+}
+
+fn read_namespace(namespace: &IdentifyNamespace, found: &mut Found) {
+    let format = usize::from(namespace.format & 0xf);
+    let shift = u32::from(namespace.lba_formats[format].data_shift).clamp(9, 20);
+    found.block_bytes = 1 << shift;
+    found.blocks = namespace.size.get() << (shift - 9);
+}
