@@ -1,0 +1,140 @@
+//! Where a subsystem is: `nvme-tcp://HOST:PORT/NQN`, with options behind a `?`.
+
+use core::fmt;
+use core::str::FromStr;
+
+use proto::nvme_tcp::Digests;
+
+/// The form of an address, for people.
+const FORM: &str = "nvme-tcp://HOST:PORT/NQN, such as \
+                    nvme-tcp://127.0.0.1:4420/nqn.2026-11.io.nearflash:myhost";
+
+/// How every qualified name begins.
+const NQN_PREFIX: &str = "nqn.";
+
+/// A subsystem's address, as people write it. The host's name is not looked up here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NvmeAddress {
+    /// Where it listens, as `HOST:PORT`; an IPv6 address stands in brackets.
+    pub place: String,
+    /// The subsystem's qualified name.
+    pub subsystem: String,
+    /// The namespace (`nsid=N`); the first unless told.
+    pub nsid: u32,
+    /// Digests to ask for (`digests=header`, `digests=data`, `digests=both`).
+    pub digests: Digests,
+    /// Writes travel in the capsules of their commands where they fit (`in_capsule=false` has the
+    /// server ask for all of them).
+    pub in_capsule: bool,
+    /// The name to connect under (`host=NQN`).
+    pub host: Option<String>,
+}
+
+/// Why a text is not such an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NvmeAddressError {
+    /// It does not begin with `nvme-tcp://`.
+    Scheme,
+    /// There is no port, or it is not one.
+    Port,
+    /// There is no qualified name.
+    Name,
+    /// This of what stands behind `?` is not understood.
+    Query(String),
+}
+
+impl fmt::Display for NvmeAddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NvmeAddressError::Scheme => write!(f, "a subsystem is written {FORM}"),
+            NvmeAddressError::Port => write!(f, "a port is missing: {FORM}"),
+            NvmeAddressError::Name => {
+                write!(f, "the subsystem's name is missing: {FORM}")
+            }
+            NvmeAddressError::Query(query) => write!(
+                f,
+                "`{query}` is not understood; there are nsid=N, digests=header|data|both, \
+                 in_capsule=true|false and host=NQN"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NvmeAddressError {}
+
+impl FromStr for NvmeAddress {
+    type Err = NvmeAddressError;
+
+    fn from_str(text: &str) -> Result<Self, NvmeAddressError> {
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let place = place.strip_prefix("nvme-tcp://").ok_or(NvmeAddressError::Scheme)?;
+        let (place, subsystem) = place.split_once('/').unwrap_or((place, ""));
+        match place.rsplit_once(':') {
+            Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {}
+            _ => return Err(NvmeAddressError::Port),
+        }
+        if !subsystem.starts_with(NQN_PREFIX) {
+            return Err(NvmeAddressError::Name);
+        }
+        let mut address = NvmeAddress {
+            place: place.to_owned(),
+            subsystem: subsystem.to_owned(),
+            nsid: 1,
+            digests: Digests::default(),
+            in_capsule: true,
+            host: None,
+        };
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            address.set(option).ok_or_else(|| NvmeAddressError::Query(option.to_owned()))?;
+        }
+        Ok(address)
+    }
+}
+
+impl NvmeAddress {
+    fn set(&mut self, option: &str) -> Option<()> {
+        match option.split_once('=')? {
+            ("nsid", number) => {
+                self.nsid = number.parse().ok().filter(|nsid| (1..u32::MAX).contains(nsid))?;
+            }
+            ("digests", "header") => self.digests.header = true,
+            ("digests", "data") => self.digests.data = true,
+            ("digests", "both") => self.digests = Digests { header: true, data: true },
+            ("in_capsule", is) => self.in_capsule = is.parse().ok()?,
+            ("host", name) if name.starts_with(NQN_PREFIX) => self.host = Some(name.to_owned()),
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_an_address_is_understood() {
+        let plain: NvmeAddress = "nvme-tcp://[::1]:4420/nqn.2026-11.x:a".parse().unwrap();
+        assert_eq!((&*plain.place, &*plain.subsystem), ("[::1]:4420", "nqn.2026-11.x:a"));
+        assert_eq!((plain.nsid, plain.in_capsule, plain.host), (1, true, None));
+        assert_eq!(plain.digests, Digests::default());
+        let text = "nvme-tcp://h:1/nqn.x?nsid=3&digests=data&in_capsule=false&host=nqn.y:z";
+        let full: NvmeAddress = text.parse().unwrap();
+        assert_eq!((full.nsid, full.in_capsule), (3, false));
+        assert_eq!(full.digests, Digests { header: false, data: true });
+        assert_eq!(full.host.as_deref(), Some("nqn.y:z"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |text: &str| text.parse::<NvmeAddress>().unwrap_err();
+        assert_eq!(error("reflex://h:1"), NvmeAddressError::Scheme);
+        assert_eq!(error("nvme-tcp://h/nqn.x"), NvmeAddressError::Port);
+        assert_eq!(error("nvme-tcp://h:1"), NvmeAddressError::Name);
+        assert_eq!(error("nvme-tcp://h:1/x"), NvmeAddressError::Name);
+        for query in ["nsid=0", "digests=all", "host=x", "key=DHHC-1:00::", "nsid"] {
+            let text = format!("nvme-tcp://h:1/nqn.x?{query}");
+            assert_eq!(error(&text), NvmeAddressError::Query(query.to_owned()));
+        }
+    }
+}

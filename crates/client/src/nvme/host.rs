@@ -1,0 +1,442 @@
+//! The host: its connections' life together, and requests on them.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use contract::{Buf, Command, ConnId, Dial, Frame, Instant, NetEvent, Status};
+use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, Ready, Refusal};
+
+use super::line::{CommandId, Flight, Line};
+use super::words::{HostLoss, HostReport, Patience};
+use crate::Loss;
+use crate::load::{Ended, Path};
+
+/// Events of the network that one turn handles.
+const EVENTS_MAX: usize = 256;
+
+/// Frames of a connection that comes up: the longest message, cut into heads.
+const SETUP_FRAMES: usize = 64;
+
+/// Frames of a request: its capsule in two parts, and the payload.
+const REQUEST_FRAMES: usize = 3;
+
+/// Connections of the transport that are found by their index; others are searched for.
+const NAMES_MAX: usize = 1 << 17;
+
+/// Reports that wait for somebody to ask; further ones are dropped.
+const REPORTS_MAX: usize = 64;
+
+/// Doublings of the pause between two attempts.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// Where the host is in its life. It goes round: Resting → Rising → Up → Falling → Resting.
+#[derive(Debug)]
+enum Phase {
+    /// No connections; ended by the clock.
+    Resting { until: Instant },
+    /// Queues come up, the admin queue first; ended by the last of them, or by the clock.
+    Rising { until: Instant },
+    /// Requests flow; the next sign of life is due then.
+    Up { alive_at: Instant },
+    /// Connections are being closed; the last one's end ends this.
+    Falling { why: HostLoss },
+}
+
+/// Keeps a controller of a server, and requests in flight on its queues.
+#[derive(Debug)]
+pub struct Host<T> {
+    transport: T,
+    options: Rc<HostOptions>,
+    patience: Patience,
+    phase: Phase,
+    /// The admin queue's, then those of the I/O queues in their order.
+    lines: Vec<Line>,
+    /// By the transport's index of a connection: its generation and its line.
+    names: Vec<Option<(u32, usize)>>,
+    /// When the server last said anything.
+    heard: Instant,
+    /// Failed attempts in a row, and all attempts.
+    failures: u32,
+    attempts: u64,
+    in_flight: usize,
+    /// What has ended since the last turn ended.
+    done: Vec<Ended>,
+    reports: Vec<HostReport>,
+    events: Vec<NetEvent>,
+}
+
+impl<T: Dial> Host<T> {
+    /// A host over `transport`, which dials when its first turn comes.
+    pub fn new(transport: T, options: HostOptions, patience: Patience) -> Self {
+        let options = Rc::new(options);
+        let depth = usize::from(options.queue_depth);
+        let line = |n: usize| {
+            let names = if n == 0 { 0 } else { depth };
+            Line {
+                conn: None,
+                queue: HostQueue::admin(options.clone(), 0),
+                flights: (0..names).map(|_| None).collect(),
+                vacant: (0..names as CommandId).rev().collect(),
+                lent: VecDeque::with_capacity(names),
+            }
+        };
+        Host {
+            transport,
+            lines: (0..=options.queues).map(line).collect(),
+            done: Vec::with_capacity(options.queues * depth),
+            options,
+            patience,
+            phase: Phase::Resting { until: Instant::ZERO },
+            names: Vec::new(),
+            heard: Instant::ZERO,
+            failures: 0,
+            attempts: 0,
+            in_flight: 0,
+            reports: Vec::new(),
+            events: Vec::with_capacity(EVENTS_MAX),
+        }
+    }
+
+    /// Frames that the transport of such a host has to have room for.
+    pub fn frames_max(options: &HostOptions) -> usize {
+        let requests = options.queues * usize::from(options.queue_depth);
+        requests * REQUEST_FRAMES + (options.queues + 1) * SETUP_FRAMES
+    }
+
+    /// What happened besides the end of requests, since this was last asked.
+    pub fn reports(&mut self) -> impl Iterator<Item = HostReport> + '_ {
+        self.reports.drain(..)
+    }
+
+    /// Whether requests can be sent.
+    pub fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up { .. })
+    }
+
+    fn report(&mut self, report: HostReport) {
+        if self.reports.len() < REPORTS_MAX {
+            self.reports.push(report);
+        }
+    }
+
+    fn handle(&mut self, now: Instant, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, .. } => {
+                if let Some(line) = self.line_of(conn) {
+                    self.speak(now, line);
+                }
+            }
+            NetEvent::Received { conn, buf, len } => {
+                if let Some(line) = self.line_of(conn)
+                    && !matches!(self.phase, Phase::Falling { .. })
+                {
+                    self.heard = now;
+                    if let Err(refusal) = self.parse(now, line, &buf.bytes()[..len]) {
+                        self.fall(HostLoss::Refused(refusal));
+                    }
+                }
+                self.transport.give(buf);
+            }
+            NetEvent::Sent { conn, buf } => {
+                let line = self.line_of(conn).expect("a payload comes back before its end");
+                self.take_back(line, buf);
+            }
+            NetEvent::Closed { conn, reason } => {
+                let line = self.line_of(conn).expect("only what was dialled closes");
+                self.lines[line].conn = None;
+                if let Some(name) = self.names.get_mut(conn.index as usize) {
+                    *name = None;
+                }
+                self.fall(HostLoss::network(reason));
+            }
+        }
+    }
+
+    /// The line whose present connection this is.
+    fn line_of(&self, conn: ConnId) -> Option<usize> {
+        match self.names.get(conn.index as usize) {
+            Some(&Some((generation, line))) if generation == conn.generation => Some(line),
+            Some(_) => None,
+            // A name beyond the table: a dial that failed before it became a connection.
+            None => self.lines.iter().position(|line| line.conn == Some(conn)),
+        }
+    }
+
+    fn dial(&mut self, now: Instant, line: usize, queue: HostQueue) {
+        let conn = self.transport.dial(now);
+        let index = conn.index as usize;
+        if self.names.len() <= index && index < NAMES_MAX {
+            self.names.resize(index + 1, None);
+        }
+        if let Some(name) = self.names.get_mut(index) {
+            *name = Some((conn.generation, line));
+        }
+        self.lines[line].conn = Some(conn);
+        self.lines[line].queue = queue;
+    }
+
+    /// Sends what a queue has to say by itself.
+    fn speak(&mut self, now: Instant, line: usize) {
+        let Line { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
+        for head in queue.speech() {
+            self.transport.send(now, *conn, Frame::bare(head));
+        }
+    }
+
+    fn parse(&mut self, now: Instant, line: usize, mut input: &[u8]) -> Result<(), Refusal> {
+        while let Some(event) = self.lines[line].queue.next_event(&mut input)? {
+            match event {
+                QueueEvent::Up => self.risen(now, line),
+                QueueEvent::Data { cid, offset, bytes } => {
+                    let flight = self.lines[line].flights[usize::from(cid)].as_mut();
+                    let flight = flight.expect("a queue names what is in flight");
+                    if let Some(buf) = &mut flight.buf {
+                        let room = buf.prefix_mut(flight.command.reply_bytes());
+                        room[offset..offset + bytes.len()].copy_from_slice(bytes);
+                    }
+                }
+                QueueEvent::Ready(ready) => self.send_payload(now, line, &ready)?,
+                QueueEvent::Ended { cid, status } => self.answer(line, cid, status),
+            }
+        }
+        self.speak(now, line);
+        Ok(())
+    }
+
+    /// A queue is up: after the first come the others, after the last requests.
+    fn risen(&mut self, now: Instant, line: usize) {
+        self.phase = Phase::Rising { until: now + self.patience.silence_max };
+        if line == 0 {
+            let found = self.lines[0].queue.found().clone();
+            for n in 1..self.lines.len() {
+                let queue = HostQueue::io(self.options.clone(), n as u16, found.clone());
+                self.dial(now, n, queue);
+            }
+        }
+        if self.lines.iter().all(|line| line.queue.is_up()) {
+            self.phase = Phase::Up { alive_at: now + self.options.keep_alive / 2 };
+            self.failures = 0;
+            let found = self.lines[0].queue.found().clone();
+            self.report(HostReport::Up(found));
+        }
+    }
+
+    /// The server has room for a write's payload.
+    fn send_payload(&mut self, now: Instant, line: usize, ready: &Ready) -> Result<(), Refusal> {
+        let Line { conn, queue, flights, lent, .. } = &mut self.lines[line];
+        let flight = flights[usize::from(ready.cid)].as_mut().expect("as above");
+        let bytes = flight.command.payload_bytes();
+        let buf = flight.buf.as_ref().ok_or(Refusal::Pieces)?;
+        let head = queue.payload(ready, &buf.bytes()[..bytes])?;
+        let frame = Frame { head, body: flight.buf.take(), body_len: bytes };
+        flight.lent = frame.body.as_ref().map(address);
+        lent.push_back(ready.cid);
+        self.transport.send(now, conn.expect("it speaks"), frame);
+        Ok(())
+    }
+
+    fn answer(&mut self, line: usize, cid: CommandId, status: Status) {
+        let flight = self.lines[line].flights[usize::from(cid)].as_mut().expect("as above");
+        if flight.lent.is_some() {
+            flight.answer = Some(status);
+        } else {
+            self.finish(line, cid, status);
+        }
+    }
+
+    /// The transport gives a payload back.
+    fn take_back(&mut self, line: usize, buf: Buf) {
+        let key = address(&buf);
+        let Line { flights, lent, .. } = &mut self.lines[line];
+        let is_its = |cid: &CommandId| {
+            flights[usize::from(*cid)].as_ref().is_some_and(|flight| flight.lent == Some(key))
+        };
+        let place =
+            lent.iter().position(is_its).expect("the transport gives back what it was lent");
+        let cid = lent.remove(place).expect("it was found");
+        let flight = flights[usize::from(cid)].as_mut().expect("it was found");
+        flight.buf = Some(buf);
+        flight.lent = None;
+        if let Some(status) = flight.answer {
+            self.finish(line, cid, status);
+        }
+    }
+
+    fn finish(&mut self, line: usize, cid: CommandId, status: Status) {
+        let owner = &mut self.lines[line];
+        let flight = owner.flights[usize::from(cid)].take().expect("it is in flight");
+        owner.vacant.push(cid);
+        self.in_flight -= 1;
+        let index = self.index(line, cid);
+        self.done.push(Ended { index, status, buf: flight.buf });
+    }
+
+    fn index(&self, line: usize, cid: CommandId) -> usize {
+        (line - 1) * usize::from(self.options.queue_depth) + usize::from(cid)
+    }
+
+    /// Gives the controller up.
+    fn fall(&mut self, why: HostLoss) {
+        if !matches!(self.phase, Phase::Falling { .. }) {
+            self.phase = Phase::Falling { why };
+            for line in &self.lines {
+                if let Some(conn) = line.conn {
+                    self.transport.close(conn);
+                }
+            }
+        }
+    }
+
+    /// The last connection is gone: what was in flight has ended.
+    fn fallen(&mut self, now: Instant, why: HostLoss) {
+        for line in 1..self.lines.len() {
+            for cid in 0..self.options.queue_depth {
+                if self.lines[line].flights[usize::from(cid)].is_some() {
+                    self.finish(line, cid, Status::ConnectionLost);
+                }
+            }
+            // Whatever it was, it is up no more.
+            self.lines[line].queue = HostQueue::admin(self.options.clone(), 0);
+        }
+        let doublings = self.failures.min(DOUBLINGS_MAX);
+        let pause = self.patience.pause_min.saturating_mul(1 << doublings);
+        self.failures += 1;
+        self.phase = Phase::Resting { until: now + pause.min(self.patience.pause_max) };
+        self.report(HostReport::Lost(why));
+    }
+
+    /// Does what the clock asks.
+    fn tend(&mut self, now: Instant) {
+        let silent = HostLoss::Connection(Loss::Silent);
+        match self.phase {
+            Phase::Resting { until } if until <= now => {
+                self.phase = Phase::Rising { until: now + self.patience.silence_max };
+                self.attempts += 1;
+                let queue = HostQueue::admin(self.options.clone(), self.attempts);
+                self.dial(now, 0, queue);
+            }
+            Phase::Rising { until } if until <= now => self.fall(silent),
+            Phase::Up { .. }
+                if self.in_flight > 0 && self.heard + self.patience.silence_max <= now =>
+            {
+                self.fall(silent);
+            }
+            Phase::Up { alive_at } if alive_at <= now => {
+                if self.lines[0].queue.keep_alive() {
+                    self.phase = Phase::Up { alive_at: now + self.options.keep_alive / 2 };
+                    self.speak(now, 0);
+                } else {
+                    self.fall(silent);
+                }
+            }
+            _ => {}
+        }
+        if let Phase::Falling { why } = &self.phase
+            && self.lines.iter().all(|line| line.conn.is_none())
+        {
+            let why = why.clone();
+            self.fallen(now, why);
+        }
+    }
+}
+
+impl<T: Dial> Path for Host<T> {
+    fn in_flight_max(&self) -> usize {
+        self.options.queues * usize::from(self.options.queue_depth)
+    }
+
+    fn room(&self) -> usize {
+        match self.phase {
+            Phase::Up { .. } => self.in_flight_max() - self.in_flight,
+            _ => 0,
+        }
+    }
+
+    fn reads_need_buffers(&self) -> bool {
+        false
+    }
+
+    fn lost_writes_linger(&self) -> bool {
+        true
+    }
+
+    fn submit(
+        &mut self,
+        now: Instant,
+        lane: usize,
+        command: Command,
+        mut buf: Option<Buf>,
+    ) -> usize {
+        let line = lane + 1;
+        if self.in_flight == 0 {
+            self.heard = now;
+        }
+        let Line { conn, queue, flights, vacant, lent } = &mut self.lines[line];
+        let cid = vacant.pop().expect("the caller asked for room on this lane");
+        let bytes = command.payload_bytes();
+        let payload = match &buf {
+            Some(buf) if bytes > 0 => &buf.bytes()[..bytes],
+            _ => &[],
+        };
+        self.in_flight += 1;
+        let encoded = queue.request(cid, command, payload);
+        let mut flight = Flight { command, buf: None, lent: None, answer: None };
+        let refused = encoded.as_ref().err().copied();
+        if let (Ok(encoded), Some(conn)) = (encoded, *conn) {
+            let [first, rest] = encoded.heads;
+            self.transport.send(now, conn, Frame::bare(first));
+            let mut frame = Frame::bare(rest);
+            if encoded.has_payload {
+                (frame.body, frame.body_len) = (buf.take(), bytes);
+                flight.lent = frame.body.as_ref().map(address);
+                lent.push_back(cid);
+            }
+            self.transport.send(now, conn, frame);
+        }
+        flight.buf = buf;
+        flights[usize::from(cid)] = Some(flight);
+        if let Some(status) = refused {
+            self.finish(line, cid, status);
+        }
+        self.index(line, cid)
+    }
+
+    fn flush(&mut self, now: Instant) {
+        self.transport.kick(now);
+    }
+
+    fn turn(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        self.transport.poll(now, &mut events, EVENTS_MAX);
+        let mut progressed = !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(now, event);
+        }
+        self.events = events;
+        self.tend(now);
+        self.transport.kick(now);
+        progressed |= !self.done.is_empty();
+        ended.append(&mut self.done);
+        progressed
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let own = match self.phase {
+            Phase::Resting { until } | Phase::Rising { until } => Some(until),
+            Phase::Up { alive_at } if self.in_flight > 0 => {
+                Some(alive_at.min(self.heard + self.patience.silence_max))
+            }
+            Phase::Up { alive_at } => Some(alive_at),
+            Phase::Falling { .. } => None,
+        };
+        match (own, self.transport.wake_at()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// What tells a buffer from every other one, whoever made it.
+fn address(buf: &Buf) -> usize {
+    buf.bytes().as_ptr().addr()
+}

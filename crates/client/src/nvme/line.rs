@@ -1,0 +1,34 @@
+//! One connection of a host: a queue, and the requests in flight on it.
+
+use std::collections::VecDeque;
+
+use contract::{Buf, Command, ConnId, Status};
+use proto::nvme_tcp::HostQueue;
+
+/// The name of a command on its queue.
+pub(super) type CommandId = u16;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// The transport's name for it, while there is one.
+    pub(super) conn: Option<ConnId>,
+    pub(super) queue: HostQueue,
+    /// By their names.
+    pub(super) flights: Box<[Option<Flight>]>,
+    /// Names that are not in use.
+    pub(super) vacant: Vec<CommandId>,
+    /// The ones whose payload the transport holds, in the order of sending.
+    pub(super) lent: VecDeque<CommandId>,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) command: Command,
+    pub(super) buf: Option<Buf>,
+    /// The address of the payload while the transport holds it.
+    pub(super) lent: Option<usize>,
+    /// The answer that came before the transport gave the payload back.
+    pub(super) answer: Option<Status>,
+}
