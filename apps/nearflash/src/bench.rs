@@ -6,6 +6,7 @@
 
 mod live;
 mod log;
+mod nvme;
 mod plan;
 mod survey;
 mod target;
@@ -29,7 +30,8 @@ pub(crate) use threads::{End, connect};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// `reflex://HOST:PORT` or `reflex+unix:PATH` (with `?v=1` for version 1 of the protocol; the
-    /// default is `?v=2`) or a device such as `null:1GiB`, `mem:1GiB`, `sim:a` or
+    /// default is `?v=2`), `nvme-tcp://HOST:PORT/NQN` (with `?nsid=N`, `digests=header|data|both`,
+    /// `in_capsule=false`, `host=NQN`) or a device such as `null:1GiB`, `mem:1GiB`, `sim:a` or
     /// `file:PATH?size=1GiB`
     target: Target,
     /// Share of reads among the requests, 0 to 100
@@ -105,6 +107,8 @@ pub(crate) struct Arguments {
     /// Never sleep: lowest latency, a whole core a thread
     #[arg(long)]
     spin: bool,
+    #[command(flatten)]
+    nvme: nvme::Keys,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

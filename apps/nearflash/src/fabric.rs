@@ -77,8 +77,7 @@ impl Surroundings for Wakers {
     }
 
     fn random(&self, bytes: &mut [u8]) {
-        let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
-        read.expect("the kernel has random bytes");
+        random(bytes);
     }
 
     fn compute(&self) {
@@ -228,6 +227,12 @@ impl Plan<'_> {
     }
 }
 
+/// Bytes that nobody else knows.
+pub(crate) fn random(bytes: &mut [u8]) {
+    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+    read.expect("the kernel has random bytes");
+}
+
 /// The machine's name on the network.
 fn machine_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -238,13 +243,13 @@ fn machine_name() -> String {
 }
 
 /// What tells this machine from others, if it was given that.
-fn machine_id() -> String {
+pub(crate) fn machine_id() -> String {
     let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
 }
 
 /// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.
-fn digest(words: &[&str]) -> [u8; 16] {
+pub(crate) fn digest(words: &[&str]) -> [u8; 16] {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
@@ -253,7 +258,7 @@ fn digest(words: &[&str]) -> [u8; 16] {
     hash.to_be_bytes()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -11,6 +11,7 @@ mod crowd;
 mod demo;
 mod doctor;
 mod fabric;
+mod host_identity;
 mod interface;
 mod listen;
 mod operate;

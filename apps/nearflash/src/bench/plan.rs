@@ -9,6 +9,7 @@ use client::{Options, Version};
 use contract::{BLOCK_BYTES, NamespaceId, REQUEST_BYTES_MAX};
 
 use super::Arguments;
+use super::nvme::{self, Door};
 use super::survey;
 use super::target::Target;
 use crate::report::{bytes_text, number_text};
@@ -55,6 +56,7 @@ pub(super) enum Way {
         /// Of the first thread; the others differ in `client` and `connections`.
         options: Options,
     },
+    Nvme(Door),
     Device(Arc<Volume>),
 }
 
@@ -77,7 +79,8 @@ impl Plan {
             )));
         }
         check_version(arguments)?;
-        let (way, capacity) = way(arguments)?;
+        let lanes = connections.div_ceil(threads) + usize::from(arguments.probe);
+        let (way, capacity) = way(arguments, lanes)?;
         let span = span(arguments, capacity, threads)?;
         let shapes = shapes(arguments, connections, span);
         Ok(Plan {
@@ -92,9 +95,17 @@ impl Plan {
     }
 }
 
-/// Refuses what version 1 of the protocol has no words for.
+/// Refuses what the protocol has no words for.
 fn check_version(arguments: &Arguments) -> Result<(), Problem> {
-    let Target::Server { version: Version::One, .. } = &arguments.target else { return Ok(()) };
+    match &arguments.target {
+        Target::Server { version: Version::One, .. } => {}
+        Target::Nvme { .. } => return nvme::check(arguments),
+        _ if arguments.nvme.is_used() => {
+            let text = "--key-file and --controller-key-file are for nvme-tcp:// addresses";
+            return Err(Problem::Usage(text.to_owned()));
+        }
+        _ => return Ok(()),
+    }
     let asked = [
         ("--fua", arguments.fua),
         ("--token", arguments.token.is_some()),
@@ -110,9 +121,14 @@ fn check_version(arguments: &Arguments) -> Result<(), Problem> {
     }
 }
 
-/// The way to the target, and its size in bytes if it can be known.
-fn way(arguments: &Arguments) -> Result<(Way, Option<u64>), Problem> {
+/// The way to the target, with so many connections a thread at most, and its size in bytes if it can be
+/// known.
+fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
     match &arguments.target {
+        Target::Nvme { endpoint, address, .. } => {
+            let (door, bytes) = Door::find(arguments, endpoint, address, lanes)?;
+            Ok((Way::Nvme(door), Some(bytes)))
+        }
         Target::Device { spec, .. } => {
             let volume = Volume::open(spec).map_err(Problem::Failed)?;
             let bytes = volume.bytes();

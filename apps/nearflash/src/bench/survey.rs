@@ -48,7 +48,7 @@ impl Failure {
 }
 
 /// What to do about an error of the system.
-fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
+pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
     match (error.kind(), server) {
         (ConnectionRefused, _) | (NotFound, Endpoint::Unix(_)) => {

@@ -1,9 +1,11 @@
-//! What is measured: a server's address, or a device of this process.
+//! What is measured: a server's address (of protocol `reflex`, or an NVMe subsystem's), or a device of
+//! this process.
 
 use std::fmt;
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
 
+use client::nvme::NvmeAddress;
 use client::{Address, AddressError, Place, Version};
 use flash::Spec;
 use io::{Endpoint, UnixPath};
@@ -20,6 +22,15 @@ pub(crate) enum Target {
         /// As it was given.
         text: String,
     },
+    /// A subsystem of a server that speaks NVMe over TCP.
+    Nvme {
+        /// Where it listens.
+        endpoint: Endpoint,
+        /// Which, and how.
+        address: NvmeAddress,
+        /// As it was given.
+        text: String,
+    },
     /// A device of this process.
     Device {
         /// Which.
@@ -33,6 +44,11 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("nvme-tcp://") {
+            let address = text.parse::<NvmeAddress>().map_err(|e| e.to_string())?;
+            let endpoint = look_up(&address.place)?;
+            return Ok(Target::Nvme { endpoint, address, text: text.to_owned() });
+        }
         let server = match text.parse::<Address>() {
             Ok(server) => server,
             Err(AddressError::Scheme) if !text.contains("://") && !text.contains("+unix:") => {
@@ -50,18 +66,21 @@ impl FromStr for Target {
 fn find(place: &Place) -> Result<Endpoint, String> {
     match place {
         Place::Unix(path) => Ok(UnixPath::new(path).map_err(|e| e.to_string())?.into()),
-        Place::Network(host) => {
-            let mut found =
-                host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
-            Ok(found.next().ok_or_else(|| format!("`{host}` has no address"))?.into())
-        }
+        Place::Network(host) => look_up(host),
     }
+}
+
+fn look_up(host: &str) -> Result<Endpoint, String> {
+    let mut found = host.to_socket_addrs().map_err(|e| format!("cannot find `{host}`: {e}"))?;
+    Ok(found.next().ok_or_else(|| format!("`{host}` has no address"))?.into())
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Server { text, .. } | Target::Device { text, .. } => f.write_str(text),
+            Target::Server { text, .. }
+            | Target::Nvme { text, .. }
+            | Target::Device { text, .. } => f.write_str(text),
         }
     }
 }
@@ -81,6 +100,8 @@ mod tests {
         assert!(matches!("reflex://[::1]:7420".parse(), Ok(Target::Server { .. })));
         let unix = "reflex+unix:/run/a.sock?v=1".parse();
         assert!(matches!(unix, Ok(Target::Server { endpoint: Endpoint::Unix(_), .. })));
+        let nvme = "nvme-tcp://127.0.0.1:4420/nqn.2026-11.x:a?nsid=2".parse();
+        assert!(matches!(nvme, Ok(Target::Nvme { .. })));
         assert!(matches!("null:1GiB".parse(), Ok(Target::Device { .. })));
     }
 
@@ -92,6 +113,7 @@ mod tests {
         assert!(error("http://localhost:80").contains("reflex://HOST:PORT"));
         assert!(error("reflex+unix:").contains("path is missing"));
         assert!(error("reflx+unix:/run/a").contains("reflex+unix:PATH"));
+        assert!(error("nvme-tcp://127.0.0.1:4420").contains("name is missing"));
         assert!(!error("nonsense").is_empty());
     }
 }

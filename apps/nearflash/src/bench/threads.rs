@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
-use client::{Initiator, Loss, Options, Report, Version};
+use client::{Initiator, Options, Report, Version};
 use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
 use io::{
     Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
@@ -22,7 +22,7 @@ const REPORT_GAP: Duration = Duration::from_millis(200);
 const WAKE_LEAD: Duration = Duration::from_micros(80);
 
 /// How long all connections together may take to come up.
-const CONNECT_MAX: Duration = Duration::from_secs(15);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
 
 /// Lost connections that are told.
 const NOTES_MAX: usize = 5;
@@ -56,9 +56,9 @@ pub(super) struct Crew {
 }
 
 /// What a thread is told.
-struct Job {
-    shape: Shape,
-    clock: Clock,
+pub(super) struct Job {
+    pub(super) shape: Shape,
+    pub(super) clock: Clock,
     spin: bool,
     desk: Arc<Desk>,
     /// Tells that the thread is ready.
@@ -125,6 +125,10 @@ fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>
             };
             let (server, namespace) = (endpoint.clone(), *namespace);
             builder.spawn(move || remote(server, namespace, options, job))
+        }
+        Way::Nvme(door) => {
+            let door = door.clone();
+            builder.spawn(move || door.drive(job))
         }
         Way::Device(volume) => {
             let volume = volume.clone();
@@ -228,7 +232,7 @@ fn remote_on<N: Network>(
     drive(reactor, path, job, |path, losses| {
         for report in path.initiator().reports() {
             if let Report::Lost { link, why } = report {
-                losses(why, format!("connection {link}: {why}; dialling again"));
+                losses(why.reached(), format!("connection {link}: {why}; dialling again"));
             }
         }
     })
@@ -269,12 +273,13 @@ pub(crate) fn connect<N: Network>(
     Err(format!("only {open} of {connections} connections came up: {why}"))
 }
 
-/// Runs the generator to its end. `reports` looks at the path and names the connections it lost.
-fn drive<P: Path>(
+/// Runs the generator to its end. `reports` looks at the path and names the connections it lost, and
+/// whether they had been there.
+pub(super) fn drive<P: Path>(
     reactor: &impl Reactor,
     path: P,
     job: Job,
-    mut reports: impl FnMut(&mut P, &mut dyn FnMut(Loss, String)),
+    mut reports: impl FnMut(&mut P, &mut dyn FnMut(bool, String)),
 ) -> Result<End, String> {
     let Job { shape, clock, spin, desk, ready, go, .. } = job;
     let count = shape.in_flight_max();
@@ -296,9 +301,9 @@ fn drive<P: Path>(
         if now >= report_at || finished {
             report_at = now + REPORT_GAP;
             generator.report(&mut desk.tally.lock().expect("no holder panics"));
-            reports(generator.path(), &mut |why, text| {
+            reports(generator.path(), &mut |reached, text| {
                 // A dial in vain is not one more loss.
-                end.losses += u64::from(why.reached());
+                end.losses += u64::from(reached);
                 notes += 1;
                 if notes <= NOTES_MAX {
                     desk.notes.lock().expect("no holder panics").push(text);

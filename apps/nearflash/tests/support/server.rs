@@ -138,7 +138,7 @@ fn lines_of(source: impl Read + Send + 'static) -> Receiver<String> {
 /// The addresses of a server's listeners; those of Unix sockets are known to whoever chose them.
 fn parse_ready(line: &str) -> Vec<SocketAddr> {
     let urls = line.strip_prefix("ready ").unwrap_or_else(|| panic!("not a ready line: {line:?}"));
-    let address = |url: &str| url.strip_prefix("reflex://").and_then(|a| a.parse().ok());
+    let address = |url: &str| url.split_once("://").and_then(|(_, place)| place.parse().ok());
     urls.split(' ')
         .filter(|url| !url.starts_with("reflex+unix:"))
         .map(|url| address(url).unwrap_or_else(|| panic!("no URL: {url:?}")))
