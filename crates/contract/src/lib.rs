@@ -18,6 +18,7 @@ mod command;
 mod device;
 mod mailbox;
 mod meters;
+mod parcel;
 mod scheduler;
 mod session;
 mod slot;
@@ -28,8 +29,9 @@ mod transport;
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
-pub use mailbox::{Answer, Ask, LimitedBy, Mailbox, Member, NoMailbox, Tell, Wish};
-pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading};
+pub use mailbox::{Answer, Ask, LimitedBy, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish};
+pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading, WorkerMeter};
+pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
     Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
@@ -40,5 +42,5 @@ pub use slot::{Slot, SlotTable};
 pub use status::Status;
 pub use time::Instant;
 pub use transport::{
-    CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Transport, Turn,
+    CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Ticket, Transport, Turn,
 };

@@ -1,13 +1,17 @@
 //! The port between a worker and the control plane: bounded messages, and counters.
 //!
+//! The same mailbox carries connections from one worker to another (docs/adr/0007-moving-connections.md).
+//!
 //! A worker never waits for the control plane: it asks, goes on, and finds the answer in a later
 //! turn. The control plane never touches what a worker owns: it tells, and reads
 //! [`Meters`](crate::Meters). Rates and shares need no message at all, because schedulers read
 //! them where the registry writes them (docs/adr/0005-mailbox.md).
 
 use alloc::boxed::Box;
+use core::fmt;
+use core::time::Duration;
 
-use crate::{ConnId, Slo, Status, Tag, TenantId};
+use crate::{ConnId, Parcel, Slo, Status, Tag, TenantId, Ticket};
 
 /// A tenant as one life of its number: the number is used again only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,9 +113,37 @@ impl Answer {
     }
 }
 
-/// What the control plane tells a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a worker is told, by the control plane or by another worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tell {
+    /// The connection is to move to another worker: exactly one [`Report::Moved`] follows.
+    Move {
+        /// Which.
+        conn: ConnId,
+        /// To whom.
+        to: u16,
+    },
+    /// So many connections, whichever, are to move to another worker; as many as there are and as
+    /// can. A later word about the same worker replaces this one.
+    Give {
+        /// How many.
+        count: u32,
+        /// To whom.
+        to: u16,
+    },
+    /// A connection comes from another worker: exactly one `Landed` or `Returned` follows.
+    Arrive(Box<Parcel>),
+    /// A connection that was given away has landed.
+    Landed {
+        /// Which it was.
+        ticket: Ticket,
+        /// Its name there.
+        conn: ConnId,
+        /// From when it was not received from to when it was received from again.
+        pause: Duration,
+    },
+    /// A connection that was given away comes back, because it found no room.
+    Returned(Box<Parcel>),
     /// The answer to an [`Ask`]: exactly one each.
     Answer {
         /// Who asked.
@@ -139,12 +171,70 @@ pub enum Tell {
     },
 }
 
-/// A worker's end. Neither method blocks.
+/// Why a connection did not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stays {
+    /// It is gone, or its end has begun.
+    Gone,
+    /// What it speaks cannot move.
+    Session,
+    /// It did not become quiet in time: its peer does not read, or the device is slow.
+    Busy,
+    /// Too many leave the worker already.
+    TooMany,
+    /// The other worker had no room for it, is not there, or is its own.
+    NoRoom,
+}
+
+impl fmt::Display for Stays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stays::Gone => "it is gone, or its end has begun",
+            Stays::Session => "connections of its protocol cannot move",
+            Stays::Busy => {
+                "it did not become quiet in time: its peer does not read its replies, or the \
+                 device is slow"
+            }
+            Stays::TooMany => "too many connections leave its worker already; try again",
+            Stays::NoRoom => "the other worker has no room for it",
+        })
+    }
+}
+
+/// What a worker tells the control plane unasked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// How a [`Tell::Move`] ended.
+    Moved {
+        /// The worker that it left.
+        worker: u16,
+        /// Its name there.
+        conn: ConnId,
+        /// Its name at its new worker, and how long it was not received from; or why it stays.
+        ended: Result<(ConnId, Duration), Stays>,
+    },
+}
+
+/// A worker's end. No method blocks.
 pub trait Mailbox {
     /// Sends to the control plane. `false`: its box is full, or it is gone; nothing was sent.
     fn ask(&mut self, ask: Ask) -> bool;
 
-    /// The next message of the control plane.
+    /// Tells the control plane something. What its box has no room for is lost.
+    fn report(&mut self, report: Report) {
+        let _unheard = report;
+    }
+
+    /// Sends to another worker.
+    ///
+    /// # Errors
+    /// The message comes back: the other's box is full, or there is nobody.
+    fn pass(&mut self, to: u16, tell: Tell) -> Result<(), Tell> {
+        let _nobody = to;
+        Err(tell)
+    }
+
+    /// The next message.
     fn poll(&mut self) -> Option<Tell>;
 }
 

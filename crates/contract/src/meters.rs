@@ -59,12 +59,69 @@ pub struct Reading {
 #[derive(Debug)]
 pub struct Meters {
     cells: Box<[Meter]>,
+    /// The worker itself.
+    pub worker: WorkerMeter,
+}
+
+/// A worker's counters of itself. They wrap, like those of a [`Meter`].
+#[derive(Debug, Default)]
+pub struct WorkerMeter {
+    /// Microseconds in which it had something to do.
+    busy_us: AtomicU32,
+    /// Connections that have left for other workers and landed there.
+    moved: AtomicU32,
+    /// Connections that were to leave and stayed.
+    stayed: AtomicU32,
+    /// Connections that came from other workers.
+    arrived: AtomicU32,
+    /// The longest pause of a connection that left, in microseconds.
+    pause_us_max: AtomicU32,
+}
+
+impl WorkerMeter {
+    /// Worker: it had something to do for so many microseconds.
+    pub fn count_busy(&self, us: u32) {
+        bump(&self.busy_us, us);
+    }
+
+    /// Worker: a connection has landed elsewhere, which was not received from for that long.
+    pub fn count_moved(&self, pause: Duration) {
+        bump(&self.moved, 1);
+        let us = u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
+        self.pause_us_max.fetch_max(us, Ordering::Relaxed);
+    }
+
+    /// Worker: a connection that was to leave stays.
+    pub fn count_stayed(&self) {
+        bump(&self.stayed, 1);
+    }
+
+    /// Worker: a connection came from another worker.
+    pub fn count_arrived(&self) {
+        bump(&self.arrived, 1);
+    }
+
+    /// Microseconds in which it had something to do.
+    pub fn busy_us(&self) -> u32 {
+        self.busy_us.load(Ordering::Relaxed)
+    }
+
+    /// Connections that left, stayed although they were to leave, and arrived.
+    pub fn moves(&self) -> [u32; 3] {
+        [&self.moved, &self.stayed, &self.arrived].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// The longest pause of a connection that left, in microseconds.
+    pub fn pause_us_max(&self) -> u32 {
+        self.pause_us_max.load(Ordering::Relaxed)
+    }
 }
 
 impl Meters {
     /// Meters of tenants whose numbers are below `tenants_max`.
     pub fn new(tenants_max: usize) -> Meters {
-        Meters { cells: (0..tenants_max).map(|_| Meter::new()).collect() }
+        let cells = (0..tenants_max).map(|_| Meter::new()).collect();
+        Meters { cells, worker: WorkerMeter::default() }
     }
 
     /// A tenant's meter, if the number is below the maximum.

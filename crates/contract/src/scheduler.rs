@@ -1,5 +1,6 @@
 //! The port to the request scheduler.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
@@ -52,6 +53,17 @@ pub trait Scheduler {
     /// Takes out a request that waits, whoever's and at no price: for a server that stops, when
     /// nobody waits for the answers any more.
     fn discard(&mut self) -> Option<Slot>;
+
+    /// Takes out those requests of `tenant` that wait, have not been paid for, and are `wanted`, at
+    /// no price; they are added to `taken` in the order in which they came.
+    fn withdraw(
+        &mut self,
+        tenant: TenantId,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        let _all_stay = (tenant, wanted, taken);
+    }
 
     /// How many requests wait.
     fn queued(&self) -> usize;

@@ -5,6 +5,7 @@
 //! session there are no opcodes and no unchecked lengths.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::{Command, Instant, Slot, Status, TenantId};
@@ -446,6 +447,21 @@ pub trait Session {
     /// always where there is room for [`SPEECH_BYTES_MAX`].
     fn speak(&mut self, _to: &mut [u8]) -> usize {
         0
+    }
+
+    /// The session as bytes, from which [`unpack`](Session::unpack) makes it again for another
+    /// worker. `None`: it cannot move (docs/adr/0007-moving-connections.md).
+    fn pack(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The session that these bytes were made from; `None` if no session of this version was.
+    fn unpack(packed: &[u8]) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        let _foreign = packed;
+        None
     }
 
     /// Whether a message has begun and not ended: the peer owes us bytes.

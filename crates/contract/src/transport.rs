@@ -40,6 +40,10 @@ impl fmt::Display for Peer {
     }
 }
 
+/// Names a socket on its way from one worker to another, in the rack that their transports share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
@@ -161,6 +165,25 @@ pub trait Transport {
 
     /// Ends the connection at once; queued frames are dropped, `Closed` follows.
     fn close(&mut self, conn: ConnId);
+
+    /// Whether a paused connection has nothing in flight, so that it can be detached: no more
+    /// `Received` comes of it, and all its frames have left. `false` also where it cannot move.
+    fn is_still(&self, conn: ConnId) -> bool {
+        let _unmoved = conn;
+        false
+    }
+
+    /// Takes the socket of a connection that [`is_still`](Transport::is_still) out, for another
+    /// worker. Nothing more comes of the connection, no `Closed` either; its index may be used again.
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
+    }
+
+    /// Makes a detached socket a connection of this worker's, paused. `None`: there is no place for
+    /// it, and the ticket is still good.
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
+        unreachable!("nobody gave us {ticket:?}")
+    }
 
     /// Accepts no more connections.
     fn stop_listening(&mut self);

@@ -7,10 +7,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use contract::{Answer, Ask, Instant, LimitedBy, Member, Slo, Status, Tell, TenantId, Wish};
+use contract::{
+    Answer, Ask, Instant, LimitedBy, Member, Report, Slo, Status, Tell, TenantId, Wish,
+};
 
 use crate::book::{Book, Origin};
-use crate::post::{Post, PostBox, Waited, Wake, posts};
+use crate::post::{Mail, Post, PostBox, Waited, Wake, posts};
 use crate::tenants::Tenants;
 use crate::words::{Refusal, State};
 
@@ -27,6 +29,9 @@ const NOTICE_SHARE: f64 = 0.5;
 /// How long a tenant that clients made stays when no connection holds a handle on it.
 pub const GRACE: Duration = Duration::from_secs(10);
 
+/// Reports that are kept for whoever wants to know.
+const REPORTS_MAX: usize = 1024;
+
 /// How soon to look again whether leaving tenants have left, and at messages that did not fit.
 const PERIOD: Duration = Duration::from_millis(50);
 
@@ -38,6 +43,8 @@ pub struct Desk {
     /// By worker: what its queue had no room for. Answers are as many as asks, and leaves as
     /// tenants; notices are dropped instead.
     outgoing: Vec<VecDeque<Tell>>,
+    /// What workers have reported and nobody has taken, at most [`REPORTS_MAX`].
+    reports: VecDeque<Report>,
 }
 
 impl Desk {
@@ -45,19 +52,29 @@ impl Desk {
     pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
         let (post, boxes) = posts(workers);
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
-        (Desk { tenants, post, outgoing }, boxes)
+        (Desk { tenants, post, outgoing, reports: VecDeque::new() }, boxes)
     }
 
     /// How a worker is told that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
-        self.post.wakes[worker] = Some(wake);
+        self.post.set_wake(worker, wake);
+    }
+
+    /// Tells a worker to do something, with the next [`serve`](Desk::serve).
+    pub fn order(&mut self, worker: usize, tell: Tell) {
+        self.outgoing[worker].push_back(tell);
+    }
+
+    /// What workers have reported since this was asked last.
+    pub fn take_reports(&mut self) -> impl Iterator<Item = Report> {
+        self.reports.drain(..)
     }
 
     /// Works until there are no workers any more.
     pub fn run(mut self) {
         loop {
             match self.post.wait(PERIOD) {
-                Waited::Asked(ask) => self.answer(ask, self.tenants.now()),
+                Waited::Came(mail) => self.open(mail, self.tenants.now()),
                 Waited::Nothing => {}
                 Waited::Deserted => return,
             }
@@ -68,17 +85,17 @@ impl Desk {
     /// Does everything that there is to do; whether there was something.
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        while let Some(ask) = self.post.take() {
-            self.answer(ask, now);
+        while let Some(mail) = self.post.take() {
+            self.open(mail, now);
             busy = true;
         }
         busy |= self.housekeep(now);
         for worker in 0..self.outgoing.len() {
-            while let Some(tell) = self.outgoing[worker].front() {
-                if !self.post.tell(worker, *tell) {
+            while let Some(tell) = self.outgoing[worker].pop_front() {
+                if let Err(tell) = self.post.tell(worker, tell) {
+                    self.outgoing[worker].push_front(tell);
                     break;
                 }
-                self.outgoing[worker].pop_front();
                 busy = true;
             }
         }
@@ -88,6 +105,18 @@ impl Desk {
     /// When it has something to do although nobody asks.
     pub fn wake_at(&self, now: Instant) -> Instant {
         now + PERIOD
+    }
+
+    fn open(&mut self, mail: Mail, now: Instant) {
+        match mail {
+            Mail::Ask(ask) => self.answer(ask, now),
+            Mail::Report(report) => {
+                if self.reports.len() == REPORTS_MAX {
+                    self.reports.pop_front();
+                }
+                self.reports.push_back(report);
+            }
+        }
     }
 
     fn answer(&mut self, ask: Ask, now: Instant) {
@@ -113,8 +142,8 @@ impl Desk {
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
             for tell in &tells {
                 match tell {
-                    Tell::Renegotiate { .. } => drop(self.post.tell(worker, *tell)),
-                    Tell::Answer { .. } | Tell::Leave { .. } => outgoing.push_back(*tell),
+                    Tell::Renegotiate { .. } => drop(self.post.tell(worker, tell.clone())),
+                    _ => outgoing.push_back(tell.clone()),
                 }
             }
         }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use contract::{NamespaceId, Peer, Rights, Status, TenantId};
+use contract::{NamespaceId, ParcelGrant, Peer, Rights, Status, TenantId};
 use subtle::ConstantTimeEq;
 
 /// Whom a rule is about.
@@ -110,6 +110,18 @@ impl Grant {
     /// The same rights for another tenant.
     pub(crate) fn of(&self, tenant: TenantId) -> Grant {
         Grant { tenant, register: self.register, rights: self.rights.clone() }
+    }
+
+    /// The grant as plain data, for another worker.
+    pub(crate) fn to_parcel(&self) -> ParcelGrant {
+        let Grant { tenant, register, rights } = self;
+        ParcelGrant { tenant: *tenant, register: *register, rights: rights.clone() }
+    }
+
+    /// The grant that [`to_parcel`](Grant::to_parcel) made this of.
+    pub(crate) fn from_parcel(grant: ParcelGrant) -> Grant {
+        let ParcelGrant { tenant, register, rights } = grant;
+        Grant { tenant, register, rights }
     }
 
     /// What it may do with a namespace.

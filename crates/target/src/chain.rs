@@ -32,6 +32,11 @@ impl Chain {
         self.first
     }
 
+    /// How many there are, by walking along.
+    pub(crate) fn len(&self, table: &mut SlotTable<impl Chained>) -> usize {
+        std::iter::successors(self.first, |slot| table.get(*slot).links().after).count()
+    }
+
     /// Appends an entry that is in no chain.
     pub(crate) fn push(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         *table.get(slot).links() = Links { before: self.last, after: None };

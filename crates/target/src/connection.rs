@@ -1,8 +1,9 @@
 //! What a worker knows of one connection.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use contract::{ConnId, HelloReply, Member, NamespaceId, Peer, Request, Slot, Tag};
+use contract::{ConnId, HelloReply, Member, NamespaceId, ParcelRequest, Peer, Request, Slot, Tag};
 
 use crate::Grant;
 use crate::chain::Chain;
@@ -58,6 +59,12 @@ pub(crate) struct Connection<P> {
     pub(crate) entering: Option<(u128, u32)>,
     pub(crate) place: Option<Place>,
     pub(crate) progress: Progress,
+    /// Requests that it brought along from another worker and that have no slot yet, oldest first;
+    /// it is stalled until there is none.
+    pub(crate) luggage: VecDeque<ParcelRequest>,
+    /// It is to move to another worker: it is not received from, and nothing behind its barriers
+    /// starts.
+    pub(crate) is_leaving: bool,
     /// No more requests are taken; it ends when those in flight have.
     pub(crate) finishing: bool,
     /// The peer broke the protocol or a limit: its bytes mean nothing any more.
@@ -132,6 +139,8 @@ impl<P> Connection<P> {
             entering: None,
             place: None,
             progress: Progress::default(),
+            luggage: VecDeque::new(),
+            is_leaving: false,
             finishing: false,
             broken: false,
         }

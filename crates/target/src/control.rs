@@ -13,11 +13,6 @@ use crate::worker::Worker;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     pub(crate) fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
-        let index = id.index as usize;
-        if index >= self.conns.len() {
-            self.conns.resize_with(index + 1, || None);
-        }
-        assert!(self.conns[index].is_none(), "the transport reused a place too early");
         let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
         if let Some(ListenerId(listener)) = listener {
             let default = self.shared.listener_namespaces.get(usize::from(listener));
@@ -27,13 +22,23 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let own = self.shared.listener_tenants.get(conn.listener);
         // What it may do without saying who it is: all that version 1 ever may.
         let grant = self.shared.access.open(&peer, b"", "", own).ok();
-        self.conns[index] = Some(Box::new(conn));
+        self.seat(conn);
         self.set_grant(id, grant);
-        self.open_connections += 1;
         tracing::debug!(%peer, "connection opened");
         if self.is_draining() {
             self.finish(id);
         }
+    }
+
+    /// Puts a connection into its place.
+    pub(crate) fn seat(&mut self, conn: Connection<P>) {
+        let index = conn.id.index as usize;
+        if index >= self.conns.len() {
+            self.conns.resize_with(index + 1, || None);
+        }
+        assert!(self.conns[index].is_none(), "the transport reused a place too early");
+        self.conns[index] = Some(Box::new(conn));
+        self.open_connections += 1;
     }
 
     /// The transport has let go of the connection.
@@ -60,7 +65,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some(place) = conn.place.take() {
             self.shared.fences.leave(place);
         }
-        self.leave_tenants(&conn);
+        if conn.is_leaving {
+            self.forget_leaving(id);
+        }
+        self.lose_luggage(&conn);
+        self.leave_all(conn.grant.as_ref(), conn.entered, &conn.handles);
         self.discard_unwanted();
     }
 

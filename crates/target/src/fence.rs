@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use contract::TenantId;
+use contract::{ParcelPlace, TenantId};
 
 /// A client's name for one of its connections, within its tenant: who belongs to another cannot
 /// take it.
@@ -24,6 +24,8 @@ pub struct Fences {
 
 #[derive(Debug, Default)]
 struct Table {
+    /// Holders of names so far: tells one holder of a name from another.
+    holders: u64,
     names: HashMap<Key, Name>,
     /// Names after the last clean-up; the next one is due at twice as many.
     cleaned: usize,
@@ -40,6 +42,8 @@ struct Name {
 /// What the connections of one name share.
 #[derive(Debug, Default)]
 pub(crate) struct Fence {
+    /// Which holder of its name.
+    serial: u64,
     /// A newer connection took the name: nothing of this one may start any more.
     superseded: AtomicBool,
     /// Requests of it that may still change data.
@@ -59,8 +63,9 @@ impl Fences {
     /// Takes the name; every earlier connection that had it starts nothing from now on.
     pub(crate) fn take(&self, tenant: TenantId, client: u128, connection: u32) -> Place {
         let key = (tenant, client, connection);
-        let fence = Arc::new(Fence::default());
         let mut table = self.table.lock().expect("no holder of this lock panics");
+        table.holders += 1;
+        let fence = Arc::new(Fence { serial: table.holders, ..Fence::default() });
         // An earlier holder that has not been let in runs nothing and never will; then what it
         // waited for is what the new one waits for. So at most one is waited for.
         let before = table.names.remove(&key).and_then(|earlier| {
@@ -69,6 +74,20 @@ impl Fences {
         });
         table.names.insert(key, Name { fence: fence.clone(), before: before.clone() });
         Place { key, fence, before }
+    }
+
+    /// The place of a connection that came from another worker, which keeps its own until this one
+    /// has been taken. Where a newer connection has the name by now, it is one that starts nothing.
+    pub(crate) fn rejoin(&self, place: ParcelPlace) -> Place {
+        let ParcelPlace { tenant, client, connection, serial } = place;
+        let key = (tenant, client, connection);
+        let table = self.table.lock().expect("no holder of this lock panics");
+        let own = table.names.get(&key).filter(|name| name.fence.serial == serial);
+        let fence = own.map(|name| name.fence.clone()).unwrap_or_else(|| {
+            let superseded = AtomicBool::new(true);
+            Arc::new(Fence { serial, superseded, ..Fence::default() })
+        });
+        Place { key, fence, before: None }
     }
 
     /// The connection is gone. Its name stays taken while requests of it run, so that a later
@@ -103,6 +122,12 @@ impl Place {
     /// Whether an earlier connection's requests still run.
     pub(crate) fn is_waiting(&self) -> bool {
         self.before.as_ref().is_some_and(|before| before.is_running())
+    }
+
+    /// The place as plain data, for another worker. Nothing is waited for any more.
+    pub(crate) fn to_parcel(&self) -> ParcelPlace {
+        let (tenant, client, connection) = self.key;
+        ParcelPlace { tenant, client, connection, serial: self.fence.serial }
     }
 
     pub(crate) fn fence(&self) -> &Arc<Fence> {
@@ -164,6 +189,22 @@ mod tests {
         assert!(!new.is_waiting());
         assert!(new.fence().start());
         new.fence().end();
+    }
+
+    #[test]
+    fn a_place_is_found_again_unless_it_was_taken() {
+        let fences = Fences::default();
+        let place = fences.take(TENANT, 7, 0);
+        let again = fences.rejoin(place.to_parcel());
+        assert!(again.fence().start() && place.fence().is_running());
+        again.fence().end();
+        let newer = fences.take(TENANT, 7, 0);
+        assert!(!again.fence().start(), "both are the same, so both are superseded");
+        assert!(!fences.rejoin(place.to_parcel()).fence().start());
+        assert!(fences.rejoin(newer.to_parcel()).fence().start());
+        // Whoever was superseded leaves the name alone.
+        fences.leave(again);
+        assert!(newer.fence().is_running());
     }
 
     #[test]

@@ -46,6 +46,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             && self.open_connections == 0
             && self.in_flight.is_empty()
             && self.talks.asked == 0
+            && self.moves.is_idle()
     }
 
     /// Whether [`drain`](Worker::drain) was called.
@@ -86,6 +87,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let limit = if self.short { self.limits.stuck_under_pressure } else { self.limits.stuck };
         let periods = limit.as_secs().max(1) as u32;
         let overdue = self.drain_until.is_some_and(|until| until <= self.now);
+        if overdue {
+            // Their workers may be gone.
+            for away in self.moves.give_up() {
+                self.settle(&away);
+            }
+        }
         for index in 0..self.conns.len() {
             let Some(id) = self.open_id(index) else { continue };
             let unsent = self.transport.unsent(id);

@@ -162,6 +162,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn go_on(&mut self, id: ConnId) -> Stop {
         let conn = self.find(id).expect("the caller looked");
         let Some(mut stalled) = conn.stalled.take() else { return Stop::Empty };
+        if !conn.luggage.is_empty()
+            && let Err(stop) = self.unpack(id)
+        {
+            // Whoever is gone is still in the table until the transport says so.
+            self.find(id).expect("it is open").stalled = Some(stalled);
+            return stop;
+        }
         let mut rest = &stalled.bytes[stalled.taken..];
         let before = rest.len();
         let stop = self.ingest(id, &mut rest);
@@ -170,7 +177,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         match stop {
             Stop::Empty => {
                 self.carried -= before;
-                self.transport.resume(id);
+                if self.find(id).is_some_and(|conn| !conn.is_leaving) {
+                    self.transport.resume(id);
+                }
                 // Its last request may have ended while it was stalled.
                 self.finish_if_idle(id);
             }
@@ -303,20 +312,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 return Ok(());
             }
         };
-        let buf = match self.supply(tenant, request.payload_bytes) {
+        let buf = match self.supply_in_line(id, tenant, request.payload_bytes) {
             Ok(buf) => buf,
             Err(stop) => {
-                let conn = self.find(id).expect("it sent a request");
-                conn.waiting = Some(request);
-                if stop == Stop::Stall && !std::mem::replace(&mut conn.is_in_line, true) {
-                    let conns = &self.conns;
-                    let stands = |id: ConnId| {
-                        let conn = conns[id.index as usize].as_deref();
-                        conn.is_some_and(|conn| conn.id == id && conn.is_in_line)
-                    };
-                    let most = 2 * self.open_connections;
-                    self.quotas.stand_in_line(tenant, id, most, stands);
-                }
+                self.find(id).expect("it sent a request").waiting = Some(request);
                 return Err(stop);
             }
         };
@@ -347,6 +346,31 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             _ => self.find(id).expect("it is open").receiving = Receiving::Into(slot),
         }
         Ok(())
+    }
+
+    /// What [`supply`](Worker::supply) says; a connection whose tenant holds too much stands in
+    /// line for less.
+    pub(crate) fn supply_in_line(
+        &mut self,
+        id: ConnId,
+        tenant: TenantId,
+        bytes: usize,
+    ) -> Result<Option<Buf>, Stop> {
+        let stop = match self.supply(tenant, bytes) {
+            Err(stop) => stop,
+            supplied => return supplied,
+        };
+        let conn = self.find(id).expect("it has a request");
+        if stop == Stop::Stall && !std::mem::replace(&mut conn.is_in_line, true) {
+            let conns = &self.conns;
+            let stands = |id: ConnId| {
+                let conn = conns[id.index as usize].as_deref();
+                conn.is_some_and(|conn| conn.id == id && conn.is_in_line)
+            };
+            let most = 2 * self.open_connections;
+            self.quotas.stand_in_line(tenant, id, most, stands);
+        }
+        Err(stop)
     }
 
     /// A buffer for a payload of so many bytes, if there is one and the tenant may have it, and a

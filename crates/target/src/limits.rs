@@ -23,6 +23,9 @@ pub struct Limits {
     pub stuck: Duration,
     /// The same while buffers, slots or frames are short and stuck connections hold them.
     pub stuck_under_pressure: Duration,
+    /// How long a connection that is to move to another worker may take to become quiet; then it
+    /// stays.
+    pub quieting: Duration,
     /// How long a drain waits for requests in flight.
     pub drain: Duration,
 }
@@ -38,6 +41,7 @@ impl Default for Limits {
             carried: 64 << 20,
             stuck: Duration::from_secs(30),
             stuck_under_pressure: Duration::from_secs(2),
+            quieting: Duration::from_millis(20),
             drain: Duration::from_secs(10),
         }
     }

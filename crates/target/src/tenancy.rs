@@ -77,6 +77,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     self.talks.asked -= 1;
                     self.answer_ask(conn, tag, handle, answer);
                 }
+                Tell::Move { conn, to } => self.order_move(conn, to),
+                Tell::Give { count, to } => self.order_gift(count, to),
+                Tell::Arrive(parcel) => self.arrive(parcel),
+                Tell::Landed { ticket, conn, pause } => self.landed(ticket, conn, pause),
+                Tell::Returned(parcel) => self.returned(parcel),
                 Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
                 Tell::Renegotiate { member, iops, read_percent } => {
                     if self.talks.notices.len() < NOTICES_MAX {
@@ -126,10 +131,31 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
     }
 
-    /// A connection is gone: so are its handles.
-    pub(crate) fn leave_tenants(&self, conn: &Connection<P>) {
-        self.leave_own(conn.grant.as_ref(), conn.entered);
-        conn.handles.iter().flatten().for_each(|member| self.leave(*member));
+    /// A connection with this grant is gone: so are its handles.
+    pub(crate) fn leave_all(
+        &self,
+        grant: Option<&Arc<Grant>>,
+        entered: Option<Member>,
+        handles: &[Option<Member>],
+    ) {
+        self.leave_own(grant, entered);
+        handles.iter().flatten().for_each(|member| self.leave(*member));
+    }
+
+    /// A connection came with all that. What is of an epoch that has ended here is not counted.
+    pub(crate) fn join_all(&self, conn: &Connection<P>) {
+        let join = |member: &Member| {
+            let meter = self.meter(member.tenant);
+            if meter.epoch() == member.epoch {
+                meter.join();
+            }
+        };
+        match (&conn.entered, &conn.grant) {
+            (Some(member), _) => join(member),
+            (None, Some(grant)) => self.meter(grant.tenant).join(),
+            (None, None) => {}
+        }
+        conn.handles.iter().flatten().for_each(join);
     }
 
     /// A connection belongs to the tenant of its grant no more.

@@ -14,6 +14,7 @@ use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
+use crate::moving::Moves;
 use crate::quota::{CLASSES_MAX, Quotas};
 use crate::sessions::{Sessions, WithoutNews};
 use crate::tenancy::Talks;
@@ -117,6 +118,7 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) limits: Limits,
     pub(crate) line: Line<M>,
     pub(crate) talks: Talks,
+    pub(crate) moves: Moves,
     pub(crate) pool: BufPool,
     /// One of the largest buffers, for a request at the front of a scheduler that finds none: the
     /// others may all be with writes behind it, which wait for it. A buffer that comes back is the
@@ -205,6 +207,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             shared,
             line,
             talks: Talks::default(),
+            moves: Moves::default(),
             pool,
             spare,
             sessions,
@@ -247,6 +250,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.answer_greetings();
         }
         self.housekeep();
+        if !self.moves.is_idle() {
+            self.move_on();
+        }
         self.transport.kick(now);
         Turn { progressed: self.progressed, wake_at: self.wake_at() }
     }
@@ -391,19 +397,30 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
-    pub(crate) fn insert(&mut self, mut entry: InFlight) -> Slot {
+    pub(crate) fn insert(&mut self, entry: InFlight) -> Slot {
+        self.meter(entry.tenant).admit();
+        self.insert_admitted(entry)
+    }
+
+    /// The same for a request that its tenant's meter counts already.
+    pub(crate) fn insert_admitted(&mut self, mut entry: InFlight) -> Slot {
         entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
         if !entry.is_awaited {
             self.quotas.hold(entry.tenant, entry.payload_class);
         }
-        self.meter(entry.tenant).admit();
         self.in_flight.insert(entry).expect("has_room() said so")
     }
 
     /// A request is not in flight any more: the next connection in its tenant's line may go on.
     fn remove(&mut self, slot: Slot) -> InFlight {
-        let entry = self.in_flight.remove(slot);
+        let entry = self.take_out(slot);
         self.meter(entry.tenant).retire();
+        entry
+    }
+
+    /// The same for a request whose tenant's meter goes on counting it.
+    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
+        let entry = self.in_flight.remove(slot);
         self.quotas.release(entry.tenant, entry.payload_class);
         while let Some(id) = self.quotas.next_in_line(entry.tenant) {
             let Some(conn) = self.find(id) else { continue };
@@ -437,10 +454,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
-    fn release_held(&mut self, id: ConnId, stream: usize) {
+    pub(crate) fn release_held(&mut self, id: ConnId, stream: usize) {
         while let Some(conn) = self.conns[id.index as usize].as_mut().filter(|c| c.id == id) {
             let order = &mut conn.streams[stream];
             let Some(front) = order.held.front() else { return };
+            if conn.is_leaving {
+                return;
+            }
             let is_barrier = self.in_flight.get(front).command == Command::Barrier;
             if is_barrier && order.running > 0 {
                 return;
@@ -498,14 +518,25 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             .iter()
             .flat_map(|attached| [attached.device.wake_at(), attached.due(self.now)]);
         let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
-        let housekeeping = (self.open_connections > 0).then_some(self.housekeep_at);
-        let others = [self.transport.wake_at(), self.sessions.wake_at(), greeting, housekeeping];
+        let moves = match self.moves.is_idle() {
+            true => None,
+            false => self.moves.wake_at(self.now, self.limits.quieting),
+        };
+        let keeps = self.open_connections > 0 || !self.moves.is_idle();
+        let housekeeping = keeps.then_some(self.housekeep_at);
+        let others =
+            [self.transport.wake_at(), self.sessions.wake_at(), greeting, housekeeping, moves];
         devices.chain(others).flatten().min()
     }
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.open_connections
+    }
+
+    /// Their names.
+    pub fn connection_ids(&self) -> impl Iterator<Item = ConnId> {
+        self.conns.iter().flatten().map(|conn| conn.id)
     }
 
     /// What it holds now.
@@ -521,6 +552,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             && self.talks.asked == 0
             && self.load().buffers == 0
             && self.inbox.is_empty()
+            && self.moves.is_idle()
     }
 
     /// The ports, for the world that drives them.

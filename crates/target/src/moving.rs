@@ -1,0 +1,405 @@
+//! Connections leave for other workers and arrive from them (docs/adr/0007-moving-connections.md).
+//!
+//! This file is the way out: stop receiving, withdraw what waits for tokens, wait for what is at the
+//! device and for the replies to leave, make a parcel of the rest. The way in is in `landing.rs`.
+//! What is deliberately not here: who should move, which the control plane decides.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{
+    Buf, ConnId, Device, Instant, ListenerId, Mailbox, Member, Parcel, ParcelRequest, Payload,
+    Report, Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
+};
+
+use crate::Grant;
+use crate::connection::{Connection, Receiving};
+use crate::fence::Place;
+use crate::inflight::InFlight;
+use crate::worker::Worker;
+
+/// Connections that leave a worker at the same time.
+const LEAVING_MAX: usize = 64;
+
+/// Places of connections that a turn looks at for one that may leave.
+const GIVE_BATCH: usize = 256;
+
+/// How soon to try again what somebody's box, or our table, had no room for.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// A worker's moves.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    /// Connections that are to leave and are not quiet yet, at most [`LEAVING_MAX`].
+    leaving: Vec<Leaving>,
+    /// Connections that have left and that nobody has said to have taken.
+    pub(crate) away: Vec<Away>,
+    /// Messages that the boxes of others had no room for, with whom they are for: one for each
+    /// connection that is away or came.
+    outbox: VecDeque<(u16, Tell)>,
+    /// Parcels that came back and find no place, either.
+    pub(crate) stranded: Vec<Box<Parcel>>,
+    /// At most one for each worker.
+    errands: Vec<Errand>,
+}
+
+/// A connection that is to leave. Who ends its wait: completions of the network and of devices, or
+/// the time.
+#[derive(Debug)]
+struct Leaving {
+    conn: ConnId,
+    to: u16,
+    /// The control plane named it, and is told how that ended.
+    is_ordered: bool,
+    /// Since when it is not received from.
+    since: Instant,
+    /// Its requests that waited in schedulers, in their order; `None`: nobody has looked yet.
+    withdrawn: Option<Vec<Slot>>,
+}
+
+/// What a connection that has left counts for here until it has landed.
+#[derive(Debug)]
+pub(crate) struct Away {
+    pub(crate) ticket: Ticket,
+    conn: ConnId,
+    is_ordered: bool,
+    /// Of each of its requests.
+    charged: Vec<TenantId>,
+    grant: Option<Arc<Grant>>,
+    entered: Option<Member>,
+    handles: Vec<Option<Member>>,
+    /// Keeps its name known.
+    _place: Option<Place>,
+    /// Bytes of it that were kept here.
+    carried: usize,
+}
+
+/// Connections that are to be given to another worker, whichever.
+#[derive(Clone, Copy, Debug)]
+struct Errand {
+    to: u16,
+    left: u32,
+    /// The first place of the connections' table that has not been looked at.
+    next: usize,
+}
+
+impl Moves {
+    /// Whether nothing leaves, is away or waits for a box.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.leaving.is_empty()
+            && self.away.is_empty()
+            && self.outbox.is_empty()
+            && self.stranded.is_empty()
+            && self.errands.is_empty()
+    }
+
+    /// When to go on without anything else having happened.
+    pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
+        let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
+        let gives = !self.errands.is_empty() && self.leaving.len() < LEAVING_MAX;
+        let late = self.leaving.iter().map(|leaving| leaving.since + quieting).min();
+        [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
+    }
+
+    /// Sends to another worker, now or later.
+    pub(crate) fn post(&mut self, mailbox: &mut impl Mailbox, to: u16, tell: Tell) {
+        if let Err(tell) = mailbox.pass(to, tell) {
+            self.outbox.push_back((to, tell));
+        }
+    }
+
+    /// Nobody waits any more for what is away, nor for whom nobody has room.
+    pub(crate) fn give_up(&mut self) -> Vec<Away> {
+        self.outbox.clear();
+        self.stranded.clear();
+        std::mem::take(&mut self.away)
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// Lets a connection leave; the control plane is told at once if it stays.
+    pub(crate) fn order_move(&mut self, conn: ConnId, to: u16) {
+        if let Err(why) = self.begin_move(conn, to, true) {
+            self.report_move(conn, Err(why));
+        }
+    }
+
+    /// Lets so many connections leave, whichever.
+    pub(crate) fn order_gift(&mut self, count: u32, to: u16) {
+        self.moves.errands.retain(|errand| errand.to != to);
+        if count > 0 && to != self.line.worker {
+            self.moves.errands.push(Errand { to, left: count, next: 0 });
+        }
+    }
+
+    /// A connection is to leave as soon as it is quiet.
+    fn begin_move(&mut self, id: ConnId, to: u16, is_ordered: bool) -> Result<(), Stays> {
+        let (draining, now, me) = (self.is_draining(), self.now, self.line.worker);
+        let many = self.moves.leaving.len() == LEAVING_MAX;
+        let conn = self.find(id).filter(|conn| !conn.broken && !conn.finishing && !draining);
+        let conn = conn.ok_or(Stays::Gone)?;
+        if conn.session.pack().is_none() {
+            return Err(Stays::Session);
+        }
+        if to == me {
+            return Err(Stays::NoRoom);
+        }
+        if conn.is_leaving || !conn.luggage.is_empty() || many {
+            return Err(Stays::TooMany);
+        }
+        conn.is_leaving = true;
+        self.transport.pause(id);
+        self.moves.leaving.push(Leaving { conn: id, to, is_ordered, since: now, withdrawn: None });
+        Ok(())
+    }
+
+    /// Goes on with all moves: called in every turn in which there are any.
+    pub(crate) fn move_on(&mut self) {
+        for _ in 0..self.moves.outbox.len() {
+            let (to, tell) = self.moves.outbox.pop_front().expect("it was just counted");
+            self.moves.post(&mut self.line.mailbox, to, tell);
+        }
+        for _ in 0..self.moves.stranded.len() {
+            let parcel = self.moves.stranded.swap_remove(0);
+            self.come_home(parcel);
+        }
+        self.run_errands();
+        for n in (0..self.moves.leaving.len()).rev() {
+            match self.is_quiet(n) {
+                Ok(true) => self.go(n),
+                Ok(false) => {}
+                Err(why) => self.stay(n, why),
+            }
+        }
+    }
+
+    /// Finds connections that may leave for whoever shall have some.
+    fn run_errands(&mut self) {
+        while let Some(&Errand { to, left, next }) = self.moves.errands.first() {
+            let end = (next + GIVE_BATCH).min(self.conns.len());
+            let (mut left, mut at) = (left, next);
+            while at < end && left > 0 && self.moves.leaving.len() < LEAVING_MAX {
+                let id = self.conns[at].as_ref().map(|conn| conn.id);
+                at += 1;
+                if id.is_some_and(|id| self.begin_move(id, to, false).is_ok()) {
+                    left -= 1;
+                }
+            }
+            if left > 0 && at < self.conns.len() && !self.is_draining() {
+                self.moves.errands[0] = Errand { to, left, next: at };
+                return;
+            }
+            self.moves.errands.remove(0);
+        }
+    }
+
+    /// Whether everything that has to end here has ended. The first time that nothing more comes, its
+    /// requests are withdrawn.
+    ///
+    /// # Errors
+    /// Why it stays.
+    fn is_quiet(&mut self, n: usize) -> Result<bool, Stays> {
+        let Leaving { conn: id, since, .. } = self.moves.leaving[n];
+        let is_late = self.now >= since + self.limits.quieting;
+        let draining = self.is_draining();
+        let conn = self.conns.get(id.index as usize).and_then(Option::as_deref);
+        let conn = conn.filter(|conn| conn.id == id && !conn.broken && !conn.finishing);
+        let conn = conn.filter(|_| !draining).ok_or(Stays::Gone)?;
+        let greeted = conn.greeting.is_some() || conn.entering.is_some();
+        let comes = !self.transport.is_still(id) || self.inbox.iter().any(|c| c.conn == id);
+        if greeted || comes {
+            return if is_late { Err(Stays::Busy) } else { Ok(false) };
+        }
+        if self.moves.leaving[n].withdrawn.is_none() {
+            let withdrawn = self.withdraw(id);
+            self.moves.leaving[n].withdrawn = Some(withdrawn);
+        }
+        let withdrawn = self.moves.leaving[n].withdrawn.as_ref().map_or(0, Vec::len);
+        let conn = self.conns[id.index as usize].as_deref().expect("looked at above");
+        let held: usize = conn.streams.iter().map(|s| s.held.len(&mut self.in_flight)).sum();
+        let begun = usize::from(matches!(conn.receiving, Receiving::Into(_)));
+        let ends_here = conn.in_flight - withdrawn - held - begun;
+        let is_quiet = ends_here == 0 && self.transport.unsent(id) == 0;
+        if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
+    }
+
+    /// Takes the connection's requests out of the schedulers, as far as they are charged to a tenant
+    /// that it belongs to or has a handle on.
+    fn withdraw(&mut self, id: ConnId) -> Vec<Slot> {
+        let conn = self.conns[id.index as usize].as_deref().expect("the caller looked");
+        let own = conn.grant.as_ref().map(|grant| grant.tenant);
+        let others = conn.entered.iter().chain(conn.handles.iter().flatten());
+        let mut tenants: Vec<TenantId> = own.into_iter().chain(others.map(|m| m.tenant)).collect();
+        tenants.sort();
+        tenants.dedup();
+        let (mut taken, in_flight) = (Vec::new(), &mut self.in_flight);
+        let mut is_its = |slot: Slot| in_flight.get(slot).conn == id;
+        for attached in self.devices.iter_mut().filter(|a| a.scheduler.queued() > 0) {
+            for tenant in &tenants {
+                attached.scheduler.withdraw(*tenant, &mut is_its, &mut taken);
+            }
+        }
+        taken
+    }
+
+    /// The connection goes on here.
+    fn stay(&mut self, n: usize, why: Stays) {
+        let Leaving { conn: id, is_ordered, withdrawn, .. } = self.moves.leaving.swap_remove(n);
+        for slot in withdrawn.into_iter().flatten() {
+            if self.enqueue(slot).is_err() {
+                self.end(slot, contract::Status::Retry, None);
+            }
+        }
+        if let Some(conn) = self.find(id) {
+            conn.is_leaving = false;
+            let is_stalled = conn.stalled.is_some();
+            (0..crate::connection::STREAMS).for_each(|stream| self.release_held(id, stream));
+            if is_stalled {
+                self.look_again(id);
+            } else {
+                self.transport.resume(id);
+            }
+            self.finish_if_idle(id);
+        }
+        if is_ordered {
+            self.report_move(id, Err(why));
+        }
+    }
+
+    /// A connection is gone before it could leave.
+    pub(crate) fn forget_leaving(&mut self, id: ConnId) {
+        let Some(n) = self.moves.leaving.iter().position(|leaving| leaving.conn == id) else {
+            return;
+        };
+        let Leaving { is_ordered, withdrawn, .. } = self.moves.leaving.swap_remove(n);
+        withdrawn.into_iter().flatten().for_each(|slot| self.forget(slot));
+        if is_ordered {
+            self.report_move(id, Err(Stays::Gone));
+        }
+    }
+
+    /// The connection is quiet: it leaves.
+    fn go(&mut self, n: usize) {
+        let Leaving { conn: id, to, is_ordered, since, withdrawn } =
+            self.moves.leaving.swap_remove(n);
+        let mut conn = self.conns[id.index as usize].take().expect("it was just looked at");
+        self.open_connections -= 1;
+        let (requests, discards) = self.unload(&mut conn, withdrawn.into_iter().flatten());
+        let unparsed = conn.stalled.take().map_or(Vec::new(), |mut stalled| {
+            stalled.bytes.drain(..stalled.taken);
+            stalled.bytes
+        });
+        let ticket = self.transport.detach(id, to);
+        let parcel = Box::new(Parcel {
+            from: self.line.worker,
+            ticket,
+            peer: conn.peer,
+            listener: ListenerId(conn.listener as u16),
+            namespace: conn.namespace,
+            session: conn.session.pack().expect("it could when the move began"),
+            grant: conn.grant.as_deref().map(Grant::to_parcel),
+            entered: conn.entered,
+            handles: conn.handles.clone(),
+            place: conn.place.as_ref().map(Place::to_parcel),
+            requests,
+            waiting: conn.waiting,
+            discards,
+            unparsed,
+            paused_at: since,
+        });
+        self.moves.away.push(Away {
+            ticket,
+            conn: id,
+            is_ordered,
+            charged: parcel.requests.iter().map(|request| request.tenant).collect(),
+            grant: conn.grant.take(),
+            entered: conn.entered,
+            handles: std::mem::take(&mut conn.handles),
+            _place: conn.place.take(),
+            carried: parcel.unparsed.len(),
+        });
+        tracing::debug!(peer = %parcel.peer, to, requests = parcel.requests.len(), "leaves");
+        self.progressed = true;
+        self.moves.post(&mut self.line.mailbox, to, Tell::Arrive(parcel));
+    }
+
+    /// Takes a connection's requests out of the table; whether the payload that is coming is of
+    /// nobody.
+    fn unload(
+        &mut self,
+        conn: &mut Connection<P>,
+        withdrawn: impl Iterator<Item = Slot>,
+    ) -> (Vec<ParcelRequest>, bool) {
+        let mut requests: Vec<ParcelRequest> =
+            withdrawn.map(|slot| self.pack_request(slot)).collect();
+        for stream in &mut conn.streams {
+            while let Some(slot) = stream.held.pop(&mut self.in_flight) {
+                requests.push(self.pack_request(slot));
+            }
+        }
+        match conn.receiving {
+            Receiving::Nothing => {}
+            Receiving::Discard => return (requests, true),
+            Receiving::Into(slot) => requests.push(self.pack_request(slot)),
+        }
+        (requests, false)
+    }
+
+    /// A request leaves the table; its tenant is still charged for it here.
+    fn pack_request(&mut self, slot: Slot) -> ParcelRequest {
+        let InFlight {
+            tag, stream, tenant, command, device, lba, buf, filled, received_at, ..
+        } = self.take_out(slot);
+        let total = command.payload_bytes();
+        let bytes = buf.as_ref().map_or(&[][..], Buf::bytes);
+        let payload = match filled == total {
+            true => Payload::Whole(bytes[..total].to_vec()),
+            false => Payload::Begun(bytes[..filled].to_vec()),
+        };
+        self.give_back(buf);
+        ParcelRequest { tag, stream, tenant, command, device, lba, payload, received_at }
+    }
+
+    /// What a connection that left counted for here, it counts for elsewhere.
+    pub(crate) fn settle(&mut self, away: &Away) {
+        away.charged.iter().for_each(|tenant| self.meter(*tenant).retire());
+        self.leave_all(away.grant.as_ref(), away.entered, &away.handles);
+        self.carried -= away.carried;
+    }
+
+    /// A connection that was given away has landed.
+    pub(crate) fn landed(&mut self, ticket: Ticket, conn: ConnId, pause: Duration) {
+        // One that was given up is nobody's any more.
+        let Some(away) = self.take_away(ticket) else { return };
+        self.settle(&away);
+        self.line.meters.worker.count_moved(pause);
+        if away.is_ordered {
+            self.report_move(away.conn, Ok((conn, pause)));
+        }
+    }
+
+    pub(crate) fn take_away(&mut self, ticket: Ticket) -> Option<Away> {
+        let n = self.moves.away.iter().position(|away| away.ticket == ticket)?;
+        Some(self.moves.away.swap_remove(n))
+    }
+
+    /// A connection that was given away came back.
+    pub(crate) fn returned(&mut self, parcel: Box<Parcel>) {
+        if let Some(away) = self.take_away(parcel.ticket) {
+            self.settle(&away);
+            if away.is_ordered {
+                self.report_move(away.conn, Err(Stays::NoRoom));
+            }
+        }
+        self.come_home(parcel);
+    }
+
+    fn report_move(&mut self, conn: ConnId, ended: Result<(ConnId, Duration), Stays>) {
+        if ended.is_err() {
+            self.line.meters.worker.count_stayed();
+        }
+        let worker = self.line.worker;
+        self.line.mailbox.report(Report::Moved { worker, conn, ended });
+    }
+}
