@@ -1,5 +1,6 @@
 //! A scheduler that is chosen when the server starts: a closed set, dispatched statically.
 
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
@@ -50,6 +51,15 @@ impl Scheduler for AnyScheduler {
 
     fn discard(&mut self) -> Option<Slot> {
         each!(self, scheduler => scheduler.discard())
+    }
+
+    fn withdraw(
+        &mut self,
+        tenant: TenantId,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        each!(self, scheduler => scheduler.withdraw(tenant, wanted, taken));
     }
 
     fn queued(&self) -> usize {

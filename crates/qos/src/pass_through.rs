@@ -1,6 +1,7 @@
 //! The scheduler that promises nothing: first come, first served.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
 
@@ -38,6 +39,22 @@ impl Scheduler for PassThrough {
         self.queue.pop_front()
     }
 
+    /// Whose they are is not known here: the first tenant that is asked for gets all.
+    fn withdraw(
+        &mut self,
+        _: TenantId,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        self.queue.retain(|slot| {
+            let goes = wanted(*slot);
+            if goes {
+                taken.push(*slot);
+            }
+            !goes
+        });
+    }
+
     fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -51,6 +68,22 @@ impl Scheduler for PassThrough {
 mod tests {
     use super::*;
     use contract::SlotTable;
+
+    #[test]
+    fn what_is_withdrawn_leaves_the_others_in_their_order() {
+        let mut table = SlotTable::new(4);
+        let slots = [(); 4].map(|()| table.insert(()).unwrap());
+        let mut scheduler = PassThrough::new(4);
+        for slot in slots {
+            scheduler.enqueue(TenantId::DEFAULT, Kind::Read, 4096, slot).unwrap();
+        }
+        let mut taken = Vec::new();
+        let mut wanted = |slot: Slot| slot.index() % 2 == 1;
+        scheduler.withdraw(TenantId::DEFAULT, &mut wanted, &mut taken);
+        assert_eq!(taken, [slots[1], slots[3]]);
+        assert_eq!([scheduler.next(), scheduler.next()], [Some(slots[0]), Some(slots[2])]);
+        assert_eq!(scheduler.next(), None);
+    }
 
     #[test]
     fn first_come_first_served_up_to_the_bound() {

@@ -210,8 +210,23 @@ proptest! {
                     let write_permille = 1_000 * (1 + *worker as u32);
                     registry.adjust(Adjustment { rate_permille, write_permille }, now);
                 }
+                15..18 => {
+                    // Some of its requests move to another worker, in the middle of a round perhaps.
+                    let queued = scheduler.queued();
+                    let mut taken = Vec::new();
+                    let mut wanted = |slot: Slot| slot.index() % 3 != most % 3;
+                    scheduler.withdraw(tenant, &mut wanted, &mut taken);
+                    prop_assert_eq!(scheduler.queued(), queued - taken.len());
+                    for slot in taken {
+                        let other = &mut all[(worker + 1) % workers];
+                        if other.enqueue(tenant, Kind::Read, 4096, slot).is_err() {
+                            table.remove(slot);
+                        }
+                    }
+                }
                 _ => {}
             }
+            let scheduler = &mut all[worker % workers];
             scheduler.begin_round(now);
             drain(scheduler, &mut table, if *most < 20 { *most } else { usize::MAX });
             let totals = all.iter().map(TokenScheduler::totals).chain([registry.totals()]);

@@ -3,6 +3,7 @@
 //! prices may change while it waits.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use contract::{Slot, SlotTable};
 
@@ -106,6 +107,36 @@ impl Requests {
         slot
     }
 
+    /// Takes those out of a queue that are `wanted`, in their order; the others stay in theirs.
+    pub(crate) fn withdraw(
+        &mut self,
+        queue: &mut Queue,
+        cost: &CostModel,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        let (mut before, mut at) = (NONE, queue.head);
+        while at != NONE {
+            let Entry { slot, next, line } = self.entries[at as usize];
+            if wanted(slot) {
+                self.entries[at as usize].next = VACANT;
+                match before {
+                    NONE => queue.head = next,
+                    before => self.entries[before as usize].next = next,
+                }
+                if next == NONE {
+                    queue.tail = before;
+                }
+                queue.len -= 1;
+                queue.sum -= *cost.priced(line);
+                taken.push(slot);
+            } else {
+                before = at;
+            }
+            at = next;
+        }
+    }
+
     /// Takes all out of a queue, because all are paid.
     pub(crate) fn take_paid(&self, queue: &mut Queue) -> Paid {
         let paid = Paid { head: queue.head, tail: queue.tail, left: queue.len };
@@ -173,6 +204,36 @@ mod tests {
     use super::*;
     use crate::Load;
     use contract::Kind;
+
+    #[test]
+    fn what_is_withdrawn_is_as_if_it_had_never_come() {
+        let cost = CostModel::linear(1_000, 50).unwrap();
+        let mut table = SlotTable::new(5);
+        let slots = [(); 5].map(|()| table.insert(()).unwrap());
+        for wanted in 0..32_u32 {
+            let mut requests = Requests::new(5);
+            let mut queue = Queue::EMPTY;
+            let line = Line::of(Kind::Write, 4096);
+            for slot in slots {
+                requests.push(&mut queue, slot, line, cost.priced(line));
+            }
+            let is_wanted = |slot: &Slot| wanted >> slot.index() & 1 == 1;
+            let mut taken = Vec::new();
+            requests.withdraw(&mut queue, &cost, &mut |slot| is_wanted(&slot), &mut taken);
+            let expected: Vec<Slot> = slots.into_iter().filter(is_wanted).collect();
+            assert_eq!(taken, expected);
+            // One that comes again stands behind those that stayed.
+            let back = taken.first().copied();
+            if let Some(slot) = back {
+                requests.push(&mut queue, slot, line, cost.priced(line));
+            }
+            let stayed = slots.into_iter().filter(|slot| !is_wanted(slot)).chain(back);
+            for slot in stayed {
+                assert_eq!(requests.pop(&mut queue, cost.priced(line)), slot);
+            }
+            assert_eq!((queue.len, queue.sum, queue.tail), (0, Priced::NOTHING, NONE));
+        }
+    }
 
     #[test]
     fn what_is_put_back_comes_first_and_counts_again() {

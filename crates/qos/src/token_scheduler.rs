@@ -573,6 +573,26 @@ impl Scheduler for TokenScheduler {
         Some(self.requests.pop(&mut waiting.queue, self.cost.priced(line)))
     }
 
+    /// A tenant that has nothing left is let go of by the next round, like one that was served.
+    fn withdraw(
+        &mut self,
+        tenant: TenantId,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        if self.phase != Phase::Over {
+            self.cut_round();
+        }
+        let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return };
+        let before = local.queue.len;
+        self.requests.withdraw(&mut local.queue, &self.cost, wanted, taken);
+        self.queued -= (before - local.queue.len) as usize;
+        if local.queue.len == 0 && local.place == Place::Newcomer {
+            local.place = Place::Away;
+            self.newcomers.retain(|newcomer| *newcomer != tenant.0);
+        }
+    }
+
     fn queued(&self) -> usize {
         self.queued
     }
