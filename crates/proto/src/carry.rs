@@ -14,6 +14,19 @@ impl<const N: usize> Carry<N> {
         Carry { bytes: [0; N], len: 0 }
     }
 
+    /// One that holds these bytes; `None` if they are more than it may hold.
+    pub(crate) fn holding(held: &[u8]) -> Option<Self> {
+        let mut carry = Carry::new();
+        carry.bytes.get_mut(..held.len())?.copy_from_slice(held);
+        carry.len = held.len() as u8;
+        Some(carry)
+    }
+
+    /// What it holds.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -7,6 +7,7 @@
 
 mod client;
 mod client_v2;
+mod packed;
 mod passage;
 mod server;
 mod server_v2;

@@ -26,6 +26,16 @@ impl Passage {
         Passage { left: 0, expected: None, crc: CRC_START }
     }
 
+    /// One in the middle: bytes that are left, their checksum if they have one, and its state.
+    pub(super) const fn from_parts(left: u32, expected: Option<u32>, crc: u32) -> Self {
+        Passage { left, expected, crc }
+    }
+
+    /// What [`from_parts`](Passage::from_parts) takes.
+    pub(super) const fn to_parts(&self) -> (u32, Option<u32>, u32) {
+        (self.left, self.expected, self.crc)
+    }
+
     /// Expects `bytes` bytes, with this checksum if they have one.
     pub(super) fn begin(&mut self, bytes: u32, expected: Option<u32>) {
         assert!(self.left == 0, "data begins before the data before it has ended");

@@ -1,6 +1,7 @@
 //! The server's end of a connection: tells the versions apart, frames, and hands over.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use contract::{Control, Event, Fatal, FrameHead, Reply, Request, Session};
 use wire::reflex_v1::{self, MessageHead};
@@ -25,17 +26,17 @@ const _: () = assert!(size_of::<RequestHead>() + REGISTER_BYTES_MAX <= GATHERED_
 /// The server's end of protocol `reflex` on one connection, of whichever version the client speaks.
 #[derive(Debug)]
 pub struct ServerSession {
-    phase: Phase,
+    pub(super) phase: Phase,
     /// The client asked for checksums, then: they were agreed.
-    checksums: bool,
+    pub(super) checksums: bool,
     /// The payload that is passing through.
-    payload: Passage,
+    pub(super) payload: Passage,
     /// The message that is being gathered. Empty while a payload passes.
-    carry: Carry<GATHERED_BYTES_MAX>,
+    pub(super) carry: Carry<GATHERED_BYTES_MAX>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Nothing tells the version yet; the client's first bytes end it.
     Undetected,
     /// Version 1, to the end of the connection.
@@ -223,6 +224,14 @@ impl Session for ServerSession {
                 Ok(server_v2::reply(reply, body, self.checksums))
             }
         }
+    }
+
+    fn pack(&self) -> Option<Vec<u8>> {
+        Some(self.to_bytes())
+    }
+
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        ServerSession::from_bytes(packed)
     }
 
     fn is_mid_message(&self) -> bool {
