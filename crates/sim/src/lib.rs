@@ -14,6 +14,7 @@
 
 mod arena;
 pub mod bed;
+mod courier;
 mod disk;
 pub mod figures;
 mod hostile;

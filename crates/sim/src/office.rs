@@ -1,15 +1,18 @@
 //! The control plane in the world: the real desk and book, worked at whatever times chance chooses,
 //! an operator who changes tenants meanwhile, and the books that are checked.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meters, Slo, TenantId};
+use contract::{Instant, Meters, Report, Slo, Stays, Tell, TenantId};
 use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Switches, Tenants};
 use flash::Chance;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
 use target::Line;
 
+use crate::courier::Courier;
 use crate::marks::{Mark, Marks};
 use crate::plan::Sabotage;
 use crate::site::Served;
@@ -42,7 +45,9 @@ pub(crate) struct Office {
     pub(crate) due: Instant,
     /// By number, as they were at the last look.
     seen: Vec<Option<(String, State)>>,
-    is_sabotaged: bool,
+    sabotage: Sabotage,
+    /// A worker passed something to another.
+    passed: Rc<Cell<bool>>,
     marks: Marks,
 }
 
@@ -76,7 +81,8 @@ impl Office {
             chance: Chance::new(plan.seed),
             due: now,
             seen: vec![None; TENANTS],
-            is_sabotaged: sabotage == Sabotage::EarlyReuse,
+            sabotage,
+            passed: Rc::default(),
             marks: marks.clone(),
         }
     }
@@ -87,10 +93,12 @@ impl Office {
     }
 
     /// A worker's line, which it takes once.
-    pub(crate) fn line(&mut self, worker: usize) -> Line<PostBox> {
+    pub(crate) fn line(&mut self, worker: usize) -> Line<Courier> {
+        let inner = self.boxes[worker].take().expect("a worker keeps its line");
+        let doubles = self.sabotage == Sabotage::DoubledMoves;
         Line {
-            mailbox: self.boxes[worker].take().expect("a worker keeps its line"),
-            meters: match self.is_sabotaged {
+            mailbox: Courier::new(inner, doubles, self.passed.clone(), self.marks.clone()),
+            meters: match self.sabotage == Sabotage::EarlyReuse {
                 true => Arc::new(Meters::new(TENANTS)),
                 false => self.tenants.meters(worker),
             },
@@ -112,11 +120,31 @@ impl Office {
     pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
         let busy = self.desk.serve(now);
-        if self.is_sabotaged {
+        for Report::Moved { ended, .. } in self.desk.take_reports() {
+            match ended {
+                Ok(_) => self.marks.hit(Mark::MovedLanded),
+                Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),
+                Err(Stays::Gone) => self.marks.hit(Mark::MovedGone),
+                Err(Stays::Session) => panic!("every session of this world can move"),
+                Err(Stays::TooMany | Stays::NoRoom) => {}
+            }
+        }
+        if self.sabotage == Sabotage::EarlyReuse {
             self.claim_that_all_have_let_go();
         }
         self.watch(served);
         busy
+    }
+
+    /// Tells a worker to do something.
+    pub(crate) fn order(&mut self, worker: usize, tell: Tell, now: Instant) {
+        self.desk.order(worker, tell);
+        self.due = now;
+    }
+
+    /// Whether a worker passed something to another since this was asked last.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.passed.take()
     }
 
     /// In the name of workers whose counters nobody sees.

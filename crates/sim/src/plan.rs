@@ -26,6 +26,8 @@ pub enum Sabotage {
     SeparateLocks,
     /// Sessions spread requests over streams, so barriers order nothing.
     ScatteredStreams,
+    /// A request of a connection that moves is carried out twice.
+    DoubledMoves,
     /// The control plane is told that nothing of a tenant is in flight, so numbers are used again
     /// too early.
     EarlyReuse,
@@ -55,6 +57,10 @@ pub(crate) enum Happening {
     Drain { worker: usize },
     /// The operator registers, changes or ends a tenant.
     Operate,
+    /// A connection of a worker is told to move to another.
+    Move { worker: usize, to: usize },
+    /// A worker gives several connections to another, whichever.
+    Give { worker: usize, to: usize, count: u32 },
     /// Every worker drains; then all start again, as a new process would.
     Restart,
 }
@@ -101,7 +107,12 @@ impl Plan {
             workers,
             clients,
             hostile: any(chance, &[0, 1, 2, 3]),
-            happenings: happenings(chance, count),
+            happenings: {
+                let mut list = happenings(chance, count);
+                list.extend(moves(&mut Chance::new(seed ^ 0x0060_7e55), count));
+                list.sort_by_key(|&(at, _)| at);
+                list
+            },
             office,
         }
     }
@@ -140,6 +151,9 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
         carried: any(chance, &[20_000, 200_000, 4 << 20]),
         stuck: seconds(chance, &[2, 5, 10]),
         stuck_under_pressure: seconds(chance, &[1, 2]),
+        quieting: Duration::from_micros(
+            [100, 1_000, 20_000, 1_000_000][(in_flight / 4 + number) % 4],
+        ),
         drain: seconds(chance, &[1, 3]),
     };
     // The largest request of ordinary worlds is an atomic write of 160 blocks.
@@ -234,6 +248,24 @@ fn client(
         hot_blocks,
         think,
     }
+}
+
+/// Connections move, in worlds where there is somewhere to go.
+fn moves(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
+    let count = any(chance, &[0, 3, 20, 100]);
+    let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);
+    let mut one = || {
+        let mut worker = || chance.within(0..=workers as u64 - 1) as usize;
+        let (worker, to) = (worker(), worker());
+        let gives = chance.happens(0.1);
+        let what = match gives {
+            true => Happening::Give { worker, to, count: chance.within(1..=4) as u32 },
+            false => Happening::Move { worker, to },
+        };
+        (Duration::from_nanos(chance.within(0..=last)), what)
+    };
+    let somewhere = if workers > 1 { count } else { 0 };
+    (0..somewhere).map(|_| one()).collect()
 }
 
 fn happenings(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contract::{BufPool, Instant, ListenerId, NamespaceId, Peer, Rights, TenantId, Turn};
-use control::PostBox;
 use flash::{Exclusive, FaultSwitch};
 use qos::AnyScheduler;
 use target::{
@@ -11,6 +10,7 @@ use target::{
 };
 
 use crate::arena::Arena;
+use crate::courier::Courier;
 use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::marks::{Mark, Marks};
@@ -19,7 +19,7 @@ use crate::office::{HOSTILE, Office};
 use crate::plan::{Sabotage, WorkerPlan};
 use crate::spoken::Spoken;
 
-pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, PostBox>;
+pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier>;
 
 /// A worker in its place.
 pub(crate) struct Site {
@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// A line and a scheduler of this server.
-    fn desk_of(&self, office: &mut Office) -> (Line<PostBox>, AnyScheduler) {
+    fn desk_of(&self, office: &mut Office) -> (Line<Courier>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
         let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
         (office.line(self.plan.number), scheduler)
@@ -73,7 +73,7 @@ impl Site {
     fn make(
         &mut self,
         parts: Arc<Parts>,
-        line: Line<PostBox>,
+        line: Line<Courier>,
         scheduler: AnyScheduler,
         arena: &mut Arena,
     ) {
@@ -121,7 +121,7 @@ impl Site {
     }
 
     /// Gives the memory of a worker at rest back.
-    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<PostBox>, AnyScheduler) {
+    pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<Courier>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
         for disk in worker.ports().1 {

@@ -41,6 +41,18 @@ impl Session for Spoken {
         self.inner.reply(reply, body)
     }
 
+    fn pack(&self) -> Option<Vec<u8>> {
+        let mut bytes = self.inner.pack()?;
+        bytes.push(u8::from(self.scatters));
+        Some(bytes)
+    }
+
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let (scatters, inner) = packed.split_last()?;
+        let inner = ServerSession::unpack(inner)?;
+        Some(Spoken { inner, scatters: *scatters != 0, requests: 0 })
+    }
+
     fn is_mid_message(&self) -> bool {
         self.inner.is_mid_message()
     }

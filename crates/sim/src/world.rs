@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass};
+use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, Tell};
 use flash::{Chance, MemVolume, RangeLocks};
 use target::Parts;
 
@@ -321,6 +321,9 @@ impl World {
                 (hostile.turn(now), hostile.wake_at())
             }
         };
+        if self.office.has_passed() {
+            self.drives[..sites].iter_mut().for_each(|drive| drive.hot = true);
+        }
         self.progress += u64::from(progressed);
         if progressed {
             self.spin = SPIN.0;
@@ -338,11 +341,26 @@ impl World {
             Happening::Stall { worker, lasts } => self.sites[worker].stall(self.now + lasts),
             Happening::Drain { worker } => self.drain(worker),
             Happening::Operate => self.office.operate(self.now),
+            Happening::Move { worker, to } => self.order_move(worker, to),
+            Happening::Give { worker, to, count } => {
+                let to = to as u16;
+                self.office.order(worker, Tell::Give { count, to }, self.now);
+            }
             Happening::Restart => {
                 self.is_restarting = true;
                 (0..self.sites.len()).for_each(|worker| self.drain(worker));
             }
         }
+    }
+
+    /// Any connection of the worker is told to move.
+    fn order_move(&mut self, worker: usize, to: usize) {
+        let open: Vec<_> = self.sites[worker].served().connection_ids().collect();
+        if open.is_empty() {
+            return;
+        }
+        let conn = open[self.chance.within(0..=open.len() as u64 - 1) as usize];
+        self.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
     }
 
     /// The control plane does what there is to do, and wakes the workers if they have mail.

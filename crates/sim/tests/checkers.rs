@@ -43,6 +43,11 @@ fn a_barrier_that_orders_nothing_shows() {
 }
 
 #[test]
+fn a_request_that_a_move_doubles_shows() {
+    first_failure(Sabotage::DoubledMoves, &["a reply to no request", "had been carried out"]);
+}
+
+#[test]
 fn a_number_that_is_used_again_too_early_shows() {
     first_failure(Sabotage::EarlyReuse, &["requests in flight"]);
 }

@@ -19,7 +19,7 @@ struct Options {
     /// How many seeds, one after the other.
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// Break a promise of the server, to see the checkers notice: fences, locks, streams or reuse.
+    /// Break a promise of the server, to see the checkers notice: fences, locks, moves, streams or reuse.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
     /// Say what happens.
@@ -58,9 +58,10 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "none" => Sabotage::None,
         "fences" => Sabotage::SeparateFences,
         "locks" => Sabotage::SeparateLocks,
+        "moves" => Sabotage::DoubledMoves,
         "reuse" => Sabotage::EarlyReuse,
         "streams" => Sabotage::ScatteredStreams,
-        _ => return Err("expected fences, locks, streams or reuse".to_owned()),
+        _ => return Err("expected fences, locks, moves, streams or reuse".to_owned()),
     })
 }
 

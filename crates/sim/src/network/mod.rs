@@ -9,6 +9,7 @@ mod conn;
 mod motion;
 mod pipe;
 mod port;
+mod rack;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -83,6 +84,10 @@ struct Host {
     last_server: Option<usize>,
 }
 
+/// The host of connections that are between two workers. Nobody drives it, so what arrives there
+/// waits.
+const RACK: usize = 0;
+
 /// A dial on its way to the server.
 struct Dialled {
     at: Instant,
@@ -108,7 +113,7 @@ pub(crate) type Shared = Rc<RefCell<Network>>;
 
 impl Network {
     pub(crate) fn new(weather: Weather, seed: u64, marks: Marks, trace: bool) -> Shared {
-        Rc::new(RefCell::new(Network {
+        let network = Rc::new(RefCell::new(Network {
             now: Instant::ZERO,
             chance: Chance::new(seed),
             weather,
@@ -117,7 +122,11 @@ impl Network {
             dialled: Vec::new(),
             marks,
             trace,
-        }))
+        }));
+        let sizes = Sizes { connections_max: usize::MAX, frames_max: 0 };
+        let rack = network.borrow_mut().add_host(([0; 4], 0).into(), sizes, Vec::new(), false);
+        assert!(rack == RACK, "it is the first");
+        network
     }
 
     /// Adds a host with these receive buffers; its number.

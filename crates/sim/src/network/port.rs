@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, NetEvent, Transport};
+use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, NetEvent, Ticket, Transport};
 
 use super::Shared;
 use super::conn::Phase;
@@ -135,6 +135,18 @@ impl Transport for Port {
         if network.find(self.host, conn).is_some() {
             network.end(self.host, conn.index, CloseReason::Local);
         }
+    }
+
+    fn is_still(&self, conn: ConnId) -> bool {
+        self.network.borrow_mut().is_still(self.host, conn)
+    }
+
+    fn detach(&mut self, conn: ConnId, _to: u16) -> Ticket {
+        self.network.borrow_mut().detach(self.host, conn)
+    }
+
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
+        self.network.borrow_mut().attach(self.host, ticket)
     }
 
     fn stop_listening(&mut self) {

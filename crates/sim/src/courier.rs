@@ -1,0 +1,74 @@
+//! The mail of a worker: the real mailbox, which is watched, and can be made to deliver a request of a
+//! moving connection twice.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use contract::{Ask, Command, Mailbox, Parcel, Payload, Report, Tell};
+use control::PostBox;
+
+use crate::marks::{Mark, Marks};
+
+/// A worker's mailbox.
+#[derive(Debug)]
+pub(crate) struct Courier {
+    inner: PostBox,
+    /// Deliver twice what changes data.
+    doubles: bool,
+    /// Something was passed to another worker since somebody looked.
+    passed: Rc<Cell<bool>>,
+    marks: Marks,
+}
+
+impl Courier {
+    pub(crate) fn new(
+        inner: PostBox,
+        doubles: bool,
+        passed: Rc<Cell<bool>>,
+        marks: Marks,
+    ) -> Courier {
+        Courier { inner, doubles, passed, marks }
+    }
+
+    fn look_into(&self, parcel: &mut Parcel) {
+        let Parcel { requests, unparsed, .. } = parcel;
+        let held = requests.iter().position(|request| request.command == Command::Barrier);
+        let (queued, behind) = requests.split_at(held.unwrap_or(requests.len()));
+        let begun = |payload: &Payload| matches!(payload, Payload::Begun(_));
+        let is_begun = requests.last().is_some_and(|request| begun(&request.payload));
+        self.marks.add(Mark::MovedQueued, queued.len() as u64);
+        self.marks.add(Mark::MovedHeld, behind.len() as u64);
+        self.marks.add(Mark::MovedMidPayload, u64::from(is_begun));
+        self.marks.add(Mark::MovedUnparsed, u64::from(!unparsed.is_empty()));
+        if self.doubles
+            && let Some(first) = requests.first().filter(|first| !begun(&first.payload))
+        {
+            requests.insert(0, first.clone());
+        }
+    }
+}
+
+impl Mailbox for Courier {
+    fn ask(&mut self, ask: Ask) -> bool {
+        self.inner.ask(ask)
+    }
+
+    fn report(&mut self, report: Report) {
+        self.inner.report(report);
+    }
+
+    fn pass(&mut self, to: u16, mut tell: Tell) -> Result<(), Tell> {
+        if let Tell::Arrive(parcel) = &mut tell {
+            self.look_into(parcel);
+        }
+        if matches!(tell, Tell::Returned(_)) {
+            self.marks.hit(Mark::MovedBack);
+        }
+        self.passed.set(true);
+        self.inner.pass(to, tell)
+    }
+
+    fn poll(&mut self) -> Option<Tell> {
+        self.inner.poll()
+    }
+}
