@@ -7,7 +7,7 @@ use contract::{Slo, TenantId};
 use control::{Book, Clock, DeviceSetup, Origin, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
-use qos::{DeviceModel, ModelFile, RatePoint};
+use qos::{DeviceModel, ModelFile};
 use target::Stands;
 
 use crate::config::{Config, DeviceConfig};
