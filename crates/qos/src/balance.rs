@@ -47,6 +47,14 @@ impl Balance {
         }
     }
 
+    /// Adds tokens, as long as there are no more than `most`.
+    pub fn fill(&self, tokens: i64, most: i64) {
+        self.update(|held| {
+            let next = held.saturating_add(tokens).min(most);
+            (next > held).then_some(next)
+        });
+    }
+
     /// Spends `cost` if the balance is above `limit`; it may fall below (Algorithm 1, lines 8, 9).
     /// After it, the balance is above `limit - cost`, however many workers spend at a time.
     pub fn overdraw(&self, cost: i64, limit: i64) -> bool {
@@ -100,6 +108,11 @@ mod tests {
         balance.add(7);
         assert_eq!(balance.take(|tokens| tokens - 2), 5);
         assert_eq!(balance.take(|tokens| tokens - 2), 0);
+        balance.fill(5, 6);
+        assert_eq!(balance.tokens(), 6);
+        balance.fill(5, 4);
+        balance.fill(-5, 9);
+        assert_eq!(balance.tokens(), 6);
     }
 
     #[test]

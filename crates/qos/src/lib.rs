@@ -25,6 +25,7 @@ mod depth;
 mod device_model;
 mod express;
 mod idle_pool;
+mod loan;
 pub mod model_file;
 #[cfg(all(test, not(loom)))]
 mod online;
@@ -58,6 +59,7 @@ pub use delays::{Delays, Seen, Since};
 pub use depth::{DEPTH_MIN, DepthBound};
 pub use device_model::{DeviceModel, DeviceModelError, Percentile, RatePoint};
 pub use idle_pool::IdlePool;
+pub use loan::Loan;
 pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};

@@ -130,7 +130,8 @@ proptest! {
         let mut fast = visiting(&registry, 0, IdleRule::Visit);
         let rates: Vec<Option<u64>> = critical.iter().map(|iops| Some(u64::from(*iops) * 100))
             .chain(vec![None; best_effort]).collect();
-        let mut reference = Reference::new(&rates, registry.left());
+        let loan_max = registry.shared().loan_max();
+        let mut reference = Reference::new(&rates, registry.left(), loan_max);
         let mut table = SlotTable::new(LIMITS.slots);
         // The first round makes every latency-critical tenant known.
         let known = (0..critical.len()).map(|tenant| Ask { tenant, kind: Kind::Read, bytes: 1 });
@@ -153,9 +154,12 @@ proptest! {
                 let id = TenantId(n as u32);
                 prop_assert_eq!(registry.shared().balance(id), tenant.tokens);
                 prop_assert_eq!(registry.shared().usage(id).deficits, tenant.deficits);
+                let arrears = registry.shared().tenants[n].arrears.tokens();
+                prop_assert_eq!(arrears, tenant.arrears);
                 prop_assert_eq!(fast.queued_of(id) as usize, tenant.queue.len());
             }
             prop_assert_eq!(registry.shared().bucket.held(), reference.bucket);
+            prop_assert_eq!(registry.shared().loan.owed(), reference.loan);
         }
     }
 
@@ -524,7 +528,7 @@ proptest! {
                 core::iter::from_fn(|| fast.next()).map(|slot| table.remove(slot)).count()
             };
             let (mut at, mut latest) = (START.as_nanos(), START.as_nanos());
-            let made = i128::from(registry.device_rate()) * 4_000_000;
+            let made = i128::from(registry.device_rate()) * 24_000_000;
             let most = made + i128::from(nano(100 * 102)) * tenants as i128;
             for step in &steps {
                 let before = fast.totals().spent;

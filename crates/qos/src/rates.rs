@@ -9,8 +9,12 @@ use contract::TenantId;
 use crate::Class;
 use crate::cost_model::Line;
 use crate::express::AHEAD_MAX;
+use crate::shared::Shared;
+use crate::tenant::Tenant;
 use crate::token_scheduler::{IdleRule, Phase, Place, TokenScheduler};
-use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, credit, donation, generated, nano};
+use crate::units::{
+    NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
+};
 
 impl TokenScheduler {
     /// The worker serves the tenant from now on. Whoever is the first to hold it takes its rate out
@@ -30,6 +34,7 @@ impl TokenScheduler {
             };
             cell.balance.skip_to(made_to);
             if terms.class == Class::LatencyCritical {
+                cell.remember_until(made_to, terms.rate);
                 let debt = cell.take_debt(self.now, terms.rate, AHEAD_MAX);
                 cell.balance.add(-debt);
                 self.shared.bucket.give(debt);
@@ -56,7 +61,10 @@ impl TokenScheduler {
         let taken_over = pool.change(terms.rate as i64, self.now);
         let time = cell.balance.claim_time(taken_over).min(ROUND_NANOS_MAX);
         let made = match terms.class {
-            Class::LatencyCritical => generated(terms.rate, time),
+            Class::LatencyCritical => {
+                cell.begin_idle(taken_over);
+                generated(terms.rate, time)
+            }
             _ => generated(self.share, terms.rate * time),
         };
         shared.bucket.give(made);
@@ -88,27 +96,33 @@ impl TokenScheduler {
         }
     }
 
-    /// Lines 5 to 7 for a latency-critical tenant.
+    /// Lines 5 to 7 for a latency-critical tenant. For as long as its requests waited it gets all, up
+    /// to the longest stall; what it does not get it may have back.
     fn earn(&mut self, tenant: u32, rate: u64) {
         let cell = &self.shared.tenants[tenant as usize];
-        let full = generated(rate, self.three_rounds());
         let time = cell.balance.claim_time(self.now);
+        let stalled = generated(rate, time.min(STALL_NANOS_MAX));
+        let demand = nano(self.locals[tenant as usize].queue.sum.under(self.load));
+        let full = generated(rate, self.three_rounds()).max(demand.min(stalled));
         let made = credit(cell.balance.tokens(), full, rate, time);
         cell.balance.add(made);
+        cell.remember(stalled - made, rate);
         self.totals.generated += i128::from(made);
         if cell.balance.tokens() < NEG_LIMIT {
             cell.count_deficit();
         }
     }
 
-    /// Lines 14 to 17 for a best-effort tenant: its share, and what it lacks from the bucket. What
-    /// exceeds its demand goes to the bucket (lines 19 to 21 would find it after submitting).
+    /// Lines 14 to 17 for a best-effort tenant: its share, less what it pays back, and what it lacks
+    /// from the bucket. What exceeds its demand goes to the bucket (lines 19 to 21 would find it after
+    /// submitting).
     fn collect(&mut self, tenant: u32, weight: u64) {
         let shared = &self.shared;
         let balance = &shared.tenants[tenant as usize].balance;
-        let time = balance.claim_time(self.now).min(ROUND_NANOS_MAX);
+        let time = balance.claim_time(self.now).min(STALL_NANOS_MAX);
         let made = generated(self.share, weight * time);
-        balance.add(made);
+        let repaid = shared.loan.repay(self.part_due(made));
+        balance.add(made - repaid);
         self.totals.generated += i128::from(made);
         let mut demand = nano(self.locals[tenant as usize].queue.sum.under(self.load));
         self.visit.cap = shared.tenants[tenant as usize].cap();
@@ -130,6 +144,20 @@ impl TokenScheduler {
             let kept = demand.max(cell.allowance.tokens());
             shared.bucket.give(balance.take(|tokens| tokens - kept));
         }
+    }
+
+    /// What best-effort tenants pay back in a round at most.
+    pub(crate) fn lendable(&self) -> i64 {
+        spare(generated(self.share * self.shared.best_effort(), self.last_round()))
+    }
+
+    /// The part of what is due that a best-effort tenant pays which makes so many nano-units: all pay
+    /// the same part of what they make, rounded up.
+    fn part_due(&self, made: i64) -> i64 {
+        if self.due == 0 {
+            return 0;
+        }
+        part(spare(made), self.due, self.lendable())
     }
 
     /// Makes the allowance of a tenant with a cap: how much of its demand counts in this visit. As
@@ -194,7 +222,10 @@ impl TokenScheduler {
         let balance = &self.shared.tenants[tenant as usize].balance;
         let cost = nano(units);
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
-            (Phase::Critical, true) => balance.overdraw(cost, NEG_LIMIT),
+            (Phase::Critical, true) => {
+                balance.overdraw(cost, NEG_LIMIT)
+                    || self.pay_arrears(tenant) && balance.overdraw(cost, NEG_LIMIT)
+            }
             (Phase::BestEffort | Phase::Again, false) => {
                 self.is_allowed(tenant, 1) && balance.spend(cost, 0)
             }
@@ -209,6 +240,27 @@ impl TokenScheduler {
             self.book(tenant, cost);
         }
         paid
+    }
+
+    /// Lets the visited tenant have so much of its arrears as it lacks for its next request: from the
+    /// bucket, and then at the cost of best effort. Whether it had any.
+    fn pay_arrears(&self, tenant: u32) -> bool {
+        let Shared { tenants, bucket, loan, .. } = &*self.shared;
+        let loan_max = self.shared.loan_max();
+        if loan_max == 0 {
+            return false;
+        }
+        let Tenant { balance, arrears, .. } = &tenants[tenant as usize];
+        let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
+        let wanted = arrears.take(|unused| unused.min(missing));
+        if wanted == 0 {
+            return false;
+        }
+        let taken = bucket.take(wanted);
+        let paid = taken + loan.lend(wanted - taken, loan_max);
+        arrears.add(wanted - paid);
+        balance.add(paid);
+        paid > 0
     }
 
     /// The visited tenant can submit no more in this round: lines 10 to 12, or 19 to 21.
@@ -248,6 +300,7 @@ impl TokenScheduler {
         let balance = &self.shared.tenants[tenant as usize].balance;
         let given = balance.take(|tokens| if tokens > full { donation(tokens) } else { 0 });
         self.shared.bucket.give(given);
+        self.shared.tenants[tenant as usize].remember(given, rate);
         given > 0
     }
 
@@ -325,6 +378,18 @@ impl TokenScheduler {
         self.shared.bucket.give(cell.balance.take(|tokens| tokens));
         self.release(tenant);
     }
+}
+
+/// What best effort can do without of what it makes. It keeps an eighth, so that it does not starve
+/// where workers are stalled for ever.
+pub(crate) fn spare(made: i64) -> i64 {
+    made / 8 * 7
+}
+
+/// `of · due / all`, rounded up.
+pub(crate) fn part(of: i64, due: i64, all: i64) -> i64 {
+    let product = i128::from(of) * i128::from(due);
+    ((product + i128::from(all) - 1) / i128::from(all)) as i64
 }
 
 /// Nanoseconds until a rate has made more than this many nano-units.

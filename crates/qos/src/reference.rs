@@ -8,7 +8,10 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, credit, donation, generated, nano};
+use crate::rates::{part, spare};
+use crate::units::{
+    NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
+};
 use crate::{Cost, Load};
 
 /// A tenant of the oracle; requests are their prices.
@@ -19,6 +22,10 @@ pub(crate) struct RefTenant {
     pub(crate) tokens: i64,
     pub(crate) queue: VecDeque<Cost>,
     pub(crate) deficits: u64,
+    /// What it did not use.
+    pub(crate) arrears: i64,
+    /// Whether it had demand at the end of the last round.
+    waited: bool,
 }
 
 impl RefTenant {
@@ -36,6 +43,13 @@ impl RefTenant {
         self.tokens -= self.first(load).unwrap();
         self.queue.pop_front();
     }
+
+    fn remember(&mut self, unused: i64) {
+        let most = generated(self.rate.unwrap(), STALL_NANOS_MAX);
+        if unused > 0 && self.arrears < most {
+            self.arrears = self.arrears.saturating_add(unused).min(most);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -50,10 +64,13 @@ pub(crate) struct Reference {
     rounds: [u64; 3],
     load: Load,
     pub(crate) bucket: i64,
+    /// What best effort has to pay back, and the most of it.
+    pub(crate) loan: i64,
+    loan_max: i64,
 }
 
 impl Reference {
-    pub(crate) fn new(rates: &[Option<u64>], unallocated: u64) -> Reference {
+    pub(crate) fn new(rates: &[Option<u64>], unallocated: u64, loan_max: i64) -> Reference {
         let tenants = rates.iter().map(|rate| RefTenant { rate: *rate, ..RefTenant::default() });
         Reference {
             tenants: tenants.collect(),
@@ -64,6 +81,8 @@ impl Reference {
             rounds: [0; 3],
             load: Load::Mixed,
             bucket: 0,
+            loan: 0,
+            loan_max,
         }
     }
 
@@ -88,29 +107,40 @@ impl Reference {
         let delta = time_delta.min(ROUND_NANOS_MAX);
         self.rounds = [delta, self.rounds[0], self.rounds[1]];
         let mut submitted = Vec::new();
+        // Lines 13 to 21 for those without demand.
+        let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
+        let share = self.unallocated / count.max(1);
+        self.bucket += generated(self.unallocated % count.max(1), delta);
+        if count == 0 {
+            self.bucket += generated(share, delta);
+        }
+        for n in 0..self.tenants.len() {
+            if self.tenants[n].rate.is_none() && self.tenants[n].queue.is_empty() {
+                self.bucket += generated(share, delta);
+            }
+        }
         // Lines 4 to 12.
         for n in self.critical.clone() {
             self.schedule_critical(n, time_delta, &mut submitted);
         }
-        // Lines 13 to 21.
-        let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
-        let made = generated(self.unallocated / count.max(1), delta);
-        self.bucket += generated(self.unallocated % count.max(1), delta);
-        if count == 0 {
-            self.bucket += made;
-        }
-        for n in 0..self.tenants.len() {
-            if self.tenants[n].rate.is_none() && self.tenants[n].queue.is_empty() {
-                self.bucket += made;
-            }
-        }
         if !self.critical.is_empty() {
             self.critical.rotate_left(1);
         }
-        self.serve_best_effort(made, &mut submitted);
+        // Lines 13 to 21 for the others.
+        let lendable = spare(generated(share * count, delta));
+        let due = self.loan.min(lendable);
+        for n in self.best_effort.clone() {
+            let t = &mut self.tenants[n];
+            let time = if t.waited { time_delta.min(STALL_NANOS_MAX) } else { delta };
+            let made = generated(share, time);
+            let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
+            self.loan -= repaid;
+            t.tokens += made - repaid;
+        }
+        self.serve_best_effort(&mut submitted);
         // Once more for those who came before a donor.
         if self.bucket > 0 {
-            self.serve_best_effort(0, &mut submitted);
+            self.serve_best_effort(&mut submitted);
         }
         // What is left serves latency-critical tenants when there are no others.
         if count == 0 {
@@ -120,35 +150,52 @@ impl Reference {
         }
         // Lines 22 and 23, with one thread.
         self.bucket = 0;
+        for t in &mut self.tenants {
+            t.waited = !t.queue.is_empty();
+        }
         submitted
     }
 
     fn schedule_critical(&mut self, n: usize, time_delta: u64, submitted: &mut Vec<usize>) {
-        let pos_limit = {
-            let t = &self.tenants[n];
-            generated(t.rate.unwrap(), self.rounds.iter().sum())
-        };
         let t = &mut self.tenants[n];
-        t.tokens += credit(t.tokens, pos_limit, t.rate.unwrap(), time_delta);
+        let rate = t.rate.unwrap();
+        let pos_limit = generated(rate, self.rounds.iter().sum());
+        let stalled = generated(rate, time_delta.min(STALL_NANOS_MAX));
+        let full = pos_limit.max(t.demand(self.load).min(stalled));
+        let made = credit(t.tokens, full, rate, time_delta);
+        t.tokens += made;
+        t.remember(stalled - made);
         if t.tokens < NEG_LIMIT {
             t.deficits += 1;
         }
-        while !t.queue.is_empty() && t.tokens > NEG_LIMIT {
+        while !t.queue.is_empty() {
+            if t.tokens <= NEG_LIMIT && self.loan_max > 0 {
+                let wanted = (NEG_LIMIT + 1 - t.tokens).min(t.arrears);
+                let taken = wanted.min(self.bucket);
+                let lent = (wanted - taken).min(self.loan_max - self.loan);
+                self.bucket -= taken;
+                self.loan += lent;
+                t.arrears -= taken + lent;
+                t.tokens += taken + lent;
+            }
+            if t.tokens <= NEG_LIMIT {
+                break;
+            }
             t.submit_first(self.load);
             submitted.push(n);
         }
         if t.tokens > pos_limit {
             let given = donation(t.tokens);
+            t.remember(given);
             self.bucket += given;
             t.tokens -= given;
         }
     }
 
     /// What it got from the bucket.
-    fn schedule_best_effort(&mut self, n: usize, made: i64, submitted: &mut Vec<usize>) -> i64 {
+    fn schedule_best_effort(&mut self, n: usize, submitted: &mut Vec<usize>) -> i64 {
         let mut claimed = 0;
         let t = &mut self.tenants[n];
-        t.tokens += made;
         let d = t.demand(self.load) - t.tokens;
         if d > 0 {
             claimed = d.min(self.bucket);
@@ -168,11 +215,11 @@ impl Reference {
 
     /// Lines 13 to 21 in order. Who was first and got something from the bucket is last the next
     /// time; those without demand drop out of the order.
-    fn serve_best_effort(&mut self, made: i64, submitted: &mut Vec<usize>) {
+    fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         let mut claims = Vec::new();
         for n in &order {
-            claims.push(self.schedule_best_effort(*n, made, submitted));
+            claims.push(self.schedule_best_effort(*n, submitted));
         }
         let tenants = &self.tenants;
         self.best_effort.retain(|n| !tenants[*n].queue.is_empty());

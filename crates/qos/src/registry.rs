@@ -16,6 +16,7 @@ use crate::admission::{Promise, Refusal, Standing, Verdict, Ways, admit, promise
 use crate::delays::Seen;
 use crate::shared::{ROUND_NANOS, Shared};
 use crate::tenant::Terms;
+use crate::units::generated;
 use crate::{
     Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel,
     IdleRule, QueueLimits, TokenScheduler, Totals, Window,
@@ -102,6 +103,8 @@ pub struct Registry {
     /// Deficits that were told already.
     told: Vec<u64>,
     totals: Totals,
+    /// Whether latency-critical tenants can have back what they did not use.
+    pays_arrears: bool,
 }
 
 impl Registry {
@@ -125,6 +128,7 @@ impl Registry {
             standing: Standing::default(),
             told: alloc::vec![0; tenants_max],
             totals: Totals::default(),
+            pays_arrears: true,
         }
     }
 
@@ -168,7 +172,7 @@ impl Registry {
         let cell = &self.shared.tenants[n];
         cell.clear_usage();
         cell.set_cap(None);
-        cell.clear_debt();
+        cell.clear_debt(now.as_nanos());
         self.told[n] = 0;
         self.weights[n] = Portion::default().weight;
         cell.balance.skip_to(now.as_nanos());
@@ -329,6 +333,22 @@ impl Registry {
     /// latency allows, at once and retryably; or lets them wait.
     pub fn fail_fast(&mut self, on: bool) {
         self.shared.set_failing_fast(on);
+    }
+
+    /// Lets latency-critical tenants have back, at the cost of best effort, what they did not use of
+    /// the last [`STALL_NANOS_MAX`](crate::units::STALL_NANOS_MAX) (which is so unless told
+    /// otherwise); or never.
+    pub fn pay_arrears(&mut self, on: bool) {
+        self.pays_arrears = on;
+        self.bound_loan();
+    }
+
+    /// What is lent is at the device before it was made. A twentieth of what the device serves
+    /// within the strictest latency delays nobody by more than a twentieth of that.
+    fn bound_loan(&self) {
+        let strictest = self.standing.latency_us_min().filter(|_| self.pays_arrears);
+        let nanos = strictest.map_or(0, |us| u64::from(us) * 1_000 / 20);
+        self.shared.set_loan_max(generated(self.device_rate(), nanos));
     }
 
     fn measure(&mut self, now: Instant) -> &mut Measurement {
@@ -518,6 +538,7 @@ impl Registry {
         self.shared.set_share(share);
         self.remainder = self.left() % self.sharing.max(1);
         self.shared.idle_critical.change(self.remainder as i64, now);
+        self.bound_loan();
     }
 
     fn is_overcommitted(&self) -> bool {

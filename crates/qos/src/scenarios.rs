@@ -219,6 +219,58 @@ fn figure_five_scenario_two() {
     assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
 }
 
+/// Figure 5 where A is silent for a while and then sends what it has missed: how long its requests
+/// wait for tokens `later`, and the most that all together spend in a millisecond, as a share of what
+/// the device makes.
+fn after_silence(pays_arrears: bool, silence_nanos: u64, later_nanos: u64) -> (u64, f64) {
+    let best_effort = |reads| client(Slo::default(), Load::Backlog(64), reads);
+    let clients = [
+        client(critical(120_000, 100), Load::Rate(120_000), 100),
+        client(critical(70_000, 80), Load::Rate(70_000), 80),
+        best_effort(95),
+        best_effort(25),
+    ];
+    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    world.registry.pay_arrears(pays_arrears);
+    let run = |world: &mut World, nanos: u64| -> f64 {
+        let spent = |world: &World| -> u64 {
+            (0..4).map(|n| world.registry.shared().usage(TenantId(n)).spent).sum()
+        };
+        let (until, mut most) = (world.now + nanos, 0);
+        while world.now < until {
+            let before = spent(world);
+            (0..100).for_each(|_| world.turn());
+            most = most.max(spent(world) - before);
+        }
+        most as f64 * 1_000.0 / world.registry.device_rate() as f64
+    };
+    run(&mut world, 20_000_000);
+    // What it has sent already is all that it has to send.
+    let load = core::mem::replace(&mut world.clients[0].load, Load::Rate(0));
+    run(&mut world, silence_nanos);
+    world.clients[0].load = load;
+    let most = run(&mut world, later_nanos);
+    world.outcome.waited[0] = 0;
+    run(&mut world, 50_000_000);
+    (world.outcome.waited[0], most)
+}
+
+#[test]
+fn who_was_kept_from_sending_has_it_back_from_best_effort() {
+    for silence in [5_000_000, 15_000_000] {
+        // What is missing but for the deficit, which best effort pays with 7/8 of 104 K a second.
+        let missing = 120_000 * silence / 1_000_000_000 - 50;
+        let paid = missing * 1_000_000_000 / 91_000;
+        let (waited, most) = after_silence(true, silence, paid * 11 / 10);
+        assert!(waited <= 100_000, "{waited}");
+        // Without it every request waits for all of it for ever, and the device gets as much: but
+        // for what is lent, which is a twentieth of what it makes in 500 µs.
+        let (waited, most_without) = after_silence(false, silence, paid * 11 / 10);
+        assert!(most <= most_without + 0.05, "{most} of {most_without}");
+        assert!(waited >= missing * 1_000_000_000 / 120_000 * 9 / 10, "{waited}");
+    }
+}
+
 #[test]
 fn what_a_modest_tenant_leaves_is_not_wasted() {
     // Rounds so long that the modest tenant gets several requests' tokens in each of its own.

@@ -7,8 +7,9 @@ use contract::TenantId;
 
 use crate::bucket::Bucket;
 use crate::idle_pool::IdlePool;
+use crate::loan::Loan;
 use crate::rounds::Rounds;
-use crate::sync::{Acquire, AtomicBool, AtomicU32, AtomicU64, Release};
+use crate::sync::{Acquire, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Release};
 use crate::tenant::{Tenant, Usage};
 use crate::units::generated;
 use crate::{Class, Delays, ReadRatio};
@@ -23,6 +24,8 @@ pub const ROUND_NANOS: u64 = 100_000;
 pub struct Shared {
     pub(crate) tenants: Box<[Tenant]>,
     pub(crate) bucket: Bucket,
+    /// What best effort has yet to pay back.
+    pub(crate) loan: Loan,
     pub(crate) rounds: Rounds,
     pub(crate) read_ratio: ReadRatio,
     /// The rates of latency-critical tenants that nobody holds, and what is left when the rest is
@@ -46,6 +49,8 @@ pub struct Shared {
     pub(crate) delays: Delays,
     /// The longest time between two rounds while requests wait, in nanoseconds.
     round_nanos: AtomicU64,
+    /// The most that best effort may have to pay back, in nano-units.
+    loan_max: AtomicI64,
 }
 
 impl Shared {
@@ -53,6 +58,7 @@ impl Shared {
         Shared {
             tenants: (0..tenants_max).map(|_| Tenant::vacant()).collect(),
             bucket: Bucket::new(),
+            loan: Loan::new(),
             rounds: Rounds::new(),
             read_ratio: ReadRatio::new(),
             idle_critical: IdlePool::new(),
@@ -65,6 +71,7 @@ impl Shared {
             measuring: AtomicBool::new(false),
             delays: Delays::new(),
             round_nanos: AtomicU64::new(ROUND_NANOS),
+            loan_max: AtomicI64::new(0),
         }
     }
 
@@ -137,6 +144,16 @@ impl Shared {
         self.round_nanos.store(nanos, Release);
     }
 
+    /// The most that best effort may have to pay back, in nano-units; nothing where arrears are not
+    /// paid.
+    pub fn loan_max(&self) -> i64 {
+        self.loan_max.load(Acquire)
+    }
+
+    pub(crate) fn set_loan_max(&self, tokens: i64) {
+        self.loan_max.store(tokens, Release);
+    }
+
     /// The estimate of the device's read ratio.
     pub fn read_ratio(&self) -> &ReadRatio {
         &self.read_ratio
@@ -163,10 +180,11 @@ impl Shared {
         self.idle_critical.rate() + self.idle_shares.rate() * self.share()
     }
 
-    /// Nano-units that somebody holds: the bucket and every balance (debts count below zero).
+    /// Nano-units that somebody holds: the bucket and every balance (debts count below zero), less
+    /// what was lent before it was made.
     pub fn held(&self) -> i128 {
         let balances = self.tenants.iter().map(|cell| i128::from(cell.balance.tokens()));
-        balances.sum::<i128>() + i128::from(self.bucket.held())
+        balances.sum::<i128>() + i128::from(self.bucket.held()) - i128::from(self.loan.owed())
     }
 
     /// Puts what idle tenants made until `now` (nanoseconds) into the bucket: how much.

@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 
 use crate::balance::Balance;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
-use crate::units::{NANO, generated, nano};
+use crate::units::{NANO, STALL_NANOS_MAX, generated, nano};
 
 /// What a tenant was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +83,9 @@ pub(crate) struct Tenant {
     latency: AtomicU64,
     /// While no worker holds it: the time, in nanoseconds, until which its rate is spent already.
     spent_to: AtomicU64,
+    /// What it did not use of what it was promised and may have back, in nano-units: a permission,
+    /// not tokens.
+    pub(crate) arrears: Balance,
     /// What it may spend under its cap.
     pub(crate) allowance: Balance,
     spent: AtomicU64,
@@ -100,6 +103,7 @@ impl Tenant {
             cap: AtomicU64::new(0),
             latency: AtomicU64::new(0),
             spent_to: AtomicU64::new(0),
+            arrears: Balance::new(),
             allowance: Balance::new(),
             spent: AtomicU64::new(0),
             reads: AtomicU64::new(0),
@@ -142,8 +146,12 @@ impl Tenant {
         let spent_to = self.spent_to.load(Acquire);
         let Some(time) = (units * NANO as u64).checked_div(rate) else { return false };
         let ahead = spent_to.saturating_sub(now).saturating_add(time);
-        ahead.saturating_mul(rate) <= most * NANO as u64
-            && self.move_spent_to(spent_to, now.saturating_add(ahead + 1))
+        let goes = ahead.saturating_mul(rate) <= most * NANO as u64
+            && self.move_spent_to(spent_to, now.saturating_add(ahead + 1));
+        if goes {
+            self.remember_idle(now.saturating_sub(spent_to), rate);
+        }
+        goes
     }
 
     /// Spends so many units of a rate (units a second), if it has made them since the last time.
@@ -167,9 +175,31 @@ impl Tenant {
         generated(rate, ahead).min(nano(most))
     }
 
-    /// Forgets what was spent ahead.
-    pub(crate) fn clear_debt(&self) {
-        self.spent_to.store(0, Release);
+    /// Nobody holds it from this time on, and its idle pool makes its tokens.
+    pub(crate) fn begin_idle(&self, now: u64) {
+        self.spent_to.fetch_max(now, AcqRel);
+    }
+
+    /// Forgets what was spent ahead, and what was not used.
+    pub(crate) fn clear_debt(&self, now: u64) {
+        self.spent_to.store(now, Release);
+        self.arrears.take(|tokens| tokens);
+    }
+
+    /// Remembers what it did not use of this rate until `now`, while nobody held it.
+    pub(crate) fn remember_until(&self, now: u64, rate: u64) {
+        self.remember_idle(now.saturating_sub(self.spent_to.load(Acquire)), rate);
+    }
+
+    fn remember_idle(&self, nanos: u64, rate: u64) {
+        self.remember(generated(rate, nanos.min(STALL_NANOS_MAX)), rate);
+    }
+
+    /// Remembers what it did not use of this rate: what the longest stall would make, at most.
+    pub(crate) fn remember(&self, tokens: i64, rate: u64) {
+        if tokens > 0 {
+            self.arrears.fill(tokens, generated(rate, STALL_NANOS_MAX));
+        }
     }
 
     /// Another class and rate; the terms as they were.

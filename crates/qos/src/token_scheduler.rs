@@ -153,6 +153,8 @@ pub struct TokenScheduler {
     pub(crate) load: Load,
     /// Units a second of a best-effort tenant for each of its weight, in this round.
     pub(crate) share: u64,
+    /// What best effort is to pay back in this round, of [`lendable`](Self::lendable).
+    pub(crate) due: i64,
     /// Until the first of the blocked tenants can submit, in nanoseconds.
     pub(crate) wait: u64,
     /// Submitted in this round, and units paid for it.
@@ -215,6 +217,7 @@ impl TokenScheduler {
             visit: NOBODY,
             load: Load::Mixed,
             share: 0,
+            due: 0,
             wait: u64::MAX,
             reads: 0,
             writes: 0,
@@ -303,6 +306,9 @@ impl TokenScheduler {
         let first = ring.head().unwrap_or(0);
         // The bucket is all that its first one may get before others.
         let turn_used = phase == Phase::Critical;
+        if phase == Phase::BestEffort {
+            self.due = self.shared.loan.owed().min(self.lendable());
+        }
         self.visit = Visit { tenant: first, first, left: ring.len, turn_used, ..NOBODY };
     }
 

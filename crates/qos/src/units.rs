@@ -21,10 +21,16 @@ pub const RATE_MAX: u64 = 8_000_000_000;
 /// (paper, section 3.2.2).
 pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 
-/// The longest time between rounds that tokens are made up for, in nanoseconds: ten times the
-/// longest of the paper's rounds. What a device did not serve while nobody asked it, it cannot
-/// serve later on top.
+/// The longest time that tokens are made up for to tenants that had no demand, in nanoseconds, and
+/// the longest time that a round counts for: ten times the longest of the paper's rounds. What a
+/// device did not serve while nobody asked it, it cannot serve later on top.
 pub const ROUND_NANOS_MAX: u64 = 1_000_000;
+
+/// The longest time between rounds that tokens are made up for to tenants that waited, in
+/// nanoseconds; and the time for which a latency-critical tenant can have back what it did not use.
+/// A worker or a client that is taken off its processor comes back within about this time; whatever
+/// takes longer breaks an SLO whoever schedules.
+pub const STALL_NANOS_MAX: u64 = 20_000_000;
 
 /// Nano-units that a rate in units a second makes in so many nanoseconds.
 pub fn generated(rate: u64, nanos: u64) -> i64 {

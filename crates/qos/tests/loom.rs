@@ -7,7 +7,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use nearflash_qos::{Balance, Bucket, IdlePool, Rounds, Turn};
+use nearflash_qos::{Balance, Bucket, IdlePool, Loan, Rounds, Turn};
 
 /// What is given is taken once, expires once, or is still there.
 #[test]
@@ -119,5 +119,24 @@ fn an_idle_pool_and_who_leaves_it_make_every_nanosecond_once() {
         let by_tenant = 5 * (200 - from) as i64;
         let settled = settler.join().unwrap();
         assert_eq!(by_tenant + settled + pool.settle(200), 12 * 200);
+    });
+}
+
+/// Two workers lend and take back at the same time: no more is owed than may be, and what was lent
+/// is owed or repaid.
+#[test]
+fn a_loan_is_bounded_and_neither_lost_nor_repaid_twice() {
+    loom::model(|| {
+        let loan = Arc::new(Loan::new());
+        let other = loan.clone();
+        let worker = thread::spawn(move || {
+            let lent = other.lend(6, 8);
+            assert!(other.owed() <= 8);
+            (lent, other.repay(5))
+        });
+        let (lent, repaid) = (loan.lend(6, 8), loan.repay(9));
+        let (theirs, back) = worker.join().unwrap();
+        assert_eq!(lent + theirs - repaid - back, loan.owed());
+        assert!((0..=8).contains(&loan.owed()));
     });
 }

@@ -39,10 +39,9 @@ pub(super) struct Run {
     pub(super) scheduled: bool,
     /// What B sends a second on the device as it is.
     pub(super) b_iops: f64,
-    /// What A and B send of that.
-    pub(super) sent: f64,
     /// How many times slower the device is than the paper's; rates and latencies are scaled alike.
     pub(super) slow: u32,
+    pub(super) pays_arrears: bool,
     pub(super) worker_stalls: Stalling,
     pub(super) client_stalls: Stalling,
     pub(super) measured: Duration,
@@ -55,8 +54,8 @@ impl Run {
             workers: WORKERS,
             scheduled: true,
             b_iops: 70e3,
-            sent: 1.0,
             slow: 1,
+            pays_arrears: true,
             worker_stalls: Stalling::NEVER,
             client_stalls: Stalling::NEVER,
             measured: Duration::from_millis(if options.quick { 1_000 } else { 5_000 }),
@@ -80,6 +79,7 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
         scheduled: run.scheduled,
         flash: device.flash.slowed(run.slow),
         model: device.model.slowed(run.slow),
+        pays_arrears: run.pays_arrears,
         worker_stalls: run.worker_stalls,
         client_stalls: run.client_stalls,
         ..device
@@ -91,7 +91,7 @@ pub(super) fn play(options: &Options, run: Run) -> [Got; 4] {
         let promised = (slo.iops + times / 2) / times;
         let slo = Slo { latency_us: slo.latency_us * times, iops: promised, ..slo };
         let id = stage.register(&slo).expect("the paper admits it");
-        let paced = |iops| Loop::Paced(iops * run.sent / f64::from(times));
+        let paced = |iops| Loop::Paced(iops / f64::from(times));
         let arrivals = iops.map_or(Loop::Closed(32), paced);
         let load = Load { arrivals, reads, bytes: 4096 };
         (id, stage.add(id, load, &everywhere, 4))

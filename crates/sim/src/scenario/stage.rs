@@ -40,6 +40,8 @@ pub struct Setup {
     pub model: DeviceModel,
     /// Tenants at a time.
     pub tenants_max: usize,
+    /// Whether tenants with an SLO can have back what they did not use.
+    pub pays_arrears: bool,
     /// What keeps each worker from running.
     pub worker_stalls: Stalling,
     /// What keeps the clients from running, all of them in the same moment.
@@ -57,6 +59,7 @@ impl Setup {
             flash,
             model,
             tenants_max: 64,
+            pays_arrears: true,
             worker_stalls: Stalling::NEVER,
             client_stalls: Stalling::NEVER,
         }
@@ -119,7 +122,8 @@ impl Stage {
     /// A stage without tenants.
     pub fn new(setup: Setup) -> Stage {
         let volume = SimVolume::forgetful(setup.flash, BLOCKS, 1.0, setup.seed);
-        let registry = Registry::new(setup.model, setup.tenants_max);
+        let mut registry = Registry::new(setup.model, setup.tenants_max);
+        registry.pay_arrears(setup.pays_arrears);
         let parts = parts(setup.tenants_max);
         let slots = Limits::default().in_flight;
         let limits = QueueLimits { slots, of_tenant: slots as u32 };

@@ -1,0 +1,69 @@
+//! What latency-critical tenants were lent of what best effort will get: tokens that were spent
+//! before they were made.
+//!
+//! Whoever lends is bounded by how much may be owed at a time; best-effort tenants pay back out of
+//! their shares (docs/scheduler.md, "Arrears").
+
+use crate::sync::{AcqRel, Acquire, AtomicI64};
+
+/// Nano-units that are owed, never below zero. Shared by the workers of a device.
+#[derive(Debug)]
+pub struct Loan {
+    owed: AtomicI64,
+}
+
+impl Loan {
+    /// Nothing is owed.
+    #[allow(clippy::new_without_default, reason = "atomics of the model checker have no default")]
+    pub fn new() -> Self {
+        Loan { owed: AtomicI64::new(0) }
+    }
+
+    /// What is owed.
+    pub fn owed(&self) -> i64 {
+        self.owed.load(Acquire)
+    }
+
+    /// Lends as much of `wanted` as leaves no more than `most` owed: how much.
+    pub fn lend(&self, wanted: i64, most: i64) -> i64 {
+        let mut owed = self.owed.load(Acquire);
+        loop {
+            let lent = wanted.min(most.saturating_sub(owed)).max(0);
+            match self.owed.compare_exchange_weak(owed, owed + lent, AcqRel, Acquire) {
+                Ok(_) => return lent,
+                Err(now) => owed = now,
+            }
+        }
+    }
+
+    /// Takes back as much of `offered` as is owed: how much.
+    pub fn repay(&self, offered: i64) -> i64 {
+        let mut owed = self.owed.load(Acquire);
+        loop {
+            let repaid = offered.min(owed).max(0);
+            match self.owed.compare_exchange_weak(owed, owed - repaid, AcqRel, Acquire) {
+                Ok(_) => return repaid,
+                Err(now) => owed = now,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lends_up_to_its_bound_and_takes_no_more_back() {
+        let loan = Loan::new();
+        assert_eq!(
+            [loan.lend(7, 10), loan.lend(7, 10), loan.lend(1, 10), loan.owed()],
+            [7, 3, 0, 10]
+        );
+        assert_eq!(
+            [loan.lend(1, 4), loan.lend(-5, 20), loan.repay(-5), loan.owed()],
+            [0, 0, 0, 10]
+        );
+        assert_eq!([loan.repay(4), loan.repay(9), loan.repay(9), loan.owed()], [4, 6, 0, 0]);
+    }
+}
