@@ -88,22 +88,20 @@ impl fmt::Display for CostModelError {
 
 /// What a request is, as far as prices depend on it: a line of a price list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Line(u16);
+pub(crate) struct Line(u32);
 
-/// Lines of a kind: by the number of pages, from 0 to [`PAGES_MAX`].
-const LINES_OF_KIND: usize = PAGES_MAX + 1;
+/// Kinds of each number of pages.
+const KINDS: usize = 4;
 
 impl Line {
     /// A request that carries nothing.
-    pub(crate) const FLUSH: Line = Line(3 * LINES_OF_KIND as u16);
+    pub(crate) const FLUSH: Line = Line(Kind::Other as u32);
 
     #[inline]
     pub(crate) fn of(kind: Kind, bytes: usize) -> Line {
-        // Reads, writes, what is both, and what is neither, whatever its size.
-        const { assert!(Kind::Read as usize == 0 && Kind::Write as usize == 1) };
-        const { assert!(Kind::Exchange as usize == 2 && Kind::Other as usize == 3) };
+        const { assert!((Kind::Other as usize) < KINDS) };
         let pages = bytes.min(REQUEST_BYTES_MAX).div_ceil(PAGE_BYTES);
-        Line((kind as usize * LINES_OF_KIND + pages) as u16)
+        Line((pages * KINDS + kind as usize) as u32)
     }
 }
 
@@ -136,6 +134,13 @@ impl Priced {
     pub(crate) fn writes(&self) -> u64 {
         self.counts >> 32
     }
+
+    /// So many of these.
+    pub(crate) fn times(&self, count: u32) -> Priced {
+        let Priced { mixed, read_only, counts } = *self;
+        let count = u64::from(count);
+        Priced { mixed: mixed * count, read_only: read_only * count, counts: counts * count }
+    }
 }
 
 impl AddAssign for Priced {
@@ -161,11 +166,11 @@ impl SubAssign for Priced {
 pub struct CostModel {
     write: u32,
     read_only_read: u32,
-    /// By [`Line`]: reads, writes, what is both, and what is neither.
+    /// By [`Line`]: of each number of pages reads, writes, what is both, and what is neither.
     prices: Box<Prices>,
 }
 
-type Prices = [Priced; 4 * LINES_OF_KIND];
+type Prices = [Priced; KINDS * (PAGES_MAX + 1)];
 
 impl CostModel {
     /// Prices of a 4 KiB write, and of a 4 KiB read while the load is read-only, in units; a read
@@ -193,9 +198,9 @@ impl CostModel {
             return Err(CostModelError::Curve);
         }
         let price = |price: u32, weight: u32| (u64::from(price) * u64::from(weight)).div_ceil(100);
-        let prices = core::array::from_fn(|line| match line {
-            0..LINES_OF_KIND => {
-                let weight = weight(line, curve);
+        let prices = core::array::from_fn(|line| match (line / KINDS, line % KINDS) {
+            (pages, kind) if kind == Kind::Read as usize => {
+                let weight = weight(pages, curve);
                 let (mixed, read_only) = (price(TOKEN, weight), price(read_only_read, weight));
                 Priced { mixed, read_only, counts: 1 }
             }
@@ -209,7 +214,7 @@ impl CostModel {
     /// What stands in a line of the list.
     #[inline]
     pub(crate) fn priced(&self, line: Line) -> &Priced {
-        &self.prices[usize::from(line.0)]
+        &self.prices[line.0 as usize]
     }
 
     /// What a request of this kind and size costs. A flush costs a write of one page, a
@@ -225,20 +230,19 @@ impl CostModel {
     pub fn set_write(&mut self, write: u32) {
         self.write = write.clamp(1, PRICE_MAX);
         let price = |weight: u64| (u64::from(self.write) * weight).div_ceil(100);
-        for pages in 0..LINES_OF_KIND {
+        let (of_each, _) = self.prices.as_chunks_mut::<KINDS>();
+        // A flush costs a write of one page, whatever the curve and its range.
+        let flush = price(100);
+        for [read, write, exchange, other] in of_each {
             // A read of a mixed load costs its weight, because a read of one page costs a hundred.
             const { assert!(TOKEN == 100) };
-            let read = self.prices[pages];
-            let write = price(read.mixed);
-            let line = &mut self.prices[LINES_OF_KIND + pages];
-            (line.mixed, line.read_only) = (write, write);
+            const { assert!(Kind::Read as usize == 0 && Kind::Write as usize == 1) };
+            const { assert!(Kind::Exchange as usize == 2 && Kind::Other as usize == 3) };
+            let units = price(read.mixed);
+            (write.mixed, write.read_only) = (units, units);
             // Where the load has writes, no read is cheap.
-            let line = &mut self.prices[2 * LINES_OF_KIND + pages];
-            (line.mixed, line.read_only) = (write + read.mixed, write + read.mixed);
-        }
-        // A flush costs a write of one page, whatever the curve and its range.
-        for flush in &mut self.prices[usize::from(Line::FLUSH.0)..] {
-            (flush.mixed, flush.read_only) = (price(100), price(100));
+            (exchange.mixed, exchange.read_only) = (units + read.mixed, units + read.mixed);
+            (other.mixed, other.read_only) = (flush, flush);
         }
     }
 

@@ -40,6 +40,7 @@ mod registry;
 mod requests;
 mod ring;
 mod rounds;
+mod run;
 #[cfg(all(test, not(loom)))]
 mod scenarios;
 mod shared;

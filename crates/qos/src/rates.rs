@@ -73,6 +73,7 @@ impl TokenScheduler {
 
     /// Whether a latency-critical tenant's next request, behind all that it has queued here, would
     /// wait longer for tokens than its latency, by its promised rate alone.
+    #[inline(never)]
     pub(crate) fn is_hopeless(&self, tenant: TenantId, line: Line) -> bool {
         let Some(cell) = self.shared.tenants.get(tenant.0 as usize) else { return false };
         let terms = cell.terms();

@@ -9,6 +9,7 @@ use contract::{Slot, SlotTable};
 
 use crate::CostModel;
 use crate::cost_model::{Line, Priced};
+use crate::run::Run;
 
 /// Nobody behind it.
 const NONE: u32 = u32::MAX;
@@ -76,17 +77,36 @@ impl Requests {
     /// Puts a request at the end of a queue; `priced` is what it costs.
     #[inline]
     pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
-        let index = slot.index();
-        let entry = &mut self.entries[index];
-        assert!(entry.next == VACANT, "a slot waits already");
-        *entry = Entry { slot, next: NONE, line };
+        self.put(slot, line);
+        let index = slot.index() as u32;
         match queue.tail {
-            NONE => queue.head = index as u32,
-            tail => self.entries[tail as usize].next = index as u32,
+            NONE => queue.head = index,
+            tail => self.entries[tail as usize].next = index,
         }
-        queue.tail = index as u32;
+        queue.tail = index;
         queue.len += 1;
         queue.sum += *priced;
+    }
+
+    #[inline]
+    fn put(&mut self, slot: Slot, line: Line) {
+        let entry = &mut self.entries[slot.index()];
+        assert!(entry.next == VACANT, "a slot waits already");
+        *entry = Entry { slot, next: NONE, line };
+    }
+
+    /// Puts a request behind the one at the place `tail`; its queue is not told.
+    #[inline]
+    pub(crate) fn link(&mut self, tail: u32, slot: Slot, line: Line) {
+        self.put(slot, line);
+        self.entries[tail as usize].next = slot.index() as u32;
+    }
+
+    /// Tells a queue of the requests that were linked to its last one; `priced` is what each costs.
+    pub(crate) fn append_run(&mut self, queue: &mut Queue, run: &Run, priced: &Priced) {
+        queue.tail = run.tail;
+        queue.len += run.len();
+        queue.sum += priced.times(run.len());
     }
 
     /// What the first one is.
@@ -160,8 +180,8 @@ impl Requests {
     #[inline]
     pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
         let entry = &mut self.entries[paid.head as usize];
+        // Behind the last one nobody stands, which is no place: to go on panics.
         paid.head = core::mem::replace(&mut entry.next, VACANT);
-        assert!(paid.head != VACANT, "whoever pops has looked");
         paid.left -= 1;
         entry.slot
     }

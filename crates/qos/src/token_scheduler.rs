@@ -19,6 +19,7 @@ use crate::cost_model::{Line, Priced};
 use crate::requests::{Paid, Queue, Requests};
 use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
+use crate::run::Run;
 use crate::shared::Shared;
 use crate::tenant::Terms;
 use crate::units::{ROUND_NANOS_MAX, nano};
@@ -135,6 +136,8 @@ pub struct TokenScheduler {
     last_rounds: [u64; 3],
     pub(crate) locals: Box<[Local]>,
     pub(crate) requests: Requests,
+    /// The last requests that were queued, if they are alike: their queue knows of the first.
+    run: Run,
     /// Requests that are paid, and that no round had room for yet.
     pub(crate) ready: Paid,
     pub(crate) links: Links,
@@ -205,6 +208,7 @@ impl TokenScheduler {
             last_rounds: [0; 3],
             locals: alloc::vec![away; tenants].into(),
             requests: Requests::new(limits.slots),
+            run: Run::OVER,
             ready: Paid::NONE,
             links: Links::new(tenants),
             critical: Ring::EMPTY,
@@ -238,7 +242,8 @@ impl TokenScheduler {
     pub fn queued_of(&self, tenant: TenantId) -> u32 {
         let visited = self.visit.tenant == tenant.0 && self.phase != Phase::Express;
         let paid = if visited { self.visit.paid.left } else { 0 };
-        paid + self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
+        let run = if self.run.tenant == tenant.0 { self.run.len() } else { 0 };
+        paid + run + self.locals.get(tenant.0 as usize).map_or(0, |local| local.queue.len)
     }
 
     /// Tenants that the next round visits.
@@ -388,6 +393,7 @@ impl TokenScheduler {
     /// Walks on to the next request that may be submitted.
     #[inline(never)]
     fn find_next(&mut self) -> Option<Slot> {
+        self.end_run();
         while self.phase != Phase::Over {
             if self.visit.left == 0 {
                 self.end_phase();
@@ -408,6 +414,54 @@ impl TokenScheduler {
             self.visit.cap = None;
         }
         None
+    }
+
+    /// Queues a request that belongs to no run, and begins one.
+    #[inline(never)]
+    fn begin_run(&mut self, tenant: TenantId, line: Line, slot: Slot) -> Result<(), QueueFull> {
+        self.end_run();
+        if self.failing_fast && self.is_hopeless(tenant, line) {
+            return Err(QueueFull);
+        }
+        let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
+        if !self.shared.tenants[tenant.0 as usize].takes_requests()
+            || local.queue.len >= self.of_tenant
+            || !self.requests.has_place(slot)
+        {
+            return Err(QueueFull);
+        }
+        self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
+        self.queued += 1;
+        // The first one of a queue is often the only one.
+        if local.queue.len > 1 && !self.failing_fast {
+            self.run = Run::new(tenant.0, line, slot, self.of_tenant - local.queue.len);
+        }
+        match local.place {
+            Place::Newcomer | Place::Critical | Place::BestEffort => {}
+            Place::Away => {
+                local.place = Place::Newcomer;
+                self.newcomers.push(tenant.0);
+            }
+            Place::Resting => self.enter(tenant.0, self.shared.class(tenant)),
+        }
+        Ok(())
+    }
+
+    /// Nothing more belongs to the run.
+    #[inline]
+    fn end_run(&mut self) {
+        if self.run.is_open() {
+            self.append_run();
+        }
+    }
+
+    /// Tells its queue of the run, which is over.
+    #[inline(never)]
+    fn append_run(&mut self) {
+        let queue = &mut self.locals[self.run.tenant as usize].queue;
+        self.requests.append_run(queue, &self.run, self.cost.priced(self.run.line));
+        self.queued += self.run.len() as usize;
+        self.run = Run::OVER;
     }
 
     /// Lines 8 and 9, or 18: the tenant's next request, if it may be submitted.
@@ -491,31 +545,15 @@ impl Scheduler for TokenScheduler {
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
-        if self.failing_fast && self.is_hopeless(tenant, Line::of(kind, bytes)) {
-            return Err(QueueFull);
-        }
-        let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
-        if !self.shared.tenants[tenant.0 as usize].takes_requests()
-            || local.queue.len >= self.of_tenant
-            || !self.requests.has_place(slot)
-        {
-            return Err(QueueFull);
-        }
         let line = Line::of(kind, bytes);
-        self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
-        self.queued += 1;
-        match local.place {
-            Place::Newcomer | Place::Critical | Place::BestEffort => {}
-            Place::Away => {
-                local.place = Place::Newcomer;
-                self.newcomers.push(tenant.0);
-            }
-            Place::Resting => self.enter(tenant.0, self.shared.class(tenant)),
+        if self.run.extend(&mut self.requests, tenant.0, line, slot) {
+            return Ok(());
         }
-        Ok(())
+        self.begin_run(tenant, line, slot)
     }
 
     fn begin_round(&mut self, now: Instant) {
+        self.end_run();
         if self.phase != Phase::Over {
             self.cut_round();
         }
@@ -570,6 +608,7 @@ impl Scheduler for TokenScheduler {
 
     /// Looks at all tenants for one.
     fn discard(&mut self) -> Option<Slot> {
+        self.end_run();
         if self.phase != Phase::Over {
             self.cut_round();
         }
@@ -600,14 +639,14 @@ impl Scheduler for TokenScheduler {
     }
 
     fn queued(&self) -> usize {
-        self.queued
+        self.queued + self.run.len() as usize
     }
 
     /// When the first of the waiting requests can be paid, at the latest after the longest round;
     /// without waiting requests, when the first of the resting tenants starts to donate.
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due = self.dues.peek().map(|Reverse((due, _))| Instant::from_nanos(*due));
-        if self.queued == 0 {
+        if self.queued() == 0 {
             return due;
         }
         if !self.newcomers.is_empty() {

@@ -84,7 +84,13 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 
     /// Whether the device takes one more, and the scheduler wants it to.
     fn has_room(&self) -> bool {
-        self.device.room() > 0 && self.submitted < self.scheduler.depth_max()
+        self.room() > 0
+    }
+
+    /// How many more the device takes, as far as the scheduler wants it to.
+    fn room(&self) -> usize {
+        let wanted = self.scheduler.depth_max().saturating_sub(self.submitted);
+        self.device.room().min(wanted)
     }
 }
 
@@ -268,16 +274,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             } else if attached.parked.is_empty() {
                 continue;
             }
-            let mut submitted = false;
-            while self.devices[n].has_room() {
+            let room = attached.room();
+            let mut left = room;
+            while left > 0 {
                 let Some(&slot) = self.devices[n].parked.front() else { break };
                 if !self.submit(n, slot, true) {
                     break;
                 }
                 self.devices[n].parked.pop_front();
-                submitted = true;
+                left -= 1;
             }
-            while self.devices[n].has_room() {
+            while left > 0 {
                 let attached = &mut self.devices[n];
                 let is_first = attached.parked.is_empty();
                 let Some(slot) = attached.scheduler.next() else {
@@ -285,13 +292,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     break;
                 };
                 if self.submit(n, slot, is_first) {
-                    submitted = true;
+                    left -= 1;
                 } else {
                     self.devices[n].parked.push_back(slot);
                 }
             }
             self.short |= !self.devices[n].parked.is_empty();
-            if submitted {
+            if left < room {
                 self.progressed = true;
                 self.devices[n].device.kick(self.now);
             }
