@@ -7,6 +7,7 @@ mod bench;
 mod calibrate;
 mod child;
 mod config;
+mod connect;
 mod crowd;
 mod demo;
 mod doctor;
@@ -43,6 +44,8 @@ enum Command {
     Serve(serve::Args),
     /// Measure a server or a local device
     Bench(bench::Arguments),
+    /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
+    Connect(connect::Args),
     /// Measure what a device can do, and write a device model
     Calibrate(calibrate::Args),
     /// Show what it does: four tenants on one drive, without and with promises
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),
+        Command::Connect(args) => connect::run(&args),
         Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Tenant(args) => operate::tenant(&args),
         Command::Device(args) => operate::device(&args),

@@ -1,0 +1,306 @@
+//! `nearflash connect`: the `nvme connect` lines that mount volumes on a Linux host, with values that
+//! suit a file system; as root it runs them.
+//!
+//! Keys are named by their files and never printed. What is deliberately not here: what nvme-cli can
+//! do beyond it (`nvme disconnect`, `nvme list`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use client::nvme::{NvmeAddress, Secret};
+
+/// Seconds between two signs of life: the host gives a silent server up after about as long.
+const KEEP_ALIVE_SECONDS: u32 = 5;
+
+/// Seconds between two attempts to connect again.
+const RECONNECT_SECONDS: u32 = 2;
+
+/// Seconds after which the device of a server that stays away is taken off, at least.
+const LOSS_SECONDS_MIN: u32 = 3600;
+
+/// How long a device may take to appear once it is connected.
+const APPEAR_MAX: Duration = Duration::from_secs(5);
+
+/// The kernel's door for new controllers.
+const FABRICS: &str = "/dev/nvme-fabrics";
+
+/// Where the kernel lists block devices.
+const BLOCKS: &str = "/sys/block";
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Subsystems, as `nvme-tcp://HOST:PORT/NQN` (with `digests=header|data|both` and `host=NQN` behind
+    /// a `?`); several addresses of one subsystem are several paths to it
+    #[arg(required = true)]
+    addresses: Vec<NvmeAddress>,
+    /// I/O queues; one a processor of this machine unless told, and at most 128
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=128))]
+    queues: Option<u32>,
+    /// Seconds for which I/O waits for a server that is away, before it fails
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 600,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    fail_after: u32,
+    /// File with this host's key (`DHHC-1:…`), for servers that ask for authentication
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// File with the server's key: it has to prove who it is, too
+    #[arg(long, value_name = "FILE")]
+    controller_key_file: Option<PathBuf>,
+    /// Connect (as root), and say which device appeared
+    #[arg(long)]
+    run: bool,
+}
+
+/// A word of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Word {
+    Plain(String),
+    /// What a file holds, which is not to be printed.
+    Secret(PathBuf),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+    let lines: Vec<Vec<Word>> = args.addresses.iter().map(|address| line(args, address)).collect();
+    if !args.run {
+        lines.iter().for_each(|line| println!("{}", shown(line)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    check_machine()?;
+    for (line, address) in lines.iter().zip(&args.addresses) {
+        println!("{}", shown(line));
+        let before = devices(Path::new(BLOCKS), &address.subsystem);
+        connect(line)?;
+        match appeared(&address.subsystem, &before) {
+            found if !found.is_empty() => {
+                for name in found {
+                    println!("/dev/{name} ({})", address.subsystem);
+                }
+            }
+            _ if !before.is_empty() => {
+                println!("one more path to /dev/{}", before.join(", /dev/"));
+            }
+            _ => {
+                return Err(format!(
+                    "connected, but no device of {} appeared within {} s: does the subsystem have \
+                     namespaces for this host? `nvme list-subsys` and `dmesg` say more",
+                    address.subsystem,
+                    APPEAR_MAX.as_secs()
+                ));
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The `nvme connect` line of an address.
+fn line(args: &Args, address: &NvmeAddress) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut plain = |word: &str| words.push(Word::Plain(word.to_owned()));
+    let (host, port) = address.place.rsplit_once(':').expect("an address has a port");
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let queues = args.queues.unwrap_or_else(|| {
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+        processors.min(128) as u32
+    });
+    let loss = LOSS_SECONDS_MIN.max(args.fail_after.saturating_mul(2));
+    for word in ["nvme", "connect", "--transport=tcp"] {
+        plain(word);
+    }
+    plain(&format!("--traddr={host}"));
+    plain(&format!("--trsvcid={port}"));
+    plain(&format!("--nqn={}", address.subsystem));
+    if let Some(name) = &address.host {
+        plain(&format!("--hostnqn={name}"));
+    }
+    plain(&format!("--nr-io-queues={queues}"));
+    plain(&format!("--keep-alive-tmo={KEEP_ALIVE_SECONDS}"));
+    plain(&format!("--reconnect-delay={RECONNECT_SECONDS}"));
+    plain(&format!("--fast_io_fail_tmo={}", args.fail_after));
+    plain(&format!("--ctrl-loss-tmo={loss}"));
+    if address.digests.header {
+        plain("--hdr-digest");
+    }
+    if address.digests.data {
+        plain("--data-digest");
+    }
+    let keys =
+        [("--dhchap-secret", &args.key_file), ("--dhchap-ctrl-secret", &args.controller_key_file)];
+    for (option, file) in keys {
+        if let Some(file) = file {
+            words.push(Word::Plain(option.to_owned()));
+            words.push(Word::Secret(file.clone()));
+        }
+    }
+    words
+}
+
+/// The line for a shell.
+fn shown(line: &[Word]) -> String {
+    let words: Vec<String> = line
+        .iter()
+        .map(|word| match word {
+            Word::Plain(text) => quoted(text),
+            Word::Secret(file) => format!("\"$(cat {})\"", quoted(&file.display().to_string())),
+        })
+        .collect();
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./:=,%".contains(c);
+    if word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Whether this machine can connect at all; what to do where it cannot.
+fn check_machine() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(
+            "only root may connect: use sudo, or leave --run out and see the line".to_owned()
+        );
+    }
+    if Command::new("nvme").arg("version").output().is_err() {
+        return Err(
+            "there is no `nvme` program: install nvme-cli (apt install nvme-cli)".to_owned()
+        );
+    }
+    if Path::new(FABRICS).exists() && Path::new("/sys/module/nvme_tcp").exists() {
+        return Ok(());
+    }
+    let loaded = Command::new("modprobe").arg("nvme-tcp").output();
+    if loaded.is_ok_and(|output| output.status.success()) && Path::new(FABRICS).exists() {
+        return Ok(());
+    }
+    Err(format!(
+        "this kernel has no NVMe/TCP initiator: there is no {FABRICS}, and `modprobe nvme-tcp` does \
+         not bring one; install the modules of the running kernel (on Debian and Ubuntu \
+         linux-modules-extra-$(uname -r) or the distribution's own kernel), or use another machine"
+    ))
+}
+
+/// Runs the line. The key of an authentication is on the command line of `nvme` for that moment:
+/// nvme-cli knows no other place for it.
+fn connect(line: &[Word]) -> Result<(), String> {
+    let word = |word: &Word| match word {
+        Word::Plain(text) => Ok(text.clone()),
+        Word::Secret(file) => {
+            let text = fs::read_to_string(file);
+            let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+            let key = text.trim();
+            Secret::parse(key).map_err(|e| format!("the key of {} is {e}", file.display()))?;
+            Ok(key.to_owned())
+        }
+    };
+    let words = line.iter().map(word).collect::<Result<Vec<String>, String>>()?;
+    let output = Command::new(&words[0]).args(&words[1..]).output();
+    let output = output.map_err(|error| format!("cannot run nvme: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "nvme connect failed: {}\n`dmesg` has the kernel's reason; `nearflash bench` with the same \
+         address says what the server has against it",
+        said.trim()
+    ))
+}
+
+/// The devices of the subsystem that were not there before.
+fn appeared(subsystem: &str, before: &[String]) -> Vec<String> {
+    let step = Duration::from_millis(100);
+    for _ in 0..APPEAR_MAX.as_millis() / step.as_millis() {
+        let mut found = devices(Path::new(BLOCKS), subsystem);
+        found.retain(|name| !before.contains(name));
+        if !found.is_empty() || !before.is_empty() {
+            return found;
+        }
+        std::thread::sleep(step);
+    }
+    Vec::new()
+}
+
+/// The block devices that belong to the subsystem.
+fn devices(blocks: &Path, subsystem: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(blocks) else { return Vec::new() };
+    let mut found: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| {
+            let name = fs::read_to_string(entry.path().join("device/subsysnqn"));
+            name.is_ok_and(|name| name.trim() == subsystem)
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        // Of a device with several paths, the paths' own have a controller's number inside.
+        .filter(|name| !name.trim_start_matches("nvme").contains('c'))
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn lines(words: &str) -> Vec<String> {
+        let words = std::iter::once("connect").chain(words.split_whitespace());
+        let args = Words::try_parse_from(words).unwrap().args;
+        args.addresses.iter().map(|address| shown(&line(&args, address))).collect()
+    }
+
+    #[test]
+    fn lines_can_be_pasted_and_hold_no_key() {
+        let lines = lines(
+            "nvme-tcp://[::1]:4420/nqn.x:a?digests=both&host=nqn.y:b nvme-tcp://10.0.0.2:4421/nqn.x:a \
+             --queues 4 --key-file ./it's --fail-after 5000",
+        );
+        assert_eq!(
+            lines[0],
+            "nvme connect --transport=tcp --traddr=::1 --trsvcid=4420 --nqn=nqn.x:a \
+             --hostnqn=nqn.y:b --nr-io-queues=4 --keep-alive-tmo=5 --reconnect-delay=2 \
+             --fast_io_fail_tmo=5000 --ctrl-loss-tmo=10000 --hdr-digest --data-digest \
+             --dhchap-secret \"$(cat './it'\\''s')\""
+        );
+        assert!(
+            lines[1].contains("--traddr=10.0.0.2 --trsvcid=4421 --nqn=nqn.x:a --nr-io-queues=4")
+        );
+        assert!(!lines[1].contains("digest"));
+    }
+
+    #[test]
+    fn io_fails_before_the_device_goes() {
+        let lines = lines("nvme-tcp://h:1/nqn.x");
+        assert!(lines[0].contains("--fast_io_fail_tmo=600 --ctrl-loss-tmo=3600"), "{}", lines[0]);
+        assert!(lines[0].contains("--nr-io-queues="));
+    }
+
+    #[test]
+    fn devices_are_found_by_their_subsystem() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, nqn) in
+            [("nvme0n1", "nqn.x:a\n"), ("nvme0c0n1", "nqn.x:a\n"), ("nvme1n1", "nqn.x:b\n")]
+        {
+            let device = directory.path().join(name).join("device");
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("subsysnqn"), nqn).unwrap();
+        }
+        fs::create_dir(directory.path().join("sda")).unwrap();
+        assert_eq!(devices(directory.path(), "nqn.x:a"), ["nvme0n1"]);
+        assert!(devices(directory.path(), "nqn.x:c").is_empty());
+    }
+}
