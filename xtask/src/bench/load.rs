@@ -8,13 +8,16 @@ use clap::ValueEnum;
 
 use super::Settings;
 use super::process::{self, Server};
-use super::servers::{self, Op, Shape};
+use super::servers::{self, Op, Shape, Speech};
 
 /// The core that the client has to itself.
 const CLIENT_CPU: &str = "1";
 
 /// Bytes that addresses range over: what the naive server's file holds.
 const SPAN_BYTES: u64 = 64 << 20;
+
+/// Requests of this size ask for one address after the other.
+const STREAM_BYTES: usize = 64 << 10;
 
 /// How often the processes' accounts are read.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -54,11 +57,13 @@ pub(crate) struct Figure {
 pub(crate) fn measure(
     settings: &Settings,
     server: &Server,
+    speech: Speech,
     shape: Shape,
     seconds: u64,
     rate: Option<f64>,
 ) -> Result<Figure, String> {
-    let mut command = command(settings, &server.address, shape, seconds, rate)?;
+    let url = speech.url(&server.address);
+    let mut command = command(settings, &url, shape, seconds, rate)?;
     let shown = process::show(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
@@ -133,18 +138,20 @@ impl Figure {
 /// The client's command line.
 pub(crate) fn command(
     settings: &Settings,
-    address: &str,
+    url: &str,
     shape: Shape,
     seconds: u64,
     rate: Option<f64>,
 ) -> Result<Command, String> {
-    let bare = address.trim_start_matches("reflex://");
     let mut command = settings.link.client_side("taskset");
     command.args(["-c", CLIENT_CPU]);
     match settings.client {
         Client::Nearflash => {
             command.arg(servers::built("nearflash"));
-            command.args(["bench", &format!("reflex://{bare}?v=1"), "--json", "--spin"]);
+            command.args(["bench", url, "--json", "--spin"]);
+            if shape.block_size >= STREAM_BYTES {
+                command.args(["--pattern", "sequential"]);
+            }
             let reads = if shape.op == Op::Read { "100" } else { "0" };
             command.args(["--read-percent", reads, "--span", &SPAN_BYTES.to_string()]);
             command.args(["--warmup", "1", "--seconds", &seconds.to_string()]);
@@ -155,6 +162,7 @@ pub(crate) fn command(
         Client::Hammer if rate.is_some() => return Err("hammer knows no open loop".to_owned()),
         Client::Hammer => {
             command.arg(servers::built("examples/hammer"));
+            let bare = url.trim_start_matches("reflex://").trim_end_matches("?v=1");
             command.args([bare, "--copy", "--op", shape.op.name()]);
             command.args(["--seconds", &format!("{:.2}", seconds as f64 * 1.25)]);
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::link::Link;
 use super::load::{self, Client, Figure};
 use super::process::show;
-use super::servers::{Ceiling, Contender, Op, Shape, StandIn};
+use super::servers::{Ceiling, Contender, Op, Shape, Speech, StandIn};
 use super::{Settings, idle};
 
 /// A row.
@@ -16,9 +16,9 @@ pub(crate) struct Row {
 
 enum Kind {
     /// Requests a second of the server over those of a yardstick; at least the target.
-    Rate { shape: Shape, against: Against, target: f64 },
-    /// Mean latency of the server less the ceiling's, in µs; at most the target.
-    Latency { shape: Shape, target: f64 },
+    Rate { of: Speech, shape: Shape, against: Against, target: f64 },
+    /// Mean latency of the server less a yardstick's, in µs; at most the target.
+    Latency { of: Speech, shape: Shape, against: Against, target: f64 },
     /// Requests a second of one shape over those of another, both the server's; at least the target.
     Within { shape: Shape, other: Shape, target: f64 },
     /// 95th percentile at half of the shape's own rate over that of fewer connections at the same
@@ -34,6 +34,8 @@ enum Against {
     /// The ceiling at another shape.
     CeilingAt(Shape),
     Naive,
+    /// The server itself, spoken to otherwise.
+    Speech(Speech),
 }
 
 const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize) -> Shape {
@@ -43,6 +45,10 @@ const fn shape(op: Op, block_size: usize, connections: usize, queue_depth: usize
 const READ_1K: Shape = shape(Op::Read, 1024, 4, 32);
 const READ_4K: Shape = shape(Op::Read, 4096, 4, 32);
 const READ_4K_WIDE: Shape = shape(Op::Read, 4096, 16, 32);
+const READ_4K_ALONE: Shape = shape(Op::Read, 4096, 1, 1);
+const READ_512: Shape = shape(Op::Read, 512, 4, 32);
+const READ_STREAM: Shape = shape(Op::Read, 128 << 10, 4, 8);
+const WRITE_STREAM: Shape = shape(Op::Write, 128 << 10, 4, 8);
 const CROWD: Shape = shape(Op::Read, 1024, 5000, 1);
 
 /// All rows, in the order of the table.
@@ -53,10 +59,7 @@ pub(crate) const ALL: &[Row] = &[
     rate("read-4k-4x32-floor", READ_4K, Against::CeilingAt(READ_4K_WIDE), 0.65),
     rate("read-4k-16x32", READ_4K_WIDE, Against::Ceiling, 0.75),
     rate("read-1k-64x4", shape(Op::Read, 1024, 64, 4), Against::Ceiling, 0.7),
-    Row {
-        name: "read-4k-1x1-latency",
-        kind: Kind::Latency { shape: shape(Op::Read, 4096, 1, 1), target: 2.0 },
-    },
+    latency("read-4k-1x1-latency", Speech::Reflex1, Against::Ceiling),
     Row {
         name: "write-4k-4x32",
         kind: Kind::Within { shape: shape(Op::Write, 4096, 4, 32), other: READ_4K, target: 0.6 },
@@ -66,11 +69,33 @@ pub(crate) const ALL: &[Row] = &[
         name: "read-1k-5000x1-tail",
         kind: Kind::Tail { shape: CROWD, connections: 50, target: 5.0 },
     },
+    nvme("nvme-read-4k-4x32", READ_4K, Against::Speech(Speech::Reflex2), 0.85),
+    nvme("nvme-read-512-4x32", READ_512, Against::Ceiling, 0.45),
+    latency("nvme-read-4k-1x1-latency", Speech::Nvme, Against::Speech(Speech::Reflex2)),
+    Row {
+        name: "nvme-digest-4k-4x32",
+        kind: Kind::Rate {
+            of: Speech::NvmeDigest,
+            shape: READ_4K,
+            against: Against::Speech(Speech::Nvme),
+            target: 0.9,
+        },
+    },
+    nvme("nvme-read-128k-4x8", READ_STREAM, Against::Ceiling, 0.85),
+    nvme("nvme-write-128k-4x8", WRITE_STREAM, Against::Ceiling, 0.85),
     Row { name: "idle-memory", kind: Kind::Memory { connections: 5000, target: 16.0 * 1024.0 } },
 ];
 
 const fn rate(name: &'static str, shape: Shape, against: Against, target: f64) -> Row {
-    Row { name, kind: Kind::Rate { shape, against, target } }
+    Row { name, kind: Kind::Rate { of: Speech::Reflex1, shape, against, target } }
+}
+
+const fn nvme(name: &'static str, shape: Shape, against: Against, target: f64) -> Row {
+    Row { name, kind: Kind::Rate { of: Speech::Nvme, shape, against, target } }
+}
+
+const fn latency(name: &'static str, of: Speech, against: Against) -> Row {
+    Row { name, kind: Kind::Latency { of, shape: READ_4K_ALONE, against, target: 2.0 } }
 }
 
 /// One side of a row: a figure of each repetition.
@@ -121,6 +146,15 @@ impl<'a> Rows<'a> {
         match (&row.kind, &self.settings.link, self.settings.client) {
             (Kind::Memory { .. }, Link::Veth(_), _) => Some("memory does not depend on the link"),
             (Kind::Tail { .. }, _, Client::Hammer) => Some("hammer knows no open loop"),
+            (Kind::Rate { of, .. } | Kind::Latency { of, .. }, _, client)
+                if *of != Speech::Reflex1 =>
+            {
+                match (client, self.settings.stand_in) {
+                    (Client::Hammer, _) => Some("hammer speaks version 1 of reflex alone"),
+                    (_, Some(_)) => Some("the yardsticks speak version 1 of reflex alone"),
+                    _ => None,
+                }
+            }
             _ => None,
         }
     }
@@ -128,8 +162,12 @@ impl<'a> Rows<'a> {
     /// Measures a row.
     pub(crate) fn measure(&mut self, row: &Row) -> Result<Measured, String> {
         match row.kind {
-            Kind::Rate { shape, against, target } => self.rate(row.name, shape, against, target),
-            Kind::Latency { shape, target } => self.latency(row.name, shape, target),
+            Kind::Rate { of, shape, against, target } => {
+                self.rate(row.name, of, shape, against, target)
+            }
+            Kind::Latency { of, shape, against, target } => {
+                self.latency(row.name, of, shape, against, target)
+            }
             Kind::Within { shape, other, target } => self.within(row.name, shape, other, target),
             Kind::Tail { shape, connections, target } => {
                 self.tail(row.name, shape, connections, target)
@@ -141,16 +179,13 @@ impl<'a> Rows<'a> {
     fn rate(
         &mut self,
         name: &'static str,
+        of: Speech,
         shape: Shape,
         against: Against,
         target: f64,
     ) -> Result<Measured, String> {
-        let ours = (self.subject(shape)?, shape, None);
-        let theirs = match against {
-            Against::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
-            Against::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
-            Against::Naive => (Contender::Naive, shape, None),
-        };
+        let ours = (self.speaking(of, shape)?, shape, None);
+        let theirs = self.yardstick(shape, against)?;
         let (ours, mut theirs) = self.in_turns(ours, theirs)?;
         if let Against::CeilingAt(Shape { connections, queue_depth, .. }) = against {
             theirs.what = format!("{} at {connections} × {queue_depth}", theirs.what);
@@ -164,12 +199,14 @@ impl<'a> Rows<'a> {
     fn latency(
         &mut self,
         name: &'static str,
+        speech: Speech,
         shape: Shape,
+        against: Against,
         target: f64,
     ) -> Result<Measured, String> {
-        let ours = (self.subject(shape)?, shape, None);
-        let ceiling = Contender::Ceiling(self.ceiling(shape)?);
-        let (ours, theirs) = self.in_turns(ours, (ceiling, shape, None))?;
+        let ours = (self.speaking(speech, shape)?, shape, None);
+        let theirs = self.yardstick(shape, against)?;
+        let (ours, theirs) = self.in_turns(ours, theirs)?;
         let (of, unit) = (|figure: &Figure| figure.mean_us, "µs mean");
         let result = ours.median(of) - theirs.median(of);
         let (theirs, is_rate) = (Some(theirs), false);
@@ -235,10 +272,29 @@ impl<'a> Rows<'a> {
         Ok(Measured { name, unit, of, ours, theirs, result, target, at_least, is_rate })
     }
 
+    /// What a row is measured against, and at which shape.
+    fn yardstick(
+        &mut self,
+        shape: Shape,
+        against: Against,
+    ) -> Result<(Contender, Shape, Option<f64>), String> {
+        Ok(match against {
+            Against::Ceiling => (Contender::Ceiling(self.ceiling(shape)?), shape, None),
+            Against::CeilingAt(other) => (Contender::Ceiling(self.ceiling(other)?), other, None),
+            Against::Naive => (Contender::Naive, shape, None),
+            Against::Speech(speech) => (Contender::Nearflash(speech), shape, None),
+        })
+    }
+
     /// The server that the table is about.
     fn subject(&mut self, shape: Shape) -> Result<Contender, String> {
+        self.speaking(Speech::Reflex1, shape)
+    }
+
+    /// The same, spoken to in this way.
+    fn speaking(&mut self, speech: Speech, shape: Shape) -> Result<Contender, String> {
         Ok(match self.settings.stand_in {
-            None => Contender::Nearflash,
+            None => Contender::Nearflash(speech),
             Some(StandIn::Naive) => Contender::Naive,
             Some(StandIn::Ceiling) => Contender::Ceiling(self.ceiling(shape)?),
         })
@@ -252,7 +308,7 @@ impl<'a> Rows<'a> {
         let mut best: Option<(f64, Ceiling)> = None;
         for way in Ceiling::ways(self.settings.quick) {
             let server = Contender::Ceiling(way).start(shape, &self.settings.link)?;
-            let rate = load::measure(self.settings, &server, shape, 1, None)?.rate;
+            let rate = load::measure(self.settings, &server, Speech::Reflex1, shape, 1, None)?.rate;
             if best.is_none_or(|(most, _)| rate > most) {
                 best = Some((rate, way));
             }
@@ -271,10 +327,11 @@ impl<'a> Rows<'a> {
     ) -> Result<Figure, String> {
         let settings = self.settings;
         let server = contender.start(shape, &settings.link)?;
-        let figure = load::measure(settings, &server, shape, settings.seconds, rate)?;
+        let speech = contender.speech();
+        let figure = load::measure(settings, &server, speech, shape, settings.seconds, rate)?;
         self.remember(show(&contender.command(shape, &settings.link, 7420)));
-        let address = format!("{}:7420", settings.link.server_address());
-        let client = load::command(settings, &address, shape, settings.seconds, rate)?;
+        let url = speech.url(&format!("{}:7420", settings.link.server_address()));
+        let client = load::command(settings, &url, shape, settings.seconds, rate)?;
         self.remember(show(&client));
         Ok(figure)
     }
@@ -306,7 +363,7 @@ impl<'a> Rows<'a> {
 impl Contender {
     fn name(self) -> String {
         match self {
-            Contender::Nearflash => "nearflash".to_owned(),
+            Contender::Nearflash(speech) => speech.name().to_owned(),
             Contender::Naive => "naive".to_owned(),
             Contender::Ceiling(Ceiling { interface, send_cap, socket_buffer }) => {
                 format!("ceiling ({interface}, cap {send_cap}, buffer {socket_buffer})")

@@ -13,6 +13,9 @@ use crate::shell;
 /// The core that servers have to themselves.
 const SERVER_CPU: &str = "0";
 
+/// How the subsystem of a server begins that is told nothing of it; the machine's name follows.
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash";
+
 /// The device behind the server: no data, so that software is measured.
 const DEVICE: &str = "null:64GiB";
 
@@ -21,6 +24,19 @@ const DEVICE: &str = "null:64GiB";
 pub(crate) enum Op {
     Read,
     Write,
+}
+
+/// What server and client speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Speech {
+    /// Protocol `reflex` version 1: what every yardstick speaks.
+    Reflex1,
+    /// Version 2.
+    Reflex2,
+    /// NVMe over TCP, without digests.
+    Nvme,
+    /// The same with digests of data.
+    NvmeDigest,
 }
 
 /// What the load looks like to a server.
@@ -43,7 +59,7 @@ pub(crate) struct Ceiling {
 /// A server to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
-    Nearflash,
+    Nearflash(Speech),
     Ceiling(Ceiling),
     Naive,
 }
@@ -62,6 +78,37 @@ impl Op {
             Op::Read => "read",
             Op::Write => "write",
         }
+    }
+}
+
+impl Speech {
+    /// In words.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Speech::Reflex1 => "nearflash",
+            Speech::Reflex2 => "nearflash, reflex version 2",
+            Speech::Nvme => "nearflash, NVMe/TCP",
+            Speech::NvmeDigest => "nearflash, NVMe/TCP with data digests",
+        }
+    }
+
+    fn scheme(self) -> &'static str {
+        match self {
+            Speech::Reflex1 | Speech::Reflex2 => "reflex",
+            Speech::Nvme | Speech::NvmeDigest => "nvme-tcp",
+        }
+    }
+
+    /// The URL that clients are given, of a server that listens at `address`.
+    pub(crate) fn url(self, address: &str) -> String {
+        let place = address.split_once("://").map_or(address, |(_, place)| place);
+        let (scheme, rest) = match self {
+            Speech::Reflex1 => ("reflex", "?v=1".to_owned()),
+            Speech::Reflex2 => ("reflex", "?v=2".to_owned()),
+            Speech::Nvme => ("nvme-tcp", format!("/{}", subsystem())),
+            Speech::NvmeDigest => ("nvme-tcp", format!("/{}?digests=data", subsystem())),
+        };
+        format!("{scheme}://{place}{rest}")
     }
 }
 
@@ -94,11 +141,11 @@ impl Contender {
         let listen = format!("{}:{port}", link.server_address());
         let program = |name: &str| link.server_side(&built(name).display().to_string());
         match self {
-            Contender::Nearflash => {
+            Contender::Nearflash(speech) => {
                 let mut command = program("nearflash");
                 command.args(["serve", "--device", DEVICE, "--workers", "1"]);
-                command.args(["--admin", "none"]);
-                command.args(["--cpus", SERVER_CPU, "--listen", &format!("reflex://{listen}")]);
+                command.args(["--admin", "none", "--cpus", SERVER_CPU]);
+                command.args(["--listen", &format!("{}://{listen}", speech.scheme())]);
                 if matches!(link, Link::Veth(_)) {
                     // Beyond loopback it asks for access rules, and leaves congestion to the system.
                     command.args(["--insecure", "--congestion", "cubic"]);
@@ -122,10 +169,24 @@ impl Contender {
         }
     }
 
+    /// What clients have to speak.
+    pub(crate) fn speech(self) -> Speech {
+        match self {
+            Contender::Nearflash(speech) => speech,
+            Contender::Ceiling(_) | Contender::Naive => Speech::Reflex1,
+        }
+    }
+
     /// Starts it on a port that was free just now.
     pub(crate) fn start(self, shape: Shape, link: &Link) -> Result<Server, String> {
         Server::start(&mut self.command(shape, link, free_port()?))
     }
+}
+
+/// The subsystem of a server on this machine.
+fn subsystem() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{SUBSYSTEM}:{}", if name.trim().is_empty() { "server" } else { name.trim() })
 }
 
 fn free_port() -> Result<u16, String> {
@@ -148,6 +209,15 @@ mod tests {
     }
 
     #[test]
+    fn clients_speak_what_the_server_does() {
+        let url = |speech: Speech| speech.url("nvme-tcp://127.0.0.1:4420");
+        assert_eq!(url(Speech::Reflex1), "reflex://127.0.0.1:4420?v=1");
+        assert!(url(Speech::Nvme).starts_with("nvme-tcp://127.0.0.1:4420/nqn."));
+        assert!(url(Speech::NvmeDigest).ends_with("?digests=data"));
+        assert_eq!(Contender::Naive.speech(), Speech::Reflex1);
+    }
+
+    #[test]
     fn commands_carry_the_shape() {
         let shape = Shape { op: Op::Write, block_size: 4096, connections: 4, queue_depth: 32 };
         let way = Ceiling { interface: "epoll", send_cap: 7, socket_buffer: 9 };
@@ -156,7 +226,11 @@ mod tests {
             "ceiling --listen 127.0.0.1:81 --cpu 0 --interface epoll --op write \
              --block-size 4096 --send-cap 7 --socket-buffer 9"
         ));
-        let shown = process::show(&Contender::Nearflash.command(shape, &Link::Loopback, 82));
+        let shown = process::show(&Contender::Nearflash(Speech::Reflex1).command(
+            shape,
+            &Link::Loopback,
+            82,
+        ));
         assert!(
             shown.contains("--workers 1 --admin none --cpus 0 --listen reflex://127.0.0.1:82"),
             "{shown}"
