@@ -339,6 +339,9 @@ fn access_through_one_port_changes_live() {
     assert_eq!((log[0], log[8]), (1, 1), "one change, one group");
     assert_eq!((log[16], log[20], log[32]), (1, 2, 3), "group 1, two namespaces, inaccessible");
     assert_eq!((log[48], log[52]), (1, 2));
+    // What it may become can be read by pieces.
+    let rest = log_entry(one.cid(), LogPage::ANA, 1040, 4096);
+    assert_eq!(one.run(&rest, &[]), Ok((0, vec![0; 1040])));
     fabric.set_access(&nqn(SUBSYSTEM), PortId(1), 1, AnaState::NON_OPTIMIZED).unwrap();
     device(by_one.begin(&read));
 }

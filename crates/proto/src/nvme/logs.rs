@@ -4,14 +4,16 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use wire::nvme::{
-    AdminOpcode, AnaGroup, AnaHeader, AnaState, EffectsLog, Feature, FirmwareLog, LogPage,
+    AdminOpcode, AnaGroup, AnaHeader, AnaState, EffectsLog, ErrorEntry, Feature, FirmwareLog, LogPage,
     NvmOpcode, ReservationNotice, ReservationNoticeKind, SmartLog, Status, effect,
 };
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::config::ANA_GROUPS_MAX;
 use super::controller::{Controller, Kind};
 use super::data;
+use super::errors::ERROR_ENTRIES;
 use super::features;
 use super::identify::padded;
 use super::queue::{Call, Done};
@@ -75,7 +77,10 @@ impl State {
             LogPage::SUPPORTED => supported(controller.kind),
             LogPage::ERROR => {
                 let errors = controller.link.errors.lock();
-                errors.newest().flat_map(|entry| entry.as_bytes().iter().copied()).collect()
+                let entries = errors.newest().flat_map(|entry| entry.as_bytes().iter().copied());
+                let mut log: Vec<u8> = entries.collect();
+                log.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
+                log
             }
             LogPage::SMART => self.smart(controller, call)?.as_bytes().to_vec(),
             LogPage::FIRMWARE => self.firmware_slots().as_bytes().to_vec(),
@@ -138,7 +143,8 @@ impl State {
         log
     }
 
-    /// Asymmetric access (Base 5.16.1.13): the groups that the host's namespaces are in.
+    /// Asymmetric access (Base 5.16.1.13): the groups that the host's namespaces are in. It is as
+    /// long as it can become: nvme-cli reads that much, by pieces.
     fn ana_log(&self, controller: &Controller, groups_only: bool) -> Vec<u8> {
         let Some(subsystem) = self.subsystem_of(controller) else { return Vec::new() };
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -166,6 +172,11 @@ impl State {
             log.extend_from_slice(entry.as_bytes());
             namespaces.iter().for_each(|nsid| log.extend_from_slice(&nsid.to_le_bytes()));
         }
+        let namespaces_max = self.limits.namespaces_max as usize;
+        let most = size_of::<AnaHeader>()
+            + ANA_GROUPS_MAX as usize * size_of::<AnaGroup>()
+            + namespaces_max * size_of::<u32>();
+        log.resize(most, 0);
         log
     }
 }
