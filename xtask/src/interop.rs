@@ -13,22 +13,28 @@ mod guest;
 mod kernel;
 mod kill_server;
 mod ledger;
+mod list;
 mod load;
-mod nvme_auth;
-mod nvme_tcp;
+mod nvme;
 mod old_kernel;
 mod power_cut;
 mod reflex;
+mod standby;
+mod table;
 
 use std::cell::OnceCell;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use kernel::{Kernel, Qemu, Series};
+use list::TESTS;
+use standby::Standby;
+use table::Table;
 
 use crate::ci::Outcome;
 use crate::ci::needs::{self, Need};
@@ -39,7 +45,7 @@ use crate::shell;
 pub(crate) struct InteropOptions {
     /// Only the tests whose names contain one of these.
     test: Vec<String>,
-    /// The kernel of the guests [default: what each test is about]
+    /// The kernel of all guests [default: what each test is about; the short form: 6.12]
     #[arg(long, value_enum)]
     kernel: Option<Series>,
     /// The program under test [default: it is built]
@@ -59,11 +65,23 @@ pub(crate) struct InteropOptions {
 /// A test of the program as a whole.
 struct Test {
     name: &'static str,
-    /// The kernel that it is about, if it runs in a guest.
-    kernel: Option<Series>,
+    /// The kernels that it is about, each of them a run; none: it needs no guest.
+    kernels: &'static [Series],
     /// Whether it belongs to the short form.
     is_quick: bool,
     run: fn(&Context) -> Result<Verdict, String>,
+}
+
+impl Test {
+    /// The kernels to run it on, in turn.
+    fn runs(&self, options: &InteropOptions) -> Vec<Option<Series>> {
+        match (self.kernels, options.kernel) {
+            ([], _) => vec![None],
+            (_, Some(series)) => vec![Some(series)],
+            ([first, ..], None) if options.quick => vec![Some(*first)],
+            (all, None) => all.iter().copied().map(Some).collect(),
+        }
+    }
 }
 
 /// How a test ended that did not fail.
@@ -73,77 +91,6 @@ enum Verdict {
     /// It cannot run here, and why.
     Skipped(String),
 }
-
-const TESTS: &[Test] = &[
-    Test { name: "kill-server", kernel: None, is_quick: true, run: kill_server::ledger },
-    Test { name: "kill-server-bench", kernel: None, is_quick: true, run: kill_server::bench },
-    Test {
-        name: "power-cut-sparse",
-        kernel: Some(Series::V6_12),
-        is_quick: true,
-        run: power_cut::sparse,
-    },
-    Test {
-        name: "power-cut-preallocated",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: power_cut::preallocated,
-    },
-    Test {
-        name: "power-cut-raw",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: power_cut::raw,
-    },
-    Test {
-        name: "power-cut-nvme",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: power_cut::nvme,
-    },
-    Test {
-        name: "power-cut-lying-disk",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: power_cut::lying_disk,
-    },
-    Test {
-        name: "old-kernel",
-        kernel: Some(Series::V6_1),
-        is_quick: false,
-        run: old_kernel::io_uring,
-    },
-    Test {
-        name: "no-io-uring",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: old_kernel::without_io_uring,
-    },
-    Test {
-        name: "nvme-tcp-connect",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: nvme_tcp::connect,
-    },
-    Test {
-        name: "nvme-tcp-verify",
-        kernel: Some(Series::V6_12),
-        is_quick: true,
-        run: nvme_tcp::verify,
-    },
-    Test {
-        name: "nvme-tcp-file-system",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: nvme_tcp::file_system,
-    },
-    Test {
-        name: "nvme-auth",
-        kernel: Some(Series::V6_12),
-        is_quick: false,
-        run: nvme_auth::authenticate,
-    },
-];
 
 /// Programs that guests need, from the host's root.
 const GUEST_NEEDS: &[Need] = &[
@@ -164,6 +111,8 @@ struct Context {
     quick: bool,
     seed: u64,
     tools: OnceCell<(Qemu, Kernel)>,
+    /// A guest of the test's kernel that tests hand on to each other.
+    standby: Rc<Standby>,
 }
 
 impl Context {
@@ -179,12 +128,17 @@ struct Tally {
     passed: u64,
     failures: Vec<String>,
     skipped: Vec<String>,
+    table: Table,
 }
 
 /// Runs the tests that were asked for; the last line is `N passed, M failed, K skipped`.
 pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     let tally = run_tests(options)?;
     let (failed, skipped) = (tally.failures.len(), tally.skipped.len());
+    println!("\n{}", tally.table);
+    for reason in &tally.skipped {
+        println!("skipped: {reason}");
+    }
     for failure in &tally.failures {
         println!("FAILED: {failure}");
     }
@@ -220,6 +174,7 @@ pub(crate) fn quick() -> Result<Outcome, String> {
     })
 }
 
+/// Runs them kernel by kernel, so that those of one kernel can share a guest.
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let nearflash = match &options.nearflash {
         Some(path) => path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?,
@@ -229,42 +184,80 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let named = |test: &&Test| {
         options.test.is_empty() || options.test.iter().any(|word| test.name.contains(&**word))
     };
-    for test in TESTS.iter().filter(named).filter(|test| test.is_quick || !options.quick) {
-        println!("--- {}", test.name);
-        let started = Instant::now();
-        let context = Context {
-            folder: target_folder().join("interop").join(test.name),
-            nearflash: nearflash.clone(),
-            quick: options.quick,
-            seed: options.seed,
-            tools: OnceCell::new(),
-        };
-        let outcome = run_test(test, options, &context);
-        let seconds = started.elapsed().as_secs_f64();
-        match outcome {
-            Ok(Verdict::Passed(summary)) => {
-                println!("    passed in {seconds:.1} s: {summary}");
-                tally.passed += 1;
-            }
-            Ok(Verdict::Skipped(reason)) => {
-                println!("skipped: {}: {}", test.name, reason.replace('\n', " "));
-                tally.skipped.push(format!("{}: {reason}", test.name));
-            }
-            Err(error) => {
-                println!("    FAILED in {seconds:.1} s: {error}");
-                let folder = context.folder.display();
-                tally.failures.push(format!("{}: {error}\nkept in {folder}", test.name));
-                fs::write(context.folder.join("failure"), &error).map_err(|e| e.to_string())?;
-            }
+    let chosen: Vec<&Test> =
+        TESTS.iter().filter(named).filter(|test| test.is_quick || !options.quick).collect();
+    for series in [None, Some(Series::V6_12), Some(Series::V6_1)] {
+        let standby = Rc::new(Standby::new(&interop_folder(), series, options.keep));
+        for test in chosen.iter().filter(|test| test.runs(options).contains(&series)) {
+            let label = label(test.name, series);
+            println!("--- {label}");
+            let context = Context {
+                folder: interop_folder().join(label.replace([' ', '(', ')'], "")),
+                nearflash: nearflash.clone(),
+                quick: options.quick,
+                seed: options.seed,
+                tools: OnceCell::new(),
+                standby: Rc::clone(&standby),
+            };
+            let started = Instant::now();
+            let outcome = run_test(test, series, options.keep, &context);
+            tally.add(test.name, series, started.elapsed(), &outcome, &context)?;
         }
     }
     Ok(tally)
 }
 
-fn run_test(test: &Test, options: &InteropOptions, context: &Context) -> Result<Verdict, String> {
+/// How a test is called beside others: where it has several kernels, with its own.
+fn label(name: &str, series: Option<Series>) -> String {
+    match series {
+        Some(series) => format!("{name} ({})", series.name()),
+        None => name.to_owned(),
+    }
+}
+
+impl Tally {
+    fn add(
+        &mut self,
+        name: &'static str,
+        series: Option<Series>,
+        time: Duration,
+        outcome: &Result<Verdict, String>,
+        context: &Context,
+    ) -> Result<(), String> {
+        let seconds = time.as_secs_f64();
+        let label = label(name, series);
+        match outcome {
+            Ok(Verdict::Passed(summary)) => {
+                println!("    passed in {seconds:.1} s: {summary}");
+                self.passed += 1;
+                self.table.set(name, series, format!("{seconds:.0} s"));
+            }
+            Ok(Verdict::Skipped(reason)) => {
+                println!("skipped: {label}: {}", reason.replace('\n', " "));
+                self.skipped.push(format!("{label}: {reason}"));
+                self.table.set(name, series, "skipped".to_owned());
+            }
+            Err(error) => {
+                println!("    FAILED in {seconds:.1} s: {error}");
+                let folder = context.folder.display();
+                self.failures.push(format!("{label}: {error}\nkept in {folder}"));
+                self.table.set(name, series, "FAILED".to_owned());
+                fs::write(context.folder.join("failure"), error).map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run_test(
+    test: &Test,
+    series: Option<Series>,
+    keep: bool,
+    context: &Context,
+) -> Result<Verdict, String> {
     empty(&context.folder)?;
-    if let Some(series) = test.kernel
-        && let Err(reason) = provide(options.kernel.unwrap_or(series), context)
+    if let Some(series) = series
+        && let Err(reason) = provide(series, context)
     {
         return Ok(Verdict::Skipped(reason));
     }
@@ -273,7 +266,9 @@ fn run_test(test: &Test, options: &InteropOptions, context: &Context) -> Result<
     if outcome.is_ok() && !trouble.is_empty() {
         outcome = Err(format!("a guest's kernel complained:\n{}", trouble.join("\n")));
     }
-    if outcome.is_ok() && !options.keep {
+    if outcome.is_err() {
+        context.standby.bequeath(&context.folder)?;
+    } else if !keep {
         fs::remove_dir_all(&context.folder).map_err(|error| error.to_string())?;
     }
     outcome
@@ -288,6 +283,7 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
     let cache = target_folder().join("interop-cache");
     fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
     let tools = (Qemu::prepare(&cache)?, Kernel::prepare(series, &cache)?);
+    println!("    kernel {}, {}", tools.1.release, tools.0.program.display());
     // Each test has a context of its own, so nothing was there.
     context.tools.set(tools).map_err(|_| "the guest was prepared twice".to_owned())
 }
@@ -297,6 +293,11 @@ fn build() -> Result<PathBuf, String> {
     let words = ["build", "--quiet", "--release", "--package", "nearflash-cli"];
     let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
     if ran.ok { Ok(target_folder().join("release/nearflash")) } else { Err(ran.output) }
+}
+
+/// What tests write.
+fn interop_folder() -> PathBuf {
+    target_folder().join("interop")
 }
 
 /// Where cargo puts what it builds.

@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::kernel::{Kernel, Qemu};
 
 /// What a guest is made of.
@@ -23,7 +25,8 @@ pub(crate) struct Machine<'a> {
     /// Its disks in order: `/dev/nvme0n1` or `/dev/vda` and so on.
     pub(crate) disks: Vec<Disk>,
     /// Ports of the host's loopback and the ports of the guest that they lead to. The host's
-    /// loopback itself is 10.0.2.2 in the guest.
+    /// loopback itself is 10.0.2.2 in the guest, through its network card `eth0`, and 10.0.3.2
+    /// through `eth1`, which is up once somebody wants a second way.
     pub(crate) forwards: Vec<(u16, u16)>,
 }
 
@@ -150,8 +153,11 @@ impl Machine<'_> {
         for (host, guest) in &self.forwards {
             network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
         }
-        command.args(["-netdev", &network]);
-        command.args(["-device", "virtio-net-pci,netdev=network,romfile="]);
+        let second = "user,id=second,ipv6=off,net=10.0.3.0/24,host=10.0.3.2,dhcpstart=10.0.3.15";
+        for (name, network) in [("network", network.as_str()), ("second", second)] {
+            command.args(["-netdev", network]);
+            command.arg("-device").arg(format!("virtio-net-pci,netdev={name},romfile="));
+        }
         for (number, disk) in self.disks.iter().enumerate() {
             command.arg("-blockdev").arg(disk.backing(number));
             command.arg("-device").arg(disk.device(number));
@@ -269,6 +275,37 @@ impl Guest {
         }
     }
 
+    /// Waits until a script that was started has ended well; returns what it wrote.
+    pub(crate) fn finish(&mut self, started: &Path, limit: Duration) -> Result<String, String> {
+        let begun = Instant::now();
+        let shown = started.with_extension("sh");
+        loop {
+            let text = fs::read(started).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            match ended(started)? {
+                Some(0) => return Ok(text.into_owned()),
+                Some(status) => {
+                    return Err(format!("{} ended with {status}:\n{text}", shown.display()));
+                }
+                None if begun.elapsed() > limit => {
+                    return Err(format!(
+                        "{} did not end within {limit:?}:\n{text}",
+                        shown.display()
+                    ));
+                }
+                None => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// Stops its processor and its network, as if it had been put to sleep, or lets them go on.
+    pub(crate) fn freeze(&self, is_frozen: bool) -> Result<(), String> {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        let id = i32::try_from(self.emulator.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or("the emulator has no number")?;
+        kill_process(id, signal).map_err(|error| format!("the emulator: {error}"))
+    }
+
     /// The power fails: what the guest has in memory is gone.
     pub(crate) fn cut(mut self) {
         end(&mut self.emulator);
@@ -337,6 +374,17 @@ impl Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         end(&mut self.emulator);
+    }
+}
+
+/// The status of a script that was started and has ended.
+pub(crate) fn ended(started: &Path) -> Result<Option<i32>, String> {
+    let path = started.with_extension("status");
+    match fs::read_to_string(&path) {
+        // It appears before it is written to.
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => text.trim().parse().map(Some).map_err(|_| format!("the status is {text:?}")),
+        Err(_) => Ok(None),
     }
 }
 

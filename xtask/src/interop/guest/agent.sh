@@ -1,7 +1,7 @@
 # The guest's program number 1, on the host's root. Sets up what a system has, then does what the
 # host asks for through a virtio port, one line each:
 #     run NAME      run NAME.sh of the shared folder, its output to NAME.out, answer "done NAME STATUS"
-#     start NAME    the same without waiting for its end
+#     start NAME    the same without waiting for its end, which leaves its status in NAME.status
 #     stop          write everything to the disks and switch off
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/run LC_ALL=C.UTF-8
@@ -56,7 +56,8 @@ while read -r verb name <&8; do
         echo "done $name $?" >&8
         ;;
     start)
-        $box setsid /bin/sh "./$name.sh" </dev/null >"./$name.out" 2>&1 8>&- &
+        $box setsid /bin/sh -c '/bin/sh "./$1.sh" </dev/null >"./$1.out" 2>&1; echo $? >"./$1.status"' \
+            - "$name" 8>&- &
         echo "done $name 0" >&8
         ;;
     stop)

@@ -1,0 +1,85 @@
+//! The kernel's own host proves who it is, or does not.
+
+use super::super::{Context, Verdict};
+use super::{Pair, Plan, provide};
+
+/// The host of the tests.
+const HOST: &str = "nqn.2026-11.io.nearflash:host";
+
+/// Three keys: the host's, the controller's, and one that nobody has.
+const KEYS: [&str; 3] = [
+    "DHHC-1:00:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwfLJNij:",
+    "DHHC-1:01:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgnCjZ2:",
+    "DHHC-1:00:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:",
+];
+
+/// A server that knows the host by this key.
+fn knowing(key: &str) -> String {
+    let controller_key = KEYS[1];
+    format!(
+        "authenticate = true\n[[host]]\nnqn = \"{HOST}\"\nkey = \"{key}\"\n\
+         controller_key = \"{controller_key}\"\n"
+    )
+}
+
+/// A host with the right key gets in, also when it asks the same of the controller; one with a wrong
+/// key, or none, does not.
+pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let [key, controller_key, wrong] = KEYS;
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(key) };
+    let mut pair = Pair::of(context, &plan)?;
+    let own = format!("--hostnqn={HOST}");
+    let both = format!("{own} --dhchap-secret={key} --dhchap-ctrl-secret={controller_key}");
+    for right in [format!("{own} --dhchap-secret={key}"), both] {
+        pair.connect(&right)?;
+        pair.must("dd if=/dev/urandom of=/dev/nvme0n1 bs=4k count=64 oflag=direct 2>/dev/null")?;
+        pair.disconnect()?;
+    }
+    let others = [
+        format!("{own} --dhchap-secret={wrong}"),
+        format!("{own} --dhchap-secret={key} --dhchap-ctrl-secret={wrong}"),
+        own.clone(),
+        format!("--hostnqn={HOST}er --dhchap-secret={key}"),
+    ];
+    for options in &others {
+        pair.refused(options)?;
+    }
+    pair.must("[ ! -e /dev/nvme0n1 ]")?;
+    pair.end()?;
+    Ok(Verdict::Passed(
+        "right keys let in, one way and both; wrong ones and none refused".to_owned(),
+    ))
+}
+
+/// The host's key is another after the server was started again: the old one is worth nothing, the
+/// new one lets in.
+pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let [old, _, new] = KEYS;
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(old) };
+    let mut pair = Pair::of(context, &plan)?;
+    let with = |key: &str| format!("--hostnqn={HOST} --dhchap-secret={key}");
+    let lasting = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600";
+    pair.connect(&format!("{} {lasting}", with(old)))?;
+    pair.target.kill();
+    pair.target.configure(&Plan { more: &knowing(new), ..plan })?;
+    pair.target.restart()?;
+    // It tries, and is not let in; the newer kernel gives up at once, the older one goes on trying.
+    pair.must(
+        "for n in $(seq 600); do dmesg | grep -qi 'authentication.*\\(failed\\|error\\)' && break; \
+           sleep 0.1; done; \
+         dmesg | grep -i auth; ! grep -q live /sys/class/nvme/nvme*/state",
+    )?;
+    pair.must("nvme disconnect-all; true")?;
+    pair.refused(&with(old))?;
+    pair.connect(&with(new))?;
+    pair.must("dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null")?;
+    pair.disconnect()?;
+    pair.end()?;
+    Ok(Verdict::Passed("the old key stopped to work, the new one lets in".to_owned()))
+}

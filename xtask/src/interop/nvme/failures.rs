@@ -1,0 +1,151 @@
+//! Controllers that are reset, paths that are cut, servers that are killed, hosts that fall silent:
+//! programs on the host notice nothing, and the server keeps nothing of who is gone.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::{Context, Verdict};
+use super::pair::ADDRESSES;
+use super::verify::load;
+use super::{LATER, NQN, Pair, Plan, SOON, provide};
+
+/// Load that takes about this long, whatever the machine: 12 s of writing, then verification.
+const STEADY: &str = "--size=32m --io_size=24m --rate=2m";
+
+/// How fast hosts notice and come back.
+const QUICK_HOST: &str = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=300";
+
+/// The host resets the controller under load.
+pub(in super::super) fn reset(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    pair.connect(QUICK_HOST)?;
+    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    for _ in 0..3 {
+        pair.must("nvme reset /dev/nvme0")?;
+        pair.await_paths(1)?;
+    }
+    pair.runs(&load)?;
+    pair.guest.finish(&load, LATER)?;
+    pair.disconnect()?;
+    pair.end()?;
+    Ok(Verdict::Passed("three resets, and fio read back all it wrote".to_owned()))
+}
+
+/// Two network cards, two listeners, one subsystem: one card goes down under load, comes back, and
+/// then the other.
+pub(in super::super) fn path_cut(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: "" };
+    let mut pair = Pair::of(context, &plan)?;
+    pair.must("ip link set eth1 up && ip addr replace 10.0.3.15/24 dev eth1")?;
+    pair.connect(QUICK_HOST)?;
+    let second = pair.at(1);
+    pair.must(&format!("nvme connect {second} -n {NQN} -i 1 {QUICK_HOST}"))?;
+    pair.await_paths(2)?;
+    pair.says("nvme list-subsys", &[ADDRESSES[0], ADDRESSES[1]])?;
+    let load = pair.start_load(&load("libaio", "randwrite", STEADY))?;
+    for card in ["eth1", "eth0"] {
+        // Without its address too, so that nothing takes another way.
+        pair.must(&format!("ip link set {card} down"))?;
+        await_cut(&mut pair)?;
+        pair.must(&format!(
+            "ip link set {card} up; ip route replace default via {} dev eth0",
+            ADDRESSES[0]
+        ))?;
+        pair.await_paths(2)?;
+    }
+    pair.runs(&load)?;
+    let said = pair.guest.finish(&load, LATER)?;
+    if !said.contains("err= 0") {
+        return Err(format!("fio saw an error:\n{said}"));
+    }
+    pair.must("nvme disconnect-all && ip link set eth1 down")?;
+    pair.end()?;
+    Ok(Verdict::Passed("each path cut once under load, no error seen, both back".to_owned()))
+}
+
+/// Waits until the host has found out that one of its two paths is gone, and wrote through the other
+/// since.
+fn await_cut(pair: &mut Pair) -> Result<(), String> {
+    pair.must(
+        "for n in $(seq 600); do \
+           [ $(grep -l live /sys/class/nvme/nvme*/state | wc -l) -eq 1 ] && break; sleep 0.1; \
+         done\n\
+         [ $(grep -l live /sys/class/nvme/nvme*/state | wc -l) -eq 1 ] || exit 1\n\
+         count() { cat /sys/block/nvme*/stat | awk '{ s += $7 } END { print s }'; }\n\
+         before=$(count)\n\
+         for n in $(seq 600); do [ $(count) -gt $before ] && exit 0; sleep 0.1; done; exit 1",
+    )?;
+    Ok(())
+}
+
+/// The server is killed under load and comes back with the same file.
+pub(in super::super) fn target_killed(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let volume = context.folder.join("volume");
+    let device = format!("file:{}?size=64MiB", volume.display());
+    let mut pair = Pair::start(context, &[&device])?;
+    pair.connect(QUICK_HOST)?;
+    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    let kills = if context.quick { 1 } else { 2 };
+    for _ in 0..kills {
+        pair.target.kill();
+        pair.runs(&load)?;
+        thread::sleep(Duration::from_millis(500));
+        pair.target.restart()?;
+        pair.await_paths(1)?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    let said = pair.guest.finish(&load, LATER)?;
+    if !said.contains("err= 0") {
+        return Err(format!("fio saw an error:\n{said}"));
+    }
+    pair.says("dmesg", &["reconnect"])?;
+    pair.disconnect()?;
+    pair.end()?;
+    Ok(Verdict::Passed(format!("{kills} kills, and fio read back all it wrote")))
+}
+
+/// A host that stops without a word loses its controller when its keep-alive timeout is over, and
+/// comes back when it wakes.
+pub(in super::super) fn keep_alive(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    pair.connect(QUICK_HOST)?;
+    let load = pair.start_load(&load("io_uring", "randwrite", STEADY))?;
+    if pair.target.connections()? != 2 {
+        return Err("an admin queue and one I/O queue are two connections".to_owned());
+    }
+    pair.guest.freeze(true)?;
+    let cleaned = await_silence(&pair);
+    pair.guest.freeze(false)?;
+    let seconds = cleaned?;
+    pair.await_paths(1)?;
+    pair.guest.finish(&load, LATER)?;
+    pair.disconnect()?;
+    pair.end()?;
+    Ok(Verdict::Passed(format!(
+        "a frozen host with a timeout of 2 s was gone after {seconds:.1} s, and came back"
+    )))
+}
+
+/// Until the server has ended all its connections, in seconds.
+fn await_silence(pair: &Pair) -> Result<f64, String> {
+    let started = Instant::now();
+    while pair.target.connections()? > 0 {
+        if started.elapsed() > SOON {
+            return Err("the server kept the connections of a host that was silent".to_owned());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,139 @@
+//! A host and its target.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::guest::{Guest, ended};
+use super::super::{Context, Verdict};
+use super::SOON;
+use super::target::{NQN, Plan, Target};
+use crate::ci::needs::{self, Need};
+
+/// Programs of the guest beyond those of every guest.
+const NEEDS: &[Need] =
+    &[Need { program: "nvme", package: "nvme-cli" }, Need { program: "fio", package: "fio" }];
+
+/// The machine that the server is on, as the guest sees it, through each of its network cards.
+pub(super) const ADDRESSES: [&str; 2] = ["10.0.2.2", "10.0.3.2"];
+
+/// See the module.
+pub(super) struct Pair<'a> {
+    context: &'a Context,
+    pub(super) guest: Guest,
+    pub(super) target: Target,
+}
+
+/// The guest's needs, or the reason to skip.
+pub(super) fn provide(more: &[Need]) -> Option<Verdict> {
+    needs::provide(&[NEEDS, more].concat()).err().map(Verdict::Skipped)
+}
+
+impl<'a> Pair<'a> {
+    /// Starts a server with these devices, and takes a guest with the host's driver.
+    pub(super) fn start(context: &'a Context, devices: &[&str]) -> Result<Pair<'a>, String> {
+        Pair::of(context, &Plan { devices, listeners: 1, more: "" })
+    }
+
+    /// The same, with more to say about the server.
+    pub(super) fn of(context: &'a Context, plan: &Plan) -> Result<Pair<'a>, String> {
+        let target = Target::start(context, plan)?;
+        let (qemu, kernel) = context.tools()?;
+        let mut guest = context.standby.take(qemu, kernel)?;
+        guest.must("modprobe nvme-tcp && dmesg --clear", SOON)?;
+        Ok(Pair { context, guest, target })
+    }
+
+    /// The options of `nvme` that say where the server is, by way of a network card and a listener.
+    pub(super) fn at(&self, way: usize) -> String {
+        let (address, port) = (ADDRESSES[way], self.target.ports[way]);
+        format!("-t tcp -a {address} -s {port}")
+    }
+
+    /// Connects with these options; the first namespace is `/dev/nvme0n1` then.
+    pub(super) fn connect(&mut self, options: &str) -> Result<(), String> {
+        let at = self.at(0);
+        self.must(&format!(
+            "nvme connect {at} -n {NQN} -i 1 {options} || exit 1\n\
+             for n in $(seq 400); do [ -b /dev/nvme0n1 ] && exit 0; sleep 0.05; done; exit 1"
+        ))?;
+        Ok(())
+    }
+
+    /// Asserts that the target does not let the host in with these options.
+    pub(super) fn refused(&mut self, options: &str) -> Result<(), String> {
+        let at = self.at(0);
+        let script = format!("! nvme connect {at} -n {NQN} -i 1 {options}");
+        self.must(&script).map_err(|error| format!("{options:?} was let in: {error}"))?;
+        Ok(())
+    }
+
+    pub(super) fn must(&mut self, script: &str) -> Result<String, String> {
+        self.guest.must(script, SOON)
+    }
+
+    /// What a script says has to contain all of these.
+    pub(super) fn says(&mut self, script: &str, words: &[&str]) -> Result<String, String> {
+        let text = self.must(script)?;
+        match words.iter().find(|word| !text.contains(**word)) {
+            None => Ok(text),
+            Some(word) => Err(format!("`{script}` does not say {word:?}:\n{text}")),
+        }
+    }
+
+    /// Starts load that goes on beside what comes next, and waits until it writes to the device.
+    pub(super) fn start_load(&mut self, script: &str) -> Result<PathBuf, String> {
+        let count = "cat /sys/block/nvme*/stat | awk '{ s += $7 } END { print s }'";
+        let before = self.must(count)?;
+        let load = self.guest.start(script)?;
+        self.must(&format!(
+            "for n in $(seq 1000); do \
+               [ $({count}) -gt $(({before} + 200)) ] && exit 0; sleep 0.05; \
+             done; exit 1",
+            before = before.trim(),
+        ))?;
+        Ok(load)
+    }
+
+    /// Asserts that load still runs, so that what happened happened to it.
+    pub(super) fn runs(&self, load: &Path) -> Result<(), String> {
+        match ended(load)? {
+            None => Ok(()),
+            Some(status) => {
+                let text = std::fs::read_to_string(load).unwrap_or_default();
+                Err(format!("the load ended too early, with {status}:\n{text}"))
+            }
+        }
+    }
+
+    /// Waits until so many paths of the subsystem are alive, and no other is there.
+    pub(super) fn await_paths(&mut self, paths: usize) -> Result<(), String> {
+        let started = Instant::now();
+        loop {
+            let states = self.must("cat /sys/class/nvme/nvme*/state 2>/dev/null; true")?;
+            if states.lines().count() == paths && states.lines().all(|state| state == "live") {
+                return Ok(());
+            }
+            if started.elapsed() > SOON {
+                let log = self.must("dmesg | tail -n 30")?;
+                return Err(format!("not {paths} live paths but:\n{states}{log}"));
+            }
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Disconnects, which leaves no device behind.
+    pub(super) fn disconnect(&mut self) -> Result<(), String> {
+        self.must(&format!(
+            "nvme disconnect -n {NQN} || exit 1\n\
+             for n in $(seq 200); do [ -e /dev/nvme0 ] || exit 0; sleep 0.05; done; exit 1"
+        ))?;
+        Ok(())
+    }
+
+    /// Hands the guest on; no controller may be left in it.
+    pub(super) fn end(mut self) -> Result<(), String> {
+        self.must("[ -z \"$(ls /sys/class/nvme)\" ]")?;
+        self.context.standby.give(self.guest)
+    }
+}

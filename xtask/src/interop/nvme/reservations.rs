@@ -1,0 +1,121 @@
+//! Two hosts that share a namespace, and take it from each other by reservations.
+
+use super::super::{Context, Verdict};
+use super::{NQN, Pair, Plan, provide};
+
+/// Two hosts in one kernel, each by its own listener: without multipath each of their controllers has
+/// a device of its own, `$a` and `$b`.
+const HOSTS: &str = "
+set -e
+connect() {
+    nvme connect -t tcp -a 10.0.2.2 -s $3 -n NQN -i 1 --hostid=$2 \\
+        --hostnqn=nqn.2026-11.io.nearflash:$1
+}
+connect_one() { connect one 11111111-1111-4111-8111-111111111111 FIRST; }
+connect_two() { connect two 22222222-2222-4222-8222-222222222222 SECOND; }
+controller_of() { grep -l :$1 /sys/class/nvme/*/hostnqn | cut -d / -f 5; }
+device_of() {
+    for n in $(seq 400); do
+        c=$(controller_of $1)
+        [ -n \"$c\" ] && [ -b /dev/${c}n1 ] && echo /dev/${c}n1 && return 0
+        sleep 0.05
+    done
+    return 1
+}
+writes() { dd if=/dev/zero of=$1 bs=4k count=1 oflag=direct status=none; }
+reads() { dd if=$1 of=/dev/null bs=4k count=1 iflag=direct status=none; }
+refused() { if \"$@\"; then echo \"was let: $*\"; exit 1; fi; }
+conflict() { if \"$@\" >/run/said 2>&1; then echo \"was let: $*\"; exit 1; fi; cat /run/said; \
+             grep -qi conflict /run/said; }
+registered() { [ $(nvme resv-report $a --eds -o json | grep -c '\"rkey\"') -eq $1 ]; }
+";
+
+/// Both are there.
+const DEVICES: &str = "a=$(device_of one); b=$(device_of two)\n";
+
+/// What each may do, step by step.
+const STEPS: &[(&str, &str)] = &[
+    ("nobody has a reservation", "writes $a; writes $b; registered 0"),
+    ("who is not registered cannot acquire", "conflict nvme resv-acquire $a -c 0xa -t 1 -a 0"),
+    (
+        "both register, once",
+        "nvme resv-register $a -k 0xa -r 0; nvme resv-register $b -k 0xb -r 0; registered 2; \
+         conflict nvme resv-register $a -k 0xc -r 0",
+    ),
+    (
+        "write exclusive: others read",
+        "nvme resv-acquire $a -c 0xa -t 1 -a 0; writes $a; reads $b; refused writes $b; \
+         conflict nvme resv-acquire $b -c 0xb -t 1 -a 0",
+    ),
+    (
+        "only with the right key, and only its own",
+        "conflict nvme resv-release $a -c 0xbad -t 1 -a 0; nvme resv-release $b -c 0xb -t 1 -a 0; \
+         refused writes $b; nvme resv-release $a -c 0xa -t 1 -a 0; writes $b",
+    ),
+    (
+        "exclusive access: others not even read",
+        "nvme resv-acquire $b -c 0xb -t 2 -a 0; refused reads $a; refused writes $a; writes $b",
+    ),
+    (
+        "preempted: the other is registered no more",
+        "nvme resv-acquire $a -c 0xa -p 0xb -t 2 -a 1; writes $a; refused reads $b; registered 1; \
+         conflict nvme resv-release $b -c 0xb -t 2 -a 0",
+    ),
+    (
+        "registrants only: who registers may write",
+        "nvme resv-release $a -c 0xa -t 2 -a 0; nvme resv-acquire $a -c 0xa -t 3 -a 0; \
+         refused writes $b; nvme resv-register $b -k 0xb -r 0; writes $b; writes $a",
+    ),
+    (
+        "a new key, and the old one is worth nothing",
+        "nvme resv-register $a -c 0xa -k 0xaa -r 2; conflict nvme resv-release $a -c 0xa -t 3 -a 0",
+    ),
+];
+
+/// The host that holds it comes back, and holds it.
+const AGAIN: &str = "
+set -x
+nvme disconnect -d $(controller_of one)
+for n in $(seq 200); do [ -z \"$(controller_of one)\" ] && break; sleep 0.05; done
+connect_one
+a=$(device_of one)
+registered 2
+nvme resv-report $a --eds
+nvme resv-register $b -c 0xb -r 1
+refused writes $b
+writes $a
+nvme resv-release $a -c 0xaa -a 1
+registered 0
+writes $b
+";
+
+/// Register, acquire, conflict, preempt, release, report; and the reservation outlives a connection.
+pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: "" };
+    let mut pair = Pair::of(context, &plan)?;
+    reload(&mut pair, "multipath=N")?;
+    let [first, second] = [0, 1].map(|n| pair.target.ports[n].to_string());
+    let hosts = HOSTS.replace("NQN", NQN).replace("FIRST", &first).replace("SECOND", &second);
+    pair.must(&format!("{hosts}connect_one; connect_two; {DEVICES}"))?;
+    let all = STEPS.iter().chain(&[("held over a connection", AGAIN)]);
+    for (what, step) in all {
+        let done = pair.must(&format!("{hosts}{DEVICES}{step}"));
+        done.map_err(|error| format!("{what}: {error}"))?;
+    }
+    pair.must("nvme disconnect-all")?;
+    reload(&mut pair, "")?;
+    pair.end()?;
+    Ok(Verdict::Passed(format!("{} steps of two hosts", STEPS.len() + 1)))
+}
+
+/// Loads the driver anew.
+fn reload(pair: &mut Pair, option: &str) -> Result<(), String> {
+    pair.must(&format!(
+        "modprobe -r nvme_tcp nvme nvme_fabrics nvme_core && modprobe nvme_core {option} && \
+         modprobe -a nvme nvme_tcp"
+    ))?;
+    Ok(())
+}

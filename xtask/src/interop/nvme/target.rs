@@ -1,0 +1,109 @@
+//! A server that exports devices by NVMe/TCP on the loopback of this machine.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::{Context, free_port};
+use crate::bench::process::Server;
+
+/// The subsystem of the tests.
+pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
+
+/// Until a server serves whose predecessor was killed: that one's files stay locked until the kernel
+/// has taken its ring apart.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a server is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// How the devices are specified; each is a namespace.
+    pub(super) devices: &'a [&'a str],
+    /// Ways to the subsystem: 1 or 2.
+    pub(super) listeners: usize,
+    /// More of the configuration: first of the subsystem, then whatever else.
+    pub(super) more: &'a str,
+}
+
+/// A server that can be killed and started again.
+pub(super) struct Target {
+    /// Where it listens.
+    pub(super) ports: Vec<u16>,
+    program: PathBuf,
+    config: PathBuf,
+    log: PathBuf,
+    server: Option<Server>,
+}
+
+impl Target {
+    pub(super) fn start(context: &Context, plan: &Plan) -> Result<Target, String> {
+        let ports = (0..plan.listeners).map(|_| free_port()).collect::<Result<_, _>>()?;
+        let mut target = Target {
+            ports,
+            program: context.nearflash.clone(),
+            config: context.folder.join("server.toml"),
+            log: context.folder.join("server.log"),
+            server: None,
+        };
+        target.configure(plan)?;
+        target.restart()?;
+        Ok(target)
+    }
+
+    /// Writes what the next server is to be.
+    pub(super) fn configure(&self, plan: &Plan) -> Result<(), String> {
+        let mut text = String::new();
+        for (n, spec) in plan.devices.iter().enumerate() {
+            text.push_str(&format!("[[device]]\nname = \"d{n}\"\nspec = \"{spec}\"\n"));
+        }
+        for port in &self.ports {
+            text.push_str(&format!("[[listen]]\nurl = \"nvme-tcp://127.0.0.1:{port}\"\n"));
+        }
+        text.push_str(&format!("[[subsystem]]\nnqn = \"{NQN}\"\n{}", plan.more));
+        fs::write(&self.config, text).map_err(|e| format!("{}: {e}", self.config.display()))
+    }
+
+    /// Kills the server, without giving it time for anything.
+    pub(super) fn kill(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts it, after the one before was killed if there was one.
+    pub(super) fn restart(&mut self) -> Result<(), String> {
+        self.kill();
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--admin", "none", "--config"]).arg(&self.config);
+        command.env("NEARFLASH_LOG", "info");
+        let started = Instant::now();
+        loop {
+            let log = File::options().create(true).append(true).open(&self.log);
+            let log = log.map_err(|e| format!("{}: {e}", self.log.display()))?;
+            match Server::start_with(&mut command, log.into()) {
+                Ok(server) => {
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Err(error) if started.elapsed() > START_LIMIT => {
+                    let log = fs::read_to_string(&self.log).unwrap_or_default();
+                    return Err(format!("{error}:\n{log}"));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Connections that the server has at its first listener.
+    pub(super) fn connections(&self) -> Result<usize, String> {
+        let text = fs::read_to_string("/proc/net/tcp").map_err(|error| error.to_string())?;
+        let own = format!(":{:04X}", self.ports[0]);
+        let is_own = |line: &&str| {
+            let mut words = line.split_whitespace().skip(1);
+            let (local, state) = (words.next(), words.nth(1));
+            // 01 is ESTABLISHED.
+            local.is_some_and(|local| local.ends_with(&own)) && state == Some("01")
+        };
+        Ok(text.lines().filter(is_own).count())
+    }
+}

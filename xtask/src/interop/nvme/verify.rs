@@ -1,0 +1,54 @@
+//! What is written is read.
+
+use super::super::{Context, Verdict};
+use super::{LATER, Pair, provide};
+
+/// Requests from 4 KiB, which travel in capsules, to 1 MiB, which the kernel splits where it has to.
+const SIZES: &str = "4k/40:8k/10:12k/5:16k/10:60k/5:64k/10:128k/10:256k/4:512k/3:1024k/3";
+
+/// Libaio, as most programs have it.
+pub(in super::super) fn libaio(context: &Context) -> Result<Verdict, String> {
+    verify(context, "libaio")
+}
+
+/// io_uring, with its registered buffers.
+pub(in super::super) fn io_uring(context: &Context) -> Result<Verdict, String> {
+    verify(context, "io_uring --fixedbufs=1")
+}
+
+fn verify(context: &Context, engine: &str) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let mut pair = Pair::start(context, &["mem:64MiB"])?;
+    let all = ["", "--hdr-digest", "--data-digest", "--hdr-digest --data-digest"];
+    for digests in if context.quick { &all[2..] } else { &all[..] } {
+        pair.connect(digests)?;
+        let load = load(engine, "randwrite", "--size=48m --io_size=24m");
+        let mixed = load_mixed(engine);
+        for script in [load, mixed] {
+            let checked = pair.guest.must(&script, LATER);
+            checked.map_err(|error| format!("with {digests:?}: {error}"))?;
+        }
+        pair.disconnect()?;
+    }
+    pair.end()?;
+    Ok(Verdict::Passed("4 KiB to 1 MiB read back, digests off and on".to_owned()))
+}
+
+/// Writes and then verifies with mixed sizes.
+pub(super) fn load(engine: &str, pattern: &str, amount: &str) -> String {
+    format!(
+        "fio --name=verify --filename=/dev/nvme0n1 --direct=1 --ioengine={engine} \
+         --rw={pattern} --iodepth=16 {amount} --bssplit={SIZES} --blockalign=4k \
+         --verify=crc32c --verify_fatal=1 --do_verify=1 --output-format=normal"
+    )
+}
+
+/// Reads and writes side by side; each read is of what was written before.
+fn load_mixed(engine: &str) -> String {
+    format!(
+        "fio --name=mixed --filename=/dev/nvme0n1 --direct=1 --ioengine={engine} --rw=randrw \
+         --iodepth=32 --size=4m --bs=4k --verify=crc32c --verify_fatal=1 --output-format=normal"
+    )
+}
