@@ -166,15 +166,22 @@ pub trait Transport {
     /// Ends the connection at once; queued frames are dropped, `Closed` follows.
     fn close(&mut self, conn: ConnId);
 
-    /// Whether a paused connection has nothing in flight, so that it can be detached: no more
-    /// `Received` comes of it, and all its frames have left. `false` also where it cannot move.
+    /// Stops receiving from a connection that is to be detached, and noticing its end: soon it
+    /// [`is_still`](Transport::is_still). [`pause`](Transport::pause) and
+    /// [`resume`](Transport::resume) end this.
+    fn still(&mut self, conn: ConnId) {
+        self.pause(conn);
+    }
+
+    /// Whether nothing more comes of a connection that was told to be [`still`](Transport::still).
+    /// `false` also where connections cannot be detached.
     fn is_still(&self, conn: ConnId) -> bool {
         let _unmoved = conn;
         false
     }
 
-    /// Takes the socket of a connection that [`is_still`](Transport::is_still) out, for another
-    /// worker. Nothing more comes of the connection, no `Closed` either; its index may be used again.
+    /// Takes the socket of a connection that [`is_still`](Transport::is_still), and all of whose
+    /// frames have left, out for another worker. Nothing more comes of the connection, no `Closed` either; its index may be used again.
     fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
         unreachable!("{conn:?} is never still, so it does not go to worker {to}")
     }

@@ -80,13 +80,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let stop = self.ingest(chunk.conn, &mut rest);
         match stop {
             Stop::Stall => {
-                self.transport.pause(chunk.conn);
+                self.pause(chunk.conn);
                 return self.carry(chunk.conn, rest);
             }
             // The bytes of others, which may end the shortage, lie behind these: they are carried
             // as long as that leaves room for connections over their limits.
             Stop::Shortage if self.carried + rest.len() <= self.limits.carried / 2 => {
-                self.transport.pause(chunk.conn);
+                self.pause(chunk.conn);
                 self.starve(chunk.conn);
                 return self.carry(chunk.conn, rest);
             }
@@ -94,6 +94,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Stop::Empty | Stop::Gone => {}
         }
         stop
+    }
+
+    /// Stops receiving from a connection. One that leaves is not received from already.
+    fn pause(&mut self, id: ConnId) {
+        if self.find(id).is_some_and(|conn| !conn.is_leaving) {
+            self.transport.pause(id);
+        }
     }
 
     /// Queues a connection whose stall may be over, once.

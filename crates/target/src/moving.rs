@@ -149,7 +149,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             return Err(Stays::TooMany);
         }
         conn.is_leaving = true;
-        self.transport.pause(id);
+        self.transport.still(id);
         self.moves.leaving.push(Leaving { conn: id, to, is_ordered, since: now, withdrawn: None });
         Ok(())
     }
@@ -256,6 +256,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let is_stalled = conn.stalled.is_some();
             (0..crate::connection::STREAMS).for_each(|stream| self.release_held(id, stream));
             if is_stalled {
+                self.transport.pause(id);
                 self.look_again(id);
             } else {
                 self.transport.resume(id);

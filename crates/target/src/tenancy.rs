@@ -144,18 +144,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A connection came with all that. What is of an epoch that has ended here is not counted.
     pub(crate) fn join_all(&self, conn: &Connection<P>) {
-        let join = |member: &Member| {
-            let meter = self.meter(member.tenant);
-            if meter.epoch() == member.epoch {
-                meter.join();
-            }
-        };
-        match (&conn.entered, &conn.grant) {
-            (Some(member), _) => join(member),
+        match (conn.entered, &conn.grant) {
+            (Some(member), _) => self.join(member),
             (None, Some(grant)) => self.meter(grant.tenant).join(),
             (None, None) => {}
         }
-        conn.handles.iter().flatten().for_each(join);
+        conn.handles.iter().flatten().for_each(|member| self.join(*member));
     }
 
     /// A connection belongs to the tenant of its grant no more.
