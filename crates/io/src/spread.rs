@@ -1,10 +1,11 @@
-//! Spreading new connections evenly over workers.
+//! Spreading new connections evenly over workers, and the rack where sockets wait that change hands.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use contract::ListenerId;
+use contract::{ListenerId, Ticket};
 
 use crate::Waker;
 
@@ -13,6 +14,20 @@ use crate::Waker;
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
+    /// The workers that new connections go to, a bit for each.
+    open_to: AtomicU64,
+    /// Sockets that are between two workers, by their tickets.
+    rack: Mutex<HashMap<u64, Shelved>>,
+    tickets: AtomicU64,
+}
+
+/// A socket that is between two workers.
+#[derive(Debug)]
+pub(crate) struct Shelved {
+    pub(crate) socket: OwnedFd,
+    pub(crate) is_tcp: bool,
+    /// The worker among whose connections it is counted.
+    counted: usize,
 }
 
 /// What other threads may touch of a worker.
@@ -35,8 +50,18 @@ pub(crate) struct Arrival {
 impl Spread {
     /// For this many workers.
     pub fn new(workers: usize) -> Arc<Self> {
-        assert!(workers > 0, "at least one worker");
-        Arc::new(Spread { workers: (0..workers).map(|_| Desk::default()).collect() })
+        assert!((1..=64).contains(&workers), "a bit for each worker");
+        Arc::new(Spread {
+            workers: (0..workers).map(|_| Desk::default()).collect(),
+            open_to: AtomicU64::new(u64::MAX),
+            rack: Mutex::default(),
+            tickets: AtomicU64::new(0),
+        })
+    }
+
+    /// Lets new connections go to the workers whose bits are set only; if there is none, to all.
+    pub fn open_to(&self, workers: u64) {
+        self.open_to.store(workers, Ordering::Relaxed);
     }
 
     /// Connections of each worker, arrivals included.
@@ -52,11 +77,12 @@ impl Spread {
     /// Counts the connection to the least loaded worker and returns it.
     pub(crate) fn place(&self) -> usize {
         let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
+        let open_to = self.open_to.load(Ordering::Relaxed);
         let (worker, desk) = self
             .workers
             .iter()
             .enumerate()
-            .min_by_key(|(_, desk)| load(desk))
+            .min_by_key(|(worker, desk)| (open_to >> worker & 1 == 0, load(desk)))
             .expect("at least one worker");
         desk.connections.fetch_add(1, Ordering::Relaxed);
         worker
@@ -83,6 +109,39 @@ impl Spread {
         std::mem::take(&mut *desk.arrivals.lock().expect("no holder of this lock panics"))
     }
 
+    /// Takes the socket of a connection that goes from a worker to another.
+    pub(crate) fn shelve(&self, socket: OwnedFd, is_tcp: bool, from: usize, to: usize) -> Ticket {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.recount(from, to);
+        let shelved = Shelved { socket, is_tcp, counted: to };
+        self.rack().insert(ticket, shelved);
+        Ticket(ticket)
+    }
+
+    /// Gives a socket to a worker.
+    ///
+    /// # Panics
+    /// When somebody has it already.
+    pub(crate) fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
+        let shelved = self.rack().remove(&ticket.0).expect("a ticket is used once");
+        self.recount(shelved.counted, worker);
+        Shelved { counted: worker, ..shelved }
+    }
+
+    /// Takes a socket back from a worker that found no place for it.
+    pub(crate) fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
+        self.rack().insert(ticket.0, shelved);
+    }
+
+    fn rack(&self) -> MutexGuard<'_, HashMap<u64, Shelved>> {
+        self.rack.lock().expect("no holder of this lock panics")
+    }
+
+    fn recount(&self, from: usize, to: usize) {
+        self.gone(from);
+        self.workers[to].connections.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A connection of `worker` is gone.
     pub(crate) fn gone(&self, worker: usize) {
         self.workers[worker].connections.fetch_sub(1, Ordering::Relaxed);
@@ -92,6 +151,29 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_connections_pass_by_workers_that_are_closed() {
+        let spread = Spread::new(3);
+        spread.open_to(0b101);
+        assert_eq!([spread.place(), spread.place(), spread.place()], [0, 2, 0]);
+        spread.open_to(0);
+        assert_eq!(spread.place(), 1);
+    }
+
+    #[test]
+    fn a_socket_on_its_way_is_counted_once() {
+        let spread = Spread::new(2);
+        assert_eq!(spread.place(), 0);
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ticket = spread.shelve(socket.into(), false, 0, 1);
+        assert_eq!(spread.connections(), [0, 1]);
+        let shelved = spread.fetch(ticket, 0);
+        assert_eq!(spread.connections(), [1, 0]);
+        spread.shelve_again(ticket, shelved);
+        assert_eq!(spread.fetch(ticket, 1).counted, 1);
+        assert_eq!(spread.connections(), [0, 1]);
+    }
 
     #[test]
     fn connections_go_where_there_are_fewest() {

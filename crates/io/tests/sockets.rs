@@ -4,14 +4,15 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
 use nearflash_io::{
-    Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread, TcpOptions,
-    UnixPath,
+    Clock, Endpoint, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread,
+    TcpOptions, UnixPath,
 };
 
 /// Makes a module of tests for each way to the kernel.
@@ -50,6 +51,7 @@ over_every! {
     the_end_of_a_connection_that_is_not_read_is_noticed
     closing_returns_every_buffer_and_tells_both_ends
     finish_sends_what_is_queued_first
+    a_connection_changes_hands_to_and_fro
 }
 
 over_both! {
@@ -216,6 +218,17 @@ fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
     (server, accepted, stream)
 }
 
+/// A stream without any of our sockets.
+fn plain_stream(endpoint: &Endpoint) -> Box<dyn Stream> {
+    match endpoint {
+        Endpoint::Internet(address) => Box::new(TcpStream::connect(address).unwrap()),
+        Endpoint::Unix(path) => Box::new(UnixStream::connect(path.to_string()).unwrap()),
+    }
+}
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
 /// Closes the stream with a reset instead of in order.
 fn reset(stream: TcpStream) {
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
@@ -364,6 +377,66 @@ fn finish_sends_what_is_queued_first<N: Network>(listener: Listener) {
     }
     assert!(closed && gone);
     assert_eq!(got, 500_024);
+}
+
+fn a_connection_changes_hands_to_and_fro<N: Network>(listener: Listener) {
+    let spread = Spread::new(2);
+    let mut workers = [End::<N>::new(), End::<N>::new()];
+    let endpoint = listener.endpoint().clone();
+    for (n, worker) in workers.iter_mut().enumerate() {
+        worker.sockets.join(Arc::clone(&spread), n);
+    }
+    workers[0].sockets.listen(ListenerId(7), listener).unwrap();
+    workers[0].turn();
+    let mut stream = plain_stream(&endpoint);
+    let mut conn = workers[0].await_opened();
+    for round in 0..20u8 {
+        let (from, to) = (usize::from(round % 2), usize::from(round + 1) % 2);
+        // It is read from, and paused with its end watched for, before it leaves.
+        stream.write_all(&[round; 100]).unwrap();
+        let mut left = 100;
+        while left > 0 {
+            left -= workers[from].await_event(|event| match event {
+                NetEvent::Received { len, .. } => Some(*len),
+                _ => None,
+            });
+        }
+        if round % 3 == 0 {
+            workers[from].sockets.pause(conn);
+            workers[from].turn();
+        }
+        workers[from].sockets.still(conn);
+        for _ in 0..100 {
+            if workers[from].sockets.is_still(conn) {
+                break;
+            }
+            assert!(workers[from].turn().is_empty(), "nothing comes");
+        }
+        assert!(workers[from].sockets.is_still(conn));
+        let ticket = workers[from].sockets.detach(conn, to as u16);
+        // What comes in between waits in the kernel.
+        stream.write_all(b"meanwhile").unwrap();
+        let gone = workers[from].turn();
+        assert!(gone.is_empty(), "{gone:?}");
+        conn = workers[to].sockets.attach(ticket).expect("there is a place");
+        let mut counts = [0, 0];
+        counts[to] = 1;
+        assert_eq!(spread.connections(), counts);
+        assert!(workers[to].turn().is_empty(), "it is paused");
+        workers[to].sockets.resume(conn);
+        let len = workers[to].await_event(|event| match event {
+            NetEvent::Received { len, .. } => Some(*len),
+            _ => None,
+        });
+        assert_eq!(len, 9);
+        workers[to].send(conn, frame(5000));
+        let mut answer = vec![0; 5024];
+        workers[to].await_event(|event| matches!(event, NetEvent::Sent { .. }).then_some(()));
+        stream.read_exact(&mut answer).unwrap();
+    }
+    drop(stream);
+    assert_eq!(workers[0].await_closed(), (conn, CloseReason::Peer));
+    assert_eq!(spread.connections(), [0, 0]);
 }
 
 fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {

@@ -67,6 +67,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.carried += parcel.unparsed.len();
         conn.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
         self.seat(conn);
+        self.transport.pause(id); // until all that is done
         self.look_again(id);
         self.progressed = true;
         Ok(id)

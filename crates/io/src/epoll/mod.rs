@@ -10,6 +10,7 @@
 //! ([`SocketsConfig::zero_copy`] does nothing here).
 
 mod conn;
+mod handover;
 mod reactor;
 mod sendmsg;
 mod token;
@@ -19,7 +20,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, SizeClass, Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, SizeClass, Ticket,
+    Transport,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -241,12 +243,12 @@ impl EpollSockets {
         };
         self.config.tcp.apply(&arrival.socket, address_of(&peer));
         match self.place(arrival.socket, Phase::Open) {
-            Some(index) => {
+            Ok(index) => {
                 let conn = self.id(index);
                 let listener = Some(arrival.listener);
                 self.events.push_back(NetEvent::Opened { conn, peer, listener });
             }
-            None => {
+            Err(_refused) => {
                 tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();
@@ -260,24 +262,24 @@ impl EpollSockets {
         }
     }
 
-    /// Puts the socket into a free place and watches it; `None` (and the socket is closed) when
-    /// there is none.
-    fn place(&mut self, socket: OwnedFd, phase: Phase) -> Option<u32> {
+    /// Puts the socket into a free place and watches it; `None` the socket comes back when there
+    /// is none.
+    fn place(&mut self, socket: OwnedFd, phase: Phase) -> Result<u32, OwnedFd> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.conns.len() < self.config.connections_max => {
                 self.conns.push(Conn::vacant());
                 self.conns.len() as u32 - 1
             }
-            None => return None,
+            None => return Err(socket),
         };
         if let Err(error) = self.reactor.watch_stream(&socket, Token::Conn(self.id(index))) {
             tracing::warn!(%error, "cannot watch a connection");
             self.free.push(index);
-            return None;
+            return Err(socket);
         }
         self.conns[index as usize].occupy(socket, phase);
-        Some(index)
+        Ok(index)
     }
 
     fn id(&self, index: u32) -> ConnId {
@@ -464,7 +466,7 @@ impl EpollSockets {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(errno) => return Err(errno),
         }
-        let index = self.place(socket, Phase::Dialling).ok_or(Errno::MFILE)?;
+        let index = self.place(socket, Phase::Dialling).map_err(|_refused| Errno::MFILE)?;
         self.conns[index as usize].dialled = true;
         Ok(index)
     }
@@ -567,6 +569,18 @@ impl Transport for EpollSockets {
         if self.find(conn).is_some() {
             self.end(conn.index, CloseReason::Local);
         }
+    }
+
+    fn is_still(&self, conn: ConnId) -> bool {
+        self.is_quiet(conn)
+    }
+
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        self.put_into_rack(conn, to)
+    }
+
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
+        self.take_from_rack(ticket)
     }
 
     fn stop_listening(&mut self) {

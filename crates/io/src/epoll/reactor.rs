@@ -88,6 +88,11 @@ impl EpollReactor {
         epoll::add(&self.inner.epoll, stream, token.data(), flags)
     }
 
+    /// Watches a stream no more. Its events that have come name a connection that is gone.
+    pub(super) fn forget(&self, stream: impl AsFd) {
+        epoll::delete(&self.inner.epoll, stream).expect("it is watched");
+    }
+
     /// Watches a listener; each new arrival comes once.
     pub(super) fn watch_listener(&self, listener: impl AsFd, token: Token) -> Result<(), Errno> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;

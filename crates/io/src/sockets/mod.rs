@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 mod conn;
+mod handover;
 mod provided;
 
 use std::collections::VecDeque;
@@ -18,7 +19,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Transport};
+use contract::{
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Ticket, Transport,
+};
 use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
 
@@ -231,13 +234,13 @@ impl Sockets {
         };
         self.config.tcp.apply(&arrival.socket, address_of(&peer));
         match self.place(arrival.socket, Phase::Open, address_of(&peer).is_some()) {
-            Some(index) => {
+            Ok(index) => {
                 let conn = self.id(index);
                 let listener = Some(arrival.listener);
                 self.events.push_back(NetEvent::Opened { conn, peer, listener });
                 self.arm_receive(index);
             }
-            None => {
+            Err(_refused) => {
                 tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();
@@ -251,26 +254,26 @@ impl Sockets {
         }
     }
 
-    /// Puts the socket into a free place and registers it; `None` (and the socket is closed) when
-    /// there is none.
-    fn place(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) -> Option<u32> {
+    /// Puts the socket into a free place and registers it; `None` the socket comes back when there
+    /// is none.
+    fn place(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) -> Result<u32, OwnedFd> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.conns.len() < self.config.connections_max => {
                 self.conns.push(Conn::vacant());
                 self.conns.len() as u32 - 1
             }
-            None => return None,
+            None => return Err(socket),
         };
         let fds = [socket.as_raw_fd()];
         let registered = self.ring.with_submitter(|s| s.register_files_update(index, &fds));
         if let Err(error) = registered {
             tracing::warn!(%error, "cannot register a connection's descriptor");
             self.free.push(index);
-            return None;
+            return Err(socket);
         }
         self.conns[index as usize].occupy(socket, phase, is_tcp);
-        Some(index)
+        Ok(index)
     }
 
     fn id(&self, index: u32) -> ConnId {
@@ -645,10 +648,8 @@ impl Transport for Sockets {
 
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
-        if std::mem::replace(&mut found.paused, true) {
-            return;
-        }
-        if found.receiving == Receiving::Armed {
+        let was_paused = std::mem::replace(&mut found.paused, true);
+        if found.receiving == Receiving::Armed && !was_paused {
             self.cancel(conn.index, Operation::Receive);
         }
         self.watch(conn.index);
@@ -687,6 +688,22 @@ impl Transport for Sockets {
         if self.find(conn).is_some() {
             self.end(conn.index, CloseReason::Local);
         }
+    }
+
+    fn still(&mut self, conn: ConnId) {
+        self.quieten(conn);
+    }
+
+    fn is_still(&self, conn: ConnId) -> bool {
+        self.is_quiet(conn)
+    }
+
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        self.put_into_rack(conn, to)
+    }
+
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
+        self.take_from_rack(ticket)
     }
 
     fn stop_listening(&mut self) {
@@ -736,7 +753,8 @@ impl Dial for Sockets {
             .map_err(|e| e.raw_os_error())
             .and_then(|socket| {
                 self.config.tcp.apply(&socket, address);
-                self.place(socket, Phase::Dialling, address.is_some()).ok_or(libc::EMFILE)
+                let placed = self.place(socket, Phase::Dialling, address.is_some());
+                placed.map_err(|_refused| libc::EMFILE)
             });
         let index = match placed {
             Ok(index) => index,
