@@ -119,6 +119,13 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn find(&self, nsid: u32) -> Option<&Seen> {
+        // Most subsystems number them from one without a gap.
+        let likely = self.namespaces.get((nsid as usize).wrapping_sub(1));
+        if let Some(seen) = likely
+            && seen.nsid == nsid
+        {
+            return likely;
+        }
         let at = self.namespaces.binary_search_by_key(&nsid, |seen| seen.nsid).ok()?;
         self.namespaces.get(at)
     }

@@ -112,12 +112,24 @@ impl Line {
         &self.bytes[..self.len]
     }
 
+    /// What was put first, as the head, and the rest as the tail.
+    pub(super) fn cut(&self, head_bytes: usize) -> FrameHead {
+        let (head, tail) = self.bytes().split_at(head_bytes);
+        FrameHead::with_tail(head, tail)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
     /// A header with its digest, if headers have one.
+    #[inline]
     pub(super) fn header(&mut self, header: &(impl IntoBytes + Immutable), style: &Style) {
         let start = self.len;
         self.put(header.as_bytes());
@@ -160,14 +172,15 @@ pub(super) fn read_reply(
     if completion.is_none() {
         data.common.flags |= flags::SUCCESS;
     }
-    let (mut head, mut tail) = (Line::new(), Line::new());
-    head.header(&data, style);
-    head.pad(size_of::<DataHead>(), style);
-    tail.data_digest(body, style);
+    let mut line = Line::new();
+    line.header(&data, style);
+    line.pad(size_of::<DataHead>(), style);
+    let head_bytes = line.len();
+    line.data_digest(body, style);
     if let Some(completion) = completion {
-        tail.header(&style.response(completion), style);
+        line.header(&style.response(completion), style);
     }
-    FrameHead::with_tail(head.bytes(), tail.bytes())
+    line.cut(head_bytes)
 }
 
 /// A header without data.

@@ -74,41 +74,49 @@ impl Broken {
     }
 }
 
-/// A header, whole and verified; so many bytes of data follow it.
+/// A header, whole and verified, where it came or in the room that was given for it; so many bytes of
+/// data follow it.
 #[derive(Clone, Copy)]
-pub(super) struct Head {
-    pub(super) bytes: [u8; HEADER_BYTES_MAX],
-    /// So many of the bytes are the header's.
-    known: u8,
+pub(super) struct Head<'r> {
+    pub(super) bytes: &'r [u8],
     pub(super) data_bytes: u32,
 }
 
-impl Head {
-    /// A header that is known as far as `bytes`.
-    fn partial(bytes: &[u8]) -> Head {
-        let known = bytes.len() as u8;
-        let mut head = Head { bytes: [0; HEADER_BYTES_MAX], known, data_bytes: 0 };
-        head.bytes[..bytes.len()].copy_from_slice(bytes);
-        head
+impl Head<'_> {
+    pub(super) fn common(&self) -> &CommonHeader {
+        CommonHeader::ref_from_prefix(self.bytes).expect("a header is longer").0
+    }
+}
+
+/// Room for a header that came in pieces.
+pub(super) type Room = [u8; HEADER_BYTES_MAX];
+
+/// What is told of a header that breaks the protocol: as much as is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Offending {
+    bytes: Room,
+    known: u8,
+}
+
+impl Offending {
+    pub(super) fn new(bytes: &[u8]) -> Offending {
+        let mut offending = Offending { bytes: [0; HEADER_BYTES_MAX], known: bytes.len() as u8 };
+        offending.bytes[..bytes.len()].copy_from_slice(bytes);
+        offending
     }
 
-    /// What is told of it when it breaks the protocol.
-    pub(super) fn offending(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.known)]
-    }
-
-    pub(super) fn common(&self) -> CommonHeader {
-        CommonHeader::read_from_prefix(&self.bytes).expect("a header is longer").0
     }
 }
 
 /// How the peer broke the protocol, and with which header.
-pub(super) type Blame = Box<(Broken, Head)>;
+pub(super) type Blame = Box<(Broken, Offending)>;
 
 /// What comes next in a stream.
-pub(super) enum Part<'a> {
+pub(super) enum Part<'a, 'r> {
     /// A PDU begins.
-    Head(Head),
+    Head(Head<'r>),
     /// Bytes of its data; only the last piece, where only the end is told, may be empty. `end` comes
     /// with the last: whether they match their digest.
     Data { bytes: &'a [u8], end: Option<Status> },
@@ -190,14 +198,19 @@ impl Framer {
         self.state != State::Head || !self.carry.is_empty()
     }
 
-    /// Takes the next part off the front of `input`. `None`: all of `input` was taken.
+    /// Takes the next part off the front of `input`. `None`: all of `input` was taken. A header that
+    /// came in pieces is put together in `room`.
     ///
     /// # Errors
     /// How the peer broke the protocol, and with which header, as far as it is known.
-    pub(super) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Part<'a>>, Blame> {
+    pub(super) fn next<'a: 'r, 'r>(
+        &mut self,
+        input: &mut &'a [u8],
+        room: &'r mut Room,
+    ) -> Result<Option<Part<'a, 'r>>, Blame> {
         loop {
             match self.state {
-                State::Head => return Ok(self.next_head(input)?.map(Part::Head)),
+                State::Head => return Ok(self.next_head(input, room)?.map(Part::Head)),
                 State::Padding(left) => {
                     let taken = input.len().min(left as usize);
                     *input = &input[taken..];
@@ -219,36 +232,48 @@ impl Framer {
         }
     }
 
-    fn next_head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, Blame> {
-        let is_in_place = self.carry.is_empty() && input.len() >= size_of::<CommonHeader>();
-        let common = if is_in_place {
-            CommonHeader::read_from_prefix(input).expect("it was measured").0
-        } else {
-            let Some(bytes) = self.carry.gather(input, size_of::<CommonHeader>()) else {
-                return Ok(None);
-            };
-            CommonHeader::read_from_bytes(bytes).expect("gathered to its size")
+    fn next_head<'a: 'r, 'r>(
+        &mut self,
+        input: &mut &'a [u8],
+        room: &'r mut Room,
+    ) -> Result<Option<Head<'r>>, Blame> {
+        let in_place = match CommonHeader::ref_from_prefix(input) {
+            Ok((common, _)) if self.carry.is_empty() => Some(common),
+            _ => None,
         };
-        let whole =
-            self.check(&common).map_err(|b| Box::new((b, Head::partial(common.as_bytes()))))?;
-        let bytes = if is_in_place && input.len() >= whole.bytes {
-            let (bytes, rest) = input.split_at(whole.bytes);
+        let gathered;
+        let common = match in_place {
+            Some(common) => common,
+            None => {
+                let Some(bytes) = self.carry.gather(input, size_of::<CommonHeader>()) else {
+                    return Ok(None);
+                };
+                gathered = CommonHeader::read_from_bytes(bytes).expect("gathered to its size");
+                &gathered
+            }
+        };
+        let blame = |broken, bytes| Box::new((broken, Offending::new(bytes)));
+        let whole = self.check(common).map_err(|broken| blame(broken, common.as_bytes()))?;
+        let header_bytes = usize::from(common.header_bytes);
+        let (header, digest): (&'r [u8], _) = if in_place.is_some()
+            && let Some((bytes, rest)) = input.split_at_checked(whole.bytes)
+        {
             *input = rest;
-            bytes
+            bytes.split_at(header_bytes)
         } else {
             let Some(bytes) = self.carry.gather(input, whole.bytes) else { return Ok(None) };
-            bytes
+            let (header, digest) = bytes.split_at(header_bytes);
+            let room = &mut room[..header_bytes];
+            room.copy_from_slice(header);
+            (room, digest)
         };
-        let (header, digest) = bytes.split_at(usize::from(common.header_bytes));
-        let mut head = Head::partial(header);
         if let Ok(digest) = digest.try_into().map(u32::from_le_bytes)
             && digest != crc32c(header)
         {
             let status = FatalStatus::HEADER_DIGEST;
-            return Err(Box::new((Broken { status, information: digest }, head)));
+            return Err(blame(Broken { status, information: digest }, header));
         }
         self.carry.clear();
-        head.data_bytes = whole.data_bytes;
         self.left = whole.data_bytes;
         self.crc = CRC_START;
         self.has_digest = whole.has_digest;
@@ -257,7 +282,7 @@ impl Framer {
             (_, 0) => State::Data,
             (_, padding) => State::Padding(padding),
         };
-        Ok(Some(head))
+        Ok(Some(Head { bytes: header, data_bytes: whole.data_bytes }))
     }
 
     /// What the beginning of a PDU says of its parts, if all of it can be.
@@ -306,7 +331,7 @@ impl Framer {
     }
 
     /// The next piece of data, as large as possible; there is some.
-    fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> Part<'a> {
+    fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> Part<'a, 'static> {
         let (bytes, rest) = input.split_at(input.len().min(self.left as usize));
         *input = rest;
         self.left -= bytes.len() as u32;

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::CAPSULE_DATA_BYTES_MAX;
 use super::encode::{Line, Outbox, Style};
-use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
+use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 
 /// The most data of one C2HData that is taken: the largest request.
 const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
@@ -193,12 +193,13 @@ impl HostSession {
         let (first, last) = header.as_bytes().split_at(HEAD_BYTES_MAX);
         let mut rest = Line::new();
         rest.end_of_header(last, header.as_bytes(), &self.style);
-        let mut tail = Line::new();
+        let mut head_bytes = rest.len();
         if !data.is_empty() {
             rest.pad(header_bytes, &self.style);
-            tail.data_digest(data, &self.style);
+            head_bytes = rest.len();
+            rest.data_digest(data, &self.style);
         }
-        [FrameHead::new(first), FrameHead::with_tail(rest.bytes(), tail.bytes())]
+        [FrameHead::new(first), rest.cut(head_bytes)]
     }
 
     /// The head of the next piece of what the controller is ready for: so many bytes of the
@@ -218,11 +219,12 @@ impl HostSession {
         if bytes == rest.len() {
             data.common.flags |= flags::LAST_PDU;
         }
-        let (mut head, mut tail) = (Line::new(), Line::new());
-        head.header(&data, &self.style);
-        head.pad(size_of::<DataHead>(), &self.style);
-        tail.data_digest(&rest[..bytes], &self.style);
-        (FrameHead::with_tail(head.bytes(), tail.bytes()), bytes)
+        let mut line = Line::new();
+        line.header(&data, &self.style);
+        line.pad(size_of::<DataHead>(), &self.style);
+        let head_bytes = line.len();
+        line.data_digest(&rest[..bytes], &self.style);
+        (line.cut(head_bytes), bytes)
     }
 
     /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
@@ -236,7 +238,8 @@ impl HostSession {
             return Ok(Some(event));
         }
         loop {
-            let (broken, head) = match self.framer.next(input) {
+            let mut room = [0; HEADER_BYTES_MAX];
+            let (broken, offending) = match self.framer.next(input, &mut room) {
                 Ok(None) => return Ok(None),
                 Ok(Some(Part::Data { bytes, end })) => match self.receive(bytes, end) {
                     None => continue,
@@ -245,7 +248,7 @@ impl HostSession {
                 Ok(Some(Part::Head(head))) => match self.begin(&head) {
                     Ok(None) => continue,
                     Ok(event) => return Ok(event),
-                    Err(End::Broken(broken)) => (broken, head),
+                    Err(End::Broken(broken)) => (broken, Offending::new(head.bytes)),
                     Err(End::Said(fatal)) => {
                         self.phase = Phase::Over;
                         return Err(fatal);
@@ -255,7 +258,7 @@ impl HostSession {
             };
             self.phase = Phase::Over;
             let kind = PduType::HOST_TERMINATES;
-            self.outbox.terminate(kind, broken, head.offending());
+            self.outbox.terminate(kind, broken, offending.bytes());
             return Err(broken.fatal());
         }
     }
@@ -273,11 +276,11 @@ impl HostSession {
         self.commands.get(usize::from(cid)).is_some_and(Option::is_some)
     }
 
-    fn begin<'a>(&mut self, head: &Head) -> Result<Option<HostEvent<'a>>, End> {
+    fn begin<'a>(&mut self, head: &Head<'_>) -> Result<Option<HostEvent<'a>>, End> {
         let kind = head.common().pdu_type;
         match (self.phase, kind) {
             (_, PduType::CONTROLLER_TERMINATES) => {
-                let (head, _) = Terminate::read_from_prefix(&head.bytes).expect("its size");
+                let (head, _) = Terminate::read_from_prefix(head.bytes).expect("its size");
                 Err(End::Said(Fatal::Ended(u32::from(head.status.0.get()))))
             }
             (Phase::Initial, PduType::INIT_RESPONSE) => {
@@ -287,7 +290,7 @@ impl HostSession {
             (Phase::Open, PduType::CONTROLLER_DATA) => self.announce(head).map(|()| None),
             (Phase::Open, PduType::READY) => self.invited(head).map(Some),
             (Phase::Open, PduType::RESPONSE) => {
-                let (head, _) = ResponseHead::read_from_prefix(&head.bytes).expect("its size");
+                let (head, _) = ResponseHead::read_from_prefix(head.bytes).expect("its size");
                 let completion = zerocopy::transmute!(head.completion);
                 self.end(completion).map(Some)
             }
@@ -296,8 +299,8 @@ impl HostSession {
     }
 
     /// ICResp (section 3.6.2.3).
-    fn initialize(&mut self, head: &Head) -> Result<(), Broken> {
-        let (response, _) = InitResponse::read_from_prefix(&head.bytes).expect("its size");
+    fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
+        let (response, _) = InitResponse::read_from_prefix(head.bytes).expect("its size");
         if response.format.get() != PDU_FORMAT_1_0 {
             return Err(Broken::field(8));
         }
@@ -332,8 +335,8 @@ impl HostSession {
     }
 
     /// C2HData (section 3.6.2.9): data of a command, in order.
-    fn announce(&mut self, head: &Head) -> Result<(), End> {
-        let (data, _) = DataHead::read_from_prefix(&head.bytes).expect("its size");
+    fn announce(&mut self, head: &Head<'_>) -> Result<(), End> {
+        let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let cid = data.command.get();
         let command = self.in_progress(cid)?;
         let (offset, bytes) = (data.offset.get() as usize, data.bytes.get() as usize);
@@ -385,8 +388,8 @@ impl HostSession {
     }
 
     /// R2T (section 3.6.2.10): one at a time, for the data of a command from where the last ended.
-    fn invited<'a>(&mut self, head: &Head) -> Result<HostEvent<'a>, End> {
-        let (ready, _) = ReadyHead::read_from_prefix(&head.bytes).expect("its size");
+    fn invited<'a>(&mut self, head: &Head<'_>) -> Result<HostEvent<'a>, End> {
+        let (ready, _) = ReadyHead::read_from_prefix(head.bytes).expect("its size");
         let cid = ready.command.get();
         let command = self.in_progress(cid)?;
         if command.sent < command.asked {

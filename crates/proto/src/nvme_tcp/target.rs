@@ -16,7 +16,7 @@ use wire::nvme_tcp::{
 use zerocopy::{FromBytes, FromZeros};
 
 use super::encode::{self, Outbox, Style};
-use super::framer::{Broken, Digests, Framer, Head, Kind, Part};
+use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 use super::{CAPSULE_DATA_BYTES_MAX, DATA_BYTES_MAX, DATA_OFFSET_SERVED_MAX, Desk};
 use crate::nvme::{Answer, Fused, Io, PortId, Queue, Step};
 
@@ -185,12 +185,12 @@ impl TargetSession {
     }
 
     /// A PDU begins. Most have an event at once, the others when their data is here.
-    fn begin(&mut self, head: &Head) -> Result<Option<Pending>, Broken> {
+    fn begin(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         self.data = Data::Skipped;
         match (self.phase, head.common().pdu_type) {
             (Phase::Over, _) => Ok(None),
             (_, PduType::HOST_TERMINATES) => {
-                let (head, _) = Terminate::read_from_prefix(&head.bytes).expect("its size");
+                let (head, _) = Terminate::read_from_prefix(head.bytes).expect("its size");
                 self.phase = Phase::Over;
                 self.goodbye = Some(Fatal::Ended(u32::from(head.status.0.get())));
                 Ok(Some(Pending::Own))
@@ -206,8 +206,8 @@ impl TargetSession {
     }
 
     /// ICReq (section 3.6.2.2): agrees on digests and alignment.
-    fn initialize(&mut self, head: &Head) -> Result<(), Broken> {
-        let (request, _) = InitRequest::read_from_prefix(&head.bytes).expect("its size");
+    fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
+        let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
         let unsupported =
             |offset: u32| Broken { status: FatalStatus::UNSUPPORTED, information: offset };
         if request.format.get() != PDU_FORMAT_1_0 {
@@ -244,13 +244,13 @@ impl TargetSession {
     }
 
     /// A command's capsule.
-    fn command(&mut self, head: &Head) -> Result<Option<Pending>, Broken> {
+    fn command(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         let entry = &head.bytes[size_of::<CommonHeader>()..];
-        let (entry, _) = Submission::read_from_prefix(entry).expect("a capsule holds an entry");
+        let entry = Submission::ref_from_bytes(entry).expect("a capsule holds an entry");
         let data_bytes = head.data_bytes as usize;
         let step = match &mut self.queue {
-            Some(queue) => queue.begin(&entry),
-            None => before_connect(&entry),
+            Some(queue) => queue.begin(entry),
+            None => before_connect(entry),
         };
         if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
             let place = self.compare.take().expect("its compare came");
@@ -259,8 +259,8 @@ impl TargetSession {
             self.pending.push_back(Pending::Own);
         }
         match step {
-            Step::Device(io) => self.device(io, &entry, data_bytes),
-            Step::Controller { payload_bytes } => self.own(entry, data_bytes, payload_bytes),
+            Step::Device(io) => self.device(io, entry, data_bytes),
+            Step::Controller { payload_bytes } => self.own(*entry, data_bytes, payload_bytes),
             Step::Refused(answer) => {
                 self.answer(answer, &[]);
                 Ok(Some(Pending::Own))
@@ -310,8 +310,8 @@ impl TargetSession {
     }
 
     /// H2CData (section 3.6.2.8): data that was asked for, in order.
-    fn host_data(&mut self, head: &Head) -> Result<(), Broken> {
-        let (data, _) = DataHead::read_from_prefix(&head.bytes).expect("its size");
+    fn host_data(&mut self, head: &Head<'_>) -> Result<(), Broken> {
+        let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let place = data.tag.get();
         let (cid, came, wanted) = match self.exchanges.get(usize::from(place)) {
             Some(Exchange::Device { io, transfer: Some(transfer) }) => {
@@ -444,7 +444,8 @@ impl Session for TargetSession {
             return Ok(Some(pending.into()));
         }
         loop {
-            let (broken, head) = match self.framer.next(input) {
+            let mut room = [0; HEADER_BYTES_MAX];
+            let (broken, offending) = match self.framer.next(input, &mut room) {
                 Ok(None) => return Ok(None),
                 Ok(Some(Part::Data { bytes, end })) => match self.data(bytes, end) {
                     None => continue,
@@ -453,11 +454,11 @@ impl Session for TargetSession {
                 Ok(Some(Part::Head(head))) => match self.begin(&head) {
                     Ok(None) => continue,
                     Ok(Some(event)) => return Ok(Some(event.into())),
-                    Err(broken) => (broken, head),
+                    Err(broken) => (broken, Offending::new(head.bytes)),
                 },
                 Err(blame) => *blame,
             };
-            return Err(self.broken(broken, head.offending()));
+            return Err(self.broken(broken, offending.bytes()));
         }
     }
 
