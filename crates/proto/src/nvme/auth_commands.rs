@@ -1,4 +1,4 @@
-//! Authentication Send and Authentication Receive (Base 6.1 and 6.2), and the powers that they make
+//! Authentication Send and Authentication Receive (Base 6.2 and 6.1), and the powers that they make
 //! somebody else compute.
 
 use alloc::string::ToString;

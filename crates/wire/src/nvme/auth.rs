@@ -2,7 +2,7 @@
 
 use zerocopy::little_endian::{U16, U32};
 
-/// The security protocol of Authentication Send and Receive (Base 6.1, SECP).
+/// The security protocol of Authentication Send and Receive (Base 6.2, SECP).
 pub const AUTH_PROTOCOL: u8 = 0xe9;
 
 /// Identifiers of hashes, and of groups, that a descriptor has room for.

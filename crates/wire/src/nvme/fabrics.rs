@@ -128,7 +128,7 @@ layout! {
 }
 
 layout! {
-    /// Authentication Send and Authentication Receive (Base 6.1 and 6.2).
+    /// Authentication Send and Authentication Receive (Base 6.2 and 6.1).
     pub struct AuthCommand: 64 {
         /// [`FABRICS_OPCODE`](super::FABRICS_OPCODE).
         [0] opcode: u8,

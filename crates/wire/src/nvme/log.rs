@@ -149,7 +149,7 @@ pub mod effect {
 }
 
 open_enum! {
-    /// How a namespace is reached through this controller (Base 8.1.1).
+    /// How a namespace is reached through this controller (Base 8.1.3).
     pub struct AnaState {
         /// At its best.
         OPTIMIZED = 1,
