@@ -244,6 +244,39 @@ fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     unproven(&fabric);
 }
 
+/// Of an I/O queue the connection ends, of an admin queue the controller with all of its own.
+#[test]
+fn a_host_that_stops_halfway_is_disconnected_after_a_minute() {
+    let fabric = fabric(&with_keys());
+    let mut own = unproven(&fabric);
+    let plan = plan(Hash::Sha256, Group::Null);
+    assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &plan), Ok(()));
+    own.enable();
+    let mut half = own.io(1, place(1, 1)).unwrap();
+    send(&mut half, &negotiation(Hash::Sha256.id(), Group::Null.id()));
+    let mut whole = own.io(2, place(1, 2)).unwrap();
+    assert_eq!(authenticate(&fabric, 1, &mut whole, &host(1), &plan), Ok(()));
+    let at = |seconds| Instant::ZERO + std::time::Duration::from_secs(seconds);
+    let ended = |worker, seconds| {
+        let actions = poll(&fabric, worker, at(seconds)).into_iter();
+        let close = |action| match action {
+            Action::Close { conn, reason: CloseReason::NotAuthenticated } => conn,
+            other => panic!("{other:?}"),
+        };
+        actions.map(close).collect::<Vec<_>>()
+    };
+    assert_eq!(fabric.wake_at(0), Some(at(60)));
+    assert_eq!([ended(0, 59), ended(1, 59)], [vec![], vec![]]);
+    assert_eq!([ended(0, 60), ended(1, 60)], [vec![], vec![place(1, 1).conn]]);
+    drop(half);
+    assert_eq!(fabric.wake_at(0), None);
+    let late = open(&fabric, &host(1), SUBSYSTEM, 1, place(0, 9)).unwrap();
+    assert_eq!(ended(0, 60), [place(0, 9).conn]);
+    drop(late);
+    let left: Vec<u16> = fabric.controllers().iter().map(|own| own.cntlid).collect();
+    assert_eq!(left.len(), 1, "the other host's controller stays");
+}
+
 #[test]
 fn messages_that_make_no_sense_fail() {
     let fabric = fabric(&with_keys());

@@ -13,7 +13,7 @@ use zerocopy::FromBytes;
 
 use super::auth::transaction::Transaction;
 use super::config::{HostId, Nqn, PortId};
-use super::controller::{Arrival, Controller, Kind, Record};
+use super::controller::{Arrival, Controller, Kind, PROOF_LIMIT, Record};
 use super::counts::Counts;
 use super::data;
 use super::link::Link;
@@ -149,6 +149,7 @@ impl State {
             size: made.size,
             counts,
             must_prove,
+            prove_by: now + PROOF_LIMIT,
             proven,
             transaction: Transaction::new(),
             waiting: None,

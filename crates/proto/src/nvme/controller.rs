@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use contract::Instant;
@@ -26,6 +26,10 @@ pub(super) const KEEP_ALIVE_UNIT: Duration = Duration::from_secs(1);
 /// How long a discovery controller without a keep-alive timeout waits for a command (Base 3.1.2.3).
 pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 
+/// How long a host may take to prove who it is on a queue. The largest group takes some tens of
+/// milliseconds.
+pub(super) const PROOF_LIMIT: Duration = Duration::from_secs(60);
+
 /// How long enabling and shutting down may take, in units of 500 ms. Neither takes any time here.
 pub(super) const READY_TIMEOUT: u8 = 15;
 
@@ -46,11 +50,20 @@ pub(super) struct Record {
     pub(super) counts: SharedCounts,
     /// Whether the host has to prove who it is before anything else.
     pub(super) must_prove: bool,
+    /// When the queue ends if the host has not.
+    pub(super) prove_by: Instant,
     /// Whether it has, or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
     /// An Authentication Receive that waits.
     pub(super) waiting: Option<Waiting>,
+}
+
+impl Record {
+    /// When to look whether the host has proven who it is; never once it has.
+    fn proof_due(&self) -> Option<Instant> {
+        (!self.proven.load(Ordering::Acquire)).then_some(self.prove_by)
+    }
 }
 
 /// A keep-alive timer.
@@ -139,8 +152,17 @@ impl Controller {
         true
     }
 
+    /// Queues whose host took too long to prove who it is.
+    pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, Place)> {
+        let is_late = move |record: &Record| record.proof_due().is_some_and(|due| due <= now);
+        let late = self.queues.iter().filter(move |(_, record)| is_late(record));
+        late.map(|(queue, record)| (*queue, record.place))
+    }
+
+    /// When one of its timers may expire.
     pub(super) fn expires_at(&self) -> Option<Instant> {
-        self.keep_alive.map(|timer| timer.until)
+        let proofs = self.queues.values().filter_map(Record::proof_due);
+        proofs.chain(self.keep_alive.map(|timer| timer.until)).min()
     }
 
     /// The host as reservations know it.

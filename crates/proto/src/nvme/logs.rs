@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use wire::nvme::{
-    AdminOpcode, AnaGroup, AnaHeader, AnaState, EffectsLog, ErrorEntry, Feature, FirmwareLog, LogPage,
-    NvmOpcode, ReservationNotice, ReservationNoticeKind, SmartLog, Status, effect,
+    AdminOpcode, AnaGroup, AnaHeader, AnaState, EffectsLog, ErrorEntry, Feature, FirmwareLog,
+    LogPage, NvmOpcode, ReservationNotice, ReservationNoticeKind, SmartLog, Status, effect,
 };
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromZeros, IntoBytes};

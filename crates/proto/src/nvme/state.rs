@@ -339,7 +339,8 @@ impl State {
             .collect()
     }
 
-    /// Ends controllers whose hosts said nothing for too long; when to look again.
+    /// Ends controllers whose hosts said nothing for too long, and queues whose hosts did not prove
+    /// who they are; when to look again.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Instant> {
         let expired: Vec<u16> = self
             .controllers
@@ -349,7 +350,25 @@ impl State {
         for cntlid in expired {
             self.remove_controller(cntlid, CloseReason::KeepAliveExpired);
         }
+        self.end_unproven(now);
         self.controllers.values().filter_map(Controller::expires_at).min()
+    }
+
+    /// Without its admin queue a controller ends, too.
+    fn end_unproven(&mut self, now: Instant) {
+        let of = |own: &Controller| {
+            let cntlid = own.link.cntlid;
+            own.unproven(now).map(move |(queue, place)| (cntlid, queue, place)).collect::<Vec<_>>()
+        };
+        let late: Vec<(u16, u16, Place)> = self.controllers.values().flat_map(of).collect();
+        for (cntlid, queue, place) in late {
+            if queue == 0 {
+                self.remove_controller(cntlid, CloseReason::NotAuthenticated);
+            } else {
+                self.leave(cntlid, queue, place);
+                self.mail.close(place, CloseReason::NotAuthenticated);
+            }
+        }
     }
 }
 
