@@ -47,7 +47,7 @@ cp /usr/bin/fio program
 stress-ng --temp-path . --hdd 1 --hdd-bytes 8m --hdd-ops 200 --dentry 1 --dentry-ops 500 \\
     --rename 1 --rename-ops 500 --link 1 --link-ops 20 --fallocate 1 --fallocate-bytes 8m \\
     --fallocate-ops 10 --fpunch 1 --fpunch-ops 50 --mmap 0 --sync-file 1 --sync-file-ops 20 \\
-    --verify --timeout 60
+    --verify --timeout 20
 fio --name=files --directory=. --nrfiles=16 --filesize=64k-2m --rw=randwrite --bsrange=1k-256k \\
     --ioengine=psync --fsync=32 --io_size=16m --verify=crc32c --verify_fatal=1 \\
     --output-format=terse
