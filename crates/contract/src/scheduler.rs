@@ -71,8 +71,13 @@ pub trait Scheduler {
     /// When the next round is worth while without a new request.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
 
-    /// A request that was let go has ended at the device, so long after it was submitted. For those
-    /// who measure the device; nothing needs to be told otherwise.
+    /// Whether it measures the device: wants to be told of each request that [has
+    /// ended](Scheduler::ended).
+    fn measures(&self) -> bool {
+        false
+    }
+
+    /// A request that was let go has ended at the device, so long after it was submitted.
     fn ended(&mut self, kind: Kind, delay: Duration) {
         let _unused = (kind, delay);
     }

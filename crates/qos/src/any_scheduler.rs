@@ -70,6 +70,10 @@ impl Scheduler for AnyScheduler {
         each!(self, scheduler => scheduler.wake_at(now))
     }
 
+    fn measures(&self) -> bool {
+        each!(self, scheduler => scheduler.measures())
+    }
+
     fn ended(&mut self, kind: Kind, delay: Duration) {
         each!(self, scheduler => scheduler.ended(kind, delay));
     }

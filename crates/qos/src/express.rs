@@ -8,7 +8,7 @@
 
 use crate::Class;
 use crate::token_scheduler::{IdleRule, Place, TokenScheduler};
-use crate::units::{NANO, NEG_LIMIT, nano};
+use crate::units::{NANO, NEG_LIMIT, ROUND_NANOS_MAX, nano};
 
 /// The most that a tenant may be ahead of its rate, in units.
 pub(crate) const AHEAD_MAX: u64 = NEG_LIMIT.unsigned_abs() / NANO as u64;
@@ -20,7 +20,7 @@ impl TokenScheduler {
         let mut spare = self.shared.bucket.held();
         let mut spent = 0;
         self.short = 0;
-        for n in 0..self.newcomers.len() {
+        for n in 0..self.coming {
             let tenant = self.newcomers[n];
             match self.express(tenant, spare) {
                 Some(units) => {
@@ -34,7 +34,7 @@ impl TokenScheduler {
                 }
             }
         }
-        self.newcomers.clear();
+        self.coming = 0;
         if spent > 0 {
             self.shared.bucket.charge(nano(spent));
             self.totals.spent += i128::from(nano(spent));
@@ -63,12 +63,13 @@ impl TokenScheduler {
                 cell.balance.tokens() >= 0
                     && cell.spend_ahead(self.now, units, terms.rate, AHEAD_MAX)
             }
-            // Only what its own share has made since the last time, if nobody else took it.
+            // Only what its own share has made since the last time, if nobody else took it; as far as
+            // it asks for more than one request, made up for no longer than by the long way.
             Class::BestEffort => {
-                local.queue.len == 1
-                    && nano(units) <= spare
+                let longest = if local.queue.len == 1 { u64::MAX } else { ROUND_NANOS_MAX };
+                nano(units) <= spare
                     && cell.cap().is_none()
-                    && cell.spend_behind(self.now, units, self.share * terms.rate)
+                    && cell.spend_behind(self.now, units, self.share * terms.rate, longest)
             }
             Class::Vacant | Class::Leaving => false,
         };

@@ -79,10 +79,11 @@ impl Requests {
     pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
         self.put(slot, line);
         let index = slot.index() as u32;
-        match queue.tail {
-            NONE => queue.head = index,
-            tail => self.entries[tail as usize].next = index,
+        if queue.len == 0 {
+            *queue = Queue { head: index, tail: index, len: 1, sum: *priced };
+            return;
         }
+        self.entries[queue.tail as usize].next = index;
         queue.tail = index;
         queue.len += 1;
         queue.sum += *priced;

@@ -50,13 +50,13 @@ impl Run {
         line: Line,
         slot: Slot,
     ) -> bool {
-        let belongs = self.tenant == tenant && self.line == line && self.room > 0;
-        if !belongs || !requests.has_place(slot) {
+        if self.tenant != tenant || self.line != line || !requests.has_place(slot) {
             return false;
         }
+        let Some(room) = self.room.checked_sub(1) else { return false };
         requests.link(self.tail, slot, line);
         self.tail = slot.index() as u32;
-        self.room -= 1;
+        self.room = room;
         true
     }
 }

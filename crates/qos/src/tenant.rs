@@ -154,10 +154,11 @@ impl Tenant {
         goes
     }
 
-    /// Spends so many units of a rate (units a second), if it has made them since the last time.
-    pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64) -> bool {
+    /// Spends so many units of a rate (units a second), if it has made them since the last time, or
+    /// in the last `longest` nanoseconds.
+    pub(crate) fn spend_behind(&self, now: u64, units: u64, rate: u64, longest: u64) -> bool {
         let spent_to = self.spent_to.load(Acquire);
-        let since = now.saturating_sub(spent_to);
+        let since = now.saturating_sub(spent_to).min(longest);
         since.saturating_mul(rate) >= units * NANO as u64 && self.move_spent_to(spent_to, now)
     }
 

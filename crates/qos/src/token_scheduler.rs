@@ -8,7 +8,6 @@
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -143,8 +142,10 @@ pub struct TokenScheduler {
     pub(crate) links: Links,
     pub(crate) critical: Ring,
     pub(crate) best_effort: Ring,
-    /// Each at most once.
-    pub(crate) newcomers: Vec<u32>,
+    /// The first `coming` are the tenants that have a request since the last round and had none
+    /// before, each once.
+    pub(crate) newcomers: Box<[u32]>,
+    pub(crate) coming: usize,
     /// How many of them the last round served the short way.
     pub(crate) short: u32,
     /// Resting tenants by the time at which their balances would be full.
@@ -213,7 +214,8 @@ impl TokenScheduler {
             links: Links::new(tenants),
             critical: Ring::EMPTY,
             best_effort: Ring::EMPTY,
-            newcomers: Vec::with_capacity(tenants),
+            newcomers: alloc::vec![0; tenants].into(),
+            coming: 0,
             short: 0,
             dues: BinaryHeap::with_capacity(tenants),
             queued: 0,
@@ -440,7 +442,8 @@ impl TokenScheduler {
             Place::Newcomer | Place::Critical | Place::BestEffort => {}
             Place::Away => {
                 local.place = Place::Newcomer;
-                self.newcomers.push(tenant.0);
+                self.newcomers[self.coming] = tenant.0;
+                self.coming += 1;
             }
             Place::Resting => self.enter(tenant.0, self.shared.class(tenant)),
         }
@@ -649,7 +652,7 @@ impl Scheduler for TokenScheduler {
         if self.queued() == 0 {
             return due;
         }
-        if !self.newcomers.is_empty() {
+        if self.coming > 0 {
             return Some(now);
         }
         let longest = self.shared.round_nanos().max(WAKE_NANOS_MIN);
@@ -664,6 +667,10 @@ impl Scheduler for TokenScheduler {
     }
 
     #[inline]
+    fn measures(&self) -> bool {
+        self.measuring
+    }
+
     fn ended(&mut self, kind: Kind, delay: Duration) {
         if self.measuring && kind == Kind::Read {
             self.shared.delays.record(self.worker, delay);

@@ -354,6 +354,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 let before = completions.len();
                 attached.device.poll(self.now, &mut completions);
                 attached.submitted -= completions.len() - before;
+                if attached.scheduler.measures() {
+                    for completion in &completions[before..] {
+                        let entry = self.in_flight.get(completion.slot);
+                        let delay = self.now.since(entry.submitted_at);
+                        attached.scheduler.ended(entry.command.kind(), delay);
+                    }
+                }
             }
         }
         self.progressed |= !completions.is_empty();
@@ -362,8 +369,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             if let Some(fence) = entry.fence.take() {
                 fence.end();
             }
-            let (kind, delay) = (entry.command.kind(), self.now.since(entry.submitted_at));
-            self.devices[usize::from(entry.device)].scheduler.ended(kind, delay);
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;

@@ -102,6 +102,13 @@ impl Scheduler for Counted {
         }
     }
 
+    fn measures(&self) -> bool {
+        match &self.order {
+            Order::PassThrough(order) => order.measures(),
+            Order::Tokens(order) => order.measures(),
+        }
+    }
+
     fn ended(&mut self, kind: Kind, delay: Duration) {
         match &mut self.order {
             Order::PassThrough(order) => order.ended(kind, delay),
