@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use control::Tenants;
-use control::admin::{AdminAddress, Door, Site, Worker, Workers, router, start};
-use io::{Listener, Spread, UnixPath};
+use control::admin::{AdminAddress, Door, Router, Site, router, start};
+use control::{Foreman, Tenants};
+use io::{Listener, UnixPath};
 use serde::Deserialize;
 
 /// The permissions of the socket: the user who runs the server, and root.
@@ -62,18 +62,15 @@ pub(crate) struct Opened {
 /// The workers of a server, as the admin API tells of them.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    pub(crate) spread: Arc<Spread>,
+    /// Who tells them what to do.
+    pub(crate) foreman: Foreman,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
 }
 
 impl Site for Crew {
-    fn workers(&self) -> Workers {
-        let cpu = |n: usize| self.cpus.as_ref().map(|cpus| cpus[n]);
-        let each = self.spread.connections().into_iter().enumerate();
-        let each =
-            each.map(|(number, connections)| Worker { number, cpu: cpu(number), connections });
-        Workers { workers: each.collect() }
+    fn cpu(&self, worker: usize) -> Option<usize> {
+        self.cpus.as_ref().map(|cpus| cpus[worker])
     }
 }
 
@@ -84,14 +81,16 @@ pub(crate) fn open(
     tenants: &Tenants,
     crew: Crew,
 ) -> Result<Option<Opened>, String> {
+    let foreman = crew.foreman.clone();
     let site: Arc<dyn Site> = Arc::new(crew);
+    let router = || router(tenants.clone(), foreman.clone(), site.clone());
     let opened = match wanted {
         Some(Wanted::Nowhere) => return Ok(None),
-        Some(Wanted::At(address)) => open_at(address.clone(), tenants, site)?,
+        Some(Wanted::At(address)) => open_at(address.clone(), router())?,
         None => {
             let Some(path) = default_socket() else { return Ok(None) };
             match make_parent(&path)
-                .and_then(|()| open_at(AdminAddress::Unix(path.clone()), tenants, site))
+                .and_then(|()| open_at(AdminAddress::Unix(path.clone()), router()))
             {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -107,11 +106,7 @@ pub(crate) fn open(
     Ok(Some(opened))
 }
 
-fn open_at(
-    address: AdminAddress,
-    tenants: &Tenants,
-    site: Arc<dyn Site>,
-) -> Result<Opened, String> {
+fn open_at(address: AdminAddress, router: Router) -> Result<Opened, String> {
     let fail = |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
     let (door, listener) = match &address {
         AdminAddress::Unix(path) => {
@@ -123,7 +118,7 @@ fn open_at(
         }
         AdminAddress::Tcp(at) => (Door::Tcp(TcpListener::bind(at).map_err(fail)?), None),
     };
-    start(router(tenants.clone(), site), door).map_err(fail)?;
+    start(router, door).map_err(fail)?;
     Ok(Opened { _listener: listener })
 }
 

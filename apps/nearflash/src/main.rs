@@ -54,6 +54,10 @@ enum Command {
     Tenant(operate::TenantArgs),
     /// Show the devices of a running server
     Device(operate::DeviceArgs),
+    /// Show the workers of a running server
+    Worker(operate::WorkerArgs),
+    /// Show the connections of a running server, and move them between workers
+    Conn(operate::ConnArgs),
     /// Look at this machine as a server of flash, and say what to change
     Doctor(doctor::Args),
     /// Make the figures and tables of the ReFlex paper anew, beside the paper's
@@ -76,6 +80,8 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Tenant(args) => operate::tenant(&args),
         Command::Device(args) => operate::device(&args),
+        Command::Worker(args) => operate::worker(&args),
+        Command::Conn(args) => operate::conn(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

@@ -1,13 +1,15 @@
-//! The commands of an operator, `nearflash tenant` and `nearflash device`: clients of a running
-//! server's admin API.
+//! The commands of an operator, `nearflash tenant`, `device`, `worker` and `conn`: clients of a
+//! running server's admin API.
 //!
 //! Tables are for people; `--json` prints what the API answers, refusals as well, for programs. Exit
 //! code 1 when the server says no or is not there, and when a check finds that an SLO would be
 //! refused.
 
+mod conn;
 mod device;
 mod table;
 mod tenant;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -16,8 +18,10 @@ use control::admin::{AdminAddress, Client, ClientError};
 use serde::Serialize;
 use serde_json::json;
 
+pub(crate) use conn::Command as ConnCommand;
 pub(crate) use device::Command as DeviceCommand;
 pub(crate) use tenant::Command as TenantCommand;
+pub(crate) use worker::Command as WorkerCommand;
 
 /// What all these commands take.
 #[derive(Args, Clone, Debug)]
@@ -97,10 +101,36 @@ pub(crate) struct DeviceArgs {
     command: DeviceCommand,
 }
 
+/// `nearflash worker …`
+#[derive(Args, Debug)]
+pub(crate) struct WorkerArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: WorkerCommand,
+}
+
+/// `nearflash conn …`
+#[derive(Args, Debug)]
+pub(crate) struct ConnArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: ConnCommand,
+}
+
 pub(crate) fn tenant(args: &TenantArgs) -> Result<ExitCode, String> {
     args.common.end(args.command.run(&args.common))
 }
 
 pub(crate) fn device(args: &DeviceArgs) -> Result<ExitCode, String> {
+    args.common.end(args.command.run(&args.common))
+}
+
+pub(crate) fn worker(args: &WorkerArgs) -> Result<ExitCode, String> {
+    args.common.end(args.command.run(&args.common))
+}
+
+pub(crate) fn conn(args: &ConnArgs) -> Result<ExitCode, String> {
     args.common.end(args.command.run(&args.common))
 }

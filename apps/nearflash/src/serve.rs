@@ -134,7 +134,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
     };
     // Held until the workers have ended: its file goes with it.
-    let crew = Crew { spread: plan.spread.clone(), cpus: plan.cpus.clone() };
+    let foreman = desk.foreman();
+    let spread = plan.spread.clone();
+    foreman.set_open_to(Box::new(move |workers| spread.open_to(workers)));
+    let crew = Crew { foreman, cpus: plan.cpus.clone() };
     let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew)?;
     fabric_wakers.set(wakers.clone());
     println!("ready {}", urls.join(" "));

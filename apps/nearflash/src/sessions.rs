@@ -102,6 +102,15 @@ impl Session for AnySession {
         each!(self, session => session.speak(to))
     }
 
+    fn pack(&self) -> Option<Vec<u8>> {
+        each!(self, session => session.pack())
+    }
+
+    /// Of all protocols reflex alone can move.
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        ServerSession::unpack(packed).map(AnySession::Reflex)
+    }
+
     fn is_mid_message(&self) -> bool {
         each!(self, session => session.is_mid_message())
     }

@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-use crate::{ConnId, Parcel, Slo, Status, Tag, TenantId, Ticket};
+use crate::{ConnId, Parcel, Peer, Slo, Status, Tag, TenantId, Ticket};
 
 /// A tenant as one life of its number: the number is used again only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,6 +131,12 @@ pub enum Tell {
         /// To whom.
         to: u16,
     },
+    /// The worker is to say what its connections are, from a place of its table on: exactly one
+    /// [`Report::Listed`] follows.
+    List {
+        /// The first place.
+        from: u32,
+    },
     /// A connection comes from another worker: exactly one `Landed` or `Returned` follows.
     Arrive(Box<Parcel>),
     /// A connection that was given away has landed.
@@ -201,9 +207,37 @@ impl fmt::Display for Stays {
     }
 }
 
-/// What a worker tells the control plane unasked.
+/// What a worker knows of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name there.
+    pub conn: ConnId,
+    /// The other end.
+    pub peer: Peer,
+    /// The tenant that it belongs to; `None`: it may do nothing (yet).
+    pub tenant: Option<TenantId>,
+    /// Its requests in flight.
+    pub in_flight: u32,
+    /// Messages that have come on it at this worker; wraps.
+    pub messages: u32,
+    /// Whether what it speaks can move.
+    pub can_move: bool,
+}
+
+/// What a worker tells the control plane of its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
+    /// What a [`Tell::List`] asked for.
+    Listed {
+        /// Whose they are.
+        worker: u16,
+        /// The place that was asked about.
+        from: u32,
+        /// Those from there on, not all.
+        connections: Box<[Listed]>,
+        /// The first place that was not looked at; `None`: there are no more.
+        next: Option<u32>,
+    },
     /// How a [`Tell::Move`] ended.
     Moved {
         /// The worker that it left.

@@ -68,6 +68,8 @@ pub struct Meters {
 pub struct WorkerMeter {
     /// Microseconds in which it had something to do.
     busy_us: AtomicU32,
+    /// Its connections.
+    connections: AtomicU32,
     /// Connections that have left for other workers and landed there.
     moved: AtomicU32,
     /// Connections that were to leave and stayed.
@@ -82,6 +84,16 @@ impl WorkerMeter {
     /// Worker: it had something to do for so many microseconds.
     pub fn count_busy(&self, us: u32) {
         bump(&self.busy_us, us);
+    }
+
+    /// Worker: it has so many connections.
+    pub fn set_connections(&self, count: usize) {
+        self.connections.store(count as u32, Ordering::Relaxed);
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Worker: a connection has landed elsewhere, which was not received from for that long.

@@ -12,6 +12,7 @@ use contract::{
 };
 
 use crate::book::{Book, Origin};
+use crate::foreman::Foreman;
 use crate::post::{Mail, Post, PostBox, Waited, Wake, posts};
 use crate::tenants::Tenants;
 use crate::words::{Refusal, State};
@@ -45,6 +46,7 @@ pub struct Desk {
     outgoing: Vec<VecDeque<Tell>>,
     /// What workers have reported and nobody has taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
+    foreman: Foreman,
 }
 
 impl Desk {
@@ -52,7 +54,13 @@ impl Desk {
     pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
         let (post, boxes) = posts(workers);
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
-        (Desk { tenants, post, outgoing, reports: VecDeque::new() }, boxes)
+        let foreman = Foreman::new(tenants.clone(), post.ways());
+        (Desk { tenants, post, outgoing, reports: VecDeque::new(), foreman }, boxes)
+    }
+
+    /// Who tells workers what operators want of them.
+    pub fn foreman(&self) -> Foreman {
+        self.foreman.clone()
     }
 
     /// How a worker is told that it has mail.
@@ -111,6 +119,7 @@ impl Desk {
         match mail {
             Mail::Ask(ask) => self.answer(ask, now),
             Mail::Report(report) => {
+                let Some(report) = self.foreman.hear(report) else { return };
                 if self.reports.len() == REPORTS_MAX {
                     self.reports.pop_front();
                 }

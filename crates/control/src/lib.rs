@@ -14,6 +14,7 @@
 pub mod admin;
 mod book;
 mod desk;
+mod foreman;
 mod measured;
 mod post;
 mod tenants;
@@ -21,6 +22,7 @@ mod words;
 
 pub use book::{Book, DeviceSetup, Origin, Switches};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
+pub use foreman::{ConnectionInfo, Foreman, Moved, OrderRefused, WorkerInfo, WorkerState};
 pub use measured::Measured;
 pub use post::{PostBox, Wake};
 pub use tenants::{Clock, Tenants};

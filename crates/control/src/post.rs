@@ -55,7 +55,7 @@ impl Mailbox for PostBox {
 }
 
 /// The way to a worker.
-struct Way {
+pub(crate) struct Way {
     tells: SyncSender<Tell>,
     wake: OnceLock<Wake>,
 }
@@ -68,7 +68,7 @@ impl fmt::Debug for Way {
 
 impl Way {
     /// Sends, and ends the worker's wait.
-    fn send(&self, tell: Tell) -> Result<(), Tell> {
+    pub(crate) fn send(&self, tell: Tell) -> Result<(), Tell> {
         self.tells.try_send(tell).map_err(|refused| match refused {
             TrySendError::Full(tell) | TrySendError::Disconnected(tell) => tell,
         })?;
@@ -113,6 +113,11 @@ pub(crate) fn posts(workers: usize) -> (Post, Vec<PostBox>) {
 }
 
 impl Post {
+    /// The ways to all workers, for others than the desk.
+    pub(crate) fn ways(&self) -> Arc<[Way]> {
+        self.ways.clone()
+    }
+
     /// How a worker's wait is ended; said once.
     pub(crate) fn set_wake(&self, worker: usize, wake: Wake) {
         let said_before = self.ways[worker].wake.set(wake).is_err();

@@ -120,7 +120,8 @@ impl Office {
     pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
         let busy = self.desk.serve(now);
-        for Report::Moved { ended, .. } in self.desk.take_reports() {
+        for report in self.desk.take_reports() {
+            let Report::Moved { ended, .. } = report else { continue };
             match ended {
                 Ok(_) => self.marks.hit(Mark::MovedLanded),
                 Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),

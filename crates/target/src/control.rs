@@ -39,6 +39,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         assert!(self.conns[index].is_none(), "the transport reused a place too early");
         self.conns[index] = Some(Box::new(conn));
         self.open_connections += 1;
+        self.line.meters.worker.set_connections(self.open_connections);
     }
 
     /// The transport has let go of the connection.
@@ -49,6 +50,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         let mut conn = conn.take().expect("looked at above");
         self.open_connections -= 1;
+        self.line.meters.worker.set_connections(self.open_connections);
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
         if let Receiving::Into(slot) = conn.receiving {
             self.forget(slot);

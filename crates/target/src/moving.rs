@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, ConnId, Device, Instant, ListenerId, Mailbox, Member, Parcel, ParcelRequest, Payload,
+    Buf, ConnId, Device, Instant, Listed, ListenerId, Mailbox, Member, Parcel, ParcelRequest, Payload,
     Report, Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
 };
 
@@ -24,6 +24,9 @@ const LEAVING_MAX: usize = 64;
 
 /// Places of connections that a turn looks at for one that may leave.
 const GIVE_BATCH: usize = 256;
+
+/// Places of connections that a turn tells of.
+const LIST_MAX: usize = 256;
 
 /// How soon to try again what somebody's box, or our table, had no room for.
 const RETRY: Duration = Duration::from_millis(1);
@@ -286,6 +289,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.moves.leaving.swap_remove(n);
         let mut conn = self.conns[id.index as usize].take().expect("it was just looked at");
         self.open_connections -= 1;
+        self.line.meters.worker.set_connections(self.open_connections);
         let (requests, discards) = self.unload(&mut conn, withdrawn.into_iter().flatten());
         let unparsed = conn.stalled.take().map_or(Vec::new(), |mut stalled| {
             stalled.bytes.drain(..stalled.taken);
@@ -394,6 +398,24 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
         }
         self.come_home(parcel);
+    }
+
+    /// Says what some of its connections are.
+    pub(crate) fn list(&mut self, from: u32) {
+        let first = (from as usize).min(self.conns.len());
+        let end = (first + LIST_MAX).min(self.conns.len());
+        let listed = |conn: &Connection<P>| Listed {
+            conn: conn.id,
+            peer: conn.peer,
+            tenant: conn.grant.as_ref().map(|grant| grant.tenant),
+            in_flight: conn.in_flight as u32,
+            messages: conn.progress.messages,
+            can_move: conn.session.pack().is_some(),
+        };
+        let connections = self.conns[first..end].iter().flatten().map(|conn| listed(conn)).collect();
+        let next = (end < self.conns.len()).then_some(end as u32);
+        let worker = self.line.worker;
+        self.line.mailbox.report(Report::Listed { worker, from, connections, next });
     }
 
     fn report_move(&mut self, conn: ConnId, ended: Result<(ConnId, Duration), Stays>) {

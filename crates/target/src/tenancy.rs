@@ -79,6 +79,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
                 Tell::Move { conn, to } => self.order_move(conn, to),
                 Tell::Give { count, to } => self.order_gift(count, to),
+                Tell::List { from } => self.list(from),
                 Tell::Arrive(parcel) => self.arrive(parcel),
                 Tell::Landed { ticket, conn, pause } => self.landed(ticket, conn, pause),
                 Tell::Returned(parcel) => self.returned(parcel),

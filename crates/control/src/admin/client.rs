@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
 use super::AdminAddress;
+use super::crew::{Connections, HasMoved, MoveTo};
 use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
@@ -154,6 +155,23 @@ impl Client {
     /// See [`ClientError`].
     pub fn workers(&mut self) -> Result<Workers, ClientError> {
         self.get("/v1/workers")
+    }
+
+    /// The connections of all workers.
+    ///
+    /// # Errors
+    /// When a worker does not answer.
+    pub fn connections(&mut self) -> Result<Connections, ClientError> {
+        self.get("/v1/connections")
+    }
+
+    /// Moves a connection, which is known by the name it is listed with, to another worker.
+    ///
+    /// # Errors
+    /// Why it stays where it is.
+    pub fn move_connection(&mut self, id: &str, to: usize) -> Result<HasMoved, ClientError> {
+        let id = utf8_percent_encode(id, NON_ALPHANUMERIC);
+        self.call(Method::POST, &format!("/v1/connections/{id}/move"), Some(&MoveTo { to }))
     }
 
     fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {

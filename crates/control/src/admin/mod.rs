@@ -10,6 +10,7 @@
 
 mod address;
 mod client;
+mod crew;
 mod gate;
 mod model;
 mod openapi;
@@ -17,8 +18,11 @@ mod problem;
 mod routes;
 mod server;
 
+pub use axum::Router;
+
 pub use address::{AddressError, AdminAddress};
 pub use client::{Client, ClientError};
+pub use crew::{Connection, Connections, HasMoved, MoveTo, WorkerState};
 pub use model::{
     AddTenant, Admitted, Check, Class, Correction, Device, Devices, Measured, Origin, SetTenant,
     Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::crew::WorkerState;
+
 /// What a tenant is promised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -269,18 +271,30 @@ pub struct Devices {
 }
 
 /// A worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
     /// Its number.
     pub number: usize,
     /// The processor that it is pinned to.
     pub cpu: Option<usize>,
+    /// Whether it takes connections.
+    pub state: WorkerState,
     /// Its connections.
     pub connections: usize,
+    /// The share of the last second in which it had something to do.
+    pub busy_percent: f64,
+    /// Connections that have left it for other workers.
+    pub moved: u32,
+    /// Connections that were to leave it and stayed.
+    pub stayed: u32,
+    /// Connections that came to it from other workers.
+    pub arrived: u32,
+    /// The longest time, in microseconds, that a connection which left it was not received from.
+    pub pause_us_max: u32,
 }
 
 /// All workers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Workers {
     /// By number.
     pub workers: Vec<Worker>,

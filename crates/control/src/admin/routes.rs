@@ -11,8 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, SetTenant, Slo, Strictest, Tenant, Tenants,
-    Verdict, Workers,
+    Verdict, Worker, Workers,
 };
+use super::crew::WorkerState;
 use super::openapi;
 use super::problem::{Code, Failure, Problem};
 use crate::words::{self, Refusal};
@@ -22,19 +23,20 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What the API tells of the server beside its tenants. Called on the API's thread.
 pub trait Site: Send + Sync {
-    /// The workers, by number.
-    fn workers(&self) -> Workers;
+    /// The processor that a worker is pinned to.
+    fn cpu(&self, worker: usize) -> Option<usize>;
 }
 
 /// What every handler has.
 #[derive(Clone)]
-struct Api {
-    tenants: crate::Tenants,
+pub(super) struct Api {
+    pub(super) tenants: crate::Tenants,
+    pub(super) foreman: crate::Foreman,
     site: Arc<dyn Site>,
 }
 
 /// The API as a service, without time-outs and without asking who calls.
-pub fn router(tenants: crate::Tenants, site: Arc<dyn Site>) -> Router {
+pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
     Router::new()
         .route("/v1/tenants", get(list_tenants).post(add_tenant))
         // A tenant may be named `check`: only POST means the question.
@@ -44,6 +46,7 @@ pub fn router(tenants: crate::Tenants, site: Arc<dyn Site>) -> Router {
         )
         .route("/v1/devices", get(list_devices))
         .route("/v1/workers", get(list_workers))
+        .merge(super::crew::routes())
         .route("/openapi.json", get(async || Json(openapi::document())))
         .fallback(async || {
             Problem::new(Code::NotFound, "there is no such resource; /openapi.json lists them all")
@@ -53,11 +56,11 @@ pub fn router(tenants: crate::Tenants, site: Arc<dyn Site>) -> Router {
             Problem::new(Code::NoMethod, message)
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(Api { tenants, site })
+        .with_state(Api { tenants, foreman, site })
 }
 
 /// A body in JSON; what is wrong with it is said in JSON, too.
-struct Body<T>(T);
+pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
@@ -267,7 +270,22 @@ async fn list_devices(State(api): State<Api>) -> Json<Devices> {
 /// The workers.
 #[utoipa::path(get, path = "/v1/workers", responses((status = 200, body = Workers)))]
 async fn list_workers(State(api): State<Api>) -> Json<Workers> {
-    Json(api.site.workers())
+    let each = api.foreman.workers().into_iter().map(|info| Worker {
+        number: info.number,
+        cpu: api.site.cpu(info.number),
+        state: match info.state {
+            crate::WorkerState::Active => WorkerState::Active,
+            crate::WorkerState::Retiring => WorkerState::Retiring,
+            crate::WorkerState::Parked => WorkerState::Parked,
+        },
+        connections: info.connections,
+        busy_percent: (info.busy * 1_000.0).round() / 10.0,
+        moved: info.moved,
+        stayed: info.stayed,
+        arrived: info.arrived,
+        pause_us_max: info.pause_us_max,
+    });
+    Json(Workers { workers: each.collect() })
 }
 
 /// The document of all this.

@@ -1,0 +1,90 @@
+//! `nearflash worker list`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use control::admin::{Worker, WorkerState};
+
+use super::table::{Side, table, text};
+use super::{Common, Failure};
+use crate::report::number_text;
+
+/// Shows the workers of a running server
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show all workers: how busy they are, and what has moved
+    List,
+}
+
+impl Command {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let workers = common.client()?.workers()?;
+        common.print(&workers, |workers| list(&workers.workers));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(workers: &[Worker]) -> String {
+    use Side::{Left, Right};
+    let mut table = table(&[
+        ("WORKER", Right),
+        ("STATE", Left),
+        ("CPU", Right),
+        ("BUSY", Right),
+        ("CONNECTIONS", Right),
+        ("LEFT", Right),
+        ("CAME", Right),
+        ("STAYED", Right),
+        ("LONGEST PAUSE", Right),
+    ]);
+    for worker in workers {
+        let number = |n: u32| number_text(f64::from(n));
+        let state = match worker.state {
+            WorkerState::Active => "active",
+            WorkerState::Retiring => "retiring",
+            WorkerState::Parked => "parked",
+        };
+        table.add_row([
+            worker.number.to_string(),
+            state.to_owned(),
+            worker.cpu.map_or("-".to_owned(), |cpu| cpu.to_string()),
+            format!("{:.0} %", worker.busy_percent),
+            number(worker.connections as u32),
+            number(worker.moved),
+            number(worker.arrived),
+            number(worker.stayed),
+            match worker.moved {
+                0 => "-".to_owned(),
+                _ => format!("{} µs", number(worker.pause_us_max)),
+            },
+        ]);
+    }
+    text(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_stand_in_columns() {
+        let worker = |number, state, moved| Worker {
+            number,
+            cpu: Some(number + 2),
+            state,
+            connections: 1_200,
+            busy_percent: 61.3,
+            moved,
+            stayed: 0,
+            arrived: 3,
+            pause_us_max: 412,
+        };
+        let text = list(&[worker(0, WorkerState::Active, 0), worker(1, WorkerState::Retiring, 7)]);
+        assert_eq!(
+            text,
+            "WORKER  STATE     CPU  BUSY  CONNECTIONS  LEFT  CAME  STAYED  LONGEST PAUSE\n\
+             \x20    0  active      2  61 %        1 200     0     3       0              -\n\
+             \x20    1  retiring    3  61 %        1 200     7     3       0         412 µs"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Workers and connections: what they are, and moves.
+
+use axum::extract::{Path, State};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use contract::ConnId;
+
+use super::problem::{Code, Failure, Problem};
+use super::routes::{Api, Body};
+use crate::foreman::{self, OrderRefused};
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Connection {
+    /// Its name, `WORKER:PLACE.GENERATION`: another one when it has moved.
+    pub id: String,
+    /// The worker that serves it.
+    pub worker: usize,
+    /// The other end.
+    pub peer: String,
+    /// The tenant that it belongs to; `null` while it may do nothing.
+    pub tenant: Option<String>,
+    /// Its requests in flight.
+    pub in_flight: u32,
+    /// Messages that have come on it at this worker; wraps at 2³².
+    pub messages: u32,
+    /// Whether what it speaks can move.
+    pub can_move: bool,
+}
+
+/// All connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Connections {
+    /// By worker.
+    pub connections: Vec<Connection>,
+}
+
+/// Where a connection is to go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveTo {
+    /// The worker that is to serve it.
+    pub to: usize,
+}
+
+/// A connection that has moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HasMoved {
+    /// Its name now.
+    pub id: String,
+    /// The worker that serves it now.
+    pub worker: usize,
+    /// Microseconds in which it was not received from.
+    pub pause_us: u64,
+}
+
+/// Whether a worker takes connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkerState {
+    /// It does.
+    Active,
+    /// It gives its connections away, and rests once it has none.
+    Retiring,
+    /// It has none and uses no processor time.
+    Parked,
+}
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/v1/connections", get(list_connections))
+        .route("/v1/connections/{id}/move", post(move_connection))
+}
+
+fn name(worker: usize, conn: ConnId) -> String {
+    format!("{worker}:{}.{}", conn.index, conn.generation)
+}
+
+fn parse(id: &str) -> Option<(usize, ConnId)> {
+    let (worker, conn) = id.split_once(':')?;
+    let (index, generation) = conn.split_once('.')?;
+    let conn = ConnId { index: index.parse().ok()?, generation: generation.parse().ok()? };
+    Some((worker.parse().ok()?, conn))
+}
+
+impl From<OrderRefused> for Problem {
+    fn from(refused: OrderRefused) -> Problem {
+        let code = match refused {
+            OrderRefused::NoWorker(_) => Code::NotFound,
+            OrderRefused::Stays(contract::Stays::Gone) => Code::NotFound,
+            OrderRefused::Stays(_) | OrderRefused::Listens | OrderRefused::NotActive(_) => {
+                Code::InUse
+            }
+            OrderRefused::NoAnswer => Code::TimeOut,
+        };
+        Problem::new(code, refused.to_string())
+    }
+}
+
+/// Does what waits for workers where it holds up nobody.
+async fn wait<T: Send + 'static>(
+    what: impl FnOnce() -> Result<T, OrderRefused> + Send + 'static,
+) -> Result<T, Problem> {
+    let done = tokio::task::spawn_blocking(what).await;
+    done.map_err(|_| Problem::new(Code::Internal, "an order failed"))?.map_err(Problem::from)
+}
+
+/// The connections of all workers.
+#[utoipa::path(get, path = "/v1/connections", responses((status = 200, body = Connections)))]
+async fn list_connections(State(api): State<Api>) -> Result<Json<Connections>, Problem> {
+    let infos = wait(move || api.foreman.connections()).await?;
+    let each = infos.into_iter().map(|info| Connection {
+        id: name(info.worker, info.listed.conn),
+        worker: info.worker,
+        peer: info.listed.peer.to_string(),
+        tenant: info.tenant,
+        in_flight: info.listed.in_flight,
+        messages: info.listed.messages,
+        can_move: info.listed.can_move,
+    });
+    Ok(Json(Connections { connections: each.collect() }))
+}
+
+/// Moves a connection to another worker, while it is used. Its client notices nothing but a pause.
+#[utoipa::path(
+    post,
+    path = "/v1/connections/{id}/move",
+    params(("id" = String, Path, description = "The connection's name")),
+    request_body = MoveTo,
+    responses(
+        (status = 200, body = HasMoved),
+        (status = 404, description = "There is no such connection (any more), or worker", body = Failure),
+        (status = 409, description = "It stays where it is; the message says why", body = Failure),
+    )
+)]
+async fn move_connection(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+    Body(MoveTo { to }): Body<MoveTo>,
+) -> Result<Json<HasMoved>, Problem> {
+    let Some((worker, conn)) = parse(&id) else {
+        let message = format!("{id:?} is no name of a connection, such as 0:17.3");
+        return Err(Problem::new(Code::Invalid, message));
+    };
+    let foreman::Moved { worker, conn, pause } =
+        wait(move || api.foreman.move_connection(worker, conn, to)).await?;
+    let pause_us = pause.as_micros() as u64;
+    tracing::info!(from = id, worker, pause_us, "connection moved");
+    Ok(Json(HasMoved { id: name(worker, conn), worker, pause_us }))
+}
+
+/// The document of all this.
+pub(super) mod documented {
+    use super::*;
+    use utoipa::OpenApi;
+
+    #[derive(OpenApi)]
+    #[openapi(paths(list_connections, move_connection))]
+    pub(in crate::admin) struct Document;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_connections_are_understood_again() {
+        let conn = ConnId { index: 17, generation: 3 };
+        assert_eq!(parse(&name(2, conn)), Some((2, conn)));
+        for bad in ["", "1", "1:2", "1:2.", "a:1.2", "1:2.3.4", "1:-2.3"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}
