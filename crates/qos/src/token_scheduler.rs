@@ -626,8 +626,9 @@ impl Scheduler for TokenScheduler {
         &mut self,
         tenant: TenantId,
         wanted: &mut dyn FnMut(Slot) -> bool,
-        taken: &mut Vec<Slot>,
+        taken: &mut alloc::vec::Vec<Slot>,
     ) {
+        self.end_run();
         if self.phase != Phase::Over {
             self.cut_round();
         }
@@ -637,7 +638,11 @@ impl Scheduler for TokenScheduler {
         self.queued -= (before - local.queue.len) as usize;
         if local.queue.len == 0 && local.place == Place::Newcomer {
             local.place = Place::Away;
-            self.newcomers.retain(|newcomer| *newcomer != tenant.0);
+            let coming = &mut self.newcomers[..self.coming];
+            let place = coming.iter().position(|newcomer| *newcomer == tenant.0);
+            let place = place.expect("a newcomer is among them");
+            coming.copy_within(place + 1.., place);
+            self.coming -= 1;
         }
     }
 
