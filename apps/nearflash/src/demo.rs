@@ -18,6 +18,7 @@ use crate::crowd::{Crowd, Times};
 use crate::report::time_text;
 use crate::stage::{Promise, Stage};
 use board::{Board, Phase};
+use pace::Pace;
 use seen::Part;
 pub(crate) use seen::Seen;
 use tenants::{B_SENDS_LESS, Got, TENANTS};
@@ -76,27 +77,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
 /// Plays the three parts of so many seconds each, on a drive so many times slower (or as fast as this
 /// machine drives); `show` draws tables while it goes on.
 pub(crate) fn play(slow: Option<u32>, seconds: u64, show: bool) -> Result<Seen, String> {
-    let found = match slow {
-        Some(slow) => slow,
+    let pace = match slow {
+        Some(slow) => Pace { slow, held_up_nanos: None },
         None => pace::find()?,
     };
     if show {
-        println!("{}\n", pace_text(found, slow.is_some()));
+        println!("{}\n", pace_text(pace));
     }
+    let slow = pace.slow;
     let times = Times { warmup: WARMUP, measured: Duration::from_secs(seconds) };
     let play = |phase: Phase<'static>, server: &Server| {
         let board = show.then(|| Board::new(phase));
         Ok::<_, String>(Part { phase, got: measure(phase, server, times, board)? })
     };
-    let [off, on, less] = phases(found);
-    let stage = stage(found)?;
+    let [off, on, less] = phases(slow);
+    let stage = stage(slow)?;
     let server = stage.serve(&["--no-scheduler"])?;
     let off = play(off, &server)?;
     server.stop()?;
     let server = stage.serve(&[])?;
     let (on, less) = (play(on, &server)?, play(less, &server)?);
     server.stop()?;
-    Ok(Seen { slow: found, off, on, less })
+    Ok(Seen { slow, off, on, less })
 }
 
 fn phases(slow: u32) -> [Phase<'static>; 3] {
@@ -118,11 +120,19 @@ fn stage(slow: u32) -> Result<Stage, String> {
     Stage::new(&format!("sim:a?size={DRIVE}&slow={slow}"), &promises)
 }
 
-fn pace_text(slow: u32, told: bool) -> String {
+fn pace_text(pace: Pace) -> String {
+    let Pace { slow, held_up_nanos } = pace;
+    let why = match held_up_nanos {
+        None => "Here".to_owned(),
+        Some(nanos) => format!(
+            "This machine now holds one request in a hundred up for {} by itself.\n\
+             For what it drives,",
+            time_text(nanos)
+        ),
+    };
     if slow == 1 {
-        return "The drive is as fast as the paper's.".to_owned();
+        return format!("{why} the drive is as fast as the paper's.");
     }
-    let why = if told { "Here" } else { "As this machine now drives no more," };
     format!(
         "{why} the drive is {slow} times slower than the paper's, and all rates and\n\
          latencies are scaled alike: 500 µs there are {} here.",

@@ -11,27 +11,54 @@ use crate::crowd::{Crowd, Member, Times};
 /// How many times slower a device may be made.
 const PACES: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What the machine itself may add to the latency of a request, as a share of what is promised.
+/// What the machine itself may add to the latency of 95 in 100 requests, as a share of what is
+/// promised.
 const ADDED_MOST: f64 = 0.15;
 
+/// What it may add to that of 99 in 100, which tells how long it keeps threads from running. The
+/// drive's own 95th percentile lies a tenth below what is promised: if more than one request in a
+/// hundred comes half of that too late, the promise is broken whoever schedules.
+const HELD_UP_MOST: f64 = 0.5;
+
+/// Some stalls of a quiet virtual machine fit in.
 const TIMES: Times =
-    Times { warmup: Duration::from_millis(200), measured: Duration::from_millis(500) };
+    Times { warmup: Duration::from_millis(200), measured: Duration::from_millis(1_000) };
+
+/// What this machine drives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Pace {
+    /// How many times slower than the paper's the device has to be.
+    pub(crate) slow: u32,
+    /// What the machine itself adds at most to the latency of 99 in 100 requests, in nanoseconds,
+    /// where that was measured.
+    pub(super) held_up_nanos: Option<f64>,
+}
 
 /// The smallest slow-down at which this machine serves what the tenants of Figure 5 get from no
 /// device at all, quickly enough that the device decides what is seen. A machine that is too busy
 /// for any gets the largest.
-pub(crate) fn find() -> Result<u32, String> {
+pub(crate) fn find() -> Result<Pace, String> {
     let server = Server::start(&words())?;
+    let mut pace = Pace { slow: 1, held_up_nanos: None };
     for slow in PACES {
         let members: Vec<Member> = TENANTS.iter().map(|tenant| member(tenant, slow)).collect();
         let crowd = Crowd::start(server.address(), members, 1 << 28, TIMES, u64::from(slow))?;
-        if keeps_up(&crowd.finish()?, slow) {
-            server.stop()?;
-            return Ok(slow);
+        let tallies = crowd.finish()?;
+        pace = Pace { slow, held_up_nanos: Some(added(&tallies, 0.99)) };
+        if keeps_up(&tallies, slow) {
+            break;
         }
     }
     server.stop()?;
-    Ok(PACES[PACES.len() - 1])
+    Ok(pace)
+}
+
+/// This quantile of the latency of reads of those who were promised one, the worst of them, in
+/// nanoseconds.
+fn added(tallies: &[Tally], quantile: f64) -> f64 {
+    let promised = TENANTS.iter().zip(tallies).filter(|(tenant, _)| tenant.slo.is_some());
+    let latency = |tally: &Tally| tally.read.latency.value_at_quantile(quantile) as f64;
+    promised.map(|(_, tally)| latency(tally)).fold(0.0, f64::max)
 }
 
 fn words() -> Vec<String> {
@@ -55,14 +82,14 @@ fn best_effort_tokens() -> f64 {
 
 /// Whether all requests were served, as quickly as it takes.
 fn keeps_up(tallies: &[Tally], slow: u32) -> bool {
-    TENANTS.iter().zip(tallies).all(|(tenant, tally)| {
+    let all = TENANTS.iter().zip(tallies).all(|(tenant, tally)| {
         let rate = member(tenant, slow).rate.expect("each has a rate");
-        let enough = tally.count() as f64 >= 0.97 * rate * TIMES.measured.as_secs_f64();
-        let p95 = tally.read.latency.value_at_quantile(0.95) as f64;
-        let quick =
-            tenant.slo(slow).is_none_or(|slo| p95 <= ADDED_MOST * slo.p95.as_nanos() as f64);
-        enough && quick
-    })
+        tally.count() as f64 >= 0.97 * rate * TIMES.measured.as_secs_f64()
+    });
+    let bounds = TENANTS.iter().filter_map(|tenant| tenant.slo(slow)).map(|slo| slo.p95);
+    let bound = bounds.min().expect("some have one").as_nanos() as f64;
+    all && added(tallies, 0.95) <= ADDED_MOST * bound
+        && added(tallies, 0.99) <= HELD_UP_MOST * bound
 }
 
 #[cfg(test)]
