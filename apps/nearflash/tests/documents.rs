@@ -61,7 +61,9 @@ fn the_device_model_of_the_documents_is_understood() {
 
 #[test]
 fn configurations_of_the_documents_are_understood() {
-    for (path, count) in [("docs/configuration.md", 1), ("docs/getting-started.md", 1)] {
+    for (path, count) in
+        [("docs/configuration.md", 1), ("docs/getting-started.md", 1), ("docs/nvme-tcp.md", 1)]
+    {
         let text = read(path);
         let examples = blocks(&text, "toml");
         assert_eq!(examples.len(), count, "{path}");
@@ -134,7 +136,7 @@ fn help(command: &str) -> String {
 #[test]
 fn commands_of_the_documents_exist() {
     let mut seen = 0;
-    for path in ["README.md", "docs/getting-started.md"] {
+    for path in ["README.md", "docs/getting-started.md", "docs/nvme-tcp.md"] {
         let text = read(path);
         for (_, block) in blocks(&text, "sh") {
             for line in block.lines().filter(|line| line.starts_with("nearflash ")) {

@@ -1,4 +1,4 @@
-//! The walk of docs/tenants.md, as it stands there: the commands run, and print what it says.
+//! The walks of the documents, as they stand there: the commands run, and print what is said of them.
 
 mod support;
 
@@ -7,23 +7,24 @@ use std::process::{Child, Command, Stdio};
 
 use support::{PATIENCE, wait_until};
 
-/// A block of the document: its language, what is in it, and whether the line before marks it as the
-/// server's.
+/// A block of the document: its language, what is in it, and what the line before marks it as: the
+/// server's, or a file's.
 struct Block {
     language: String,
     text: String,
-    is_server: bool,
+    mark: Option<String>,
 }
 
 fn blocks(document: &str) -> Vec<Block> {
     let (mut found, mut before, mut lines) = (Vec::new(), "", document.lines());
     while let Some(line) = lines.next() {
         if let Some(language) = line.strip_prefix("```") {
+            let mark = before.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
             let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
             found.push(Block {
                 language: language.to_owned(),
                 text: inside.join("\n"),
-                is_server: before == "<!-- server -->",
+                mark: mark.map(str::to_owned),
             });
         }
         before = line;
@@ -53,16 +54,35 @@ impl Drop for Serving {
 }
 
 #[test]
-fn the_walk_goes_as_the_document_says() {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tenants.md");
-    let blocks = blocks(&std::fs::read_to_string(document).unwrap());
+fn the_walk_with_tenants_goes_as_the_document_says() {
+    let (ran, compared) = walk("docs/tenants.md", |text| text);
+    assert!(ran > 8 && compared > 6, "{ran} commands, {compared} compared");
+}
+
+#[test]
+fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (ran, compared) = walk("docs/nvme-tcp.md", |text| text.replace("4420", &port.to_string()));
+    assert_eq!((ran, compared), (3, 2));
+}
+
+/// Walks through a document: how many commands ran, and of how many the words were compared.
+fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let blocks = blocks(&edit(std::fs::read_to_string(document).unwrap()));
     let folder = tempfile::tempdir().unwrap();
     let mut serving = None;
     let (mut ran, mut compared) = (0, 0);
     let mut printed = String::new();
     for block in &blocks {
         match block.language.as_str() {
-            "sh" if block.is_server => {
+            "toml" => {
+                let file = block.mark.as_ref().expect("a file has a name");
+                std::fs::write(folder.path().join(file), &block.text).unwrap();
+            }
+            // Only root may, and not on every machine.
+            "console" => {}
+            "sh" if block.mark.as_deref() == Some("server") => {
                 let server = shell(folder.path(), &format!("exec {}", block.text));
                 serving = Some(Serving({ server }.spawn().unwrap()));
                 let admin = folder.path().join("admin.sock");
@@ -83,7 +103,8 @@ fn the_walk_goes_as_the_document_says() {
             other => panic!("a block of {other:?}"),
         }
     }
-    assert!(serving.is_some() && ran > 8 && compared > 6, "{ran} commands, {compared} compared");
+    assert!(serving.is_some(), "{path} starts a server");
+    (ran, compared)
 }
 
 fn has_curl() -> bool {
