@@ -38,7 +38,7 @@ enum Phase {
     Rising { until: Instant },
     /// Requests flow; the next sign of life is due then.
     Up { alive_at: Instant },
-    /// Connections are being closed; the last one's end ends this.
+    /// Connections are being closed; the last one's end, or the last payload's return, ends this.
     Falling { why: HostLoss },
 }
 
@@ -138,8 +138,7 @@ impl<T: Dial> Host<T> {
                 self.transport.give(buf);
             }
             NetEvent::Sent { conn, buf } => {
-                let line = self.line_of(conn).expect("a payload comes back before its end");
-                self.take_back(line, buf);
+                self.take_back(self.line_of(conn), buf);
             }
             NetEvent::Closed { conn, reason } => {
                 let line = self.line_of(conn).expect("only what was dialled closes");
@@ -244,15 +243,13 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The transport gives a payload back.
-    fn take_back(&mut self, line: usize, buf: Buf) {
+    /// The transport gives a payload back. Without a line, its connection had ended when it was sent.
+    fn take_back(&mut self, line: Option<usize>, buf: Buf) {
         let key = address(&buf);
+        let line = line.or_else(|| self.lines.iter().position(|line| line.lent_at(key).is_some()));
+        let line = line.expect("the transport gives back what it was lent");
+        let place = self.lines[line].lent_at(key).expect("and to whom it was lent");
         let Line { flights, lent, .. } = &mut self.lines[line];
-        let is_its = |cid: &CommandId| {
-            flights[usize::from(*cid)].as_ref().is_some_and(|flight| flight.lent == Some(key))
-        };
-        let place =
-            lent.iter().position(is_its).expect("the transport gives back what it was lent");
         let cid = lent.remove(place).expect("it was found");
         let flight = flights[usize::from(cid)].as_mut().expect("it was found");
         flight.buf = Some(buf);
@@ -287,7 +284,7 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The last connection is gone: what was in flight has ended.
+    /// The last connection is gone, and every payload is back: what was in flight has ended.
     fn fallen(&mut self, now: Instant, why: HostLoss) {
         for line in 1..self.lines.len() {
             for cid in 0..self.options.queue_depth {
@@ -332,7 +329,7 @@ impl<T: Dial> Host<T> {
             _ => {}
         }
         if let Phase::Falling { why } = &self.phase
-            && self.lines.iter().all(|line| line.conn.is_none())
+            && self.lines.iter().all(|line| line.conn.is_none() && line.lent.is_empty())
         {
             let why = why.clone();
             self.fallen(now, why);

@@ -22,6 +22,16 @@ pub(super) struct Line {
     pub(super) lent: VecDeque<CommandId>,
 }
 
+impl Line {
+    /// Where in `lent` the payload at this address is.
+    pub(super) fn lent_at(&self, address: usize) -> Option<usize> {
+        self.lent.iter().position(|cid| {
+            let flight = self.flights[usize::from(*cid)].as_ref();
+            flight.is_some_and(|flight| flight.lent == Some(address))
+        })
+    }
+}
+
 /// A request in flight.
 #[derive(Debug)]
 pub(super) struct Flight {
