@@ -166,3 +166,15 @@ fn a_server_that_comes_back_is_used_again() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("connecting again"), "{said}");
 }
+
+#[test]
+fn a_machine_that_cannot_connect_is_told_what_it_lacks() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(["connect", &format!("nvme-tcp://127.0.0.1:1/{SUBSYSTEM}"), "--run"]);
+    let output = command.env("PATH", "/nowhere").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected =
+        if rustix::process::geteuid().is_root() { "install nvme-cli" } else { "only root" };
+    assert!(said.contains(expected), "{said}");
+}
