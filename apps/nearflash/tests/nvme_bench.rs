@@ -146,7 +146,7 @@ fn keys_come_from_files_or_the_environment() {
 fn a_server_that_comes_back_is_used_again() {
     let mut first = server("");
     let address = first.address();
-    let words = format!("{} --warmup 0 --seconds 3 --queue-depth 4", url(&first));
+    let words = format!("{} --warmup 0 --seconds 3 --queue-depth 4 --read-percent 50", url(&first));
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.arg("bench").args(words.split_whitespace()).arg("--json");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
