@@ -91,6 +91,14 @@ impl Kernel {
             .map_err(|error| format!("{}: {error}", initramfs.display()))?;
         Ok(Kernel { image, release, modules, initramfs })
     }
+
+    /// Whether it was built with one of these options, as a part of it or as a module.
+    pub(super) fn has_option(&self, names: &[&str]) -> bool {
+        let config = self.image.with_file_name(format!("config-{}", self.release));
+        let text = fs::read_to_string(config).unwrap_or_default();
+        let mut options = text.lines().filter_map(|line| line.split_once('='));
+        options.any(|(name, value)| names.contains(&name) && matches!(value, "y" | "m"))
+    }
 }
 
 fn fetch(series: Series, cache: &Path, folder: &Path) -> Result<(), String> {

@@ -22,10 +22,20 @@ fn knowing(key: &str) -> String {
     )
 }
 
+/// The reason to skip.
+fn cannot(context: &Context) -> Result<Option<Verdict>, String> {
+    // The second name is that of newer kernels.
+    if context.tools()?.1.has_option(&["CONFIG_NVME_AUTH", "CONFIG_NVME_HOST_AUTH"]) {
+        return Ok(provide(&[]));
+    }
+    let reason = "Debian built this kernel without the host's side of authentication";
+    Ok(Some(Verdict::Skipped(reason.to_owned())))
+}
+
 /// A host with the right key gets in, also when it asks the same of the controller; one with a wrong
 /// key, or none, does not.
 pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, String> {
-    if let Some(skipped) = provide(&[]) {
+    if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
     }
     let [key, controller_key, wrong] = KEYS;
@@ -57,7 +67,7 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
 /// The host's key is another after the server was started again: the old one is worth nothing, the
 /// new one lets in.
 pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
-    if let Some(skipped) = provide(&[]) {
+    if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
     }
     let [old, _, new] = KEYS;
