@@ -1,5 +1,7 @@
 //! What a server is told: one TOML file, or the command line (docs/configuration.md).
 
+mod authentication;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use flash::{Spec, parse_size};
 use serde::Deserialize;
 use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
 
+use self::authentication::AuthenticationConfig;
 use crate::admin::Wanted;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
@@ -41,6 +44,9 @@ pub(crate) struct Config {
     /// NVMe hosts of which more is known than their name.
     #[serde(default)]
     pub(crate) host: Vec<HostConfig>,
+    /// How NVMe hosts may prove who they are.
+    #[serde(default)]
+    pub(crate) authentication: AuthenticationConfig,
     #[serde(default)]
     limits: LimitsConfig,
 }

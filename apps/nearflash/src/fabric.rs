@@ -114,6 +114,7 @@ impl Plan<'_> {
             ports: self.ports(),
             subsystems,
             hosts: self.hosts(&tenant)?,
+            methods: self.config.authentication.methods()?,
             ..nvme::Config::default()
         };
         let fabric = Fabric::new(&config, self.now, Box::new(wakers.clone()));

@@ -86,11 +86,14 @@ fn keys(table: &str) -> Vec<String> {
 fn every_key_is_explained_and_in_the_example() {
     let text = read("docs/configuration.md");
     let example = &blocks(&text, "toml")[0].1;
-    let tables =
-        ["device", "tenant", "listen", "namespace", "access", "subsystem", "host", "limits"];
-    let named = |name: &str| match name {
-        "limits" => "[limits]".to_owned(),
-        name => format!("[[{name}]]"),
+    let (lists, single) = (
+        ["device", "tenant", "listen", "namespace", "access", "subsystem", "host"],
+        ["authentication", "limits"],
+    );
+    let tables = [&lists[..], &single[..]].concat();
+    let named = |name: &str| match single.contains(&name) {
+        true => format!("[{name}]"),
+        false => format!("[[{name}]]"),
     };
     for table in tables.iter().map(|name| named(name)).chain([String::new()]) {
         let known = keys(&table);

@@ -29,7 +29,9 @@ mod transport;
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
-pub use mailbox::{Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish};
+pub use mailbox::{
+    Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
+};
 pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading, WorkerMeter};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};

@@ -223,9 +223,7 @@ impl Foreman {
         }
         let tell = Tell::Move { conn, to: number };
         match self.order(worker, Key::Moved(from, conn), tell)? {
-            Report::Moved { ended: Ok((conn, pause)), .. } => {
-                Ok(Moved { worker: to, conn, pause })
-            }
+            Report::Moved { ended: Ok((conn, pause)), .. } => Ok(Moved { worker: to, conn, pause }),
             Report::Moved { ended: Err(why), .. } => Err(OrderRefused::Stays(why)),
             Report::Listed { .. } => Err(OrderRefused::NoAnswer),
         }

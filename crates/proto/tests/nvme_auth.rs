@@ -4,8 +4,8 @@ mod nvme_host;
 
 use contract::Instant;
 use nearflash_proto::nvme::auth::{
-    Answer as Proven, Credentials, EXPONENT_BYTES, End, Group, Hash, Proof, ProofFailure, Response,
-    Secret, augmented,
+    Answer as Proven, Credentials, EXPONENT_BYTES, End, Group, Hash, Methods, Proof, ProofFailure,
+    Response, Secret, augmented,
 };
 use nearflash_proto::nvme::{Action, CloseReason, Config, Host as Known, Outcome, Queue, Step};
 use nvme_host::*;
@@ -242,6 +242,26 @@ fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     let refused = open(&fabric, &host(2), SUBSYSTEM, 1, place(0, 0)).unwrap_err();
     assert_eq!(refused.status(), Status::CONNECT_INVALID_HOST.dnr());
     unproven(&fabric);
+}
+
+#[test]
+fn only_methods_that_are_allowed_are_agreed_on() {
+    let mut config = with_keys();
+    config.methods = Methods { hashes: vec![Hash::Sha512], groups: vec![Group::Ffdhe2048] };
+    let fabric = fabric(&config);
+    let mut own = unproven(&fabric);
+    let good = plan(Hash::Sha512, Group::Ffdhe2048);
+    assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &good), Ok(()));
+    let cases = [
+        (Hash::Sha256, Group::Ffdhe2048, AuthFailure::HASH),
+        (Hash::Sha512, Group::Null, AuthFailure::GROUP),
+    ];
+    for (hash, group, expected) in cases {
+        let mut own = unproven(&fabric);
+        send(&mut own.admin, &negotiation(hash.id(), group.id()));
+        let (said, closes) = receive(&fabric, 0, &mut own.admin);
+        assert_eq!((read::<AuthFailureMessage>(&said).explanation, closes), (expected, true));
+    }
 }
 
 /// Of an I/O queue the connection ends, of an admin queue the controller with all of its own.

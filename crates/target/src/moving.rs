@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, ConnId, Device, Instant, Listed, ListenerId, Mailbox, Member, Parcel, ParcelRequest, Payload,
-    Report, Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
+    Buf, ConnId, Device, Instant, Listed, ListenerId, Mailbox, Member, Parcel, ParcelRequest,
+    Payload, Report, Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
 };
 
 use crate::Grant;
@@ -412,7 +412,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             messages: conn.progress.messages,
             can_move: conn.session.pack().is_some(),
         };
-        let connections = self.conns[first..end].iter().flatten().map(|conn| listed(conn)).collect();
+        let connections =
+            self.conns[first..end].iter().flatten().map(|conn| listed(conn)).collect();
         let next = (end < self.conns.len()).then_some(end as u32);
         let worker = self.line.worker;
         self.line.mailbox.report(Report::Listed { worker, from, connections, next });

@@ -9,11 +9,11 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
+use super::crew::WorkerState;
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, SetTenant, Slo, Strictest, Tenant, Tenants,
     Verdict, Worker, Workers,
 };
-use super::crew::WorkerState;
 use super::openapi;
 use super::problem::{Code, Failure, Problem};
 use crate::words::{self, Refusal};

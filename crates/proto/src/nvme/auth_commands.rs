@@ -40,7 +40,7 @@ impl State {
         if call.payload.is_empty() {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        let State { controllers, hosts, .. } = self;
+        let State { controllers, hosts, methods, .. } = self;
         let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
         let known = hosts.get(&controller.host);
         let ends = || Ends {
@@ -50,7 +50,7 @@ impl State {
             own_key: known.and_then(|host| host.controller_key.clone()),
         };
         let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
-        let power = record.transaction.take(call.payload, ends, &call.chance);
+        let power = record.transaction.take(call.payload, methods, ends, &call.chance);
         record
             .proven
             .store(record.transaction.is_proven() || !record.must_prove, Ordering::Release);

@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::auth::Secret;
+use super::auth::{Methods, Secret};
 use contract::{Geometry, NamespaceId, TenantId};
 use wire::nvme::{AddressFamily, AnaState, DISCOVERY_NQN, NQN_BYTES};
 
@@ -251,6 +251,8 @@ pub struct Config {
     pub subsystems: Vec<Subsystem>,
     /// Hosts of which more is known than their name.
     pub hosts: Vec<Host>,
+    /// How they may prove who they are.
+    pub methods: Methods,
     /// Other discovery subsystems.
     pub referrals: Vec<Referral>,
 }
@@ -265,6 +267,7 @@ impl Default for Config {
             ports: Vec::new(),
             subsystems: Vec::new(),
             hosts: Vec::new(),
+            methods: Methods::default(),
             referrals: Vec::new(),
         }
     }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use contract::{ConnId, Instant};
 use wire::nvme::{AnaState, Event, Status};
 
+use super::auth::Methods;
 use super::auth_commands::Job;
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
@@ -115,6 +116,7 @@ pub(super) struct State {
     pub(super) ports: BTreeMap<PortId, Port>,
     pub(super) subsystems: BTreeMap<Nqn, Served>,
     pub(super) hosts: BTreeMap<Nqn, Host>,
+    pub(super) methods: Methods,
     pub(super) referrals: Vec<Referral>,
     pub(super) controllers: BTreeMap<u16, Controller>,
     /// Changes of what discovery tells.
@@ -146,6 +148,7 @@ impl State {
             ports: BTreeMap::new(),
             subsystems: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            methods: config.methods.clone(),
             referrals: Vec::new(),
             controllers: BTreeMap::new(),
             discovery_changes: 1,

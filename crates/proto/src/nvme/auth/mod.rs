@@ -10,6 +10,7 @@
 mod group;
 mod hash;
 mod host;
+mod methods;
 mod response;
 mod secret;
 pub(super) mod transaction;
@@ -17,5 +18,6 @@ pub(super) mod transaction;
 pub use group::{EXPONENT_BYTES, Group, Power};
 pub use hash::Hash;
 pub use host::{Answer, Credentials, PROOF_CHANCE_BYTES, Proof, ProofFailure};
+pub use methods::Methods;
 pub use response::{End, Response, augmented};
 pub use secret::{Secret, SecretError};

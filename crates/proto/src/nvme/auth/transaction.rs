@@ -11,7 +11,7 @@ use wire::nvme::{
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use super::{EXPONENT_BYTES, End, Group, Hash, Power, Response, Secret, augmented};
+use super::{EXPONENT_BYTES, End, Group, Hash, Methods, Power, Response, Secret, augmented};
 
 /// Bytes of chance that a message of the host may need.
 pub(in crate::nvme) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
@@ -119,6 +119,7 @@ impl Transaction {
     pub(in crate::nvme) fn take(
         &mut self,
         message: &[u8],
+        methods: &Methods,
         ends: impl FnOnce() -> Ends,
         chance: &[u8; CHANCE_BYTES],
     ) -> Option<Power> {
@@ -130,7 +131,7 @@ impl Transaction {
         match ((head.kind, head.message), step) {
             // A negotiation may come at any time between messages, to begin anew.
             ((AuthKind::COMMON, AuthMessage::NEGOTIATE), Step::Idle | Step::Done) => {
-                match negotiate(message, transaction, ends, chance) {
+                match negotiate(message, transaction, methods, ends, chance) {
                     Ok(agreed) => self.challenge(agreed),
                     Err(failure) => self.fail(transaction, failure),
                 }
@@ -287,6 +288,7 @@ fn head(kind: AuthKind, message: AuthMessage, transaction: u16) -> AuthHead {
 fn negotiate(
     message: &[u8],
     transaction: u16,
+    methods: &Methods,
     ends: impl FnOnce() -> Ends,
     chance: &[u8; CHANCE_BYTES],
 ) -> Result<Box<Agreed>, AuthFailure> {
@@ -304,9 +306,8 @@ fn negotiate(
     if hashes > AUTH_LIST_MAX || groups > AUTH_LIST_MAX {
         return Err(AuthFailure::PAYLOAD);
     }
-    let hash = Hash::ALL.into_iter().find(|hash| own.hashes[..hashes].contains(&hash.id()));
-    let group = Group::ALL.into_iter().find(|group| own.groups[..groups].contains(&group.id()));
-    let hash = hash.ok_or(AuthFailure::HASH)?;
+    let hash = methods.hash(&own.hashes[..hashes]).ok_or(AuthFailure::HASH)?;
+    let group = methods.group(&own.groups[..groups]).ok_or(AuthFailure::GROUP)?;
     let (exponent, rest) = chance.split_first_chunk().expect("there is enough chance");
     let (challenge, sequence) = rest.split_at(CHALLENGE_BYTES_MAX);
     // As long as it can be, so that it is never none.
@@ -316,7 +317,7 @@ fn negotiate(
     Ok(Box::new(Agreed {
         transaction,
         hash,
-        group: group.ok_or(AuthFailure::GROUP)?,
+        group,
         challenge: challenge[..hash.bytes()].to_vec(),
         // Zero would mean something else.
         sequence: sequence.max(1),

@@ -1,0 +1,97 @@
+//! Which hashes and groups NVMe hosts may authenticate with.
+
+use proto::nvme::auth::{Group, Hash, Methods};
+use serde::Deserialize;
+
+/// Lists with the most wanted first; all there are unless told.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuthenticationConfig {
+    hashes: Option<Vec<HashName>>,
+    groups: Option<Vec<GroupName>>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HashName {
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum GroupName {
+    None,
+    Ffdhe2048,
+    Ffdhe3072,
+    Ffdhe4096,
+    Ffdhe6144,
+    Ffdhe8192,
+}
+
+impl AuthenticationConfig {
+    /// What is allowed.
+    ///
+    /// # Errors
+    /// Nothing is: nobody could authenticate.
+    pub(crate) fn methods(&self) -> Result<Methods, String> {
+        let all = Methods::default();
+        let hashes = self.hashes.as_ref().map(|names| names.iter().map(|name| name.hash()));
+        let groups = self.groups.as_ref().map(|names| names.iter().map(|name| name.group()));
+        let methods = Methods {
+            hashes: hashes.map_or(all.hashes, Iterator::collect),
+            groups: groups.map_or(all.groups, Iterator::collect),
+        };
+        if methods.hashes.is_empty() || methods.groups.is_empty() {
+            return Err("authentication: with no hash or no group nobody can authenticate; \
+                        leave the list out to allow all"
+                .to_owned());
+        }
+        Ok(methods)
+    }
+}
+
+impl HashName {
+    fn hash(self) -> Hash {
+        match self {
+            HashName::Sha256 => Hash::Sha256,
+            HashName::Sha384 => Hash::Sha384,
+            HashName::Sha512 => Hash::Sha512,
+        }
+    }
+}
+
+impl GroupName {
+    fn group(self) -> Group {
+        match self {
+            GroupName::None => Group::Null,
+            GroupName::Ffdhe2048 => Group::Ffdhe2048,
+            GroupName::Ffdhe3072 => Group::Ffdhe3072,
+            GroupName::Ffdhe4096 => Group::Ffdhe4096,
+            GroupName::Ffdhe6144 => Group::Ffdhe6144,
+            GroupName::Ffdhe8192 => Group::Ffdhe8192,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn methods(text: &str) -> Result<Methods, String> {
+        let config: AuthenticationConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+        config.methods()
+    }
+
+    #[test]
+    fn lists_say_what_is_allowed_and_what_is_wanted_most() {
+        assert_eq!(methods(""), Ok(Methods::default()));
+        let text = "hashes = [\"sha512\", \"sha384\"]\ngroups = [\"ffdhe4096\"]";
+        let expected =
+            Methods { hashes: vec![Hash::Sha512, Hash::Sha384], groups: vec![Group::Ffdhe4096] };
+        assert_eq!(methods(text), Ok(expected));
+        assert!(methods("groups = []").unwrap_err().contains("nobody"));
+        assert!(methods("hashes = [\"md5\"]").unwrap_err().contains("sha256"));
+    }
+}
