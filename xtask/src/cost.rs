@@ -7,7 +7,8 @@
 //! what the kernel spends on the same requests is not counted. Rows over a network made of memory
 //! show the worker alone.
 //!
-//! A second table counts what is asked of a registry with ten thousand tenants.
+//! A second table compares the worker with one that counts nothing of requests for metrics (the
+//! feature `uncounted`). A third counts what is asked of a registry with ten thousand tenants.
 
 use std::process::Command;
 use std::time::Duration;
@@ -33,6 +34,9 @@ const ROWS: [(u64, &str, Option<f64>); 4] = [
     (2_500, "memory", None),
 ];
 
+/// The largest share of the worker's instructions that counting may cost.
+const COUNTING_MOST: f64 = 1.0;
+
 /// What is asked of a registry of [`TENANTS`], how often, and the most instructions that it may
 /// cost: a millisecond, and ten, at two a nanosecond.
 const ASKED: [(&str, &str, u64, f64); 4] = [
@@ -49,11 +53,10 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         println!("left out: scheduling cost: valgrind is not installed");
         return Ok(());
     }
-    let words = ["build", "--release", "--package", "nearflash-cli", "--example", "cost"];
-    let built = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
-    if !built.ok {
-        return Err(built.output);
-    }
+    build(&["--features", "uncounted"])?;
+    let uncounted = ROWS
+        .map(|(tenants, network, _)| of_a_request(&["token", network], tenants, options.requests));
+    build(&[])?;
     println!("instructions a request (callgrind, full null: load, 4 KiB reads, one worker)\n");
     println!("| tenants | network | pass-through | token scheduler | scheduling | at most |");
     println!("|---|---|---|---|---|---|");
@@ -70,6 +73,23 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
             "| {tenants} | {network} | {pass:.0} | {token:.0} | {more:.0}, {share:.1} % | {most} |"
         );
     }
+    println!("\ninstructions a request of what is counted of it, for metrics\n");
+    println!("| tenants | network | uncounted | counted | counting | at most |");
+    println!("|---|---|---|---|---|---|");
+    for ((tenants, network, of_all), without) in ROWS.into_iter().zip(uncounted) {
+        let with = of_a_request(&["token", network], tenants, options.requests)?;
+        let more = with - without?;
+        let share = 100.0 * more / with;
+        let most = match of_all {
+            None => String::new(),
+            Some(_) if share <= COUNTING_MOST => format!("{COUNTING_MOST} %"),
+            Some(_) => format!("{COUNTING_MOST} %, missed"),
+        };
+        println!(
+            "| {tenants} | {network} | {:.0} | {with:.0} | {more:.0}, {share:.1} % | {most} |",
+            with - more
+        );
+    }
     println!("\ninstructions of the control plane, {TENANTS} tenants, half of them with an SLO\n");
     println!("| what | instructions | at most |");
     println!("|---|---|---|");
@@ -79,6 +99,14 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
         println!("| {words} | {each:.0} | {most:.0}{verdict} |");
     }
     Ok(())
+}
+
+/// Builds the load, with these words more.
+fn build(more: &[&str]) -> Result<(), String> {
+    let words = ["build", "--release", "--package", "nearflash-cli", "--example", "cost"];
+    let mut cargo = shell::cargo(&words);
+    let built = shell::capture(cargo.args(more), Duration::from_secs(1200))?;
+    if built.ok { Ok(()) } else { Err(built.output) }
 }
 
 /// Instructions of one request, or question: the difference of two runs.

@@ -1,13 +1,13 @@
 //! Where the admin API of a server is, and where the commands that use it look for it.
 
 use std::env;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use control::admin::{AdminAddress, Door, Router, Site, router, start};
+use control::admin::{AdminAddress, Door, Router, Site, router, scrape_router, start};
 use control::{Foreman, Tenants};
 use io::{Listener, UnixPath};
 use serde::Deserialize;
@@ -80,10 +80,14 @@ pub(crate) fn open(
     wanted: Option<&Wanted>,
     tenants: &Tenants,
     crew: Crew,
+    metrics_tenants: usize,
 ) -> Result<Option<Opened>, String> {
     let foreman = crew.foreman.clone();
     let site: Arc<dyn Site> = Arc::new(crew);
-    let router = || router(tenants.clone(), foreman.clone(), site.clone());
+    let router = || {
+        let scraped = scrape_router(tenants.clone(), metrics_tenants);
+        router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
+    };
     let opened = match wanted {
         Some(Wanted::Nowhere) => return Ok(None),
         Some(Wanted::At(address)) => open_at(address.clone(), router())?,
@@ -120,6 +124,25 @@ fn open_at(address: AdminAddress, router: Router) -> Result<Opened, String> {
     };
     start(router, door).map_err(fail)?;
     Ok(Opened { _listener: listener })
+}
+
+/// Answers scrapes at an address of their own.
+pub(crate) fn open_metrics(
+    address: SocketAddr,
+    tenants: &Tenants,
+    metrics_tenants: usize,
+) -> Result<(), String> {
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "metrics are for this machine, and {address} is not on loopback: expected an address such \
+             as 127.0.0.1:9420"
+        ));
+    }
+    let fail = |error| format!("cannot offer metrics at {address}: {error}");
+    let listener = TcpListener::bind(address).map_err(fail)?;
+    let scraped = scrape_router(tenants.clone(), metrics_tenants);
+    start(scraped, Door::Tcp(listener)).map_err(fail)?;
+    Ok(())
 }
 
 fn make_parent(path: &std::path::Path) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use proto::nvme_tcp;
 use qos::{AnyScheduler, PassThrough, QueueLimits, WORKERS_MAX};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use target::{Attached, Fences, Limits, Line, Parts, Worker};
+use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
 
 use crate::admin::{self, Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig};
@@ -66,6 +67,13 @@ pub(crate) struct Args {
     /// socket of this user's]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
     admin: Option<Wanted>,
+    /// Where Prometheus finds metrics beside the admin API's /metrics: an address of loopback, such as
+    /// 127.0.0.1:9420
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Tenants that have metrics of their own; the others are added up
+    #[arg(long, value_name = "N", default_value_t = control::metrics::TENANTS_DEFAULT)]
+    metrics_tenants: usize,
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
@@ -138,7 +146,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     let spread = plan.spread.clone();
     foreman.set_open_to(Box::new(move |workers| spread.open_to(workers)));
     let crew = Crew { foreman, cpus: plan.cpus.clone() };
-    let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew)?;
+    let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew, args.metrics_tenants)?;
+    if let Some(address) = args.metrics {
+        admin::open_metrics(address, &plan.tenants, args.metrics_tenants)?;
+    }
     fabric_wakers.set(wakers.clone());
     println!("ready {}", urls.join(" "));
     for (worker, waker) in wakers.iter().cloned().enumerate() {
@@ -417,6 +428,13 @@ fn build<N: Way>(
         mailbox: mailbox.expect("a worker starts once"),
         meters: plan.tenants.meters(number),
         worker: number as u16,
+        watch: Some(Watch {
+            clock: Box::new({
+                let clock = plan.clock;
+                move || clock.now()
+            }),
+            traces: plan.tenants.traces(number),
+        }),
     };
     let (shared, limits) = (plan.shared.clone(), plan.limits);
     let desk =

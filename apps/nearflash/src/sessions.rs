@@ -111,6 +111,10 @@ impl Session for AnySession {
         ServerSession::unpack(packed).map(AnySession::Reflex)
     }
 
+    fn protocol(&self) -> contract::Protocol {
+        each!(self, session => session.protocol())
+    }
+
     fn is_mid_message(&self) -> bool {
         each!(self, session => session.is_mid_message())
     }

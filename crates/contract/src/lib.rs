@@ -16,6 +16,7 @@ extern crate alloc;
 mod buf;
 mod command;
 mod device;
+mod latency;
 mod mailbox;
 mod meters;
 mod parcel;
@@ -24,14 +25,21 @@ mod session;
 mod slot;
 mod status;
 mod time;
+mod traces;
 mod transport;
+mod worker_meter;
 
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
+pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, coarse_edge};
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
+pub use mailbox::{
+    Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
+};
+pub use meters::{COUNTED, Coarse, Meter, Meters, Reading, Stage};
 pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading, WorkerMeter};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
@@ -43,6 +51,11 @@ pub use session::{
 pub use slot::{Slot, SlotTable};
 pub use status::Status;
 pub use time::Instant;
+pub use traces::{Seam, Trace, Traces};
 pub use transport::{
     CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Ticket, Transport, Turn,
+};
+pub use worker_meter::{
+    DEVICES_MAX, DeviceMeter, DeviceReading, Gauges, NAMESPACES_MAX, NamespaceMeter,
+    NamespaceReading, Part, Protocol, Tokens, WorkerMeter, WorkerReading,
 };

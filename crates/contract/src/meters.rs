@@ -1,28 +1,43 @@
-//! What a worker tells of its tenants: counters that it alone writes and the control plane reads.
+//! What a worker tells of its tenants, its namespaces, its devices and itself: counters that it
+//! alone writes and the control plane reads.
 //!
 //! Nothing is sent and nothing is locked: a worker adds with plain loads and stores, and whoever
-//! reads takes differences between two readings. What is deliberately not here: tokens, which the
-//! scheduler counts, and names.
+//! reads takes differences between two readings. What every request costs is decided here, so only
+//! what cannot be had otherwise is counted for each: the latency of a read, the bytes. Where the time
+//! went (see [`Stage`]) is looked at now and then ([`Meter::sample`]). What is deliberately not here:
+//! the tokens of tenants, which the scheduler counts, and names.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
-use core::time::Duration;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::{Kind, TenantId};
+use crate::latency::{COARSE_BUCKETS, LATENCY_BUCKETS, coarse, coarse_of_fine, fine, fine_edge};
+use crate::worker_meter::{DEVICES_MAX, DeviceMeter, NAMESPACES_MAX, NamespaceMeter, WorkerMeter};
+use crate::{Kind, NamespaceId, Status, TenantId};
 
-/// Whole microseconds below this have a bucket each.
-const FINE_US: u64 = 32;
+/// Whether requests are counted for metrics: the feature `uncounted` is for measuring what that
+/// costs.
+pub const COUNTED: bool = !cfg!(feature = "uncounted");
 
-/// Buckets of each doubling above that: they are at most 1/16 of their value wide.
-const PER_OCTAVE: usize = 16;
+/// Where a request spends its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// From its last byte received to its submission to the device: in the scheduler, for the most
+    /// part.
+    Scheduler,
+    /// At the device.
+    Device,
+    /// From its reply handed to the socket until the network has taken it. Of reads alone.
+    Reply,
+}
 
-/// The highest doubling that is told apart: 2¹⁹ µs, half a second, up to a second.
-const OCTAVE_MAX: u32 = 19;
+impl Stage {
+    /// All of them, in their order.
+    pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
+}
 
-/// Buckets of a [`Meter`]'s latencies.
-pub const LATENCY_BUCKETS: usize =
-    FINE_US as usize + (OCTAVE_MAX - FINE_US.ilog2() + 1) as usize * PER_OCTAVE;
+/// Times by coarse bucket.
+pub type Coarse<T> = [T; COARSE_BUCKETS];
 
 /// One worker's counters of one tenant. They wrap; differences between readings do not mind.
 #[derive(Debug)]
@@ -36,104 +51,66 @@ pub struct Meter {
     connections: AtomicU32,
     /// Answers of the control plane that named it and have been acted on; wraps.
     answers: AtomicU32,
-    /// Requests answered that were no reads.
+    /// Requests carried out that change data.
+    writes: AtomicU32,
+    /// Requests carried out that neither read nor change data.
     others: AtomicU32,
-    /// Reads answered, by latency from the last byte received to the reply handed to the socket.
+    /// Bytes that reads carried.
+    read_bytes: AtomicU64,
+    /// Bytes that writes carried.
+    written_bytes: AtomicU64,
+    /// Requests that were not carried out, by status.
+    failures: [AtomicU32; Status::ALL.len()],
+    /// Samples, of reads and of the others, by stage and coarse bucket.
+    samples: [[Coarse<AtomicU32>; Stage::ALL.len()]; 2],
+    /// Reads carried out, by latency from the last byte received to the reply handed to the socket.
     reads: [AtomicU32; LATENCY_BUCKETS],
 }
 
-/// A [`Meter`]'s counters, added up over workers and read at one time.
+/// A [`Meter`]'s counters, added up over workers and read at one time. All but the first two wrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Requests admitted and not answered yet.
     pub in_flight: u32,
     /// Connections that belong to the tenant or hold a handle on it.
     pub connections: u32,
-    /// Requests answered that were no reads; wraps.
+    /// Requests carried out that change data.
+    pub writes: u32,
+    /// Requests carried out that neither read nor change data.
     pub others: u32,
-    /// Reads answered, by latency; each wraps.
+    /// Bytes that reads carried.
+    pub read_bytes: u64,
+    /// Bytes that writes carried.
+    pub written_bytes: u64,
+    /// Requests that were not carried out, by status.
+    pub failures: [u32; Status::ALL.len()],
+    /// Samples, of reads and of the others, by [`Stage`] and coarse bucket.
+    pub samples: [[Coarse<u32>; Stage::ALL.len()]; 2],
+    /// Reads carried out, by latency.
     pub reads: Vec<u32>,
 }
 
-/// One worker's meters of all tenants, by number.
+/// One worker's meters.
 #[derive(Debug)]
 pub struct Meters {
+    /// By tenant.
     cells: Box<[Meter]>,
+    /// By number less one.
+    namespaces: Box<[NamespaceMeter]>,
+    devices: Box<[DeviceMeter]>,
     /// The worker itself.
     pub worker: WorkerMeter,
-}
-
-/// A worker's counters of itself. They wrap, like those of a [`Meter`].
-#[derive(Debug, Default)]
-pub struct WorkerMeter {
-    /// Microseconds in which it had something to do.
-    busy_us: AtomicU32,
-    /// Its connections.
-    connections: AtomicU32,
-    /// Connections that have left for other workers and landed there.
-    moved: AtomicU32,
-    /// Connections that were to leave and stayed.
-    stayed: AtomicU32,
-    /// Connections that came from other workers.
-    arrived: AtomicU32,
-    /// The longest pause of a connection that left, in microseconds.
-    pause_us_max: AtomicU32,
-}
-
-impl WorkerMeter {
-    /// Worker: it had something to do for so many microseconds.
-    pub fn count_busy(&self, us: u32) {
-        bump(&self.busy_us, us);
-    }
-
-    /// Worker: it has so many connections.
-    pub fn set_connections(&self, count: usize) {
-        self.connections.store(count as u32, Ordering::Relaxed);
-    }
-
-    /// Its connections.
-    pub fn connections(&self) -> u32 {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Worker: a connection has landed elsewhere, which was not received from for that long.
-    pub fn count_moved(&self, pause: Duration) {
-        bump(&self.moved, 1);
-        let us = u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
-        self.pause_us_max.fetch_max(us, Ordering::Relaxed);
-    }
-
-    /// Worker: a connection that was to leave stays.
-    pub fn count_stayed(&self) {
-        bump(&self.stayed, 1);
-    }
-
-    /// Worker: a connection came from another worker.
-    pub fn count_arrived(&self) {
-        bump(&self.arrived, 1);
-    }
-
-    /// Microseconds in which it had something to do.
-    pub fn busy_us(&self) -> u32 {
-        self.busy_us.load(Ordering::Relaxed)
-    }
-
-    /// Connections that left, stayed although they were to leave, and arrived.
-    pub fn moves(&self) -> [u32; 3] {
-        [&self.moved, &self.stayed, &self.arrived].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    /// The longest pause of a connection that left, in microseconds.
-    pub fn pause_us_max(&self) -> u32 {
-        self.pause_us_max.load(Ordering::Relaxed)
-    }
 }
 
 impl Meters {
     /// Meters of tenants whose numbers are below `tenants_max`.
     pub fn new(tenants_max: usize) -> Meters {
-        let cells = (0..tenants_max).map(|_| Meter::new()).collect();
-        Meters { cells, worker: WorkerMeter::default() }
+        Meters {
+            cells: (0..tenants_max).map(|_| Meter::new()).collect(),
+            namespaces: (0..NAMESPACES_MAX).map(|_| NamespaceMeter::default()).collect(),
+            devices: (0..DEVICES_MAX).map(|_| DeviceMeter::default()).collect(),
+            worker: WorkerMeter::default(),
+        }
     }
 
     /// A tenant's meter, if the number is below the maximum.
@@ -141,32 +118,54 @@ impl Meters {
         self.cells.get(tenant.0 as usize)
     }
 
-    /// How many there are.
+    /// A namespace's meter, if its number is among the first [`NAMESPACES_MAX`].
+    pub fn namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
+        self.namespaces.get(usize::from(number.0).wrapping_sub(1))
+    }
+
+    /// The meter of a device, which is among the first [`DEVICES_MAX`].
+    pub fn device(&self, number: usize) -> &DeviceMeter {
+        &self.devices[number]
+    }
+
+    /// How many tenants there may be.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there is none.
+    /// Whether there may be none.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 }
 
 /// Adds where nobody else writes.
-fn bump(counter: &AtomicU32, by: u32) {
+pub(crate) fn bump(counter: &AtomicU32, by: u32) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+/// Adds where nobody else writes.
+pub(crate) fn bump_u64(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 impl Meter {
     fn new() -> Meter {
         let zero = || AtomicU32::new(0);
+        let zeroes = |_| zero();
+        let coarse = |_| core::array::from_fn(zeroes);
         Meter {
             epoch: zero(),
             in_flight: zero(),
             connections: zero(),
             answers: zero(),
+            writes: zero(),
             others: zero(),
-            reads: core::array::from_fn(|_| zero()),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            failures: core::array::from_fn(zeroes),
+            samples: core::array::from_fn(|_| core::array::from_fn(coarse)),
+            reads: core::array::from_fn(zeroes),
         }
     }
 
@@ -194,12 +193,35 @@ impl Meter {
         self.in_flight.store(before - 1, Ordering::Release);
     }
 
-    /// Worker: a request was answered, `latency` after its last byte had arrived.
-    pub fn record(&self, kind: Kind, latency: Duration) {
+    /// Worker: a request that carried so many bytes was carried out, and is answered so many
+    /// nanoseconds after its last byte had arrived.
+    pub fn record(&self, kind: Kind, bytes: usize, nanos: u64) {
         match kind {
-            Kind::Read => bump(&self.reads[bucket(latency)], 1),
-            Kind::Write | Kind::Exchange | Kind::Other => bump(&self.others, 1),
+            Kind::Read => self.record_read(bytes, nanos),
+            Kind::Write | Kind::Exchange => {
+                bump(&self.writes, 1);
+                bump_u64(&self.written_bytes, bytes as u64);
+            }
+            Kind::Other => bump(&self.others, 1),
         }
+    }
+
+    /// Worker: the same for a read.
+    #[inline]
+    pub fn record_read(&self, bytes: usize, nanos: u64) {
+        bump(&self.reads[fine(nanos)], 1);
+        bump_u64(&self.read_bytes, bytes as u64);
+    }
+
+    /// Worker: a request was not carried out.
+    pub fn fail(&self, status: Status) {
+        bump(&self.failures[usize::from(status.code())], 1);
+    }
+
+    /// Worker: a request that was picked by chance spent so many nanoseconds in a stage.
+    pub fn sample(&self, kind: Kind, stage: Stage, nanos: u64) {
+        let of_kind = &self.samples[usize::from(kind != Kind::Read)];
+        bump(&of_kind[stage as usize][coarse(nanos)], 1);
     }
 
     /// Worker: a connection belongs to the tenant, or got a handle on it.
@@ -243,35 +265,77 @@ impl Meter {
         let add = |to: &mut u32, from: &AtomicU32| {
             *to = to.wrapping_add(from.load(Ordering::Relaxed));
         };
+        let add_bytes = |to: &mut u64, from: &AtomicU64| {
+            *to = to.wrapping_add(from.load(Ordering::Relaxed));
+        };
+        add(&mut reading.writes, &self.writes);
         add(&mut reading.others, &self.others);
-        for (to, from) in reading.reads.iter_mut().zip(&self.reads) {
-            add(to, from);
-        }
+        add_bytes(&mut reading.read_bytes, &self.read_bytes);
+        add_bytes(&mut reading.written_bytes, &self.written_bytes);
+        reading.failures.iter_mut().zip(&self.failures).for_each(|(to, from)| add(to, from));
+        let samples = self.samples.as_flattened().as_flattened();
+        let to = reading.samples.as_flattened_mut().as_flattened_mut();
+        to.iter_mut().zip(samples).for_each(|(to, from)| add(to, from));
+        reading.reads.iter_mut().zip(&self.reads).for_each(|(to, from)| add(to, from));
     }
 }
 
 impl Default for Reading {
     fn default() -> Reading {
-        let reads = alloc::vec![0; LATENCY_BUCKETS];
-        Reading { in_flight: 0, connections: 0, others: 0, reads }
+        Reading {
+            in_flight: 0,
+            connections: 0,
+            writes: 0,
+            others: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            failures: [0; Status::ALL.len()],
+            samples: [[[0; COARSE_BUCKETS]; Stage::ALL.len()]; 2],
+            reads: alloc::vec![0; LATENCY_BUCKETS],
+        }
     }
 }
 
 impl Reading {
     /// What was counted since an `earlier` reading; the gauges are as they are now.
     pub fn since(&self, earlier: &Reading) -> Reading {
-        let pairs = self.reads.iter().zip(&earlier.reads);
-        Reading {
-            in_flight: self.in_flight,
-            connections: self.connections,
-            others: self.others.wrapping_sub(earlier.others),
-            reads: pairs.map(|(now, then)| now.wrapping_sub(*then)).collect(),
-        }
+        let mut since = self.clone();
+        let less = |now: &mut u32, then: &u32| *now = now.wrapping_sub(*then);
+        less(&mut since.writes, &earlier.writes);
+        less(&mut since.others, &earlier.others);
+        since.read_bytes = self.read_bytes.wrapping_sub(earlier.read_bytes);
+        since.written_bytes = self.written_bytes.wrapping_sub(earlier.written_bytes);
+        since.failures.iter_mut().zip(&earlier.failures).for_each(|(now, then)| less(now, then));
+        let samples = since.samples.as_flattened_mut().as_flattened_mut();
+        let before = earlier.samples.as_flattened().as_flattened();
+        samples.iter_mut().zip(before).for_each(|(now, then)| less(now, then));
+        since.reads.iter_mut().zip(&earlier.reads).for_each(|(now, then)| less(now, then));
+        since
     }
 
     /// Reads counted.
     pub fn reads_total(&self) -> u64 {
         self.reads.iter().map(|count| u64::from(*count)).sum()
+    }
+
+    /// Reads by coarse bucket.
+    pub fn reads_coarse(&self) -> Coarse<u64> {
+        let mut sums = [0; COARSE_BUCKETS];
+        for (n, count) in self.reads.iter().enumerate() {
+            sums[coarse_of_fine(n)] += u64::from(*count);
+        }
+        sums
+    }
+
+    /// Reads that took no longer than this, interpolated within a bucket.
+    pub fn reads_within(&self, latency_us: u32) -> f64 {
+        let bound = u64::from(latency_us) * 1_000;
+        let edges = (0..).map(|n| (fine_edge(n), fine_edge(n + 1)));
+        let within = self.reads.iter().zip(edges).map(|(count, (from, to))| {
+            let share = bound.saturating_sub(from) as f64 / (to - from) as f64;
+            f64::from(*count) * share.min(1.0)
+        });
+        within.sum()
     }
 
     /// The latency in microseconds below which a share of the reads lies, `tenths` of a percent of
@@ -282,8 +346,9 @@ impl Reading {
         for (n, count) in self.reads.iter().enumerate().filter(|(_, count)| **count > 0) {
             let count = f64::from(*count);
             if below + count >= wanted {
-                let (from, to) = bounds_us(n);
-                return Some(from + (to - from) * ((wanted - below) / count).clamp(0.0, 1.0));
+                let (from, to) = (fine_edge(n) as f64, fine_edge(n + 1) as f64);
+                let nanos = from + (to - from) * ((wanted - below) / count).clamp(0.0, 1.0);
+                return Some(nanos / 1_000.0);
             }
             below += count;
         }
@@ -291,65 +356,49 @@ impl Reading {
     }
 }
 
-/// The bucket of a latency. Latencies above the range are in the last one.
-fn bucket(latency: Duration) -> usize {
-    let us = (latency.as_nanos() as u64) / 1_000;
-    if us < FINE_US {
-        return us as usize;
-    }
-    let octave = us.ilog2();
-    if octave > OCTAVE_MAX {
-        return LATENCY_BUCKETS - 1;
-    }
-    let within = (us >> (octave - PER_OCTAVE.ilog2())) as usize % PER_OCTAVE;
-    FINE_US as usize + (octave - FINE_US.ilog2()) as usize * PER_OCTAVE + within
-}
-
-/// From where to where a bucket reaches, in microseconds.
-fn bounds_us(bucket: usize) -> (f64, f64) {
-    let Some(coarse) = bucket.checked_sub(FINE_US as usize) else {
-        return (bucket as f64, bucket as f64 + 1.0);
-    };
-    let start = FINE_US << (coarse / PER_OCTAVE);
-    let width = start as f64 / PER_OCTAVE as f64;
-    let from = start as f64 + (coarse % PER_OCTAVE) as f64 * width;
-    (from, from + width)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn buckets_hold_what_their_bounds_say() {
-        for us in (0..3_000).chain([499_999, 524_288, 1_048_575]) {
-            let (from, to) = bounds_us(bucket(Duration::from_micros(us)));
-            assert!(from <= us as f64 && (us as f64) < to, "{us} in {from}..{to}");
-            assert!(us < FINE_US || to - from <= from / 16.0);
-        }
-        assert_eq!(bucket(Duration::from_secs(3600)), LATENCY_BUCKETS - 1);
-        assert_eq!(bucket(Duration::from_micros(1_048_575)), LATENCY_BUCKETS - 1);
+    fn reading(meter: &Meter) -> Reading {
+        let mut reading = Reading::default();
+        meter.add_to(&mut reading);
+        reading
     }
 
     #[test]
     fn percentiles_of_what_came_between_two_readings() {
         let meters = Meters::new(2);
         let meter = meters.get(TenantId(1)).unwrap();
-        let reading = || {
-            let mut reading = Reading::default();
-            meter.add_to(&mut reading);
-            reading
-        };
-        meter.record(Kind::Read, Duration::from_millis(900));
-        let before = reading();
+        meter.record(Kind::Read, 4096, 900_000_000);
+        let before = reading(meter);
         assert_eq!(before.since(&before).percentile_us(950), None);
-        (1..=1_000).for_each(|us| meter.record(Kind::Read, Duration::from_micros(us)));
-        meter.record(Kind::Write, Duration::from_secs(9));
-        let between = reading().since(&before);
+        (1..=1_000).for_each(|us| meter.record(Kind::Read, 4096, us * 1_000));
+        meter.record(Kind::Write, 512, 9_000_000_000);
+        meter.record(Kind::Other, 0, 1);
+        let between = reading(meter).since(&before);
         let p95 = between.percentile_us(950).unwrap();
         assert!((940.0..960.0).contains(&p95), "{p95}");
-        assert_eq!((between.reads_total(), between.others), (1_000, 1));
+        let within = between.reads_within(500);
+        assert!((495.0..=505.0).contains(&within), "{within}");
+        assert_eq!((between.reads_total(), between.writes, between.others), (1_000, 1, 1));
+        assert_eq!((between.read_bytes, between.written_bytes), (4_096_000, 512));
+        assert_eq!(between.reads_coarse().iter().sum::<u64>(), 1_000);
         assert!(meters.get(TenantId(2)).is_none());
+    }
+
+    #[test]
+    fn samples_and_failures_keep_apart() {
+        let meters = Meters::new(1);
+        let meter = meters.get(TenantId(0)).unwrap();
+        meter.sample(Kind::Read, Stage::Device, 100_000);
+        meter.sample(Kind::Write, Stage::Scheduler, 1);
+        meter.fail(Status::Retry);
+        let reading = reading(meter);
+        assert_eq!(reading.samples[0][Stage::Device as usize][coarse(100_000)], 1);
+        assert_eq!(reading.samples[1][Stage::Scheduler as usize][0], 1);
+        let all = reading.samples.as_flattened().as_flattened().iter();
+        assert_eq!((all.sum::<u32>(), reading.failures[14]), (2, 1));
     }
 
     #[test]

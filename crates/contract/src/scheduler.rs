@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
-use crate::{Instant, Kind, Slot};
+use crate::{Instant, Kind, Slot, Tokens};
 
 /// Names a tenant on the whole server: small, dense, reused only after all its requests have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,6 +80,11 @@ pub trait Scheduler {
     /// A request that was let go has ended at the device, so long after it was submitted.
     fn ended(&mut self, kind: Kind, delay: Duration) {
         let _unused = (kind, delay);
+    }
+
+    /// What became of tokens on this worker, in all; zeroes where there are none.
+    fn tokens(&self) -> Tokens {
+        Tokens::default()
     }
 
     /// The most requests that should be at the device at a time, for the sake of their latency.

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, Instant, Slot, Status, TenantId};
+use crate::{Command, Instant, Protocol, Slot, Status, TenantId};
 
 /// The peer's name for its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -462,6 +462,11 @@ pub trait Session {
     {
         let _foreign = packed;
         None
+    }
+
+    /// What it speaks.
+    fn protocol(&self) -> Protocol {
+        Protocol::Reflex
     }
 
     /// Whether a message has begun and not ended: the peer owes us bytes.

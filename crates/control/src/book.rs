@@ -8,13 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meter, Meters, Reading, Slo, TenantId};
+use contract::{Instant, Meter, Meters, NamespaceId, Reading, Slo, TenantId, Traces};
 use qos::{
     AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
     Usage,
 };
 
-use crate::measured::Window;
+use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
+use crate::measured::{Promised, Window};
+use crate::metrics::Detail;
 use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
@@ -121,8 +123,11 @@ pub struct Book {
     pub(crate) epochs: Vec<u32>,
     /// By worker.
     pub(crate) meters: Vec<Arc<Meters>>,
+    /// By worker.
+    pub(crate) traces: Vec<Arc<Traces>>,
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
+    pub(crate) flows: Flows,
     measured_at: Instant,
     observed_at: Instant,
 }
@@ -137,11 +142,13 @@ impl Book {
         assert!(tenants_max > 0 && !devices.is_empty(), "a tenant and a device there must be");
         let device = |setup: DeviceSetup| Device::new(setup, tenants_max);
         Book {
+            flows: Flows::new(devices.len(), workers),
             devices: devices.into_iter().map(device).collect(),
             entries: (0..tenants_max).map(|_| None).collect(),
             names: HashMap::new(),
             epochs: vec![0; tenants_max],
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
+            traces: (0..workers).map(|_| Arc::default()).collect(),
             leaves: Vec::new(),
             measured_at: Instant::ZERO,
             observed_at: Instant::ZERO,
@@ -151,6 +158,11 @@ impl Book {
     /// The counters of a worker.
     pub fn meters(&self, worker: usize) -> Arc<Meters> {
         self.meters[worker].clone()
+    }
+
+    /// The traces of a worker.
+    pub fn traces(&self, worker: usize) -> Arc<Traces> {
+        self.traces[worker].clone()
     }
 
     /// The token scheduler of a worker's queue to a device.
@@ -436,9 +448,15 @@ impl Book {
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
             let workers = self.meters_of(tenant).filter(|meter| meter.connections() > 0).count();
             let entry = self.entry_mut(tenant);
-            let tenths = entry.slo.percentile_tenths;
-            entry.window.end(reading, usage, workers, now, tenths);
+            let promised = Promised {
+                latency_us: entry.slo.latency_us,
+                percentile_tenths: entry.slo.percentile_tenths,
+                tokens: entry.tokens_needed,
+            };
+            entry.window.end(reading, usage, workers, now, promised);
         }
+        let made = self.devices.iter().map(|device| device.registry.totals().into());
+        self.flows.end(&self.meters, &made.collect::<Vec<_>>(), now);
     }
 
     /// Corrects the devices' models, and bounds their depths, by what was measured since the last
@@ -479,6 +497,33 @@ impl Book {
     pub fn list(&self) -> Vec<TenantInfo> {
         let numbers = (0..self.entries.len()).filter(|n| self.entries[*n].is_some());
         numbers.map(|n| self.info(TenantId(n as u32))).collect()
+    }
+
+    /// The tenants of so many numbers from `from` on, with all that was counted of them, and the
+    /// number after those, if there are more.
+    pub(crate) fn detailed(
+        &self,
+        from: usize,
+        count: usize,
+    ) -> (Vec<(TenantInfo, Detail)>, Option<usize>) {
+        let end = self.entries.len().min(from + count);
+        let numbers = (from..end).filter(|n| self.entries[*n].is_some());
+        let each = numbers.map(|n| {
+            let tenant = TenantId(n as u32);
+            let window = &self.entry(tenant).window;
+            let detail = Detail {
+                spent: window.usage().spent as f64 / TOKEN as f64,
+                throttled: window.usage().throttled_nanos as f64 / 1e9,
+                tally: window.tally.clone(),
+            };
+            (self.info(tenant), detail)
+        });
+        (each.collect(), Some(end).filter(|end| *end < self.entries.len()))
+    }
+
+    /// What devices, workers and namespaces do.
+    pub fn flows(&self) -> (Vec<DeviceFlow>, Vec<WorkerFlow>, Vec<(NamespaceId, NamespaceFlow)>) {
+        (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
     }
 
     /// The devices.
@@ -624,6 +669,8 @@ impl Book {
             writes: sum.writes + usage.writes,
             deficits: sum.deficits + usage.deficits,
             throttled_nanos: sum.throttled_nanos + usage.throttled_nanos,
+            donated: sum.donated.wrapping_add(usage.donated),
+            borrowed: sum.borrowed.wrapping_add(usage.borrowed),
         })
     }
 

@@ -13,17 +13,24 @@
 
 pub mod admin;
 mod book;
+mod compliance;
 mod desk;
+mod flows;
 mod foreman;
 mod measured;
+pub mod metrics;
 mod post;
+mod tally;
 mod tenants;
 mod words;
 
 pub use book::{Book, DeviceSetup, Origin, Switches};
+pub use compliance::{BURST, Compliance};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
+pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use foreman::{ConnectionInfo, Foreman, Moved, OrderRefused, WorkerInfo, WorkerState};
 pub use measured::Measured;
 pub use post::{PostBox, Wake};
+pub use tally::{Tally, seconds_of};
 pub use tenants::{Clock, Tenants};
 pub use words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};

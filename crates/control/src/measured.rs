@@ -1,7 +1,10 @@
 //! How a tenant fares: differences between two readings of the workers' counters.
 
-use contract::{Instant, Reading};
+use contract::{Instant, Reading, Status};
 use qos::Usage;
+
+use crate::compliance::{Compliance, Minute, Seen};
+use crate::tally::Tally;
 
 /// What was measured of a tenant in the last full window (a second, as the server does it).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +25,29 @@ pub struct Measured {
     pub throttled: f64,
     /// Rounds below the deficit limit since it was registered (Algorithm 1, line 7).
     pub deficits: u64,
-    /// Requests answered since it was registered.
+    /// Requests carried out since it was registered.
     pub requests_total: u64,
+    /// Bytes that its reads and its writes carried, a second.
+    pub read_bytes: f64,
+    /// See there.
+    pub written_bytes: f64,
+    /// Requests that were not carried out, a second, without those that were told to try again.
+    pub failures: f64,
+    /// Requests that were told to try again, a second.
+    pub retries: f64,
+    /// How well its promise is kept.
+    pub compliance: Compliance,
+}
+
+/// What a tenant is promised, as its window has to know it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Promised {
+    /// The bound of its reads' latency in microseconds; zero for none.
+    pub(crate) latency_us: u32,
+    /// The percentile that this bounds, in tenths of a percent; zero for p95.
+    pub(crate) percentile_tenths: u16,
+    /// Tokens a second.
+    pub(crate) tokens: u64,
 }
 
 /// The two readings.
@@ -34,12 +58,23 @@ pub(crate) struct Window {
     started_at: Instant,
     /// When the last window ended.
     pub(crate) measured: Measured,
+    /// Everything since it was registered.
+    pub(crate) tally: Tally,
+    /// Made when there is a promise first.
+    minute: Option<Box<Minute>>,
 }
 
 impl Window {
     /// A window that starts now: what was counted before belongs to an earlier tenant.
     pub(crate) fn start(reading: Reading, now: Instant) -> Window {
-        Window { reading, usage: Usage::default(), started_at: now, measured: Measured::default() }
+        Window {
+            reading,
+            usage: Usage::default(),
+            started_at: now,
+            measured: Measured::default(),
+            tally: Tally::default(),
+            minute: None,
+        }
     }
 
     /// Ends the window and starts the next. So many workers have connections of the tenant.
@@ -49,27 +84,64 @@ impl Window {
         usage: Usage,
         workers: usize,
         now: Instant,
-        percentile_tenths: u16,
+        promised: Promised,
     ) {
         let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
         let between = reading.since(&self.reading);
         let reads = between.reads_total();
-        let all = reads + u64::from(between.others);
-        let tenths = if percentile_tenths == 0 { 950 } else { percentile_tenths };
+        let all = reads + u64::from(between.writes) + u64::from(between.others);
+        let tenths = match promised.percentile_tenths {
+            0 => 950,
+            tenths => tenths,
+        };
         let throttled = usage.throttled_nanos.saturating_sub(self.usage.throttled_nanos);
+        let tokens = (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds;
+        let retries = between.failures[usize::from(Status::Retry.code())];
+        let failures = between.failures.iter().sum::<u32>() - retries;
         self.measured = Measured {
             iops: all as f64 / seconds,
             read_percent: (all > 0).then(|| reads as f64 * 100.0 / all as f64),
-            tokens: (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds,
+            tokens,
             p95_us: between.percentile_us(950),
             slo_percentile_us: between.percentile_us(tenths),
             throttled: (throttled as f64 / 1e9 / seconds / workers.max(1) as f64).min(1.0),
             deficits: usage.deficits,
             requests_total: self.measured.requests_total + all,
+            read_bytes: between.read_bytes as f64 / seconds,
+            written_bytes: between.written_bytes as f64 / seconds,
+            failures: f64::from(failures) / seconds,
+            retries: f64::from(retries) / seconds,
+            compliance: self.judge(&between, tokens, tenths, promised),
         };
+        self.tally.add(&between, &self.usage, &usage);
         self.reading = reading;
         self.usage = usage;
         self.started_at = now;
+    }
+
+    fn judge(
+        &mut self,
+        between: &Reading,
+        tokens: f64,
+        tenths: u16,
+        promised: Promised,
+    ) -> Compliance {
+        if promised.latency_us == 0 {
+            self.minute = None;
+            return Compliance::default();
+        }
+        self.minute.get_or_insert_default().end(&Seen {
+            reads: between.reads_total(),
+            within: between.reads_within(promised.latency_us),
+            tokens,
+            promised: promised.tokens as f64,
+            wanted: f64::from(tenths) / 1_000.0,
+        })
+    }
+
+    /// What schedulers counted when the last window ended.
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.usage
     }
 }
 
@@ -84,12 +156,13 @@ mod tests {
     #[test]
     fn a_window_is_as_long_as_the_tenant_was_there_and_its_workers_share_it() {
         let mut window = Window::start(Reading::default(), at(750));
-        let reading = Reading { others: 100, ..Reading::default() };
+        let reading = Reading { writes: 60, others: 40, ..Reading::default() };
         let usage = Usage { spent: 20_000, throttled_nanos: 250_000_000, ..Usage::default() };
-        window.end(reading.clone(), usage, 2, at(1_000), 0);
+        let promised = Promised::default();
+        window.end(reading.clone(), usage, 2, at(1_000), promised);
         let first = &window.measured;
         assert_eq!((first.iops, first.tokens, first.throttled), (400.0, 800.0, 0.5));
-        window.end(reading, usage, 2, at(2_000), 0);
+        window.end(reading, usage, 2, at(2_000), promised);
         assert_eq!((window.measured.iops, window.measured.throttled), (0.0, 0.0));
         assert_eq!(window.measured.requests_total, 100);
     }

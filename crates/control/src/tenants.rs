@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use contract::{Instant, Meters, Slo, TenantId};
+use contract::{Instant, Meters, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
 use crate::book::{Book, DeviceSetup, Origin};
@@ -132,6 +132,11 @@ impl Tenants {
     /// The scheduler of a worker's queue to a device.
     pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
         self.book().scheduler(device, worker, limits)
+    }
+
+    /// The traces of a worker.
+    pub fn traces(&self, worker: usize) -> Arc<Traces> {
+        self.book().traces(worker)
     }
 
     /// The counters of a worker.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
 use crate::{PassThrough, TokenScheduler};
 
@@ -80,5 +80,9 @@ impl Scheduler for AnyScheduler {
 
     fn depth_max(&self) -> usize {
         each!(self, scheduler => scheduler.depth_max())
+    }
+
+    fn tokens(&self) -> Tokens {
+        each!(self, scheduler => scheduler.tokens())
     }
 }

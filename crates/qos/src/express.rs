@@ -38,6 +38,7 @@ impl TokenScheduler {
         if spent > 0 {
             self.shared.bucket.charge(nano(spent));
             self.totals.spent += i128::from(nano(spent));
+            self.totals.borrowed += i128::from(nano(spent));
             self.spent += spent;
         }
     }

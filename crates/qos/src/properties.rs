@@ -238,6 +238,11 @@ proptest! {
                 (made + totals.generated, gone + totals.spent + totals.expired)
             });
             prop_assert_eq!(made, gone + registry.shared().held());
+            let flows = all.iter().map(TokenScheduler::totals);
+            let put = flows.fold(registry.totals().donated, |held, totals| {
+                held + totals.donated - totals.borrowed - totals.expired
+            });
+            prop_assert_eq!(put, i128::from(registry.shared().bucket.held()));
             // The dearest request, with writes four times as dear: 1 MiB, compared and written.
             let largest = nano(256 * (100 + 4 * 1_000));
             for n in 0..tenants {

@@ -38,6 +38,7 @@ impl TokenScheduler {
                 let debt = cell.take_debt(self.now, terms.rate, AHEAD_MAX);
                 cell.balance.add(-debt);
                 self.shared.bucket.give(debt);
+                self.totals.donated += i128::from(debt);
             }
         }
         terms.class
@@ -69,6 +70,28 @@ impl TokenScheduler {
         };
         shared.bucket.give(made);
         self.totals.generated += i128::from(made);
+        self.totals.donated += i128::from(made);
+    }
+
+    /// Puts what a tenant has no use for into the bucket.
+    fn give(&mut self, tenant: u32, tokens: i64) {
+        if tokens > 0 {
+            self.shared.bucket.give(tokens);
+            self.shared.tenants[tenant as usize].count_donated(tokens);
+            self.totals.donated += i128::from(tokens);
+        }
+    }
+
+    /// Takes what a tenant lacks out of the bucket, as far as it has that: how much.
+    fn borrow(&mut self, tenant: u32, missing: i64) -> i64 {
+        let taken = self.shared.bucket.take(missing);
+        if taken > 0 {
+            let cell = &self.shared.tenants[tenant as usize];
+            cell.balance.add(taken);
+            cell.count_borrowed(taken);
+            self.totals.borrowed += i128::from(taken);
+        }
+        taken
     }
 
     /// Whether a latency-critical tenant's next request, behind all that it has queued here, would
@@ -132,19 +155,19 @@ impl TokenScheduler {
         }
         let missing = demand.saturating_sub(balance.tokens());
         if missing > 0 {
-            let taken = shared.bucket.take(missing);
-            balance.add(taken);
+            let taken = self.borrow(tenant, missing);
             self.visit.turn_used |= taken > 0 && tenant == self.visit.first;
             return;
         }
-        let cell = &shared.tenants[tenant as usize];
-        if cell.terms().holders == 1 {
-            shared.bucket.give(balance.take(|tokens| tokens - demand));
-        } else if self.visit.cap.is_some() {
+        let cell = &self.shared.tenants[tenant as usize];
+        let kept = match self.visit.cap {
+            _ if cell.terms().holders == 1 => demand,
             // What exceeds its allowance is of no use to its other workers, either.
-            let kept = demand.max(cell.allowance.tokens());
-            shared.bucket.give(balance.take(|tokens| tokens - kept));
-        }
+            Some(_) => demand.max(cell.allowance.tokens()),
+            None => return,
+        };
+        let given = cell.balance.take(|tokens| tokens - kept);
+        self.give(tenant, given);
     }
 
     /// What best-effort tenants pay back in a round at most.
@@ -225,15 +248,17 @@ impl TokenScheduler {
         let paid = match (self.phase, terms.class == Class::LatencyCritical) {
             (Phase::Critical, true) => {
                 balance.overdraw(cost, NEG_LIMIT)
-                    || self.pay_arrears(tenant) && balance.overdraw(cost, NEG_LIMIT)
+                    || self.pay_arrears(tenant) && {
+                        self.shared.tenants[tenant as usize].balance.overdraw(cost, NEG_LIMIT)
+                    }
             }
             (Phase::BestEffort | Phase::Again, false) => {
                 self.is_allowed(tenant, 1) && balance.spend(cost, 0)
             }
             (Phase::Leftovers, true) => {
                 let missing = (NEG_LIMIT + 1).saturating_sub(balance.tokens());
-                balance.add(self.shared.bucket.take(missing));
-                balance.overdraw(cost, NEG_LIMIT)
+                self.borrow(tenant, missing);
+                self.shared.tenants[tenant as usize].balance.overdraw(cost, NEG_LIMIT)
             }
             _ => false,
         };
@@ -245,7 +270,7 @@ impl TokenScheduler {
 
     /// Lets the visited tenant have so much of its arrears as it lacks for its next request: from the
     /// bucket, and then at the cost of best effort. Whether it had any.
-    fn pay_arrears(&self, tenant: u32) -> bool {
+    fn pay_arrears(&mut self, tenant: u32) -> bool {
         let Shared { tenants, bucket, loan, .. } = &*self.shared;
         let loan_max = self.shared.loan_max();
         if loan_max == 0 {
@@ -261,6 +286,10 @@ impl TokenScheduler {
         let paid = taken + loan.lend(wanted - taken, loan_max);
         arrears.add(wanted - paid);
         balance.add(paid);
+        if paid > 0 {
+            tenants[tenant as usize].count_borrowed(paid);
+        }
+        self.totals.borrowed += i128::from(taken);
         paid > 0
     }
 
@@ -300,7 +329,7 @@ impl TokenScheduler {
         let full = generated(rate, self.three_rounds());
         let balance = &self.shared.tenants[tenant as usize].balance;
         let given = balance.take(|tokens| if tokens > full { donation(tokens) } else { 0 });
-        self.shared.bucket.give(given);
+        self.give(tenant, given);
         self.shared.tenants[tenant as usize].remember(given, rate);
         given > 0
     }
@@ -376,7 +405,8 @@ impl TokenScheduler {
             self.locals[tenant as usize].place = Place::Away;
             return;
         }
-        self.shared.bucket.give(cell.balance.take(|tokens| tokens));
+        let given = cell.balance.take(|tokens| tokens);
+        self.give(tenant, given);
         self.release(tenant);
     }
 }

@@ -415,7 +415,7 @@ impl Registry {
     /// Multiplies the model's rate and its price of writes from now on: what tenants need is priced
     /// anew, and where that is more than the device makes, each gets its part of that.
     pub fn adjust(&mut self, adjustment: Adjustment, now: Instant) {
-        self.totals.generated += i128::from(self.shared.settle(now.as_nanos()));
+        self.settle(now.as_nanos());
         self.adjustment = adjustment;
         let write = u64::from(self.model.cost().write());
         self.cost.set_write((write * u64::from(adjustment.write_permille) / 1_000) as u32);
@@ -452,6 +452,13 @@ impl Registry {
     /// balances of removed tenants (a debt counts below zero).
     pub fn totals(&self) -> Totals {
         self.totals
+    }
+
+    /// Puts what idle tenants made into the bucket.
+    fn settle(&mut self, now: u64) {
+        let made = i128::from(self.shared.settle(now));
+        self.totals.generated += made;
+        self.totals.donated += made;
     }
 
     fn registered(&self, tenant: TenantId) -> Result<usize, Refusal> {
@@ -503,7 +510,7 @@ impl Registry {
             self.standing.insert(tenant, promise);
         }
         let (alone, now_nanos) = (self.sharing == 0, now.as_nanos());
-        self.totals.generated += i128::from(self.shared.settle(now_nanos));
+        self.settle(now_nanos);
         let share = self.lower_share(now_nanos);
         self.shared.set_best_effort(self.sharing);
         if alone_before && !alone {

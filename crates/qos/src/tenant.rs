@@ -70,6 +70,11 @@ pub struct Usage {
     /// Nanoseconds of rounds at whose end it had requests that it could not pay, added up over
     /// workers: how long it wanted more than it was promised. Of latency-critical tenants only.
     pub throttled_nanos: u64,
+    /// Nano-units that it has put into the bucket; wraps. What is put there for a tenant that is
+    /// idle is not in it.
+    pub donated: u64,
+    /// Nano-units that it has taken out of the bucket; wraps.
+    pub borrowed: u64,
 }
 
 /// One tenant's cell in the shared table.
@@ -93,6 +98,8 @@ pub(crate) struct Tenant {
     writes: AtomicU64,
     deficits: AtomicU64,
     throttled_nanos: AtomicU64,
+    donated: AtomicU64,
+    borrowed: AtomicU64,
 }
 
 impl Tenant {
@@ -110,6 +117,8 @@ impl Tenant {
             writes: AtomicU64::new(0),
             deficits: AtomicU64::new(0),
             throttled_nanos: AtomicU64::new(0),
+            donated: AtomicU64::new(0),
+            borrowed: AtomicU64::new(0),
         }
     }
 
@@ -248,6 +257,14 @@ impl Tenant {
         self.throttled_nanos.fetch_add(nanos, Relaxed);
     }
 
+    pub(crate) fn count_donated(&self, nano_units: i64) {
+        self.donated.fetch_add(nano_units as u64, Relaxed);
+    }
+
+    pub(crate) fn count_borrowed(&self, nano_units: i64) {
+        self.borrowed.fetch_add(nano_units as u64, Relaxed);
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         Usage {
             spent: self.spent.load(Relaxed),
@@ -255,13 +272,16 @@ impl Tenant {
             writes: self.writes.load(Relaxed),
             deficits: self.deficits.load(Relaxed),
             throttled_nanos: self.throttled_nanos.load(Relaxed),
+            donated: self.donated.load(Relaxed),
+            borrowed: self.borrowed.load(Relaxed),
         }
     }
 
     /// Forgets what an earlier tenant of this cell did.
     pub(crate) fn clear_usage(&self) {
-        let Tenant { spent, reads, writes, deficits, throttled_nanos, .. } = self;
-        for counter in [spent, reads, writes, deficits, throttled_nanos] {
+        let Tenant { spent, reads, writes, deficits, throttled_nanos, donated, borrowed, .. } =
+            self;
+        for counter in [spent, reads, writes, deficits, throttled_nanos, donated, borrowed] {
             counter.store(0, Relaxed);
         }
     }

@@ -12,7 +12,7 @@ use core::cmp::Reverse;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId};
+use contract::{Instant, Kind, QueueFull, Scheduler, Slot, TenantId, Tokens};
 
 use crate::cost_model::{Line, Priced};
 use crate::requests::{Paid, Queue, Requests};
@@ -55,8 +55,21 @@ pub struct Totals {
     pub generated: i128,
     /// Paid for requests.
     pub spent: i128,
+    /// Put into the bucket: what tenants have no use for, and what is made for idle ones.
+    pub donated: i128,
+    /// Taken out of the bucket: what tenants lack, and what those spend that go the short way.
+    pub borrowed: i128,
     /// Thrown away when the bucket was emptied.
     pub expired: i128,
+}
+
+impl From<Totals> for Tokens {
+    fn from(totals: Totals) -> Tokens {
+        let Totals { generated, spent, donated, borrowed, expired } = totals;
+        let [generated, spent, donated, borrowed, expired] =
+            [generated, spent, donated, borrowed, expired].map(|nanos| nanos as u64);
+        Tokens { generated, spent, donated, borrowed, expired }
+    }
 }
 
 /// Where a tenant stands on this worker.
@@ -508,7 +521,9 @@ impl TokenScheduler {
 
     /// Puts what idle tenants made into the bucket.
     fn settle(&mut self) {
-        self.totals.generated += i128::from(self.shared.settle(self.now));
+        let made = i128::from(self.shared.settle(self.now));
+        self.totals.generated += made;
+        self.totals.donated += made;
     }
 
     /// Publishes what the visited tenant has submitted.
@@ -607,6 +622,7 @@ impl Scheduler for TokenScheduler {
         let cost = nano(self.priced(Line::of(kind, bytes)).under(self.load));
         self.shared.bucket.give(cost);
         self.totals.spent -= i128::from(cost);
+        self.totals.donated += i128::from(cost);
     }
 
     /// Looks at all tenants for one.
@@ -669,6 +685,10 @@ impl Scheduler for TokenScheduler {
     #[inline]
     fn depth_max(&self) -> usize {
         self.depth_max
+    }
+
+    fn tokens(&self) -> Tokens {
+        self.totals.into()
     }
 
     #[inline]

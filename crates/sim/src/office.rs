@@ -103,6 +103,7 @@ impl Office {
                 false => self.tenants.meters(worker),
             },
             worker: worker as u16,
+            watch: None,
         }
     }
 

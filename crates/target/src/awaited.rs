@@ -78,6 +78,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Ok(tenant) if self.awaited.lines.push(tenant, put_off) => return,
             Ok(_) => Status::Retry,
         };
+        self.count_refusal(id, &request, status);
         self.reply(id, &Reply::Done { tag, command, status }, None);
     }
 
@@ -114,6 +115,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let (device, lba, tenant) = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
+                self.count_refusal(id, &request, status);
                 self.reply(id, &Reply::Done { tag, command, status }, None);
                 return Asked::Done;
             }
@@ -136,12 +138,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         self.awaited.quotas.hold(tenant, Some(self.pool.class_of(&buf)));
         self.awaited.asked += 1;
+        let own = self.conns[id.index as usize].as_ref().expect("it sent a request").namespace;
         let slot = self.insert(InFlight {
             conn: id,
             tag,
             stream: request.stream,
             tenant,
             command,
+            namespace: request.namespace.unwrap_or(own),
             device,
             lba,
             buf: Some(buf),
@@ -150,7 +154,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_awaited: true,
             fence: None,
             received_at: self.now,
-            submitted_at: self.now,
+            submitted_at: None,
             links: Links::default(),
         });
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use contract::{ConnId, Device, Instant, Mailbox, Notice, Reply, Scheduler, Session, Transport};
+use contract::{
+    ConnId, Device, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session, Transport,
+};
 
 use crate::worker::Worker;
 
@@ -93,10 +95,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.settle(&away);
             }
         }
+        self.protocols = [0; Protocol::ALL.len()];
         for index in 0..self.conns.len() {
             let Some(id) = self.open_id(index) else { continue };
             let unsent = self.transport.unsent(id);
-            let conn = self.find(id).expect("it is open");
+            let conn = self.conns[index].as_mut().expect("it is open");
+            self.protocols[conn.session.protocol() as usize] += 1;
             let progress = &mut conn.progress;
             let half_received =
                 conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{Buf, Command, ConnId, Instant, Tag, TenantId};
+use contract::{Buf, Command, ConnId, Instant, NamespaceId, Tag, TenantId};
 
 use crate::chain::{Chained, Links};
 use crate::fence::Fence;
@@ -21,6 +21,7 @@ pub(crate) struct InFlight {
     pub(crate) tenant: TenantId,
     /// As the peer named it.
     pub(crate) command: Command,
+    pub(crate) namespace: NamespaceId,
     /// Which device, and the first block there.
     pub(crate) device: u8,
     pub(crate) lba: u64,
@@ -38,7 +39,7 @@ pub(crate) struct InFlight {
     /// When its last byte had arrived.
     pub(crate) received_at: Instant,
     /// When the device got it.
-    pub(crate) submitted_at: Instant,
+    pub(crate) submitted_at: Option<Instant>,
     /// Its neighbours among those whose payload its connection awaits, later among those held behind
     /// the same barrier.
     pub(crate) links: Links,

@@ -1,8 +1,8 @@
 //! The first step's first half: bytes of a connection become requests in flight.
 
 use contract::{
-    Buf, Command, ConnId, Device, Event, Mailbox, NetEvent, QueueFull, Reply, Request, Scheduler,
-    Session, Slot, Status, TenantId, Transport,
+    Buf, Command, ConnId, Device, Event, Mailbox, NetEvent, Part, QueueFull, Reply, Request,
+    Scheduler, Session, Slot, Status, TenantId, Transport,
 };
 
 use crate::chain::Links;
@@ -32,6 +32,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn receive(&mut self) {
         let mut events = std::mem::take(&mut self.events);
         self.transport.poll(self.now, &mut events, usize::MAX);
+        self.lap(Part::Network);
+        if self.awaits_leaving() {
+            self.look_what_left();
+        }
         self.progressed |= !events.is_empty();
         for event in events.drain(..) {
             self.handle(event);
@@ -51,6 +55,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
                 Stop::Empty | Stop::Stall | Stop::Gone => self.transport.give(chunk.buf),
             }
+        }
+        self.lap(Part::Protocol);
+        if self.laps.is_tracing {
+            self.trace_queued();
         }
     }
 
@@ -310,6 +318,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let (device, lba, tenant) = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
+                self.count_refusal(id, &request, status);
                 let conn = self.find(id).expect("it sent a request");
                 if request.payload_bytes > 0 {
                     conn.receiving = Receiving::Discard;
@@ -330,12 +339,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
         conn.owed += request.command.reply_bytes();
+        let namespace = request.namespace.unwrap_or(conn.namespace);
         let entry = InFlight {
             conn: id,
             tag: request.tag,
             stream: request.stream,
             tenant,
             command: request.command,
+            namespace,
             device,
             lba,
             buf,
@@ -344,7 +355,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_awaited: false,
             fence: None,
             received_at: now,
-            submitted_at: now,
+            submitted_at: None,
             links: Links::default(),
         };
         let slot = self.insert(entry);

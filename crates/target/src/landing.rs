@@ -122,7 +122,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_awaited: false,
             fence: None,
             received_at,
-            submitted_at: self.now,
+            submitted_at: None,
             links: crate::chain::Links::default(),
         });
         match is_whole {

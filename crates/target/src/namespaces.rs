@@ -1,6 +1,6 @@
 //! Namespaces: ranges of devices' blocks under a name of their own.
 
-use contract::{NamespaceId, Range};
+use contract::{Meters, NamespaceId, Range};
 
 /// A range of a device's blocks that requests can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,15 @@ impl Namespaces {
     /// The namespace of this number.
     pub fn find(&self, id: NamespaceId) -> Option<&Namespace> {
         self.table.get(usize::from(id.0).checked_sub(1)?)
+    }
+
+    /// Says on which device each of them lies.
+    pub(crate) fn tell_places(&self, meters: &Meters) {
+        for (n, namespace) in self.table.iter().enumerate() {
+            if let Some(meter) = meters.namespace(NamespaceId(n as u16 + 1)) {
+                meter.set_device(namespace.device);
+            }
+        }
     }
 
     /// How many there are.

@@ -16,6 +16,7 @@ use contract::{
 
 use crate::Grant;
 use crate::connection::Connection;
+use crate::watch::Watch;
 use crate::worker::Worker;
 
 /// Handles that a connection may hold at a time.
@@ -38,12 +39,15 @@ pub struct Line<M> {
     pub meters: Arc<Meters>,
     /// Its number.
     pub worker: u16,
+    /// With what it sees where the time goes; `None` where nobody wants to know.
+    pub watch: Option<Watch>,
 }
 
 impl Line<NoMailbox> {
     /// No line: tenants below this number exist, and nobody can register.
     pub fn none(tenants_max: usize) -> Self {
-        Line { mailbox: NoMailbox, meters: Arc::new(Meters::new(tenants_max)), worker: 0 }
+        let meters = Arc::new(Meters::new(tenants_max));
+        Line { mailbox: NoMailbox, meters, worker: 0, watch: None }
     }
 }
 

@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, Command, Completion, ConnId, Device, Geometry, Instant, Kind, ListenerId,
-    Mailbox, NamespaceId, NetEvent, NoMailbox, Peer, Reply, Scheduler, Session, Slot, SlotTable,
-    Status, Submission, TenantId, Transport, Turn,
+    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
+    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Reply, Scheduler,
+    Session, Slot, SlotTable, Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
+use crate::metering::{SAMPLED_ONE_IN, Sampler};
 use crate::moving::Moves;
 use crate::quota::{CLASSES_MAX, Quotas};
 use crate::sessions::{Sessions, WithoutNews};
 use crate::tenancy::Talks;
+use crate::watch::Laps;
 use crate::{Access, Limits, Line, Namespaces, Stands};
 
 /// How soon to look again whether a fence is clear.
@@ -45,7 +47,7 @@ pub struct Attached<D, S> {
     pub(crate) scheduler: S,
     pub(crate) geometry: Geometry,
     /// Requests that the device has.
-    submitted: usize,
+    pub(crate) submitted: usize,
     /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
     /// comes back ends this for the first. At most as many as are in flight.
     parked: VecDeque<Slot>,
@@ -149,6 +151,12 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) greetings: Vec<ConnId>,
     pub(crate) events: Vec<NetEvent>,
     completions: Vec<Completion>,
+    pub(crate) sampler: Sampler,
+    pub(crate) laps: Laps,
+    /// Open connections by what they speak, as housekeeping last counted them.
+    pub(crate) protocols: [u32; Protocol::ALL.len()],
+    /// Nanoseconds of turns that did something, with the system call behind each.
+    pub(crate) busy_nanos: u64,
     pub(crate) now: Instant,
     /// Requests parsed in this turn.
     pub(crate) batch: usize,
@@ -205,8 +213,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let spare = pool.take(pool.largest());
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
         assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
-        assert!(devices.len() <= usize::from(u8::MAX), "a device's number has 8 bits");
+        assert!(devices.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
         devices.iter_mut().for_each(|attached| attached.parked.reserve(limits.in_flight));
+        shared.namespaces.tell_places(&line.meters);
         Worker {
             transport,
             devices,
@@ -229,6 +238,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             greetings: Vec::new(),
             events: Vec::with_capacity(1024),
             completions: Vec::with_capacity(1024),
+            sampler: Sampler::new(SAMPLED_ONE_IN),
+            laps: Laps::default(),
+            protocols: [0; Protocol::ALL.len()],
+            busy_nanos: 0,
             now: Instant::ZERO,
             batch: 0,
             progressed: false,
@@ -241,6 +254,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// One turn: takes what arrived, submits what may be submitted, answers what has ended.
     pub fn turn(&mut self, now: Instant) -> Turn {
+        if self.progressed {
+            // Nobody sleeps between such a turn and the next.
+            self.busy_nanos += now.as_nanos().saturating_sub(self.now.as_nanos());
+        }
+        self.begin_laps(now);
         self.now = now;
         self.batch = 0;
         self.progressed = false;
@@ -249,9 +267,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while let Some(id) = self.sessions.news(now) {
             self.attend(id);
         }
+        self.lap(Part::Upkeep);
         self.receive();
         self.dispatch();
         self.complete();
+        let answered = self.lapped_at();
         if !self.greetings.is_empty() {
             self.answer_greetings();
         }
@@ -259,13 +279,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if !self.moves.is_idle() {
             self.move_on();
         }
+        self.lap(Part::Upkeep);
         self.transport.kick(now);
+        self.end_metering(answered);
         Turn { progressed: self.progressed, wake_at: self.wake_at() }
     }
 
     /// Submits what the schedulers let go, while the devices have room. Requests that wait for
     /// buffers go first, in their order; those that find a buffer do not wait behind them.
     fn dispatch(&mut self) {
+        let due = self.lapped_at();
         for n in 0..self.devices.len() {
             let attached = &mut self.devices[n];
             if attached.due(self.now).is_some_and(|at| at <= self.now) {
@@ -303,6 +326,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.devices[n].device.kick(self.now);
             }
         }
+        self.lap(Part::Scheduling);
+        if self.laps.is_tracing {
+            self.trace_submitted(due);
+        }
     }
 
     /// Gives a request to its device. `false`: there is no buffer for its reply now. The buffer
@@ -339,7 +366,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
             }
         };
-        entry.submitted_at = self.now;
+        entry.submitted_at = Some(self.now);
         let attached = &mut self.devices[n];
         attached.submitted += 1;
         attached.device.submit(self.now, Submission { slot, command, buf });
@@ -348,6 +375,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Answers what the devices have ended.
     fn complete(&mut self) {
+        let polled = self.lapped_at();
         let mut completions = std::mem::take(&mut self.completions);
         for attached in &mut self.devices {
             if attached.submitted > 0 {
@@ -357,13 +385,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 if attached.scheduler.measures() {
                     for completion in &completions[before..] {
                         let entry = self.in_flight.get(completion.slot);
-                        let delay = self.now.since(entry.submitted_at);
+                        let submitted_at = entry.submitted_at.expect("the device got it");
+                        let delay = self.now.since(submitted_at);
                         attached.scheduler.ended(entry.command.kind(), delay);
                     }
                 }
             }
         }
-        self.progressed |= !completions.is_empty();
+        if !completions.is_empty() {
+            self.progressed = true;
+            self.look_at(polled, &completions);
+        }
         for completion in completions.drain(..) {
             let entry = self.in_flight.get(completion.slot);
             if let Some(fence) = entry.fence.take() {
@@ -372,6 +404,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;
+        self.lap(Part::Protocol);
     }
 
     /// A request that was started has ended: answers it and lets go what waited for it.
@@ -384,12 +417,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Answers a request that was started. What waited for it goes on waiting.
     fn answer_started(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        let mut entry = self.remove(slot);
+        let mut entry = self.remove(slot, Some(status));
         let id = entry.conn;
-        if status.is_ok() {
-            let latency = self.now.since(entry.received_at);
-            self.meter(entry.tenant).record(entry.command.kind(), latency);
-        }
         let payload = entry.buf.take();
         self.give_back(payload);
         let body_len = if status.is_ok() { entry.command.reply_bytes() } else { 0 };
@@ -420,13 +449,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if !entry.is_awaited {
             self.quotas.hold(entry.tenant, entry.payload_class);
         }
-        self.in_flight.insert(entry).expect("has_room() said so")
+        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        if self.laps.is_tracing {
+            self.trace(slot);
+        }
+        slot
     }
 
-    /// A request is not in flight any more: the next connection in its tenant's line may go on.
-    fn remove(&mut self, slot: Slot) -> InFlight {
+    /// A request is not in flight any more, and is answered with a status unless nobody waits for
+    /// the answer: the next connection in its tenant's line may go on.
+    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> InFlight {
         let entry = self.take_out(slot);
-        self.meter(entry.tenant).retire();
+        self.count_end(&entry, answer);
         entry
     }
 
@@ -447,7 +481,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
-        let entry = self.remove(slot);
+        let entry = self.remove(slot, Some(status));
         self.give_back(entry.buf);
         let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
         self.reply(entry.conn, &reply, None);
@@ -492,7 +526,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Drops a request of a connection that is gone and that no device has.
     pub(crate) fn forget(&mut self, slot: Slot) {
-        let entry = self.remove(slot);
+        let entry = self.remove(slot, None);
         self.give_back(entry.buf);
     }
 

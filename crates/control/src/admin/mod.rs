@@ -16,6 +16,7 @@ mod model;
 mod openapi;
 mod problem;
 mod routes;
+mod scrape;
 mod server;
 
 pub use axum::Router;
@@ -30,4 +31,5 @@ pub use model::{
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
+pub use scrape::scrape_router;
 pub use server::{Door, start};

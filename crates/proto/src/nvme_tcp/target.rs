@@ -548,6 +548,10 @@ impl Session for TargetSession {
         self.outbox.take(to)
     }
 
+    fn protocol(&self) -> contract::Protocol {
+        contract::Protocol::NvmeTcp
+    }
+
     fn is_mid_message(&self) -> bool {
         self.framer.is_mid_pdu() || self.asked > 0
     }

@@ -1,0 +1,207 @@
+//! Traces of single requests on their way through a worker: a bounded ring that the worker fills and
+//! the control plane empties, without a lock.
+//!
+//! Nothing is traced unless somebody asks, and then one request in so many. What does not fit into
+//! the ring is counted and dropped. What is deliberately not here: how a trace is shown.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::{Kind, NamespaceId, Status, TenantId};
+
+/// Traces that a ring holds.
+const TRACES_MAX: usize = 1024;
+
+/// The seams on the way of a request, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seam {
+    /// The turn began that took its last bytes.
+    Received,
+    /// The session had parsed it, and it was admitted.
+    Admitted,
+    /// All that came in that turn had been parsed, admitted and queued.
+    Queued,
+    /// The turn that let it go came to its schedulers.
+    Due,
+    /// It was submitted, with all that the turn let go, and the device kicked.
+    Submitted,
+    /// The turn in which the device had ended it came to its devices.
+    Polled,
+    /// Its completion had been taken from the device.
+    Ended,
+    /// Its reply was written, with all of the turn.
+    Answered,
+    /// Its reply was handed to the socket, with all of the turn.
+    Handed,
+    /// A turn found that the network had taken all of its reply.
+    Sent,
+}
+
+impl Seam {
+    /// All of them, in their order.
+    pub const ALL: [Seam; 10] = [
+        Seam::Received,
+        Seam::Admitted,
+        Seam::Queued,
+        Seam::Due,
+        Seam::Submitted,
+        Seam::Polled,
+        Seam::Ended,
+        Seam::Answered,
+        Seam::Handed,
+        Seam::Sent,
+    ];
+}
+
+/// One request's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Whose it was.
+    pub tenant: TenantId,
+    /// The place of its connection.
+    pub connection: u32,
+    /// The namespace.
+    pub namespace: NamespaceId,
+    /// What it did.
+    pub kind: Kind,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes that it carried.
+    pub bytes: u32,
+    /// When it came to each [`Seam`], in nanoseconds of the server's clock; zero where it did not.
+    pub at: [u64; Seam::ALL.len()],
+}
+
+/// Words of a trace in the ring.
+const WORDS: usize = 3 + Seam::ALL.len();
+
+/// One worker's ring.
+#[derive(Debug)]
+pub struct Traces {
+    /// One request in so many is traced; zero for none.
+    one_in: AtomicU32,
+    /// Traces ever put in, and ever taken out: `taken ≤ put ≤ taken + TRACES_MAX`.
+    put: AtomicU64,
+    taken: AtomicU64,
+    dropped: AtomicU32,
+    ring: Box<[[AtomicU64; WORDS]]>,
+}
+
+impl Default for Traces {
+    fn default() -> Traces {
+        let empty = |_| core::array::from_fn(|_| AtomicU64::new(0));
+        Traces {
+            one_in: AtomicU32::new(0),
+            put: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            dropped: AtomicU32::new(0),
+            ring: (0..TRACES_MAX).map(empty).collect(),
+        }
+    }
+}
+
+impl Traces {
+    /// Control plane: traces one request in so many from the worker's next turn on; zero for none.
+    pub fn set_one_in(&self, one_in: u32) {
+        self.one_in.store(one_in, Ordering::Relaxed);
+    }
+
+    /// One request in so many is to be traced; zero for none.
+    pub fn one_in(&self) -> u32 {
+        self.one_in.load(Ordering::Relaxed)
+    }
+
+    /// Worker: puts a trace in, or counts that there was no room.
+    pub fn put(&self, trace: &Trace) {
+        let put = self.put.load(Ordering::Relaxed);
+        if put - self.taken.load(Ordering::Acquire) == TRACES_MAX as u64 {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let place = &self.ring[put as usize % TRACES_MAX];
+        place.iter().zip(trace.to_words()).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
+        self.put.store(put + 1, Ordering::Release);
+    }
+
+    /// Control plane, one caller at a time: takes the oldest out.
+    pub fn take(&self) -> Option<Trace> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if taken == self.put.load(Ordering::Acquire) {
+            return None;
+        }
+        let place = &self.ring[taken as usize % TRACES_MAX];
+        let words = place.each_ref().map(|word| word.load(Ordering::Relaxed));
+        self.taken.store(taken + 1, Ordering::Release);
+        Some(Trace::from_words(words))
+    }
+
+    /// Traces that found no room, since this was last asked.
+    pub fn take_dropped(&self) -> u32 {
+        self.dropped.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Trace {
+    fn to_words(self) -> [u64; WORDS] {
+        let kind = match self.kind {
+            Kind::Read => 0,
+            Kind::Write => 1,
+            Kind::Exchange => 2,
+            Kind::Other => 3,
+        };
+        let mut words = [0; WORDS];
+        words[0] = u64::from(self.tenant.0) << 32 | u64::from(self.connection);
+        words[1] = u64::from(self.namespace.0) << 16 | u64::from(self.status.code());
+        words[2] = kind << 32 | u64::from(self.bytes);
+        words[3..].copy_from_slice(&self.at);
+        words
+    }
+
+    fn from_words(words: [u64; WORDS]) -> Trace {
+        let [who, what, size, at @ ..] = words;
+        Trace {
+            tenant: TenantId((who >> 32) as u32),
+            connection: who as u32,
+            namespace: NamespaceId((what >> 16) as u16),
+            status: Status::from_code(what as u16),
+            kind: match size >> 32 {
+                0 => Kind::Read,
+                1 => Kind::Write,
+                2 => Kind::Exchange,
+                _ => Kind::Other,
+            },
+            bytes: size as u32,
+            at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(n: u32) -> Trace {
+        Trace {
+            tenant: TenantId(n),
+            connection: u32::MAX - n,
+            namespace: NamespaceId(7),
+            kind: [Kind::Read, Kind::Write, Kind::Exchange, Kind::Other][n as usize % 4],
+            status: Status::ALL[n as usize % Status::ALL.len()],
+            bytes: n,
+            at: core::array::from_fn(|seam| u64::from(n) << seam),
+        }
+    }
+
+    #[test]
+    fn a_ring_keeps_its_order_and_drops_what_is_too_much() {
+        let traces = Traces::default();
+        assert_eq!((traces.one_in(), traces.take()), (0, None));
+        for start in [0, 700] {
+            (0..TRACES_MAX as u32 + 3).for_each(|n| traces.put(&trace(start + n)));
+            assert_eq!(traces.take_dropped(), 3);
+            let all = core::iter::from_fn(|| traces.take());
+            assert!(all.eq((0..TRACES_MAX as u32).map(|n| trace(start + n))));
+        }
+        assert_eq!((traces.take(), traces.take_dropped()), (None, 0));
+    }
+}

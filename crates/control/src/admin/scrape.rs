@@ -1,0 +1,113 @@
+//! The resource `/metrics`: a text that is written while it is sent, so that it is never whole in
+//! memory, however many tenants there are.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::body::{Bytes, Frame};
+use serde::Deserialize;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::metrics::{self, Snapshot};
+
+/// Bytes of a piece of the text.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Pieces that wait to be sent.
+const PIECES_MAX: usize = 4;
+
+/// What the handler has.
+#[derive(Clone)]
+struct Scraped {
+    tenants: crate::Tenants,
+    tenants_max: usize,
+    /// One scrape at a time.
+    turn: Arc<Semaphore>,
+}
+
+/// The resource as a service. So many tenants at most have series of their own.
+pub fn scrape_router(tenants: crate::Tenants, tenants_max: usize) -> Router {
+    let turn = Arc::new(Semaphore::new(1));
+    let scraped = Scraped { tenants, tenants_max, turn };
+    Router::new().route("/metrics", get(scrape)).with_state(scraped)
+}
+
+/// What may be asked.
+#[derive(Deserialize)]
+struct Asked {
+    /// Fewer tenants with series of their own.
+    tenants: Option<usize>,
+}
+
+async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> Response {
+    let Ok(permit) = scraped.turn.clone().acquire_owned().await else {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    };
+    let tenants_max = asked.tenants.unwrap_or(usize::MAX).min(scraped.tenants_max);
+    let (sender, receiver) = channel(PIECES_MAX);
+    let writing = move || {
+        let snapshot = Snapshot::take(&scraped.tenants, tenants_max);
+        let mut pieces = Pieces { text: String::new(), sender };
+        // An error: whoever asked is gone.
+        if metrics::write(snapshot, &mut pieces).is_ok() {
+            let _ = pieces.flush();
+        }
+    };
+    let started = std::thread::Builder::new().name("scrape".to_owned()).spawn(writing);
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread for a scrape");
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
+    }
+    let body = Body::new(Text { receiver, _permit: permit });
+    ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response()
+}
+
+/// Where the text is written to.
+struct Pieces {
+    text: String,
+    sender: Sender<Bytes>,
+}
+
+impl Pieces {
+    fn flush(&mut self) -> fmt::Result {
+        let piece = std::mem::replace(&mut self.text, String::with_capacity(PIECE_BYTES + 1024));
+        self.sender.blocking_send(piece.into()).map_err(|_| fmt::Error)
+    }
+}
+
+impl fmt::Write for Pieces {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.text.push_str(text);
+        if self.text.len() < PIECE_BYTES { Ok(()) } else { self.flush() }
+    }
+}
+
+/// The text as a body.
+struct Text {
+    receiver: Receiver<Bytes>,
+    /// The next scrape begins when this one was sent.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl hyper::body::Body for Text {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.receiver.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether a promise is kept: over the last second and the last minute.
+//!
+//! Each second is judged by itself. Over the minute the shares of reads are added up, because the
+//! worst of sixty seconds says little about what the tenant felt. What is deliberately not here: why
+//! a promise was missed.
+
+use std::collections::VecDeque;
+
+/// Windows of a minute.
+const MINUTE: usize = 60;
+
+/// More than the promised tokens by this factor is a burst, not noise: the latency is not promised
+/// then.
+pub const BURST: f64 = 1.05;
+
+/// What a window came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// There were no reads to judge.
+    Idle,
+    /// The bound held at its percentile.
+    Kept,
+    /// It did not.
+    Missed,
+    /// The tenant asked for more than it was promised, so its latency was not promised.
+    Exceeded,
+}
+
+/// What was seen of a promise in one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seen {
+    /// Reads answered.
+    pub(crate) reads: u64,
+    /// Those among them that took no longer than the bound.
+    pub(crate) within: f64,
+    /// Tokens spent, and tokens promised, a second.
+    pub(crate) tokens: f64,
+    pub(crate) promised: f64,
+    /// The share of reads that shall be within the bound, 0 to 1.
+    pub(crate) wanted: f64,
+}
+
+impl Seen {
+    fn verdict(&self) -> Verdict {
+        match self.reads {
+            0 => Verdict::Idle,
+            _ if self.tokens > self.promised * BURST => Verdict::Exceeded,
+            reads if self.within < self.wanted * reads as f64 => Verdict::Missed,
+            _ => Verdict::Kept,
+        }
+    }
+}
+
+/// How well a promise is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compliance {
+    /// Share of the reads of the last second that were within the bound, 0 to 1; `None` without
+    /// reads, and without a promise.
+    pub second: Option<f64>,
+    /// The same of the last minute.
+    pub minute: Option<f64>,
+    /// Of the seconds of the last minute that can be judged (with reads, and no more tokens spent
+    /// than promised), the share in which the bound held at its percentile; `None` without any.
+    pub kept: Option<f64>,
+}
+
+/// The last minute of a promise.
+#[derive(Debug, Default)]
+pub(crate) struct Minute {
+    /// Reads, reads within the bound, verdict; the oldest in front, at most [`MINUTE`].
+    windows: VecDeque<(u32, f32, Verdict)>,
+}
+
+impl Minute {
+    /// Ends a window.
+    pub(crate) fn end(&mut self, seen: &Seen) -> Compliance {
+        if self.windows.len() == MINUTE {
+            self.windows.pop_front();
+        }
+        let reads = u32::try_from(seen.reads).unwrap_or(u32::MAX);
+        self.windows.push_back((reads, seen.within as f32, seen.verdict()));
+        let share = |part: f64, whole: f64| (whole > 0.0).then(|| (part / whole).min(1.0));
+        let reads = self.windows.iter().map(|window| f64::from(window.0)).sum();
+        let within = self.windows.iter().map(|window| f64::from(window.1)).sum();
+        let count = |wanted| self.windows.iter().filter(|window| window.2 == wanted).count() as f64;
+        let (kept, missed) = (count(Verdict::Kept), count(Verdict::Missed));
+        Compliance {
+            second: share(seen.within, seen.reads as f64),
+            minute: share(within, reads),
+            kept: share(kept, kept + missed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(reads: u64, within: f64, tokens: f64) -> Seen {
+        Seen { reads, within, tokens, promised: 1_000.0, wanted: 0.95 }
+    }
+
+    #[test]
+    fn a_minute_is_sixty_windows() {
+        let mut minute = Minute::default();
+        let first = minute.end(&seen(100, 90.0, 1_000.0));
+        let all = Compliance { second: Some(0.9), minute: Some(0.9), kept: Some(0.0) };
+        assert_eq!(first, all);
+        let second = minute.end(&seen(300, 300.0, 1_000.0));
+        let all = Compliance { second: Some(1.0), minute: Some(0.975), kept: Some(0.5) };
+        assert_eq!(second, all);
+        for _ in 0..58 {
+            minute.end(&seen(0, 0.0, 0.0));
+        }
+        let last = minute.end(&seen(0, 0.0, 0.0));
+        assert_eq!(last, Compliance { second: None, minute: Some(1.0), kept: Some(1.0) });
+        assert_eq!(minute.end(&seen(0, 0.0, 0.0)), Compliance::default());
+    }
+
+    #[test]
+    fn who_asks_for_too_much_is_not_judged() {
+        let mut minute = Minute::default();
+        let compliance = minute.end(&seen(100, 10.0, 1_051.0));
+        assert_eq!((compliance.second, compliance.kept), (Some(0.1), None));
+    }
+}

@@ -1,0 +1,262 @@
+//! Families about namespaces, devices and workers.
+
+use std::fmt;
+
+use contract::{Part, Status};
+
+use super::Snapshot;
+use super::of_tenants::OPS;
+use super::series::Shape::{Counter, Gauge, Histogram};
+use super::series::{Family, Series};
+use crate::flows::{DeviceFlow, WorkerFlow};
+use crate::words::DeviceInfo;
+
+pub(super) fn part_word(part: Part) -> &'static str {
+    match part {
+        Part::Network => "network",
+        Part::Protocol => "protocol",
+        Part::Scheduling => "scheduling",
+        Part::Device => "device",
+        Part::Kernel => "kernel",
+        Part::Upkeep => "upkeep",
+    }
+}
+
+type Written = fmt::Result;
+
+/// Writes something of each namespace by operation.
+fn of_namespaces<const N: usize>(
+    snapshot: &Snapshot,
+    out: &mut Series<'_>,
+    of: impl Fn(&crate::NamespaceFlow) -> [u64; N],
+) -> Written {
+    for (number, flow) in &snapshot.namespaces {
+        for (op, count) in OPS.iter().zip(of(flow)) {
+            out.count([&number.0.to_string(), op], count)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes something of each device.
+fn of_devices(
+    snapshot: &Snapshot,
+    mut write: impl FnMut(&str, &DeviceInfo, &DeviceFlow) -> Written,
+) -> Written {
+    snapshot.devices.iter().try_for_each(|(info, flow)| write(&info.name, info, flow))
+}
+
+/// Writes something of each worker.
+fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> Written) -> Written {
+    let numbered = snapshot.workers.iter().enumerate();
+    numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))
+}
+
+pub(super) const FAMILIES: [Family; 20] = [
+    Family {
+        name: "namespace_requests",
+        shape: Counter,
+        labels: &["namespace", "op"],
+        help: "Requests carried out, by the number of the namespace.",
+        write: |snapshot, out| of_namespaces(snapshot, out, |flow| flow.requests),
+    },
+    Family {
+        name: "namespace_bytes",
+        shape: Counter,
+        labels: &["namespace", "op"],
+        help: "Bytes of data that they carried.",
+        write: |snapshot, out| of_namespaces(snapshot, out, |flow| flow.bytes),
+    },
+    Family {
+        name: "device_requests",
+        shape: Counter,
+        labels: &["device", "op"],
+        help: "Requests carried out on all namespaces of the device.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| {
+                let counts = OPS.iter().zip(flow.requests);
+                counts.into_iter().try_for_each(|(op, count)| out.count([name, op], count))
+            })
+        },
+    },
+    Family {
+        name: "device_bytes",
+        shape: Counter,
+        labels: &["device", "op"],
+        help: "Bytes of data that they carried.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| {
+                let counts = OPS.iter().zip(flow.bytes);
+                counts.into_iter().try_for_each(|(op, count)| out.count([name, op], count))
+            })
+        },
+    },
+    Family {
+        name: "device_seconds",
+        shape: Histogram,
+        labels: &["device", "op"],
+        help: "How long requests were at the device, of one in 32, picked by chance. `op` is `read`, or `other` for all else.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| {
+                let ops = ["read", "other"].into_iter().zip(&flow.samples);
+                ops.into_iter().try_for_each(|(op, samples)| out.times([name, op], samples, 1))
+            })
+        },
+    },
+    Family {
+        name: "device_depth",
+        shape: Gauge,
+        labels: &["device"],
+        help: "Requests that are at the device.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.submitted.into()))
+        },
+    },
+    Family {
+        name: "device_queued",
+        shape: Gauge,
+        labels: &["device"],
+        help: "Requests that wait in the schedulers of the device.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| out.gauge([name], flow.queued.into()))
+        },
+    },
+    Family {
+        name: "device_tokens",
+        shape: Counter,
+        labels: &["device", "flow"],
+        help: "Tokens of the device: `generated`; `spent` on requests; `donated` to the bucket, by tenants that had too many and for idle ones; `borrowed` out of it, also by idle tenants that send something; `expired` in it.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, _, flow| {
+                let tokens = &flow.tokens;
+                out.sum([name, "generated"], tokens.generated)?;
+                out.sum([name, "spent"], tokens.spent.max(0.0))?;
+                out.sum([name, "donated"], tokens.donated)?;
+                out.sum([name, "borrowed"], tokens.borrowed)?;
+                out.sum([name, "expired"], tokens.expired.max(0.0))
+            })
+        },
+    },
+    Family {
+        name: "device_token_rate",
+        shape: Gauge,
+        labels: &["device"],
+        help: "Tokens a second that the device makes with the tenants as they are; none without a device model.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| out.some([name], info.tokens.map(|n| n as f64)))
+        },
+    },
+    Family {
+        name: "device_tokens_promised",
+        shape: Gauge,
+        labels: &["device"],
+        help: "Tokens a second that are reserved for promises.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| out.gauge([name], info.tokens_promised as f64))
+        },
+    },
+    Family {
+        name: "device_latency_bound_seconds",
+        shape: Gauge,
+        labels: &["device"],
+        help: "The strictest latency that is promised on the device, which limits its tokens; none without promises.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| {
+                out.some([name], info.latency_us.map(|us| f64::from(us) / 1e6))
+            })
+        },
+    },
+    Family {
+        name: "device_correction_ratio",
+        shape: Gauge,
+        labels: &["device", "what"],
+        help: "What the device model is multiplied with, where `correct_online` is on: its `rate`, and its `write_price`.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| {
+                let Some(correction) = info.correction else { return Ok(()) };
+                out.gauge([name, "rate"], f64::from(correction.rate_permille) / 1e3)?;
+                out.gauge([name, "write_price"], f64::from(correction.write_permille) / 1e3)
+            })
+        },
+    },
+    Family {
+        name: "worker_turns",
+        shape: Counter,
+        labels: &["worker"],
+        help: "Turns that did something.",
+        write: |snapshot, out| of_workers(snapshot, |n, flow| out.count([n], flow.turns)),
+    },
+    Family {
+        name: "worker_busy_seconds",
+        shape: Counter,
+        labels: &["worker"],
+        help: "Time that these turns took, with the system call behind each: the rate of this is the share of the time in which the worker had something to do. Looking for more before it sleeps is not in it.",
+        write: |snapshot, out| of_workers(snapshot, |n, flow| out.sum([n], flow.busy)),
+    },
+    Family {
+        name: "worker_part_seconds",
+        shape: Counter,
+        labels: &["worker", "part"],
+        help: "What the time of one turn in 64, picked by chance, went into: `network` (the socket layer), `protocol` (parsing, admitting, replying), `scheduling` (rounds, and submitting what they let go), `device` (taking completions), `kernel` (the system call), `upkeep` (the rest). Only the proportions mean something.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| {
+                let parts = Part::ALL.into_iter().zip(flow.parts);
+                parts.into_iter().try_for_each(|(part, time)| out.sum([n, part_word(part)], time))
+            })
+        },
+    },
+    Family {
+        name: "worker_failures",
+        shape: Counter,
+        labels: &["worker", "status"],
+        help: "Requests that were not carried out, also those of nobody known.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| {
+                let counts = Status::ALL.iter().zip(flow.failures);
+                counts
+                    .into_iter()
+                    .filter(|(_, count)| *count > 0)
+                    .try_for_each(|(status, count)| out.count([n, &status.to_string()], count))
+            })
+        },
+    },
+    Family {
+        name: "worker_in_flight",
+        shape: Gauge,
+        labels: &["worker"],
+        help: "Requests in flight; at most `limits.in_flight`.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.in_flight.into()))
+        },
+    },
+    Family {
+        name: "worker_buffers",
+        shape: Gauge,
+        labels: &["worker"],
+        help: "Buffers in use.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.buffers.into()))
+        },
+    },
+    Family {
+        name: "worker_carried_bytes",
+        shape: Gauge,
+        labels: &["worker"],
+        help: "Bytes kept for connections that are stopped; at most `limits.carried`.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| out.gauge([n], flow.gauges.carried.into()))
+        },
+    },
+    Family {
+        name: "worker_connections",
+        shape: Gauge,
+        labels: &["worker", "protocol"],
+        help: "Connections that are open, by protocol.",
+        write: |snapshot, out| {
+            of_workers(snapshot, |n, flow| {
+                let words = ["reflex", "nvme-tcp"].into_iter().zip(flow.gauges.protocols);
+                words.into_iter().try_for_each(|(word, count)| out.gauge([n, word], count.into()))
+            })
+        },
+    },
+];

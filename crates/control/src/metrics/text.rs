@@ -1,0 +1,131 @@
+//! The text of a snapshot.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::registry::Registry;
+
+use super::{PREFIX, Snapshot, families};
+
+/// The type of the text's content.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Debug)]
+struct Collected(Arc<Snapshot>);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        families().try_for_each(|family| family.encode(&self.0, &mut encoder))
+    }
+}
+
+/// Writes a snapshot, piece by piece.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write(snapshot: Snapshot, to: &mut impl fmt::Write) -> fmt::Result {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Collected(Arc::new(snapshot))));
+    text::encode(to, &registry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use contract::{Instant, Kind, Part, Slo, Stage, Status};
+    use qos::DeviceModel;
+
+    use crate::metrics::{Shape, snapshot::REST};
+    use crate::{Book, DeviceSetup, Origin, Switches, Tenants};
+
+    fn served() -> Tenants {
+        let switches = Switches { correct_online: true, ..Switches::default() };
+        let model = Some(DeviceModel::device_a());
+        let device = DeviceSetup { name: "fast".to_owned(), model, switches };
+        let tenants = Tenants::new(vec![device], 1, 8, Arc::new(|| Instant::ZERO));
+        let slo = Slo { latency_us: 500, iops: 1_000, read_percent: 100, ..Slo::default() };
+        let mut book = tenants.book();
+        for (name, slo) in [(Book::DEFAULT, Slo::default()), ("web", slo), ("a\\b", Slo::default())]
+        {
+            let made = book.register(name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let meters = book.meters(0);
+            let meter = meters.get(made.tenant).unwrap();
+            (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
+            meter.record(Kind::Write, 512, 1);
+            meter.fail(Status::Retry);
+            for stage in Stage::ALL {
+                meter.sample(Kind::Read, stage, 90_000);
+            }
+            meters.namespace(contract::NamespaceId(1)).unwrap().record(Kind::Read, 4096);
+            meters.worker.fail(Status::Denied);
+            meters.worker.time(Part::Network, 1_000_000);
+            meters.device(0).sample(Kind::Read, 90_000);
+        }
+        book.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(book);
+        tenants
+    }
+
+    fn text_of(tenants_max: usize) -> String {
+        let mut text = String::new();
+        write(Snapshot::take(&served(), tenants_max), &mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn every_family_has_series_and_no_other_has() {
+        let text = text_of(10);
+        let series = text.lines().filter(|line| !line.starts_with('#'));
+        let name = |line: &str| line.split(['{', ' ']).next().unwrap().to_owned();
+        let mut names: BTreeSet<String> = series.map(name).collect();
+        for family in families() {
+            let full = format!("{PREFIX}_{}", family.full_name());
+            assert!(text.contains(&format!("# TYPE {PREFIX}_{} ", family.name)), "{full}");
+            assert!(text.contains(&format!("# HELP {PREFIX}_{} ", family.name)), "{full}");
+            let mut all = vec![full.clone()];
+            if family.shape == Shape::Histogram {
+                all = ["bucket", "count", "sum"].map(|part| format!("{full}_{part}")).to_vec();
+            }
+            for name in all {
+                assert!(names.remove(&name), "{name} has no series");
+            }
+        }
+        assert_eq!(names, BTreeSet::new());
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn numbers_are_those_that_were_counted() {
+        let text = text_of(10);
+        for line in [
+            "nearflash_tenant_requests_total{tenant=\"web\",op=\"read\"} 100",
+            "nearflash_tenant_bytes_total{tenant=\"web\",op=\"read\"} 409600",
+            "nearflash_tenant_failures_total{tenant=\"web\",status=\"busy, try again\"} 1",
+            "nearflash_tenant_read_latency_seconds_bucket{le=\"0.000524288\",tenant=\"web\"} 53",
+            "nearflash_tenant_read_latency_seconds_count{tenant=\"web\"} 100",
+            "nearflash_tenant_slo_latency_seconds{tenant=\"web\"} 0.0005",
+            "nearflash_tenant_requests_total{tenant=\"a\\\\b\",op=\"write\"} 1",
+            "nearflash_namespace_requests_total{namespace=\"1\",op=\"read\"} 3",
+            "nearflash_worker_part_seconds_total{worker=\"0\",part=\"network\"} 0.003",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn tenants_without_series_of_their_own_are_added_up() {
+        let text = text_of(1);
+        assert!(!text.contains("tenant=\"web\""));
+        let rest = REST.replace('"', "\\\"");
+        let line =
+            format!("nearflash_tenant_requests_total{{tenant=\"{rest}\",op=\"read\"}} 200\n");
+        assert!(text.contains(&line), "{text}");
+        assert!(text.contains("nearflash_tenants_left_out 2.0\n"));
+        assert!(!text_of(3).contains("rest"));
+    }
+}

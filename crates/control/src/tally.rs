@@ -1,0 +1,120 @@
+//! What was counted since somebody was there: the sums of the differences that windows see, wide
+//! enough never to wrap. What metrics show as counters.
+
+use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
+use qos::Usage;
+
+use crate::book::TOKEN;
+
+/// What a tenant has done since it was made, as far as windows have ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tally {
+    /// Requests carried out: reads, writes, others.
+    pub requests: [u64; 3],
+    /// Bytes that reads and writes carried.
+    pub bytes: [u64; 2],
+    /// Requests that were not carried out, by status.
+    pub failures: [u64; Status::ALL.len()],
+    /// Reads carried out, by latency.
+    pub latency: Coarse<u64>,
+    /// Samples of reads and of the others, by [`Stage`].
+    pub samples: [[Coarse<u64>; Stage::ALL.len()]; 2],
+    /// Tokens put into the bucket, and taken out of it.
+    pub donated: f64,
+    /// See there.
+    pub borrowed: f64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            requests: [0; 3],
+            bytes: [0; 2],
+            failures: [0; Status::ALL.len()],
+            latency: [0; COARSE_BUCKETS],
+            samples: [[[0; COARSE_BUCKETS]; Stage::ALL.len()]; 2],
+            donated: 0.0,
+            borrowed: 0.0,
+        }
+    }
+}
+
+impl Tally {
+    /// Adds what was counted between two readings, and between two looks at what schedulers counted.
+    pub(crate) fn add(&mut self, between: &Reading, before: &Usage, after: &Usage) {
+        let requests = [between.reads_total(), between.writes.into(), between.others.into()];
+        add_all(&mut self.requests, requests);
+        add_all(&mut self.bytes, [between.read_bytes, between.written_bytes]);
+        add_all(&mut self.failures, between.failures.map(u64::from));
+        add_all(&mut self.latency, between.reads_coarse());
+        let samples = between.samples.as_flattened().as_flattened().iter();
+        add_all(
+            self.samples.as_flattened_mut().as_flattened_mut(),
+            samples.copied().map(u64::from),
+        );
+        self.donated += tokens(after.donated.wrapping_sub(before.donated));
+        self.borrowed += tokens(after.borrowed.wrapping_sub(before.borrowed));
+    }
+
+    /// Adds another tenant's.
+    pub(crate) fn add_tally(&mut self, other: &Tally) {
+        add_all(&mut self.requests, other.requests);
+        add_all(&mut self.bytes, other.bytes);
+        add_all(&mut self.failures, other.failures);
+        add_all(&mut self.latency, other.latency);
+        let samples = other.samples.as_flattened().as_flattened().iter();
+        add_all(self.samples.as_flattened_mut().as_flattened_mut(), samples.copied());
+        self.donated += other.donated;
+        self.borrowed += other.borrowed;
+    }
+}
+
+fn add_all(to: &mut [u64], from: impl IntoIterator<Item = u64>) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// Nano-units as tokens. A difference that seems huge went below zero: refunds are counted back.
+pub(crate) fn tokens(nano_units: u64) -> f64 {
+    nano_units as i64 as f64 / 1e9 / TOKEN as f64
+}
+
+/// About how many seconds the requests of a histogram took together: each is taken for the middle of
+/// its bucket.
+pub fn seconds_of(histogram: &Coarse<u64>) -> f64 {
+    let middle = |n: usize| {
+        let to = coarse_edge(n).or_else(|| coarse_edge(n - 1).map(|edge| 2 * edge));
+        let to = to.expect("the last bucket has one before it") as f64;
+        if n == 0 { to / 2.0 } else { to * 0.75 }
+    };
+    let each = histogram.iter().enumerate();
+    each.map(|(n, count)| *count as f64 * middle(n) / 1e9).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_do_not_wrap_with_what_they_are_made_of() {
+        let mut tally = Tally::default();
+        let mut between = Reading { writes: u32::MAX, read_bytes: 4_096, ..Reading::default() };
+        between.reads[40] = u32::MAX;
+        let before = Usage { donated: u64::MAX, ..Usage::default() };
+        let after = Usage { donated: 249_999_999_999, ..Usage::default() };
+        for _ in 0..2 {
+            tally.add(&between, &before, &after);
+        }
+        let twice = 2 * u64::from(u32::MAX);
+        assert_eq!((tally.requests, tally.bytes), ([twice, twice, 0], [8_192, 0]));
+        assert_eq!((tally.latency.iter().sum::<u64>(), tally.donated), (twice, 5.0));
+    }
+
+    #[test]
+    fn times_are_about_what_they_were() {
+        let mut histogram = [0; COARSE_BUCKETS];
+        histogram[0] = 1_000;
+        histogram[6] = 10;
+        // 0 to 4 µs, and 131 to 262 µs.
+        assert!((seconds_of(&histogram) - 0.002_048 - 10.0 * 196.6e-6).abs() < 1e-5);
+    }
+}

@@ -1,0 +1,197 @@
+//! What a worker counts (`contract::Meters`), and which requests it looks at more closely.
+//!
+//! For each request: whose it was, of which namespace, how much it carried, and how long a read took.
+//! What a turn can add up it tells once a turn. Where the time of a request went is looked at for one
+//! in 32, by chance, so that no pattern of the load falls into step with it. What is deliberately not
+//! here: a clock (`watch.rs` has one).
+
+use contract::{
+    COUNTED, Command, Completion, ConnId, Device, Gauges, Instant, Kind, Mailbox, Meter, Request,
+    Scheduler, Session, Stage, Status, TenantId, Transport,
+};
+
+use crate::inflight::InFlight;
+use crate::worker::Worker;
+
+/// One request in so many is looked at.
+pub(crate) const SAMPLED_ONE_IN: u32 = 32;
+
+/// Picks one in so many by chance.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// How many are left out before the next.
+    left: usize,
+    /// At most so many are left out.
+    most: u32,
+    /// Where chance stands: the same for every worker that ever starts.
+    state: u32,
+}
+
+impl Sampler {
+    /// Picks one in so many.
+    pub(crate) fn new(one_in: u32) -> Sampler {
+        Sampler { left: 0, most: 2 * one_in - 1, state: 0x9e37_79b9 }
+    }
+
+    /// So many more have come: the place of the first of them that is picked. What lies behind it
+    /// has to be asked about again.
+    #[inline]
+    pub(crate) fn skip(&mut self, come: usize) -> Option<usize> {
+        if self.left >= come {
+            self.left -= come;
+            return None;
+        }
+        let place = self.left;
+        // Xorshift with the shifts of Marsaglia (2003).
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 17;
+        self.state ^= self.state << 5;
+        self.left = (self.state % self.most) as usize;
+        Some(place)
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// A request is not in flight any more, and is answered with a status unless nobody waits for
+    /// the answer.
+    #[inline]
+    pub(crate) fn count_end(&self, entry: &InFlight, answer: Option<Status>) {
+        let meter = self.meter(entry.tenant);
+        match answer {
+            Some(Status::Ok) if COUNTED => self.count_done(meter, entry),
+            Some(Status::Ok) | None => {}
+            Some(status) => self.count_failure(entry.tenant, status),
+        }
+        meter.retire();
+    }
+
+    /// A request was carried out, and is answered now.
+    #[inline]
+    fn count_done(&self, meter: &Meter, entry: &InFlight) {
+        let namespace = self.line.meters.namespace(entry.namespace);
+        // Most requests are reads; for them this is a few instructions.
+        if let Command::Read(range) = entry.command {
+            let nanos = self.now.as_nanos().saturating_sub(entry.received_at.as_nanos());
+            meter.record_read(range.bytes(), nanos);
+            if let Some(namespace) = namespace {
+                namespace.record(Kind::Read, range.bytes());
+            }
+        } else {
+            let (kind, bytes) = (entry.command.kind(), entry.command.payload_bytes());
+            let nanos = self.now.since(entry.received_at).as_nanos() as u64;
+            meter.record(kind, bytes, nanos);
+            if let Some(namespace) = namespace {
+                namespace.record(kind, bytes);
+            }
+        }
+    }
+
+    /// A request of a tenant was not carried out.
+    #[cold]
+    pub(crate) fn count_failure(&self, tenant: TenantId, status: Status) {
+        self.meter(tenant).fail(status);
+        self.line.meters.worker.fail(status);
+    }
+
+    /// A request was refused before it was admitted.
+    #[cold]
+    pub(crate) fn count_refusal(&self, id: ConnId, request: &Request, status: Status) {
+        match self.tenant_of(id, request.tenant) {
+            Ok(tenant) => self.count_failure(tenant, status),
+            Err(_) => self.line.meters.worker.fail(status),
+        }
+    }
+
+    /// Looks more closely at some of these requests, which the devices have ended since `polled`.
+    pub(crate) fn look_at(&mut self, polled: Instant, ended: &[Completion]) {
+        self.lap(contract::Part::Device);
+        if !COUNTED {
+            return;
+        }
+        let mut rest = ended;
+        while let Some(place) = self.sampler.skip(rest.len()) {
+            self.sample(&rest[place]);
+            rest = &rest[place + 1..];
+        }
+        if self.laps.is_tracing {
+            self.trace_ended(polled, ended);
+        }
+    }
+
+    fn sample(&mut self, completion: &Completion) {
+        let entry = self.in_flight.get(completion.slot);
+        let (kind, device, tenant) =
+            (entry.command.kind(), usize::from(entry.device), entry.tenant);
+        let submitted_at = entry.submitted_at.expect("the device got it");
+        let queued = submitted_at.since(entry.received_at).as_nanos() as u64;
+        let delay = self.now.since(submitted_at).as_nanos() as u64;
+        let meter = self.meter(tenant);
+        meter.sample(kind, Stage::Scheduler, queued);
+        meter.sample(kind, Stage::Device, delay);
+        self.line.meters.device(device).sample(kind, delay);
+        if kind == Kind::Read {
+            self.await_leaving(completion.slot, true, None);
+        }
+    }
+
+    /// The turn ends, whose replies had been written at `answered`.
+    pub(crate) fn end_metering(&mut self, answered: Instant) {
+        self.lap(contract::Part::Network);
+        if self.awaits_leaving() {
+            self.note_positions(answered);
+        }
+        if self.progressed && COUNTED {
+            self.tell_meters();
+        }
+        self.end_laps();
+    }
+
+    /// The turn did something: tells what it came to.
+    fn tell_meters(&mut self) {
+        let meters = &self.line.meters;
+        for (n, attached) in self.devices.iter().enumerate() {
+            let meter = meters.device(n);
+            meter.tell(attached.submitted, attached.scheduler.queued());
+            meter.tell_tokens(attached.scheduler.tokens());
+        }
+        let load = self.load();
+        let gauges = Gauges {
+            protocols: if self.open_connections > 0 { self.protocols } else { [0; 2] },
+            in_flight: load.in_flight as u32,
+            buffers: load.buffers as u32,
+            carried: load.carried as u32,
+        };
+        meters.worker.tell(self.busy_nanos, gauges);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_so_many_is_picked_and_never_in_step() {
+        let mut sampler = Sampler::new(32);
+        let mut picked = Vec::new();
+        // Turns of 1 to 64 requests.
+        let mut first = 0;
+        for turn in 0..20_000 {
+            let (mut place, end) = (first, first + 1 + turn % 64);
+            while let Some(skipped) = sampler.skip(end - place) {
+                picked.push(place + skipped);
+                place += skipped + 1;
+            }
+            first = end;
+        }
+        let share = first as f64 / picked.len() as f64;
+        assert!((31.0..33.0).contains(&share), "one in {share}");
+        // Whatever the period of a load up to 64 requests, each of them is looked at.
+        for period in 2..=64 {
+            let mut seen = vec![0; period];
+            picked.iter().for_each(|place| seen[place % period] += 1);
+            let even = picked.len() as f64 / period as f64;
+            let sound = seen.iter().all(|n| (0.7..1.3).contains(&(f64::from(*n) / even)));
+            assert!(sound, "{period}: {seen:?}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Where the time goes: in turns that are timed, and of requests that are traced.
+//!
+//! A server gives its workers a clock beside the time of the turn. One turn in 64, by chance, reads
+//! it at its seams. While somebody traces, every turn does, and requests that are picked note when
+//! they come to which seam. In all other turns each seam costs one test, and each request one. What
+//! is deliberately not here: what is made of it (`control` does that).
+
+use std::fmt;
+use std::sync::Arc;
+
+use contract::{
+    Completion, ConnId, Device, Instant, Kind, Mailbox, Meter, Part, Scheduler, Seam, Session,
+    Slot, Stage, Status, TenantId, Trace, Traces, Transport,
+};
+
+use crate::inflight::InFlight;
+use crate::metering::Sampler;
+use crate::worker::Worker;
+
+/// Requests that are traced at the same time, at most.
+const OPEN_MAX: usize = 64;
+
+/// Replies whose leaving is waited for at the same time, at most.
+const LEAVING_MAX: usize = 64;
+
+/// One turn in so many is timed.
+const TIMED_ONE_IN: u32 = 64;
+
+/// What a worker needs to see where the time goes.
+pub struct Watch {
+    /// The clock of the turns' times.
+    pub clock: Box<dyn Fn() -> Instant + Send>,
+    /// Where traces go.
+    pub traces: Arc<Traces>,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// A request that is traced and that no device has ended.
+#[derive(Debug)]
+struct Open {
+    slot: Slot,
+    trace: Trace,
+}
+
+/// A reply that waits for the network to take it.
+#[derive(Debug)]
+struct Leaving {
+    conn: ConnId,
+    /// Bytes that the connection had been given when the reply was its last.
+    position: u64,
+    answered_at: Instant,
+    tenant: TenantId,
+    kind: Kind,
+    /// Whether it is one of the samples; the others are traced only.
+    is_sample: bool,
+    trace: Option<Trace>,
+}
+
+/// What a worker keeps of it.
+#[derive(Debug)]
+pub(crate) struct Laps {
+    /// This turn reads the clock.
+    is_timed: bool,
+    /// Requests are traced.
+    pub(crate) is_tracing: bool,
+    timed: Sampler,
+    /// The last seam.
+    at: Instant,
+    nanos: [u64; Part::ALL.len()],
+    /// The end of the last turn, if it was timed and did something.
+    ended_at: Option<Instant>,
+    /// Requests until the next that is traced.
+    left: u32,
+    open: Vec<Open>,
+    leaving: Vec<Leaving>,
+}
+
+impl Default for Laps {
+    fn default() -> Self {
+        Laps {
+            is_timed: false,
+            is_tracing: false,
+            timed: Sampler::new(TIMED_ONE_IN),
+            at: Instant::ZERO,
+            nanos: [0; Part::ALL.len()],
+            ended_at: None,
+            left: 0,
+            open: Vec::with_capacity(OPEN_MAX),
+            leaving: Vec::with_capacity(LEAVING_MAX),
+        }
+    }
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn begin_laps(&mut self, now: Instant) {
+        if let Some(watch) = &self.line.watch {
+            let one_in = watch.traces.one_in();
+            self.laps.is_tracing = one_in > 0;
+            self.laps.is_timed = self.laps.timed.skip(1).is_some() || self.laps.is_tracing;
+            if self.laps.is_timed || self.laps.ended_at.is_some() {
+                self.begin_timed(now);
+            }
+        }
+    }
+
+    #[cold]
+    fn begin_timed(&mut self, now: Instant) {
+        if let Some(ended_at) = self.laps.ended_at.take() {
+            let kernel = now.as_nanos().saturating_sub(ended_at.as_nanos());
+            self.line.meters.worker.time(Part::Kernel, kernel);
+        }
+        self.laps.at = now;
+        self.laps.nanos = [0; Part::ALL.len()];
+    }
+
+    /// What was done since the last seam was this.
+    #[inline]
+    pub(crate) fn lap(&mut self, part: Part) {
+        if self.laps.is_timed {
+            self.note_lap(part);
+        }
+    }
+
+    #[cold]
+    fn note_lap(&mut self, part: Part) {
+        let watch = self.line.watch.as_ref().expect("a timed turn has a clock");
+        let at = (watch.clock)();
+        self.laps.nanos[part as usize] += at.as_nanos().saturating_sub(self.laps.at.as_nanos());
+        self.laps.at = at;
+    }
+
+    /// The turn ends: what it took counts if it did something.
+    #[inline]
+    pub(crate) fn end_laps(&mut self) {
+        if self.laps.is_timed && self.progressed {
+            for (part, nanos) in Part::ALL.into_iter().zip(self.laps.nanos) {
+                self.line.meters.worker.time(part, nanos);
+            }
+            self.laps.ended_at = Some(self.laps.at);
+        }
+    }
+
+    /// A request was admitted while requests are traced: perhaps it is one of them.
+    #[cold]
+    pub(crate) fn trace(&mut self, slot: Slot) {
+        let watch = self.line.watch.as_ref().expect("who traces has a clock");
+        self.laps.left = self.laps.left.saturating_sub(1);
+        if self.laps.left > 0 || self.laps.open.len() == OPEN_MAX {
+            return;
+        }
+        self.laps.left = watch.traces.one_in();
+        let entry = self.in_flight.get(slot);
+        let mut at = [0; Seam::ALL.len()];
+        at[Seam::Admitted as usize] = (watch.clock)().as_nanos();
+        let trace = Trace {
+            tenant: entry.tenant,
+            connection: entry.conn.index,
+            namespace: entry.namespace,
+            kind: entry.command.kind(),
+            status: Status::Ok,
+            bytes: entry.command.buffer_bytes() as u32,
+            at,
+        };
+        self.laps.open.push(Open { slot, trace });
+    }
+
+    /// All that came was queued.
+    pub(crate) fn trace_queued(&mut self) {
+        let at = self.laps.at.as_nanos();
+        for Open { trace, .. } in &mut self.laps.open {
+            let queued = &mut trace.at[Seam::Queued as usize];
+            if *queued == 0 {
+                *queued = at;
+            }
+        }
+    }
+
+    /// The schedulers, which the turn came to at `due`, have let go what they let go. Requests that
+    /// are gone are traced no more.
+    pub(crate) fn trace_submitted(&mut self, due: Instant) {
+        let (now, at) = (self.now, self.laps.at.as_nanos());
+        let in_flight = &mut self.in_flight;
+        self.laps.open.retain_mut(|Open { slot, trace }| {
+            let Some(entry) = in_flight.find(*slot) else { return false };
+            if entry.submitted_at == Some(now) && trace.at[Seam::Submitted as usize] == 0 {
+                trace.at[Seam::Received as usize] = entry.received_at.as_nanos();
+                trace.at[Seam::Due as usize] = due.as_nanos();
+                trace.at[Seam::Submitted as usize] = at;
+            }
+            true
+        });
+    }
+
+    /// When the turn came to the seam that it was at last.
+    pub(crate) fn lapped_at(&self) -> Instant {
+        self.laps.at
+    }
+
+    /// The devices, which the turn came to at `polled`, have ended these; their requests are still
+    /// in flight.
+    pub(crate) fn trace_ended(&mut self, polled: Instant, ended: &[Completion]) {
+        let at = self.laps.at.as_nanos();
+        for Completion { slot, status, .. } in ended {
+            let found = self.laps.open.iter().position(|open| open.slot == *slot);
+            let Some(found) = found else { continue };
+            let mut trace = self.laps.open.swap_remove(found).trace;
+            trace.at[Seam::Polled as usize] = polled.as_nanos();
+            trace.at[Seam::Ended as usize] = at;
+            trace.status = *status;
+            self.await_leaving(*slot, false, Some(trace));
+        }
+    }
+
+    /// The reply of a request that is still in flight will be given to the transport in this turn:
+    /// when the network has taken it, is waited for.
+    pub(crate) fn await_leaving(&mut self, slot: Slot, is_sample: bool, trace: Option<Trace>) {
+        if self.laps.leaving.len() == LEAVING_MAX {
+            return;
+        }
+        let entry: &InFlight = self.in_flight.get(slot);
+        self.laps.leaving.push(Leaving {
+            conn: entry.conn,
+            position: u64::MAX,
+            answered_at: self.now,
+            tenant: entry.tenant,
+            kind: entry.command.kind(),
+            is_sample,
+            trace,
+        });
+    }
+
+    /// The turn has given its replies to the transport, which has started to send them.
+    pub(crate) fn note_positions(&mut self, answered: Instant) {
+        let handed = self.laps.at;
+        let conns = &self.conns;
+        self.laps.leaving.retain_mut(|leaving| {
+            if leaving.position < u64::MAX {
+                return true;
+            }
+            let conn = conns[leaving.conn.index as usize].as_ref();
+            let Some(conn) = conn.filter(|conn| conn.id == leaving.conn) else { return false };
+            leaving.position = conn.progress.queued;
+            if let Some(trace) = &mut leaving.trace {
+                trace.at[Seam::Answered as usize] = answered.as_nanos();
+                trace.at[Seam::Handed as usize] = handed.as_nanos();
+            }
+            true
+        });
+    }
+
+    /// Whether replies are waited for.
+    #[inline]
+    pub(crate) fn awaits_leaving(&self) -> bool {
+        !self.laps.leaving.is_empty()
+    }
+
+    /// Looks which replies the network has taken.
+    #[cold]
+    pub(crate) fn look_what_left(&mut self) {
+        for n in (0..self.laps.leaving.len()).rev() {
+            let Leaving { conn: id, position, .. } = self.laps.leaving[n];
+            let conn = self.conns[id.index as usize].as_ref().filter(|conn| conn.id == id);
+            let gone = conn.is_none();
+            let left = conn.map_or(0, |conn| conn.progress.queued)
+                - if gone { 0 } else { self.transport.unsent(id) as u64 };
+            if !gone && left < position {
+                continue;
+            }
+            let leaving = self.laps.leaving.swap_remove(n);
+            if leaving.is_sample && !gone {
+                let nanos = self.now.since(leaving.answered_at).as_nanos() as u64;
+                let meter: &Meter = self.meter(leaving.tenant);
+                meter.sample(leaving.kind, Stage::Reply, nanos);
+            }
+            if let (Some(mut trace), Some(watch)) = (leaving.trace, &self.line.watch) {
+                let sent = if gone { 0 } else { self.now.as_nanos() };
+                trace.at[Seam::Sent as usize] = sent;
+                watch.traces.put(&trace);
+            }
+        }
+    }
+}
