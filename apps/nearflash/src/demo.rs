@@ -122,20 +122,17 @@ fn stage(slow: u32) -> Result<Stage, String> {
 
 fn pace_text(pace: Pace) -> String {
     let Pace { slow, held_up_nanos } = pace;
-    let why = match held_up_nanos {
-        None => "Here".to_owned(),
-        Some(nanos) => format!(
-            "This machine now holds one request in a hundred up for {} by itself.\n\
-             For what it drives,",
-            time_text(nanos)
-        ),
-    };
+    let found = held_up_nanos.map(|nanos| {
+        let held_up = time_text(nanos);
+        format!("This machine by itself now holds one request in a hundred up for {held_up}.\n")
+    });
+    let found = found.unwrap_or_default();
     if slow == 1 {
-        return format!("{why} the drive is as fast as the paper's.");
+        return format!("{found}The drive is as fast as the paper's.");
     }
     format!(
-        "{why} the drive is {slow} times slower than the paper's, and all rates and\n\
-         latencies are scaled alike: 500 µs there are {} here.",
+        "{found}The drive is {slow} times slower than the paper's, and all rates and latencies\n\
+         are scaled alike: 500 µs there are {} here.",
         time_text(f64::from(slow) * 500e3)
     )
 }

@@ -31,8 +31,8 @@ impl Phase<'_> {
 }
 
 /// The share of what they were promised that A and B send. At all of it, a queue that came about
-/// while the machine did something else would never end, since the rate that empties it is the rate
-/// that fills it.
+/// while the machine did something else for longer than is made up for would never end, since the
+/// rate that empties it is the rate that fills it.
 const SENT: f64 = 0.95;
 
 /// Shows a phase while it runs, and what it came to.
