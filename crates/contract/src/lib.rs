@@ -36,11 +36,7 @@ pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, coarse_edge};
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
-pub use mailbox::{
-    Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
-};
 pub use meters::{COUNTED, Coarse, Meter, Meters, Reading, Stage};
-pub use meters::{LATENCY_BUCKETS, Meter, Meters, Reading, WorkerMeter};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
