@@ -80,6 +80,8 @@ pub struct ParcelRequest {
     pub tenant: TenantId,
     /// As the peer named it.
     pub command: Command,
+    /// The namespace.
+    pub namespace: NamespaceId,
     /// Which device, and the first block there.
     pub device: u8,
     /// See `device`.

@@ -99,8 +99,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         request: ParcelRequest,
         mut buf: Option<contract::Buf>,
     ) {
-        let ParcelRequest { tag, stream, tenant, command, device, lba, payload, received_at } =
-            request;
+        let ParcelRequest {
+            tag,
+            stream,
+            tenant,
+            command,
+            namespace,
+            device,
+            lba,
+            payload,
+            received_at,
+        } = request;
         let (bytes, is_whole) = match &payload {
             Payload::Whole(bytes) => (bytes, true),
             Payload::Begun(bytes) => (bytes, false),
@@ -114,6 +123,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             stream,
             tenant,
             command,
+            namespace,
             device,
             lba,
             buf,

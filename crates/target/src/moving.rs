@@ -354,7 +354,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// A request leaves the table; its tenant is still charged for it here.
     fn pack_request(&mut self, slot: Slot) -> ParcelRequest {
         let InFlight {
-            tag, stream, tenant, command, device, lba, buf, filled, received_at, ..
+            tag,
+            stream,
+            tenant,
+            command,
+            namespace,
+            device,
+            lba,
+            buf,
+            filled,
+            received_at,
+            ..
         } = self.take_out(slot);
         let total = command.payload_bytes();
         let bytes = buf.as_ref().map_or(&[][..], Buf::bytes);
@@ -363,7 +373,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             false => Payload::Begun(bytes[..filled].to_vec()),
         };
         self.give_back(buf);
-        ParcelRequest { tag, stream, tenant, command, device, lba, payload, received_at }
+        ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at }
     }
 
     /// What a connection that left counted for here, it counts for elsewhere.
