@@ -336,12 +336,16 @@ fn start<N: Way>(
     Ok((threads, wakers))
 }
 
+/// The workers' wakers, by number, in whichever order they start.
 fn await_workers(
-    receiver: &Receiver<Result<Waker, String>>,
+    receiver: &Receiver<Result<(usize, Waker), String>>,
     workers: usize,
 ) -> Result<Vec<Waker>, String> {
     let died = || "a worker ended before it could serve".to_owned();
-    (0..workers).map(|_| receiver.recv().map_err(|_| died())?).collect()
+    let started = (0..workers).map(|_| receiver.recv().map_err(|_| died())?);
+    let mut wakers = started.collect::<Result<Vec<_>, _>>()?;
+    wakers.sort_by_key(|(worker, _)| *worker);
+    Ok(wakers.into_iter().map(|(_, waker)| waker).collect())
 }
 
 /// A worker's thread.
@@ -349,7 +353,7 @@ fn work<N: Way>(
     plan: &Plan,
     number: usize,
     listeners: &Mutex<Option<Vec<Listener>>>,
-    started: &Sender<Result<Waker, String>>,
+    started: &Sender<Result<(usize, Waker), String>>,
 ) {
     let (reactor, mut worker) = match build::<N>(plan, number, listeners) {
         Ok(built) => built,
@@ -358,7 +362,7 @@ fn work<N: Way>(
             return;
         }
     };
-    if started.send(Ok(reactor.waker())).is_err() {
+    if started.send(Ok((number, reactor.waker()))).is_err() {
         return;
     }
     io::run(&reactor, &plan.clock, plan.spin, |now| {
