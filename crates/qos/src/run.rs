@@ -60,3 +60,78 @@ impl Run {
         true
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use alloc::vec::Vec;
+
+    use contract::{Instant, Kind, Scheduler, Slo, Slot, SlotTable, TenantId};
+
+    use crate::{DeviceModel, QueueLimits, Registry, TokenScheduler};
+
+    const OF_TENANT: u32 = 10;
+
+    /// A scheduler with two best-effort tenants, and names of requests.
+    fn bed() -> (TokenScheduler, SlotTable<()>) {
+        let mut registry = Registry::new(DeviceModel::device_a(), 2);
+        for _ in 0..2 {
+            registry.register(&Slo::default(), Instant::ZERO).unwrap();
+        }
+        let limits = QueueLimits { slots: 64, of_tenant: OF_TENANT };
+        (registry.scheduler(0, limits), SlotTable::new(64))
+    }
+
+    fn queue(
+        scheduler: &mut TokenScheduler,
+        slots: &mut SlotTable<()>,
+        tenant: u32,
+        kind: Kind,
+        count: usize,
+    ) -> Vec<Slot> {
+        let mut enqueue = |_| {
+            let slot = slots.insert(()).unwrap();
+            scheduler.enqueue(TenantId(tenant), kind, 4096, slot).ok().map(|()| slot)
+        };
+        (0..count).filter_map(&mut enqueue).collect()
+    }
+
+    #[test]
+    fn requests_of_a_run_are_counted_bounded_and_kept_in_their_order() {
+        let (mut scheduler, mut slots) = bed();
+        let mut ours = queue(&mut scheduler, &mut slots, 0, Kind::Read, 5);
+        assert_eq!((scheduler.queued(), scheduler.queued_of(TenantId(0))), (5, 5));
+        ours.extend(queue(&mut scheduler, &mut slots, 0, Kind::Write, 3));
+        let others = queue(&mut scheduler, &mut slots, 1, Kind::Read, 4);
+        // As many as its bound leaves, whatever comes between.
+        ours.extend(queue(&mut scheduler, &mut slots, 0, Kind::Read, 9));
+        assert_eq!((ours.len(), others.len()), (OF_TENANT as usize, 4));
+        assert_eq!((scheduler.queued(), scheduler.queued_of(TenantId(1))), (14, 4));
+        let mut left = Vec::new();
+        for round in 1..1_000 {
+            scheduler.begin_round(Instant::from_nanos(round * 100_000));
+            left.extend(core::iter::from_fn(|| scheduler.next()));
+        }
+        let of = |all: &[Slot]| -> Vec<Slot> {
+            left.iter().filter(|slot| all.contains(slot)).copied().collect()
+        };
+        assert_eq!((of(&ours), of(&others)), (ours.clone(), others.clone()));
+        // Seven reads and three writes of one, four reads of the other.
+        let spent = [0, 1].map(|tenant| scheduler.shared.usage(TenantId(tenant)).spent);
+        assert_eq!(spent, [7 * 100 + 3 * 1_000, 400]);
+    }
+
+    #[test]
+    fn a_run_that_begins_behind_a_round_waits_for_the_next() {
+        let (mut scheduler, mut slots) = bed();
+        scheduler.begin_round(Instant::from_nanos(1_000_000));
+        scheduler.begin_round(Instant::from_nanos(2_000_000));
+        let first = queue(&mut scheduler, &mut slots, 0, Kind::Read, 1);
+        scheduler.begin_round(Instant::from_nanos(3_000_000));
+        assert_eq!(scheduler.next(), Some(first[0]));
+        let more = queue(&mut scheduler, &mut slots, 0, Kind::Read, 4);
+        assert_eq!(scheduler.queued(), 4);
+        assert_eq!(core::iter::from_fn(|| scheduler.next()).count(), 0, "it was not held");
+        scheduler.begin_round(Instant::from_nanos(4_000_000));
+        assert_eq!(core::iter::from_fn(|| scheduler.next()).collect::<Vec<_>>(), more);
+    }
+}
