@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use control::admin::{AdminAddress, Door, Router, Site, router, scrape_router, start};
+use control::admin::{AdminAddress, Door, Estate, Router, Site, router, scrape_router, start};
 use control::{Foreman, Tenants};
 use io::{Listener, UnixPath};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+use crate::live::Live;
 
 /// The permissions of the socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
@@ -22,8 +24,8 @@ const SOCKET: &str = "nearflash.sock";
 const SYSTEM_DIRECTORY: &str = "/run/nearflash";
 
 /// Whether a server has an admin API, and where.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) enum Wanted {
     /// No.
     Nowhere,
@@ -45,6 +47,15 @@ impl FromStr for Wanted {
     }
 }
 
+impl From<Wanted> for String {
+    fn from(wanted: Wanted) -> String {
+        match wanted {
+            Wanted::Nowhere => "none".to_owned(),
+            Wanted::At(address) => address.to_string(),
+        }
+    }
+}
+
 impl TryFrom<String> for Wanted {
     type Error = String;
 
@@ -60,17 +71,21 @@ pub(crate) struct Opened {
 }
 
 /// The workers of a server, as the admin API tells of them.
-#[derive(Debug)]
 pub(crate) struct Crew {
     /// Who tells them what to do.
     pub(crate) foreman: Foreman,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
+    pub(crate) live: Arc<Live>,
 }
 
 impl Site for Crew {
     fn cpu(&self, worker: usize) -> Option<usize> {
         self.cpus.as_ref().map(|cpus| cpus[worker])
+    }
+
+    fn estate(&self) -> Option<Arc<dyn Estate>> {
+        Some(self.live.clone())
     }
 }
 

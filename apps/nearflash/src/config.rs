@@ -6,20 +6,28 @@ use std::path::Path;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
-use control::{Share, Switches};
+use control::{Share, Switches, TenantInfo};
 use flash::{Spec, parse_size};
-use serde::Deserialize;
-use target::{Access, Limits, Namespace, Namespaces, Rule, Scope, Who};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::{Access, Limits, Rule, Scope, Who};
 
 use self::authentication::AuthenticationConfig;
 use crate::admin::Wanted;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
+mod effective;
+mod namespace;
+mod subsystem;
+
+pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table};
+pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
+
 /// The device that nothing else says otherwise.
 pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
 
 /// A configuration file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// Threads that serve.
@@ -27,13 +35,16 @@ pub(crate) struct Config {
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Where the admin API is; in the default place unless told.
+    #[schemars(with = "Option<String>")]
     pub(crate) admin: Option<Wanted>,
+    /// Where changes of the running server are kept: a file, or `none`.
+    pub(crate) state: Option<String>,
     #[serde(default)]
     pub(crate) device: Vec<DeviceConfig>,
     #[serde(default)]
     pub(crate) listen: Vec<ListenConfig>,
     #[serde(default)]
-    namespace: Vec<NamespaceConfig>,
+    pub(crate) namespace: Vec<NamespaceConfig>,
     #[serde(default)]
     access: Vec<AccessConfig>,
     #[serde(default)]
@@ -49,52 +60,12 @@ pub(crate) struct Config {
     pub(crate) authentication: AuthenticationConfig,
     #[serde(default)]
     limits: LimitsConfig,
+    /// Its namespaces and subsystems are all named, so that there being none means none.
+    #[serde(skip)]
+    pub(crate) is_settled: bool,
 }
 
-/// A subsystem of NVMe: namespaces under a name.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SubsystemConfig {
-    /// Its qualified name; one with the machine's name unless told.
-    pub(crate) nqn: Option<String>,
-    /// The server's numbers of its namespaces, which are numbered from 1 in their order; all unless
-    /// told.
-    pub(crate) namespaces: Option<Vec<u16>>,
-    /// The qualified names of hosts that may connect; all unless told.
-    pub(crate) hosts: Option<Vec<String>>,
-    /// The tenant that its I/O is charged to; whomever the connection belongs to unless told.
-    pub(crate) tenant: Option<String>,
-    /// Whether hosts without a key are refused.
-    #[serde(default)]
-    pub(crate) authenticate: bool,
-}
-
-/// An NVMe host.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct HostConfig {
-    /// Its qualified name.
-    pub(crate) nqn: String,
-    /// Its key: with one, it has to prove that it has it.
-    pub(crate) key: Option<HiddenText>,
-    /// The key by which we prove to it who we are, when it asks.
-    pub(crate) controller_key: Option<HiddenText>,
-    /// The tenant that its I/O is charged to; the subsystem's unless told.
-    pub(crate) tenant: Option<String>,
-}
-
-/// A text that no log shows.
-#[derive(Clone, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct HiddenText(pub(crate) String);
-
-impl std::fmt::Debug for HiddenText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("…")
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeviceConfig {
     /// What namespaces and tenants call it.
@@ -134,35 +105,20 @@ impl DeviceConfig {
     }
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
     pub(crate) url: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamespaceConfig {
-    device: String,
-    /// Where it starts on the device; the start unless told.
-    #[serde(default = "nothing")]
-    offset: String,
-    /// The rest of the device unless told.
-    size: Option<String>,
-    #[serde(default)]
-    read_only: bool,
-}
-
-fn nothing() -> String {
-    "0".to_owned()
-}
-
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AccessConfig {
     /// `ADDRESS/PREFIX`, or `anyone`.
     from: Option<String>,
+    /// Whoever presents this token.
     token: Option<String>,
+    /// A user of this machine.
     uid: Option<u32>,
     /// The tenant's name; the default tenant unless told.
     #[serde(default)]
@@ -177,7 +133,7 @@ struct AccessConfig {
 }
 
 /// A tenant and its SLO; best effort without a latency.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantConfig {
     pub(crate) name: String,
@@ -215,6 +171,44 @@ impl TenantConfig {
         }
     }
 
+    /// A tenant as it is now.
+    pub(crate) fn of(info: &TenantInfo) -> TenantConfig {
+        let promised = info.slo.latency_us > 0;
+        let share = Some(info.share).filter(|share| !promised && *share != Share::default());
+        TenantConfig {
+            name: info.name.clone(),
+            latency_us: info.slo.latency_us,
+            percentile: Some(f64::from(info.slo.percentile_tenths) / 10.0)
+                .filter(|percentile| promised && *percentile > 0.0),
+            iops: if promised { info.slo.iops } else { 0 },
+            read_percent: promised.then_some(info.slo.read_percent),
+            request_bytes: if promised { info.slo.request_bytes } else { 0 },
+            device: Some(info.device.clone()),
+            weight: share.map(|share| share.weight),
+            cap_tokens: share.and_then(|share| share.cap_tokens),
+        }
+    }
+
+    /// Whether nothing is said of it but its name.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.latency_us == 0 && self.share().is_none()
+    }
+
+    /// Whether another says the same in other words, where the first device is this one.
+    pub(crate) fn means_the_same(&self, other: &TenantConfig, first: Option<&str>) -> bool {
+        let or = |n: u32, default: u32| if n == 0 { default } else { n };
+        let meaning = |one: &TenantConfig| {
+            let slo = one.slo();
+            let tenths = or(slo.percentile_tenths.into(), 950);
+            let size = or(slo.request_bytes, 4096);
+            let promise = (slo.latency_us, slo.iops, slo.read_percent, tenths, size);
+            (slo.latency_us > 0).then_some(promise)
+        };
+        let device = |one: &TenantConfig| one.device.clone().or(first.map(str::to_owned));
+        let share = |one: &TenantConfig| one.share().unwrap_or_default();
+        (meaning(self), share(self), device(self)) == (meaning(other), share(other), device(other))
+    }
+
     /// What it gets of the rest; `None` where nothing is told of that.
     pub(crate) fn share(&self) -> Option<Share> {
         let (weight, cap_tokens) = (self.weight, self.cap_tokens);
@@ -224,7 +218,7 @@ impl TenantConfig {
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitsConfig {
     in_flight: Option<usize>,
@@ -276,50 +270,15 @@ impl Config {
         }
     }
 
-    /// The namespaces over devices of these sizes (in blocks); one for each device unless told.
-    pub(crate) fn namespaces(&self, blocks: &[u64]) -> Result<Namespaces, String> {
-        if self.namespace.is_empty() {
-            let whole = |(device, blocks): (usize, &u64)| Namespace {
-                device,
-                first: 0,
-                blocks: *blocks,
-                read_only: false,
-            };
-            return Ok(Namespaces::new(blocks.iter().enumerate().map(whole).collect()));
-        }
-        let each = self.namespace.iter().enumerate();
-        each.map(|(n, config)| {
-            self.namespace(config, blocks).map_err(|e| format!("namespace {}: {e}", n + 1))
-        })
-        .collect::<Result<Vec<_>, _>>()
-        .map(Namespaces::new)
-    }
-
-    fn namespace(&self, config: &NamespaceConfig, blocks: &[u64]) -> Result<Namespace, String> {
-        let named = |device: &DeviceConfig| device.name == config.device;
-        let device = self.device.iter().position(named).ok_or_else(|| {
-            let names: Vec<&str> = self.device.iter().map(|d| d.name.as_str()).collect();
-            format!("there is no device {:?}; there are: {}", config.device, names.join(", "))
-        })?;
-        let first = match config.offset.as_str() {
-            "0" => 0,
-            text => size_in_blocks(text)?,
-        };
-        let rest = blocks[device].saturating_sub(first);
-        let size = config.size.as_deref().map_or(Ok(rest), size_in_blocks)?;
-        if size == 0 || size > rest {
-            return Err(format!(
-                "its {} blocks of {BLOCK_BYTES} bytes from block {first} do not fit device {:?}, \
-                 which has {}",
-                size, config.device, blocks[device]
-            ));
-        }
-        Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
-    }
-
     /// Whether there is any access rule.
     pub(crate) fn has_access_rules(&self) -> bool {
         !self.access.is_empty()
+    }
+
+    /// Whether an access rule names this namespace.
+    pub(crate) fn rules_name(&self, number: u16) -> bool {
+        let lists = self.access.iter().filter_map(|rule| rule.namespaces.as_ref());
+        lists.flatten().any(|named| *named == number)
     }
 
     /// The names of the tenants that access rules are of, with the numbers of the rules; `None` for
@@ -344,11 +303,11 @@ impl Config {
     /// The access rules; everybody may do everything unless told. `find` knows all tenants.
     pub(crate) fn access(
         &self,
-        namespaces: usize,
+        is_known: impl Fn(NamespaceId) -> bool,
         find: impl Fn(&str) -> Option<TenantId>,
     ) -> Result<Access, String> {
         if self.access.is_empty() {
-            return Ok(Access::open_to_all(namespaces));
+            return Ok(Access::open_to_all());
         }
         let mut rules = Vec::new();
         for (n, config) in self.access.iter().enumerate() {
@@ -356,10 +315,10 @@ impl Config {
                 "" => TenantId::DEFAULT,
                 name => find(name).expect("the tenants of all rules were made"),
             };
-            let rule = config.rule(namespaces, tenant);
+            let rule = config.rule(&is_known, tenant);
             rules.push(rule.map_err(|error| format!("access rule {}: {error}", n + 1))?);
         }
-        Ok(Access::new(rules, namespaces))
+        Ok(Access::new(rules))
     }
 
     /// The limits of each worker.
@@ -406,7 +365,11 @@ impl Config {
 }
 
 impl AccessConfig {
-    fn rule(&self, namespaces: usize, tenant: TenantId) -> Result<Rule, String> {
+    fn rule(
+        &self,
+        is_known: impl Fn(NamespaceId) -> bool,
+        tenant: TenantId,
+    ) -> Result<Rule, String> {
         let who = match (&self.from, &self.token, self.uid) {
             (Some(from), None, None) => parse_network(from)?,
             (None, Some(token), None) if (1..=64).contains(&token.len()) => {
@@ -427,9 +390,8 @@ impl AccessConfig {
         let scope = match &self.namespaces {
             None => Scope::All(rights),
             Some(numbers) => {
-                let known = 1..=namespaces;
-                if let Some(n) = numbers.iter().find(|n| !known.contains(&usize::from(**n))) {
-                    return Err(format!("there is no namespace {n}; there are {namespaces}"));
+                if let Some(n) = numbers.iter().find(|n| !is_known(NamespaceId(**n))) {
+                    return Err(format!("there is no namespace {n}"));
                 }
                 Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
             }
@@ -497,10 +459,16 @@ mod tests {
     #[test]
     fn a_full_file_is_understood() {
         let config = Config::parse(FULL).unwrap();
-        let namespaces = config.namespaces(&[131_072]).unwrap();
+        let spaces = config.spaces(&[Room { blocks: 131_072, grows: false }]).unwrap();
+        let namespaces = table(&spaces);
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
-        let access = config.access(2, |name| (name == "batch").then_some(TenantId(1))).unwrap();
+        let access = config
+            .access(
+                |number| namespaces.find(number).is_some(),
+                |name| (name == "batch").then_some(TenantId(1)),
+            )
+            .unwrap();
         let peer = Peer::Internet("127.0.0.1:9".parse().unwrap());
         let grant = access.open(&peer, b"secret", "batch", None).unwrap();
         assert_eq!(grant.tenant, TenantId(1));
@@ -515,13 +483,13 @@ mod tests {
         assert!(error.contains("line 2") && error.contains("wokers"), "{error}");
         let config =
             Config::parse("[[access]]\nfrom = \"10.0.0.0/40\"\nrights = \"read\"").unwrap();
-        let error = config.access(1, |_| None).unwrap_err();
+        let error = config.access(|_| true, |_| None).unwrap_err();
         assert!(error.contains("access rule 1") && error.contains("10.0.0.0/8"), "{error}");
         let config = Config::parse(
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
         )
         .unwrap();
-        let error = config.namespaces(&[2048]).unwrap_err();
+        let error = config.spaces(&[Room { blocks: 2048, grows: false }]).unwrap_err();
         assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
     }
 
@@ -530,6 +498,6 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.specs().unwrap().len(), 1);
         assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
-        assert_eq!(config.namespaces(&[8, 16]).unwrap().len(), 2);
+        assert_eq!(config.spaces(&[Room { blocks: 8, grows: false }]).unwrap().len(), 1);
     }
 }

@@ -6,16 +6,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
-use contract::{Geometry, Instant, NamespaceId, TenantId};
+use contract::{Geometry, NamespaceId, TenantId};
 use io::{Endpoint, Waker};
 use proto::nvme::auth::Secret;
 use proto::nvme::{
     self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
 };
-use target::Namespaces;
-use wire::nvme::AddressFamily;
+use wire::nvme::{AddressFamily, AnaState};
 
-use crate::config::{Config, HiddenText, HostConfig, SubsystemConfig};
+use crate::config::{Config, HiddenText, HostConfig, Space, SubsystemConfig};
 use crate::listen::{ListenAt, Protocol};
 
 /// The names of all our subsystems begin so.
@@ -29,12 +28,11 @@ pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
     pub(crate) listen: &'a [ListenAt],
     /// Where the listeners have come to listen, in their order.
-    pub(crate) endpoints: &'a [&'a Endpoint],
-    pub(crate) namespaces: &'a Namespaces,
+    pub(crate) endpoints: &'a [Endpoint],
+    pub(crate) spaces: &'a [Space],
     /// By device.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
-    pub(crate) now: Instant,
 }
 
 /// How the fabric wakes workers, and the thread that computes for it; empty until they run.
@@ -45,6 +43,7 @@ pub(crate) struct Wakers(Arc<Sleepers>);
 struct Sleepers {
     workers: OnceLock<Vec<Waker>>,
     calculator: OnceLock<Thread>,
+    keeper: OnceLock<Thread>,
 }
 
 impl Wakers {
@@ -54,7 +53,7 @@ impl Wakers {
     }
 
     /// Starts the thread that computes what authentications wait for, so that no worker does.
-    fn start_calculator(&self, fabric: Arc<Fabric>) -> Result<(), String> {
+    pub(crate) fn start_calculator(&self, fabric: Arc<Fabric>) -> Result<(), String> {
         let calculate = move || {
             loop {
                 while fabric.compute() {}
@@ -64,6 +63,20 @@ impl Wakers {
         let spawned = thread::Builder::new().name("nvme-auth".to_owned()).spawn(calculate);
         let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
         self.0.calculator.set(thread).expect("a fabric is made once");
+        Ok(())
+    }
+
+    /// Starts the thread that keeps reservations, whenever one has changed.
+    pub(crate) fn start_keeper(&self, keep: impl Fn() + Send + 'static) -> Result<(), String> {
+        let body = move || {
+            loop {
+                thread::park();
+                keep();
+            }
+        };
+        let spawned = thread::Builder::new().name("nvme-keep".to_owned()).spawn(body);
+        let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
+        self.0.keeper.set(thread).expect("a fabric is made once");
         Ok(())
     }
 }
@@ -80,6 +93,12 @@ impl Surroundings for Wakers {
         random(bytes);
     }
 
+    fn keep(&self) {
+        if let Some(keeper) = self.0.keeper.get() {
+            keeper.unpark();
+        }
+    }
+
     fn compute(&self) {
         if let Some(calculator) = self.0.calculator.get() {
             calculator.unpark();
@@ -87,28 +106,34 @@ impl Surroundings for Wakers {
     }
 }
 
+/// A UUID that nothing else has (RFC 9562, version 4).
+pub(crate) fn random_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    random(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
 impl Plan<'_> {
-    /// The fabric, if any listener speaks NVMe.
-    pub(crate) fn make(
+    /// What the fabric is to be, if any listener speaks NVMe.
+    pub(crate) fn config(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
-        wakers: &Wakers,
-    ) -> Result<Option<Arc<Fabric>>, String> {
+    ) -> Result<Option<nvme::Config>, String> {
         if self.listen.iter().all(|at| at.protocol != Protocol::NvmeTcp) {
             return Ok(None);
         }
-        let default = [SubsystemConfig::default()];
-        let configured = &self.config.subsystem[..];
-        let subsystems = if configured.is_empty() { &default[..] } else { configured };
+        let subsystems = self.config.named_subsystems();
         let subsystems = subsystems
             .iter()
             .enumerate()
             .map(|(n, config)| {
-                let made = self.subsystem(n, config, &tenant);
+                let made = self.subsystem(config, &tenant);
                 made.map_err(|error| format!("subsystem {}: {error}", n + 1))
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let config = nvme::Config {
+        Ok(Some(nvme::Config {
             workers: self.workers as u16,
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             ports: self.ports(),
@@ -116,11 +141,7 @@ impl Plan<'_> {
             hosts: self.hosts(&tenant)?,
             methods: self.config.authentication.methods()?,
             ..nvme::Config::default()
-        };
-        let fabric = Fabric::new(&config, self.now, Box::new(wakers.clone()));
-        let fabric = fabric.map_err(|error| error.to_string())?;
-        wakers.start_calculator(fabric.clone())?;
-        Ok(Some(fabric))
+        }))
     }
 
     /// What is known of hosts. Errors name the host and never a key.
@@ -166,23 +187,17 @@ impl Plan<'_> {
 
     fn subsystem(
         &self,
-        n: usize,
         config: &SubsystemConfig,
         tenant: impl Fn(&str) -> Option<TenantId>,
     ) -> Result<Subsystem, String> {
         let name = match &config.nqn {
             Some(name) => name.clone(),
-            None if n == 0 => format!("{NQN_PREFIX}:{}", machine_name()),
             None => return Err("it needs an nqn, as it is not the first".to_owned()),
         };
         let nqn = Nqn::new(&name).map_err(|error| error.to_string())?;
-        let numbers = match &config.namespaces {
-            Some(numbers) => numbers.clone(),
-            None => (1..=self.namespaces.len() as u16).collect(),
-        };
-        let pairs = numbers.iter().zip(1..);
+        let exported = config.exports(self.spaces)?;
         let namespaces =
-            pairs.map(|(number, nsid)| self.namespace(&name, nsid, NamespaceId(*number)));
+            exported.iter().map(|(nsid, id)| self.namespace(&name, *nsid, NamespaceId(*id)));
         let host = |name: &String| Nqn::new(name).map_err(|error| error.to_string());
         let hosts = match &config.hosts {
             Some(names) => Hosts::Only(names.iter().map(host).collect::<Result<_, _>>()?),
@@ -195,26 +210,40 @@ impl Plan<'_> {
             hosts,
             ports: Vec::new(),
             namespaces: namespaces.collect::<Result<_, _>>()?,
-            ana: Vec::new(),
+            ana: self.ana(config)?,
             tenant: config.tenant.as_ref().map(found).transpose()?,
             must_authenticate: config.authenticate,
             nqn,
         })
     }
 
+    /// How groups are reached through the listeners.
+    fn ana(&self, config: &SubsystemConfig) -> Result<Vec<(PortId, u32, AnaState)>, String> {
+        let each = config.ana.iter().map(|ana| {
+            let index = usize::from(ana.listener).wrapping_sub(1);
+            match self.listen.get(index) {
+                Some(at) if at.protocol == Protocol::NvmeTcp => {
+                    Ok((PortId(index as u16), ana.group, ana.state.state()))
+                }
+                _ => Err(format!("ana: listener {} is none of NVMe's", ana.listener)),
+            }
+        });
+        each.collect()
+    }
+
     fn namespace(&self, subsystem: &str, nsid: u32, id: NamespaceId) -> Result<Namespace, String> {
-        let found = self.namespaces.find(id);
-        let namespace = found.ok_or_else(|| format!("there is no namespace {}", id.0))?;
+        let found = self.spaces.iter().find(|space| space.number == id);
+        let space = found.ok_or_else(|| format!("there is no namespace {}", id.0))?;
+        let namespace = space.place;
         let geometry = Geometry {
             blocks: namespace.blocks,
             read_only: namespace.read_only || self.geometries[namespace.device].read_only,
             ..self.geometries[namespace.device]
         };
-        // A UUID of our own making (RFC 9562, version 8): the same for the same namespace of the
-        // same machine, and of no other.
-        let mut uuid = digest(&[&machine_id(), subsystem, &nsid.to_string(), &id.0.to_string()]);
-        uuid[6] = uuid[6] & 0x0f | 0x80;
-        uuid[8] = uuid[8] & 0x3f | 0x80;
+        // The same for the same namespace of the same machine, and of no other.
+        let uuid = space.uuid.unwrap_or_else(|| {
+            uuid_of(&[&machine_id(), subsystem, &nsid.to_string(), &id.0.to_string()])
+        });
         Ok(Namespace {
             nsid,
             id,
@@ -232,6 +261,19 @@ impl Plan<'_> {
 pub(crate) fn random(bytes: &mut [u8]) {
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
     read.expect("the kernel has random bytes");
+}
+
+/// A UUID of our own making (RFC 9562, version 8) of these words.
+pub(crate) fn uuid_of(words: &[&str]) -> [u8; 16] {
+    let mut uuid = digest(words);
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// The name of a subsystem that has got none.
+pub(crate) fn own_name() -> String {
+    format!("{NQN_PREFIX}:{}", machine_name())
 }
 
 /// The machine's name on the network.

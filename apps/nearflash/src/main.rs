@@ -13,8 +13,11 @@ mod demo;
 mod doctor;
 mod fabric;
 mod host_identity;
+mod inspect;
 mod interface;
 mod listen;
+mod live;
+mod locate;
 mod operate;
 mod pages;
 mod plot;
@@ -52,6 +55,16 @@ enum Command {
     Demo(demo::Args),
     /// Make, change, remove and show the tenants of a running server
     Tenant(operate::TenantArgs),
+    /// Check and show configuration files
+    Config(inspect::Args),
+    /// Make, resize, remove and show the namespaces of a running server
+    Namespace(operate::NamespaceArgs),
+    /// Make, change, remove and show the NVMe subsystems of a running server
+    Subsystem(operate::SubsystemArgs),
+    /// Say what is known of NVMe hosts: their tenants and keys
+    Host(operate::HostArgs),
+    /// Show where a running server listens, and say how namespaces are reached there
+    Listener(operate::ListenerArgs),
     /// Show the devices of a running server
     Device(operate::DeviceArgs),
     /// Show the workers of a running server
@@ -79,6 +92,11 @@ fn main() -> ExitCode {
         Command::Connect(args) => connect::run(&args),
         Command::Calibrate(args) => Ok(calibrate::main(&args)),
         Command::Tenant(args) => operate::tenant(&args),
+        Command::Config(args) => inspect::run(&args),
+        Command::Namespace(args) => operate::namespace(&args),
+        Command::Subsystem(args) => operate::subsystem(&args),
+        Command::Host(args) => operate::host(&args),
+        Command::Listener(args) => operate::listener(&args),
         Command::Device(args) => operate::device(&args),
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),

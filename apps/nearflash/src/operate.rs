@@ -1,4 +1,4 @@
-//! The commands of an operator, `nearflash tenant`, `device`, `worker` and `conn`: clients of a
+//! The commands of an operator, such as `nearflash tenant` and `nearflash namespace`: clients of a
 //! running server's admin API.
 //!
 //! Tables are for people; `--json` prints what the API answers, refusals as well, for programs. Exit
@@ -7,6 +7,8 @@
 
 mod conn;
 mod device;
+mod namespace;
+mod subsystem;
 mod table;
 mod tenant;
 mod worker;
@@ -17,11 +19,6 @@ use clap::Args;
 use control::admin::{AdminAddress, Client, ClientError};
 use serde::Serialize;
 use serde_json::json;
-
-pub(crate) use conn::Command as ConnCommand;
-pub(crate) use device::Command as DeviceCommand;
-pub(crate) use tenant::Command as TenantCommand;
-pub(crate) use worker::Command as WorkerCommand;
 
 /// What all these commands take.
 #[derive(Args, Clone, Debug)]
@@ -83,54 +80,39 @@ impl From<String> for Failure {
     }
 }
 
-/// `nearflash tenant …`
-#[derive(Args, Debug)]
-pub(crate) struct TenantArgs {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: TenantCommand,
+/// One of these commands: its words, and what runs it.
+macro_rules! commands {
+    ($($(#[$doc:meta])* $name:ident, $args:ident, $command:ty;)*) => {$(
+        $(#[$doc])*
+        #[derive(Args, Debug)]
+        pub(crate) struct $args {
+            #[command(flatten)]
+            common: Common,
+            #[command(subcommand)]
+            command: $command,
+        }
+
+        pub(crate) fn $name(args: &$args) -> Result<ExitCode, String> {
+            args.common.end(args.command.run(&args.common))
+        }
+    )*};
 }
 
-/// `nearflash device …`
-#[derive(Args, Debug)]
-pub(crate) struct DeviceArgs {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: DeviceCommand,
-}
-
-/// `nearflash worker …`
-#[derive(Args, Debug)]
-pub(crate) struct WorkerArgs {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: WorkerCommand,
-}
-
-/// `nearflash conn …`
-#[derive(Args, Debug)]
-pub(crate) struct ConnArgs {
-    #[command(flatten)]
-    common: Common,
-    #[command(subcommand)]
-    command: ConnCommand,
-}
-
-pub(crate) fn tenant(args: &TenantArgs) -> Result<ExitCode, String> {
-    args.common.end(args.command.run(&args.common))
-}
-
-pub(crate) fn device(args: &DeviceArgs) -> Result<ExitCode, String> {
-    args.common.end(args.command.run(&args.common))
-}
-
-pub(crate) fn worker(args: &WorkerArgs) -> Result<ExitCode, String> {
-    args.common.end(args.command.run(&args.common))
-}
-
-pub(crate) fn conn(args: &ConnArgs) -> Result<ExitCode, String> {
-    args.common.end(args.command.run(&args.common))
+commands! {
+    /// `nearflash tenant …`
+    tenant, TenantArgs, tenant::Command;
+    /// `nearflash device …`
+    device, DeviceArgs, device::Command;
+    /// `nearflash worker …`
+    worker, WorkerArgs, worker::Command;
+    /// `nearflash conn …`
+    conn, ConnArgs, conn::Command;
+    /// `nearflash namespace …`
+    namespace, NamespaceArgs, namespace::Command;
+    /// `nearflash subsystem …`
+    subsystem, SubsystemArgs, subsystem::Command;
+    /// `nearflash host …`
+    host, HostArgs, subsystem::HostCommand;
+    /// `nearflash listener …`
+    listener, ListenerArgs, subsystem::ListenerCommand;
 }

@@ -1,7 +1,7 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId};
+use contract::{BufPool, ListenerId, NamespaceId};
 use control::{Desk, PostBox, Tenants};
 use flash::Decorated;
 use io::{
@@ -20,15 +20,16 @@ use io::{
 use proto::nvme::Fabric;
 use proto::nvme_tcp;
 use qos::{AnyScheduler, PassThrough, QueueLimits, WORKERS_MAX};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
 
 use crate::admin::{self, Crew, Wanted};
-use crate::config::{Config, DeviceConfig, ListenConfig};
-use crate::fabric::{self, Wakers};
+use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
+use crate::fabric::Wakers;
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, Protocol, url};
+use crate::live::{Changes, Ground, Live, Store};
 use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
 use crate::volumes::{AnyDevice, Through, Volume};
@@ -57,6 +58,13 @@ pub(crate) struct Args {
     /// Serve first come, first served: no promise is kept and nobody is limited
     #[arg(long)]
     no_scheduler: bool,
+    /// Where changes of the running server are kept: a file, or none [default: beside the
+    /// configuration file; none without one]
+    #[arg(long, value_name = "FILE")]
+    state: Option<String>,
+    /// Start once with what was kept before the last change, because the state file is broken
+    #[arg(long)]
+    previous_state: bool,
     /// Say whether a server with this configuration would start, without touching its devices
     #[arg(long)]
     check: bool,
@@ -91,7 +99,7 @@ pub(crate) struct Args {
 
 /// What every worker is made of.
 struct Plan {
-    volumes: Vec<Volume>,
+    volumes: Arc<[Volume]>,
     shared: Arc<Parts>,
     limits: Limits,
     spread: Arc<Spread>,
@@ -119,33 +127,45 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     let insecure = args.insecure;
-    let config = merge(&args)?;
+    let base = merge(&args)?;
+    let (store, changes) = open_state(&args, &base)?;
+    let config = base.with(&changes);
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, insecure)?;
     if args.check {
-        return check(&config, &listen_at).map(|()| ExitCode::SUCCESS);
+        return check(&base, &config, &listen_at).map(|()| ExitCode::SUCCESS);
     }
     let chosen = args.interface.choose()?;
-    let (mut plan, workers, mut desk) = plan(&args, &config, &listen_at)?;
+    let (mut plan, workers, mut desk) = plan(&args, &base, &config, &listen_at)?;
     let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
     let pairs = listen_at.iter().zip(&listeners);
     let urls: Vec<String> =
         pairs.map(|(at, listener)| url(at.protocol, listener.endpoint())).collect();
     let fabric_wakers = Wakers::default();
-    plan.fabric = make_fabric(&plan, workers, &config, &listen_at, &listeners, &fabric_wakers)?;
+    let ground = Ground {
+        volumes: plan.volumes.clone(),
+        listen: listen_at.clone(),
+        endpoints: listeners.iter().map(|listener| listener.endpoint().clone()).collect(),
+        workers,
+        clock: plan.clock,
+        tenants: plan.tenants.clone(),
+    };
+    let live = Live::new(ground, base, changes, store, &fabric_wakers)?;
+    plan.fabric = live.fabric();
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
     let signals =
-        Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot take signals: {e}"))?;
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| format!("cannot take signals: {e}"))?;
     let (threads, wakers) = match chosen {
         Chosen::IoUring => start::<Sockets>(&plan, workers, listeners)?,
         Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
     };
     // Held until the workers have ended: its file goes with it.
+    let reloaded = live.clone();
     let foreman = desk.foreman();
     let spread = plan.spread.clone();
     foreman.set_open_to(Box::new(move |workers| spread.open_to(workers)));
-    let crew = Crew { foreman, cpus: plan.cpus.clone() };
+    let crew = Crew { foreman, cpus: plan.cpus.clone(), live };
     let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew, args.metrics_tenants)?;
     if let Some(address) = args.metrics {
         admin::open_metrics(address, &plan.tenants, args.metrics_tenants)?;
@@ -157,7 +177,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     }
     let desk = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
     desk.map_err(|error| format!("cannot start the control plane: {error}"))?;
-    stop_on_signal(signals, plan, wakers);
+    stop_on_signal(signals, plan, wakers, move || reload(&args, &reloaded));
     let mut failed = false;
     for thread in threads {
         failed |= thread.join().is_err();
@@ -196,6 +216,45 @@ fn merge(args: &Args) -> Result<Config, String> {
     Ok(config)
 }
 
+/// What was changed while servers of this configuration ran, and where further changes are kept.
+fn open_state(args: &Args, config: &Config) -> Result<(Option<Store>, Changes), String> {
+    let file = args.config.as_deref();
+    open_state_of(args.state.as_deref(), args.previous_state, file, config)
+}
+
+/// The same for a configuration `file`, with the path that the command line has.
+pub(crate) fn open_state_of(
+    told: Option<&str>,
+    previous: bool,
+    file: Option<&Path>,
+    config: &Config,
+) -> Result<(Option<Store>, Changes), String> {
+    let path = match (told.or(config.state.as_deref()), file) {
+        (Some("none"), _) | (None, None) => None,
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(config)) => Some(state_of(config)),
+    };
+    match path {
+        Some(path) => {
+            let (store, changes) = Store::open(&path, previous)?;
+            Ok((Some(store), changes))
+        }
+        None if previous => Err("there is no state file: name it with --state".to_owned()),
+        None => Ok((None, Changes::default())),
+    }
+}
+
+/// The state file of a configuration file: in the directory that the service manager gave for such
+/// things, else beside it.
+fn state_of(config: &Path) -> PathBuf {
+    let beside = config.with_extension("state");
+    let given = std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
+    match (given, beside.file_name()) {
+        (Some(given), Some(name)) => PathBuf::from(given).join(name),
+        _ => beside,
+    }
+}
+
 /// Refuses to serve everybody on an address that others can reach.
 fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Result<(), String> {
     let exposed = listen.iter().find(|at| at.endpoint.is_exposed());
@@ -209,13 +268,20 @@ fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Resul
     }
 }
 
+/// Finds what is wrong with a configuration, as `--check` does.
+pub(crate) fn check_config(base: &Config, config: &Config) -> Result<(), String> {
+    let listen = config.listeners()?;
+    check_exposure(config, &listen, false)?;
+    check(base, config, &listen)
+}
+
 /// Finds what is wrong with a configuration without opening its devices.
-fn check(config: &Config, listen: &[ListenAt]) -> Result<(), String> {
+fn check(base: &Config, config: &Config, listen: &[ListenAt]) -> Result<(), String> {
     let workers = worker_count(config)?;
     let specs = config.specs()?;
     let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;
-    let tenants = tenancy::tenants(config, listen, workers, clock_of(Clock::start()))?;
-    parts(config, listen, &blocks, &tenants)?;
+    let tenants = tenancy::tenants(base, config, listen, workers, clock_of(Clock::start()))?;
+    parts(base, config, listen, &blocks, &tenants)?;
     config.limits().map(|_| ())
 }
 
@@ -234,17 +300,24 @@ fn worker_count(config: &Config) -> Result<usize, String> {
 
 /// What all workers share, over devices of these sizes (in blocks).
 fn parts(
+    base: &Config,
     config: &Config,
     listen: &[ListenAt],
     blocks: &[u64],
     tenants: &Tenants,
 ) -> Result<Parts, String> {
-    let namespaces = config.namespaces(blocks)?;
-    if let Some(at) = listen.iter().find(|at| namespaces.find(at.namespace).is_none()) {
+    let rooms: Vec<Room> = blocks.iter().map(|n| Room { blocks: *n, grows: false }).collect();
+    let namespaces = table(&config.spaces(&rooms)?);
+    // What was removed since is no mistake of the configuration.
+    let configured: Vec<u16> =
+        base.numbered_namespaces().iter().filter_map(|namespace| namespace.number).collect();
+    let is_known =
+        |number: NamespaceId| namespaces.find(number).is_some() || configured.contains(&number.0);
+    if let Some(at) = listen.iter().find(|at| !is_known(at.namespace)) {
         return Err(format!("{}: there is no namespace {}", at.endpoint, at.namespace.0));
     }
     Ok(Parts {
-        access: config.access(namespaces.len(), |name| tenants.find(name))?,
+        access: config.access(is_known, |name| tenants.find(name))?,
         listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
         listener_tenants: tenancy::stands(listen, tenants),
         fences: Fences::default(),
@@ -257,18 +330,23 @@ fn clock_of(clock: Clock) -> control::Clock {
     Arc::new(move || clock.now())
 }
 
-fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usize, Desk), String> {
+fn plan(
+    args: &Args,
+    base: &Config,
+    config: &Config,
+    listen: &[ListenAt],
+) -> Result<(Plan, usize, Desk), String> {
     let workers = worker_count(config)?;
     let limits = config.limits()?;
     let specs = config.specs()?;
     if specs.len() > io::Owner::DEVICES_MAX {
         return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
     }
-    let volumes = specs.iter().map(Volume::open).collect::<Result<Vec<_>, _>>()?;
+    let volumes = specs.iter().map(Volume::open).collect::<Result<Arc<[_]>, _>>()?;
     let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
     let clock = Clock::start();
-    let tenants = tenancy::tenants(config, listen, workers, clock_of(clock))?;
-    let shared = parts(config, listen, &blocks, &tenants)?;
+    let tenants = tenancy::tenants(base, config, listen, workers, clock_of(clock))?;
+    let shared = parts(base, config, listen, &blocks, &tenants)?;
     let (desk, boxes) = Desk::new(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     let connections_max = config.connections_max().min(descriptors).div_ceil(workers).max(1);
@@ -291,29 +369,6 @@ fn plan(args: &Args, config: &Config, listen: &[ListenAt]) -> Result<(Plan, usiz
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
     Ok((plan, workers, desk))
-}
-
-/// What hosts find over NVMe, if a listener speaks it.
-fn make_fabric(
-    plan: &Plan,
-    workers: usize,
-    config: &Config,
-    listen: &[ListenAt],
-    listeners: &[Listener],
-    wakers: &Wakers,
-) -> Result<Option<Arc<Fabric>>, String> {
-    let endpoints: Vec<_> = listeners.iter().map(Listener::endpoint).collect();
-    let geometries: Vec<_> = plan.volumes.iter().map(Volume::geometry).collect();
-    let fabric = fabric::Plan {
-        config,
-        listen,
-        endpoints: &endpoints,
-        namespaces: &plan.shared.namespaces,
-        geometries: &geometries,
-        workers,
-        now: plan.clock.now(),
-    };
-    fabric.make(|name| plan.tenants.find(name), wakers)
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.
@@ -449,14 +504,40 @@ fn build<N: Way>(
     Ok((reactor, worker))
 }
 
-/// On the first signal all workers drain; on the second the process ends at once.
-fn stop_on_signal(mut signals: Signals, plan: Arc<Plan>, wakers: Vec<Waker>) {
+/// On the first signal all workers drain; on the second the process ends at once. SIGHUP has the
+/// configuration read again.
+fn stop_on_signal(
+    mut signals: Signals,
+    plan: Arc<Plan>,
+    wakers: Vec<Waker>,
+    reload: impl Fn() + Send + 'static,
+) {
     std::thread::spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                reload();
+                continue;
+            }
             if plan.stopping.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
             wakers.iter().for_each(Waker::wake);
         }
     });
+}
+
+/// Reads the configuration again, and says what became of it.
+fn reload(args: &Args, live: &Live) {
+    let read =
+        merge(args).and_then(|config| live.reload(config).map_err(|problem| problem.message));
+    match read {
+        Err(error) => {
+            eprintln!("nearflash: the configuration is not reloaded, nothing has changed: {error}");
+        }
+        Ok(later) if later.is_empty() => eprintln!("nearflash: the configuration is reloaded"),
+        Ok(later) => {
+            let later = later.join(", ");
+            eprintln!("nearflash: the configuration is reloaded; these need a restart: {later}");
+        }
+    }
 }

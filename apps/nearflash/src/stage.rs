@@ -31,7 +31,8 @@ impl Stage {
     /// Serves it, with these words on the command line besides.
     pub(crate) fn serve(&self, words: &[&str]) -> Result<Server, String> {
         let path = self.file.path().display().to_string();
-        let mut all = vec!["--config".to_owned(), path];
+        let mut all: Vec<String> =
+            ["--config", &path, "--state", "none"].map(str::to_owned).to_vec();
         all.extend(words.iter().map(|word| (*word).to_owned()));
         Server::start(&all)
     }

@@ -13,9 +13,11 @@ use target::Stands;
 use crate::config::{Config, DeviceConfig};
 use crate::listen::ListenAt;
 
-/// Makes the tenants of a server: those of the configuration with their SLOs, and the default one if
-/// anybody can come to belong to it.
+/// Makes the tenants of a server: those of the configuration with their SLOs, as they were changed
+/// since (`config`; `base`: without the changes), and the default one if anybody can come to belong
+/// to it.
 pub(crate) fn tenants(
+    base: &Config,
     config: &Config,
     listen: &[ListenAt],
     workers: usize,
@@ -29,7 +31,10 @@ pub(crate) fn tenants(
     for tenant in &config.tenant {
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
-        book.register_sharing(&tenant.name, &slo, share, device, Origin::Configured, now)
+        let configured =
+            base.tenant.iter().any(|said| said.name == tenant.name) || tenant.name == Book::DEFAULT;
+        let origin = if configured { Origin::Configured } else { Origin::Operator };
+        book.register_sharing(&tenant.name, &slo, share, device, origin, now)
             .map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
@@ -44,7 +49,7 @@ pub(crate) fn tenants(
         config.rule_tenants().filter_map(|(n, name)| Some((name?, format!("access rule {n}"))));
     for (name, by) in default.into_iter().chain(of_rules).chain(of_listeners) {
         // A file without tenants is of the time before there were any: its names are best effort.
-        let is_made = name == Book::DEFAULT || config.tenant.is_empty();
+        let is_made = name == Book::DEFAULT || base.tenant.is_empty();
         if book.find(name).is_none() {
             if !is_made {
                 let known = book.names().join(", ");
@@ -155,7 +160,7 @@ mod tests {
         "#;
         let config = Config::parse(text).unwrap();
         let listen = config.listeners().unwrap();
-        let tenants = tenants(&config, &listen, 1, Arc::new(|| Instant::ZERO)).unwrap();
+        let tenants = tenants(&config, &config, &listen, 1, Arc::new(|| Instant::ZERO)).unwrap();
         let refused = |name| tenants.unregister(name).unwrap_err().to_string();
         assert!(refused("gold").contains("subsystem 1"), "{}", refused("gold"));
         assert!(refused("silver").contains("host"), "{}", refused("silver"));

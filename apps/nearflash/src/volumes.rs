@@ -103,6 +103,35 @@ impl Volume {
         }
     }
 
+    /// Whether it can be made larger.
+    pub(crate) fn can_grow(&self) -> bool {
+        matches!(&self.storage, Storage::File(volume) if volume.can_grow())
+    }
+
+    /// Makes it larger, if it has fewer blocks.
+    pub(crate) fn grow(&self, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            _ if blocks <= self.blocks() => Ok(()),
+            Storage::File(volume) => {
+                let granule = (volume.granularity_bytes() / BLOCK_BYTES) as u64;
+                let blocks = blocks.next_multiple_of(granule);
+                volume.grow(blocks).map_err(|error| error.to_string())
+            }
+            _ => Err("only a device that is a file can be made larger".to_owned()),
+        }
+    }
+
+    /// Makes a range read as zeroes, in which nothing is in flight.
+    pub(crate) fn blank(&self, first: u64, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            Storage::File(volume) => volume.blank(first, blocks).map_err(|error| error.to_string()),
+            Storage::Null { .. } => Ok(()),
+            Storage::Mem(_) | Storage::Sim { .. } => {
+                Err("only a device that is a file has room that is known to be blank".to_owned())
+            }
+        }
+    }
+
     /// What it is, as requests can tell.
     pub(crate) fn geometry(&self) -> Geometry {
         match &self.storage {

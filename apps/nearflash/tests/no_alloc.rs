@@ -119,7 +119,7 @@ fn serve<N: Network, D: Device>(
     let whole = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
     let shared = Parts {
         namespaces: Namespaces::new(vec![whole]),
-        access: Access::open_to_all(1),
+        access: Access::open_to_all(),
         listener_namespaces: vec![NamespaceId(1)],
         listener_tenants: Vec::new(),
         fences: Fences::default(),

@@ -19,6 +19,7 @@ mod device;
 mod latency;
 mod mailbox;
 mod meters;
+mod namespace;
 mod parcel;
 mod scheduler;
 mod session;
@@ -37,12 +38,12 @@ pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
 pub use meters::{COUNTED, Coarse, Meter, Meters, Reading, Stage};
+pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
-    Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceId,
-    NamespaceInfo, Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag,
-    TenantReply,
+    Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceInfo, Notice,
+    Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,
 };
 pub use slot::{Slot, SlotTable};
 pub use status::Status;

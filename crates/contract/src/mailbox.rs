@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-use crate::{ConnId, Parcel, Peer, Slo, Status, Tag, TenantId, Ticket};
+use crate::{ConnId, Namespace, NamespaceId, Parcel, Peer, Slo, Status, Tag, TenantId, Ticket};
 
 /// A tenant as one life of its number: the number is used again only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,6 +174,16 @@ pub enum Tell {
         iops: u32,
         /// Measured share of reads.
         read_percent: u8,
+    },
+    /// A namespace is another one from now on, or none. The worker says in
+    /// [`Meters`](crate::Meters) when no device has requests any more that this forbids.
+    Place {
+        /// Counts these messages.
+        change: u64,
+        /// Which.
+        number: NamespaceId,
+        /// What it is; `None`: it is gone.
+        namespace: Option<Namespace>,
     },
 }
 

@@ -100,6 +100,8 @@ pub struct Meters {
     devices: Box<[DeviceMeter]>,
     /// The worker itself.
     pub worker: WorkerMeter,
+    /// The last change of a namespace that holds for all that the worker has at devices.
+    placed: AtomicU64,
 }
 
 impl Meters {
@@ -110,6 +112,7 @@ impl Meters {
             namespaces: (0..NAMESPACES_MAX).map(|_| NamespaceMeter::default()).collect(),
             devices: (0..DEVICES_MAX).map(|_| DeviceMeter::default()).collect(),
             worker: WorkerMeter::default(),
+            placed: AtomicU64::new(0),
         }
     }
 
@@ -136,6 +139,17 @@ impl Meters {
     /// Whether there may be none.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
+    }
+
+    /// Worker: this change of a namespace ([`Tell::Place`](crate::Tell::Place)) and those before it
+    /// hold, and no device has a request of it that they forbid.
+    pub fn set_placed(&self, change: u64) {
+        self.placed.store(change, Ordering::Release);
+    }
+
+    /// The last change of a namespace that holds.
+    pub fn placed(&self) -> u64 {
+        self.placed.load(Ordering::Acquire)
     }
 }
 

@@ -52,8 +52,10 @@ pub struct ParcelGrant {
     pub tenant: TenantId,
     /// Whether it may register tenants of its own.
     pub register: bool,
-    /// By namespace number less one.
-    pub rights: Vec<Rights>,
+    /// With every namespace.
+    pub all: Rights,
+    /// With single ones besides, by number less one.
+    pub single: Vec<Rights>,
 }
 
 /// A connection's place in the order of its client's connections of one name.
@@ -80,7 +82,7 @@ pub struct ParcelRequest {
     pub tenant: TenantId,
     /// As the peer named it.
     pub command: Command,
-    /// The namespace.
+    /// The namespace that it is about.
     pub namespace: NamespaceId,
     /// Which device, and the first block there.
     pub device: u8,

@@ -8,14 +8,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, Instant, Protocol, Slot, Status, TenantId};
+use crate::{Command, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
 
 /// The peer's name for its request; opaque, returned unchanged.
 pub type Tag = u64;
-
-/// Names a namespace (a range of a device's blocks) on the whole server. The first is 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NamespaceId(pub u16);
 
 /// What a connection may do with a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -88,6 +88,11 @@ impl<T> SlotTable<T> {
         })
     }
 
+    /// All entries, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
+    }
+
     /// How many entries are in the table.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()

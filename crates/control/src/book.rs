@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Meter, Meters, NamespaceId, Reading, Slo, TenantId, Traces};
+use contract::{
+    Instant, Meter, Meters, Namespace, NamespaceId, Reading, Slo, Tell, TenantId, Traces,
+};
 use qos::{
     AnyScheduler, CORRECTION_NANOS, Class, DeviceModel, Percentile, QueueLimits, Registry, Totals,
     Usage,
@@ -128,6 +130,10 @@ pub struct Book {
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
     pub(crate) flows: Flows,
+    /// Changes of namespaces of which workers have not been told.
+    pub(crate) places: Vec<Tell>,
+    /// How many there ever were.
+    placed: u64,
     measured_at: Instant,
     observed_at: Instant,
 }
@@ -150,6 +156,8 @@ impl Book {
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
             traces: (0..workers).map(|_| Arc::default()).collect(),
             leaves: Vec::new(),
+            places: Vec::new(),
+            placed: 0,
             measured_at: Instant::ZERO,
             observed_at: Instant::ZERO,
         }
@@ -409,6 +417,19 @@ impl Book {
     /// Says that the configuration names a tenant, so that it cannot go.
     pub fn pin(&mut self, tenant: TenantId, by: &str) {
         self.entry_mut(tenant).pinned_by.get_or_insert_with(|| by.to_owned());
+    }
+
+    /// Has the workers told that a namespace is another one from now on, or none. When all of
+    /// them act on it, [`is_placed`](Book::is_placed) says.
+    pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
+        self.placed += 1;
+        self.places.push(Tell::Place { change: self.placed, number, namespace });
+    }
+
+    /// Whether all workers have heard of all changes of namespaces, and no device has requests any
+    /// more that those forbid.
+    pub fn is_placed(&self) -> bool {
+        self.meters.iter().all(|meters| meters.placed() == self.placed)
     }
 
     /// Frees the numbers of tenants that have left: every worker has ended the epoch, and nothing is

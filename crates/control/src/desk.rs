@@ -146,6 +146,7 @@ impl Desk {
         }
         let leaves = book.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
         tells.extend(leaves);
+        tells.append(&mut book.places);
         book.settle(now);
         drop(book);
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use contract::Instant;
 use nearflash_control::admin::{
     AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Correction, Door, Origin,
-    SetTenant, Share, Site, Slo, State, Strictest, Worker, Workers, document, router, start,
+    Router, SetTenant, Share, Site, Slo, State, Strictest, document, start,
 };
-use nearflash_control::{DeviceSetup, Switches, Tenants};
+use nearflash_control::{Desk, DeviceSetup, Switches, Tenants};
 use qos::DeviceModel;
 use serde_json::{Value, json};
 
@@ -22,9 +22,8 @@ const TENANTS_MAX: usize = 1_100;
 struct TwoWorkers;
 
 impl Site for TwoWorkers {
-    fn workers(&self) -> Workers {
-        let worker = |number| Worker { number, cpu: None, connections: number + 3 };
-        Workers { workers: vec![worker(0), worker(1)] }
+    fn cpu(&self, worker: usize) -> Option<usize> {
+        Some(worker + 3)
     }
 }
 
@@ -36,6 +35,12 @@ fn tenants() -> Tenants {
     };
     let devices = vec![device("fast", Some(DeviceModel::device_a())), device("disk", None)];
     Tenants::new(devices, 2, TENANTS_MAX, Arc::new(|| Instant::ZERO))
+}
+
+/// The API of these tenants, whose workers say nothing.
+fn router(tenants: &Tenants) -> Router {
+    let (desk, _) = Desk::new(tenants.clone(), 2);
+    nearflash_control::admin::router(tenants.clone(), desk.foreman(), Arc::new(TwoWorkers))
 }
 
 /// An API that answers at a socket of its own.
@@ -55,7 +60,7 @@ impl Api {
         let path = folder.path().join("admin.sock");
         let tenants = tenants();
         let listener = UnixListener::bind(&path).unwrap();
-        let router = router(tenants.clone(), Arc::new(TwoWorkers));
+        let router = router(&tenants);
         start(router, Door::Unix(listener, owner)).unwrap();
         Api { _folder: folder, path, tenants }
     }
@@ -239,7 +244,8 @@ fn devices_and_workers_are_told() {
     let uncorrected = Correction { rate_percent: 100.0, write_price_percent: 100.0 };
     assert_eq!((&fast.correction, &disk.correction), (&Some(uncorrected), &None));
     let workers = client.workers().unwrap().workers;
-    assert_eq!(workers.iter().map(|w| w.connections).collect::<Vec<_>>(), [3, 4]);
+    let told = workers.iter().map(|worker| (worker.number, worker.cpu, worker.connections));
+    assert_eq!(told.collect::<Vec<_>>(), [(0, Some(3), 0), (1, Some(4), 0)]);
 }
 
 #[test]
@@ -357,7 +363,7 @@ fn only_the_owner_and_root_are_let_in() {
 fn a_port_of_loopback_wants_a_name_of_loopback() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    start(router(tenants(), Arc::new(TwoWorkers)), Door::Tcp(listener)).unwrap();
+    start(router(&tenants()), Door::Tcp(listener)).unwrap();
     let mut client = Client::new(format!("http://{address}").parse().unwrap()).unwrap();
     assert_eq!(client.workers().unwrap().workers.len(), 2);
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403)] {
@@ -445,7 +451,7 @@ fn the_document_describes_what_answers() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 23);
     let text = served.to_string();
     for reference in text.split("\"#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();

@@ -204,7 +204,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
         ),
     ];
     Arc::new(Parts {
-        access: Access::new(rules, namespaces.len()),
+        access: Access::new(rules),
         namespaces: Namespaces::new(namespaces),
         listener_namespaces: vec![first],
         listener_tenants: Vec::new(),

@@ -102,32 +102,35 @@ pub struct Grant {
     pub tenant: TenantId,
     /// Whether it may register tenants of its own, and change its own.
     pub register: bool,
-    /// By namespace number less one.
-    rights: Vec<Rights>,
+    /// With every namespace, those too that are made later.
+    all: Rights,
+    /// With single ones besides, by number less one.
+    single: Vec<Rights>,
 }
 
 impl Grant {
     /// The same rights for another tenant.
     pub(crate) fn of(&self, tenant: TenantId) -> Grant {
-        Grant { tenant, register: self.register, rights: self.rights.clone() }
+        Grant { tenant, ..self.clone() }
     }
 
     /// The grant as plain data, for another worker.
     pub(crate) fn to_parcel(&self) -> ParcelGrant {
-        let Grant { tenant, register, rights } = self;
-        ParcelGrant { tenant: *tenant, register: *register, rights: rights.clone() }
+        let Grant { tenant, register, all, single } = self.clone();
+        ParcelGrant { tenant, register, all, single }
     }
 
     /// The grant that [`to_parcel`](Grant::to_parcel) made this of.
     pub(crate) fn from_parcel(grant: ParcelGrant) -> Grant {
-        let ParcelGrant { tenant, register, rights } = grant;
-        Grant { tenant, register, rights }
+        let ParcelGrant { tenant, register, all, single } = grant;
+        Grant { tenant, register, all, single }
     }
 
     /// What it may do with a namespace.
     pub fn rights(&self, namespace: NamespaceId) -> Rights {
         let index = usize::from(namespace.0).wrapping_sub(1);
-        self.rights.get(index).copied().unwrap_or(Rights::NONE)
+        let single = self.single.get(index).copied().unwrap_or(Rights::NONE);
+        Rights { read: self.all.read || single.read, write: self.all.write || single.write }
     }
 }
 
@@ -135,17 +138,16 @@ impl Grant {
 #[derive(Clone, Debug)]
 pub struct Access {
     rules: Vec<Rule>,
-    namespaces: usize,
 }
 
 impl Access {
-    /// These rules, over so many namespaces.
-    pub fn new(rules: Vec<Rule>, namespaces: usize) -> Self {
-        Access { rules, namespaces }
+    /// These rules.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Access { rules }
     }
 
     /// Everybody may do everything: for loopback, and where the operator insists.
-    pub fn open_to_all(namespaces: usize) -> Self {
+    pub fn open_to_all() -> Self {
         let rule = Rule {
             who: Who::Anyone,
             tenant: TenantId::DEFAULT,
@@ -153,7 +155,7 @@ impl Access {
             register: true,
             scope: Scope::All(Rights::ALL),
         };
-        Access::new(vec![rule], namespaces)
+        Access::new(vec![rule])
     }
 
     /// What a connection from `peer` that presents `token` and asks for `tenant` (empty: any) may
@@ -182,11 +184,12 @@ impl Access {
             let grant = grant.get_or_insert_with(|| Grant {
                 tenant: number,
                 register: false,
-                rights: vec![Rights::NONE; self.namespaces],
+                all: Rights::NONE,
+                single: Vec::new(),
             });
             if number == grant.tenant {
                 grant.register |= rule.register;
-                rule.scope.add_to(&mut grant.rights);
+                rule.scope.add_to(grant);
             }
         }
         grant.map(Arc::new).ok_or(Status::Denied)
@@ -194,19 +197,20 @@ impl Access {
 }
 
 impl Scope {
-    fn add_to(&self, table: &mut [Rights]) {
+    fn add_to(&self, grant: &mut Grant) {
         let add = |to: &mut Rights, more: Rights| {
             to.read |= more.read;
             to.write |= more.write;
         };
         match self {
-            Scope::All(rights) => table.iter_mut().for_each(|to| add(to, *rights)),
+            Scope::All(rights) => add(&mut grant.all, *rights),
             Scope::Only(list) => {
                 for (namespace, rights) in list {
-                    let index = usize::from(namespace.0).wrapping_sub(1);
-                    if let Some(to) = table.get_mut(index) {
-                        add(to, *rights);
+                    let Some(index) = usize::from(namespace.0).checked_sub(1) else { continue };
+                    if index >= grant.single.len() {
+                        grant.single.resize(index + 1, Rights::NONE);
                     }
+                    add(&mut grant.single[index], *rights);
                 }
             }
         }
@@ -254,14 +258,11 @@ mod tests {
     #[test]
     fn rights_add_up_within_a_tenant() {
         let only = |n, rights| Scope::Only(vec![(NamespaceId(n), rights)]);
-        let access = Access::new(
-            vec![
-                rule(network("10.0.0.0", 8), 1, only(1, READ)),
-                rule(Who::Token(b"secret".to_vec()), 1, only(2, Rights::ALL)),
-                rule(Who::Token(b"other".to_vec()), 2, Scope::All(Rights::ALL)),
-            ],
-            2,
-        );
+        let access = Access::new(vec![
+            rule(network("10.0.0.0", 8), 1, only(1, READ)),
+            rule(Who::Token(b"secret".to_vec()), 1, only(2, Rights::ALL)),
+            rule(Who::Token(b"other".to_vec()), 2, Scope::All(Rights::ALL)),
+        ]);
         let plain = access.open(&from("10.0.0.1"), b"", "", None).unwrap();
         assert_eq!(
             (plain.rights(NamespaceId(1)), plain.rights(NamespaceId(2))),

@@ -15,6 +15,7 @@ use contract::{
 use crate::Limits;
 use crate::chain::{Chain, Links};
 use crate::inflight::InFlight;
+use crate::ingest::Placed;
 use crate::lines::{Lines, PutOff};
 use crate::quota::{Quotas, SHARE};
 use crate::worker::Worker;
@@ -112,7 +113,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn ask(&mut self, put_off: &PutOff) -> Asked {
         let PutOff { conn: id, request } = *put_off;
         let Request { tag, command, .. } = request;
-        let (device, lba, tenant) = match self.judge(id, &request) {
+        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
                 self.count_refusal(id, &request, status);
@@ -138,14 +139,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         self.awaited.quotas.hold(tenant, Some(self.pool.class_of(&buf)));
         self.awaited.asked += 1;
-        let own = self.conns[id.index as usize].as_ref().expect("it sent a request").namespace;
         let slot = self.insert(InFlight {
             conn: id,
             tag,
             stream: request.stream,
             tenant,
             command,
-            namespace: request.namespace.unwrap_or(own),
+            namespace,
+            verdict: Status::Ok,
             device,
             lba,
             buf: Some(buf),

@@ -100,7 +100,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn hello(&mut self, id: ConnId, hello: &Hello) {
         let limit = self.limits.in_flight_of_connection as u32;
-        let namespaces = self.shared.namespaces.len() as u16;
+        let namespaces = self.namespaces.last();
         let conn = self.find(id).expect("it said hello");
         let reply = HelloReply {
             queue_depth: match hello.queue_depth {
@@ -177,7 +177,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     ) -> Result<NamespaceInfo, Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it asked");
         let number = namespace.unwrap_or(conn.namespace);
-        let found = self.shared.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let found = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
         let mut rights = conn.grant.as_ref().ok_or(Status::Denied)?.rights(number);
         if !rights.read && !rights.write {
             return Err(Status::Denied);

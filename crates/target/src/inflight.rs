@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{Buf, Command, ConnId, Instant, NamespaceId, Tag, TenantId};
+use contract::{Buf, Command, ConnId, Instant, NamespaceId, Status, Tag, TenantId};
 
 use crate::chain::{Chained, Links};
 use crate::fence::Fence;
@@ -22,6 +22,8 @@ pub(crate) struct InFlight {
     /// As the peer named it.
     pub(crate) command: Command,
     pub(crate) namespace: NamespaceId,
+    /// Not good once a change of the namespace forbids it: it goes to no device any more.
+    pub(crate) verdict: Status,
     /// Which device, and the first block there.
     pub(crate) device: u8,
     pub(crate) lba: u64,

@@ -1,8 +1,8 @@
 //! The first step's first half: bytes of a connection become requests in flight.
 
 use contract::{
-    Buf, Command, ConnId, Device, Event, Mailbox, NetEvent, Part, QueueFull, Reply, Request,
-    Scheduler, Session, Slot, Status, TenantId, Transport,
+    Buf, Command, ConnId, Device, Event, Mailbox, NamespaceId, NetEvent, Part, QueueFull, Reply,
+    Request, Scheduler, Session, Slot, Status, TenantId, Transport,
 };
 
 use crate::chain::Links;
@@ -25,6 +25,17 @@ pub(crate) enum Stop {
     Stall,
     /// The connection is gone.
     Gone,
+}
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) namespace: NamespaceId,
+    pub(crate) device: u8,
+    /// Its first block on the device.
+    pub(crate) lba: u64,
+    /// Who is charged.
+    pub(crate) tenant: TenantId,
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
@@ -315,7 +326,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Checks a request and gives it a slot and, for its payload, a buffer. Otherwise there is no
     /// buffer now, or its tenant holds too much, and the request waits in its connection.
     fn admit(&mut self, id: ConnId, request: Request) -> Result<(), Stop> {
-        let (device, lba, tenant) = match self.judge(id, &request) {
+        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request) {
             Ok(place) => place,
             Err(status) => {
                 self.count_refusal(id, &request, status);
@@ -339,7 +350,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
         conn.owed += request.command.reply_bytes();
-        let namespace = request.namespace.unwrap_or(conn.namespace);
         let entry = InFlight {
             conn: id,
             tag: request.tag,
@@ -347,6 +357,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             tenant,
             command: request.command,
             namespace,
+            verdict: Status::Ok,
             device,
             lba,
             buf,
@@ -410,11 +421,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// Whether the connection may do that, where it lies on which device, and who is charged.
-    pub(crate) fn judge(
-        &self,
-        id: ConnId,
-        request: &Request,
-    ) -> Result<(u8, u64, TenantId), Status> {
+    pub(crate) fn judge(&self, id: ConnId, request: &Request) -> Result<Placed, Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
         if !request.verdict.is_ok() {
             return Err(request.verdict);
@@ -424,7 +431,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             return Err(Status::Invalid);
         }
         let number = request.namespace.unwrap_or(conn.namespace);
-        let namespace = self.shared.namespaces.find(number).ok_or(Status::NoNamespace)?;
+        let namespace = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
         let grant = conn.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);
         let geometry = self.devices[namespace.device].geometry;
@@ -455,7 +462,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Some(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
             None => 0,
         };
-        Ok((namespace.device as u8, lba, tenant))
+        Ok(Placed { namespace: number, device: namespace.device as u8, lba, tenant })
     }
 
     /// Puts a piece of payload where it belongs.

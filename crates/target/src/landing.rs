@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Device, Mailbox, Parcel, ParcelRequest, Payload, Scheduler, Session, Tell, Transport,
+    ConnId, Device, Mailbox, Parcel, ParcelRequest, Payload, Scheduler, Session, Status, Tell,
+    Transport,
 };
 
 use crate::Grant;
 use crate::connection::{Connection, Receiving, Stalled};
 use crate::inflight::InFlight;
 use crate::ingest::Stop;
+use crate::namespaces::verdict;
 use crate::worker::Worker;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
@@ -117,13 +119,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some(buf) = &mut buf {
             buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         }
-        let slot = self.insert_admitted(InFlight {
+        let mut entry = InFlight {
             conn: id,
             tag,
             stream,
             tenant,
             command,
             namespace,
+            verdict: Status::Ok,
             device,
             lba,
             buf,
@@ -134,7 +137,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             received_at,
             submitted_at: None,
             links: crate::chain::Links::default(),
-        });
+        };
+        // The namespace may have changed on the way.
+        entry.verdict = verdict(&entry, self.namespaces.find(namespace));
+        let slot = self.insert_admitted(entry);
         match is_whole {
             true => self.start(id, slot),
             false => self.find(id).expect("the caller looked").receiving = Receiving::Into(slot),

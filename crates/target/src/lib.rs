@@ -28,9 +28,10 @@ mod watch;
 mod worker;
 
 pub use access::{Access, Grant, Rule, Scope, Stands, Who};
+pub use contract::Namespace;
 pub use fence::Fences;
 pub use limits::Limits;
-pub use namespaces::{Namespace, Namespaces};
+pub use namespaces::Namespaces;
 pub use sessions::Sessions;
 pub use tenancy::Line;
 pub use watch::Watch;

@@ -88,6 +88,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 Tell::Landed { ticket, conn, pause } => self.landed(ticket, conn, pause),
                 Tell::Returned(parcel) => self.returned(parcel),
                 Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
+                Tell::Place { change, number, namespace } => self.place(change, number, namespace),
                 Tell::Renegotiate { member, iops, read_percent } => {
                     if self.talks.notices.len() < NOTICES_MAX {
                         let rounds = Rounds { member, iops, read_percent, next: 0 };
@@ -230,7 +231,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn register(&mut self, id: ConnId, register: Register) {
         let conn = self.find(id).expect("it asked");
         let number = conn.namespace;
-        let namespace = self.shared.namespaces.find(number);
+        let namespace = self.namespaces.find(number);
         let device = namespace.map_or(0, |namespace| namespace.device as u8);
         let Register { tag, name, slo, .. } = register;
         self.ask_control(id, tag, 0, Wish::Register { name, slo, device });

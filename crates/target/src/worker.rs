@@ -28,7 +28,7 @@ const FENCE_PERIOD: Duration = Duration::from_micros(200);
 /// What all workers of a server share.
 #[derive(Debug)]
 pub struct Parts {
-    /// The namespaces.
+    /// The namespaces at the start of a worker, which is told of changes.
     pub namespaces: Namespaces,
     /// The access rules.
     pub access: Access,
@@ -123,6 +123,10 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) transport: T,
     pub(crate) devices: Vec<Attached<D, S>>,
     pub(crate) shared: Arc<Parts>,
+    /// As this worker has been told.
+    pub(crate) namespaces: Namespaces,
+    /// The last change of a namespace, until it holds for all that is at devices.
+    pub(crate) placing: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) line: Line<M>,
     pub(crate) talks: Talks,
@@ -219,6 +223,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         Worker {
             transport,
             devices,
+            namespaces: shared.namespaces.clone(),
+            placing: None,
             shared,
             line,
             talks: Talks::default(),
@@ -272,6 +278,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.dispatch();
         self.complete();
         let answered = self.lapped_at();
+        if self.placing.is_some() {
+            self.settle_places();
+        }
         if !self.greetings.is_empty() {
             self.answer_greetings();
         }
@@ -336,6 +345,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// that is set aside is for the `first` in the order of the device alone.
     fn submit(&mut self, n: usize, slot: Slot, first: bool) -> bool {
         let entry = self.in_flight.get(slot);
+        if !entry.verdict.is_ok() {
+            self.withhold(n, slot);
+            return true;
+        }
         let conn = match self.conns.get(entry.conn.index as usize) {
             Some(Some(conn)) if conn.id == entry.conn => conn,
             _ => {

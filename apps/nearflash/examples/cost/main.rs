@@ -88,7 +88,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
     let namespace = Namespace { device: 0, first: 0, blocks: BLOCKS, read_only: false };
     Arc::new(Parts {
         namespaces: Namespaces::new(vec![namespace]),
-        access: Access::new((0..tenants as u32).map(rule).collect(), 1),
+        access: Access::new((0..tenants as u32).map(rule).collect()),
         listener_namespaces: vec![NamespaceId(1)],
         listener_tenants: Vec::new(),
         fences: Fences::default(),

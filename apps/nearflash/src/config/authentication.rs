@@ -1,17 +1,20 @@
 //! Which hashes and groups NVMe hosts may authenticate with.
 
 use proto::nvme::auth::{Group, Hash, Methods};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Lists with the most wanted first; all there are unless told.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthenticationConfig {
+    /// Hashes.
     hashes: Option<Vec<HashName>>,
+    /// Groups of Diffie-Hellman.
     groups: Option<Vec<GroupName>>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum HashName {
     Sha256,
@@ -19,7 +22,7 @@ enum HashName {
     Sha512,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum GroupName {
     None,

@@ -6,11 +6,13 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
+mod nvme;
 mod polite;
 mod server;
 mod v1;
 mod v2;
 
+pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};

@@ -41,7 +41,9 @@ impl Launch {
         }
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("the file can be written");
-        launch.arguments.extend(["--config".to_owned(), file.path().display().to_string()]);
+        let path = file.path().display().to_string();
+        // Which would lie about when the file is gone.
+        launch.arguments.extend(["--config", &path, "--state", "none"].map(str::to_owned));
         launch.config = Some(file);
         launch
     }
@@ -218,6 +220,11 @@ impl Server {
     /// Asks it to stop.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
+    }
+
+    /// Has it read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
     }
 
     /// Ends it as a crash would, and waits until it is gone.

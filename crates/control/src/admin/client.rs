@@ -18,6 +18,10 @@ use tokio::runtime::Runtime;
 
 use super::AdminAddress;
 use super::crew::{Connections, HasMoved, MoveTo};
+use super::estate::{
+    AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
+    RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+};
 use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
@@ -174,6 +178,132 @@ impl Client {
         self.call(Method::POST, &format!("/v1/connections/{id}/move"), Some(&MoveTo { to }))
     }
 
+    /// The namespaces.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn namespaces(&mut self) -> Result<Namespaces, ClientError> {
+        self.get("/v1/namespaces")
+    }
+
+    /// Makes a namespace.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_namespace(&mut self, namespace: &AddNamespace) -> Result<Namespace, ClientError> {
+        self.call(Method::POST, "/v1/namespaces", Some(namespace))
+    }
+
+    /// Makes a namespace larger or, where that is said, smaller.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn set_namespace(
+        &mut self,
+        name: &str,
+        to: &SetNamespace,
+    ) -> Result<Namespace, ClientError> {
+        self.call(Method::PUT, &path_to("namespaces", name), Some(to))
+    }
+
+    /// Removes a namespace.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_namespace(
+        &mut self,
+        name: &str,
+        how: RemoveNamespace,
+    ) -> Result<(), ClientError> {
+        let path = format!("{}?force={}", path_to("namespaces", name), how.force);
+        self.call(Method::DELETE, &path, None::<&()>)
+    }
+
+    /// The subsystems.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn subsystems(&mut self) -> Result<Subsystems, ClientError> {
+        self.get("/v1/subsystems")
+    }
+
+    /// One subsystem.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn subsystem(&mut self, nqn: &str) -> Result<Subsystem, ClientError> {
+        self.get(&path_to("subsystems", nqn))
+    }
+
+    /// Makes a subsystem.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_subsystem(&mut self, subsystem: &AddSubsystem) -> Result<Subsystem, ClientError> {
+        self.call(Method::POST, "/v1/subsystems", Some(subsystem))
+    }
+
+    /// Changes a subsystem.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn set_subsystem(
+        &mut self,
+        nqn: &str,
+        to: &SetSubsystem,
+    ) -> Result<Subsystem, ClientError> {
+        self.call(Method::PUT, &path_to("subsystems", nqn), Some(to))
+    }
+
+    /// Removes a subsystem.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_subsystem(&mut self, nqn: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &path_to("subsystems", nqn), None::<&()>)
+    }
+
+    /// The hosts of which more is known than their name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn hosts(&mut self) -> Result<Hosts, ClientError> {
+        self.get("/v1/hosts")
+    }
+
+    /// Says what is known of a host.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn set_host(&mut self, nqn: &str, to: &SetHost) -> Result<Host, ClientError> {
+        self.call(Method::PUT, &path_to("hosts", nqn), Some(to))
+    }
+
+    /// Forgets what is known of a host.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_host(&mut self, nqn: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &path_to("hosts", nqn), None::<&()>)
+    }
+
+    /// The listeners.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn listeners(&mut self) -> Result<Listeners, ClientError> {
+        self.get("/v1/listeners")
+    }
+
+    /// Says how namespaces are reached through a listener.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn set_ana(&mut self, listener: &str, to: &SetAna) -> Result<Listener, ClientError> {
+        let path = format!("{}/ana", path_to("listeners", listener));
+        self.call(Method::PUT, &path, Some(to))
+    }
+
     fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, None::<&()>)
     }
@@ -214,8 +344,12 @@ impl ClientError {
     }
 }
 
-fn path_of(name: &str) -> String {
-    format!("/v1/tenants/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
+fn path_of(tenant: &str) -> String {
+    path_to("tenants", tenant)
+}
+
+fn path_to(kind: &str, name: &str) -> String {
+    format!("/v1/{kind}/{}", utf8_percent_encode(name, NON_ALPHANUMERIC))
 }
 
 fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {

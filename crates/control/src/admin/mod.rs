@@ -11,6 +11,8 @@
 mod address;
 mod client;
 mod crew;
+mod estate;
+mod estate_routes;
 mod gate;
 mod model;
 mod openapi;
@@ -24,6 +26,12 @@ pub use axum::Router;
 pub use address::{AddressError, AdminAddress};
 pub use client::{Client, ClientError};
 pub use crew::{Connection, Connections, HasMoved, MoveTo, WorkerState};
+pub use estate::{
+    AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, Exported, Host, Hosts,
+    Listener, Listeners, Namespace, Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace,
+    SetSubsystem, Subsystem, Subsystems,
+};
+pub use estate_routes::Estate;
 pub use model::{
     AddTenant, Admitted, Check, Class, Correction, Device, Devices, Measured, Origin, SetTenant,
     Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,

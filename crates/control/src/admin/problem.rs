@@ -38,6 +38,24 @@ pub enum Code {
     TooTight,
     /// The device does not make as many tokens.
     TooMuch,
+    /// There is no namespace of this name or number.
+    NoNamespace,
+    /// There is no subsystem of this name.
+    NoSubsystem,
+    /// Nothing is known of a host of this name.
+    NoHost,
+    /// There is no listener of this number or address.
+    NoListener,
+    /// The state file cannot be written, so nothing was changed.
+    NotKept,
+    /// What is asked for loses data, and that it may was not said.
+    Shrinks,
+    /// The device has no room for it.
+    NoRoom,
+    /// Something else must end first; try again.
+    Busy,
+    /// This server has nothing of this kind.
+    Unsupported,
     /// This user, or this name of the server, is not let in.
     Forbidden,
     /// There is no such resource.
@@ -56,15 +74,18 @@ impl Code {
     fn status(self) -> StatusCode {
         match self {
             Code::Invalid => StatusCode::BAD_REQUEST,
-            Code::NoTenant | Code::NotFound => StatusCode::NOT_FOUND,
+            Code::NoTenant | Code::NoNamespace | Code::NotFound => StatusCode::NOT_FOUND,
+            Code::NoSubsystem | Code::NoHost | Code::NoListener => StatusCode::NOT_FOUND,
             Code::Taken | Code::InUse => StatusCode::CONFLICT,
             Code::NoDevice | Code::NoModel | Code::NotMeasured => StatusCode::UNPROCESSABLE_ENTITY,
             Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
+            Code::Shrinks | Code::NoRoom | Code::Busy => StatusCode::CONFLICT,
+            Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::TimeOut => StatusCode::REQUEST_TIMEOUT,
-            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::NotKept | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -106,8 +127,17 @@ pub(super) struct Failure {
 }
 
 impl Problem {
+    /// There is nothing of this kind and name; those that there are.
+    pub fn unknown(code: Code, kind: &str, name: &str, known: Vec<String>) -> Problem {
+        let there_are = match known.is_empty() {
+            true => "there is none yet".to_owned(),
+            false => format!("there are: {}", some_of(&known)),
+        };
+        Problem::new(code, format!("there is no {kind} {name:?}; {there_are}"))
+    }
+
     /// A problem that is no refusal of an SLO.
-    pub(super) fn new(code: Code, message: impl Into<String>) -> Problem {
+    pub fn new(code: Code, message: impl Into<String>) -> Problem {
         Problem { code, message: message.into(), shortage: None, ways: None }
     }
 
@@ -161,12 +191,7 @@ impl From<Refusal> for Problem {
                 return Problem::new(Code::Taken, message);
             }
             Refusal::NoTenant { name, known } => {
-                let there_are = match known.is_empty() {
-                    true => "there is none yet".to_owned(),
-                    false => format!("there are: {}", some_of(known)),
-                };
-                let message = format!("there is no tenant {name:?}; {there_are}");
-                return Problem::new(Code::NoTenant, message);
+                return Problem::unknown(Code::NoTenant, "tenant", name, known.clone());
             }
             Refusal::NoDevice { .. } => Code::NoDevice,
             Refusal::InUse { .. } => Code::InUse,

@@ -10,6 +10,7 @@ use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
 use super::crew::WorkerState;
+use super::estate_routes::Estate;
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, SetTenant, Slo, Strictest, Tenant, Tenants,
     Verdict, Worker, Workers,
@@ -25,6 +26,11 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 pub trait Site: Send + Sync {
     /// The processor that a worker is pinned to.
     fn cpu(&self, worker: usize) -> Option<usize>;
+
+    /// Its namespaces and what hosts find; `None` where they do not change.
+    fn estate(&self) -> Option<Arc<dyn Estate>> {
+        None
+    }
 }
 
 /// What every handler has.
@@ -32,7 +38,7 @@ pub trait Site: Send + Sync {
 pub(super) struct Api {
     pub(super) tenants: crate::Tenants,
     pub(super) foreman: crate::Foreman,
-    site: Arc<dyn Site>,
+    pub(super) site: Arc<dyn Site>,
 }
 
 /// The API as a service, without time-outs and without asking who calls.
@@ -47,6 +53,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/devices", get(list_devices))
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
+        .merge(super::estate_routes::routes())
         .route("/openapi.json", get(async || Json(openapi::document())))
         .fallback(async || {
             Problem::new(Code::NotFound, "there is no such resource; /openapi.json lists them all")
@@ -67,6 +74,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         Ok(Body(Json::from_request(request, state).await?.0))
+    }
+}
+
+/// Keeps what was changed about tenants, where the server keeps changes.
+async fn keep_tenants(api: &Api) -> Result<(), Problem> {
+    match api.site.estate() {
+        None => Ok(()),
+        Some(_) => super::estate_routes::ask(api.clone(), |estate| estate.keep_tenants()).await,
     }
 }
 
@@ -105,6 +120,11 @@ async fn add_tenant(
     let admission = api.tenants.register(&wanted.name, &slo, wanted.share.map(Into::into), device);
     let admission =
         admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
+    if let Err(problem) = keep_tenants(&api).await {
+        // It may be gone already; a change that is not kept is none.
+        let _ = api.tenants.unregister(&wanted.name);
+        return Err(problem);
+    }
     tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
     Ok((StatusCode::CREATED, Json(Admitted::from(admission))).into_response())
 }
@@ -161,10 +181,16 @@ async fn set_tenant(
     Body(wanted): Body<SetTenant>,
 ) -> Result<Json<Admitted>, Problem> {
     let slo = contract_slo(&wanted.slo)?;
+    let before = api.tenants.get(&name);
     let admission = api
         .tenants
         .change(&name, &slo, wanted.share.map(Into::into))
         .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
+    if let (Err(problem), Some(before)) = (keep_tenants(&api).await, before) {
+        let share = (before.slo.latency_us == 0).then_some(before.share);
+        let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
+        return Err(problem);
+    }
     tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
     Ok(Json(admission.into()))
 }
@@ -184,7 +210,11 @@ async fn remove_tenant(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
+    if let Some(by) = api.site.estate().and_then(|estate| estate.names_tenant(&name)) {
+        return Err(Refusal::InUse { name, by }.into());
+    }
     api.tenants.unregister(&name)?;
+    keep_tenants(&api).await?;
     tracing::info!(tenant = name, "tenant removed");
     Ok(StatusCode::NO_CONTENT)
 }

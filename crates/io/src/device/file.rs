@@ -4,7 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, Geometry, REQUEST_BYTES_MAX};
@@ -51,13 +51,23 @@ pub struct FileVolume {
 pub(super) struct Shared {
     pub(super) file: OwnedFd,
     pub(super) geometry: Geometry,
+    /// Blocks of the file, which may grow; those of `geometry` are what it had when it was opened.
+    pub(super) blocks: AtomicU64,
     pub(super) alignment: Alignment,
+    pub(super) is_block_device: bool,
     notes: Vec<String>,
     pub(super) journal: Option<Journal>,
     /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
     pub(super) refused_zeroing: AtomicU8,
     /// Whether the file refused synchronous writes, so that each needs a sync of its own.
     pub(super) refused_dsync: AtomicBool,
+}
+
+impl Shared {
+    /// Blocks of the file now.
+    pub(super) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
 }
 
 impl FileVolume {
@@ -121,7 +131,9 @@ impl FileVolume {
         let shared = Shared {
             file,
             geometry,
+            blocks: AtomicU64::new(blocks),
             alignment,
+            is_block_device: block_device,
             notes,
             journal,
             refused_zeroing: AtomicU8::new(0),
@@ -132,7 +144,7 @@ impl FileVolume {
 
     /// What the device is.
     pub fn geometry(&self) -> Geometry {
-        self.shared.geometry
+        Geometry { blocks: self.shared.blocks(), ..self.shared.geometry }
     }
 
     /// The bytes that ranges must be multiples of; `flash::Exclusive::with_granularity` serves what

@@ -410,7 +410,7 @@ impl Shared {
         let Submission { command, buf, .. } = submission;
         if let Some(range) = command.range() {
             let granule = (self.alignment.offset / BLOCK_BYTES) as u64;
-            assert!(range.fits(self.geometry.blocks), "{command:?} is outside the file");
+            assert!(range.fits(self.blocks()), "{command:?} is outside the file");
             assert!(
                 (range.lba | u64::from(range.blocks)).is_multiple_of(granule),
                 "{command:?} is finer than {granule} blocks"

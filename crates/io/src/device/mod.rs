@@ -8,6 +8,7 @@ mod file;
 mod flight;
 mod journal;
 mod queue;
+mod resize;
 mod threads;
 
 pub use file::{FileOptions, FileVolume};

@@ -27,6 +27,10 @@ pub trait Surroundings: fmt::Debug + Send + Sync {
 
     /// Has a thread that carries no I/O call [`Fabric::compute`].
     fn compute(&self);
+
+    /// Has a thread that carries no I/O keep the reservations ([`Fabric::reservations_to_keep`]),
+    /// where [`Fabric::keep_reservations`] asked for that.
+    fn keep(&self) {}
 }
 
 /// See the module `nvme`.
@@ -60,6 +64,14 @@ impl Fabric {
             expires_at: AtomicU64::new(u64::MAX),
             surroundings,
         }))
+    }
+
+    /// Whether a fabric can be so.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be.
+    pub fn check(config: &Config) -> Result<(), Refusal> {
+        State::configured(config, Instant::ZERO).map(drop)
     }
 
     /// Makes a queue of a connection's first submission, which must be a Connect, and the data that
@@ -113,17 +125,22 @@ impl Fabric {
 
     /// Under the lock; afterwards wakes the workers that got mail.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
-        let (result, woken, has_jobs) = {
+        let (result, woken, has_jobs, has_reserved) = {
             let mut state = self.state.lock();
             let before = state.jobs.len();
+            let reserved = state.reservation_changes;
             let result = work(&mut state);
             let has_jobs = state.jobs.len() > before;
             let woken = core::mem::take(&mut state.mail.woken);
             for worker in &woken {
                 self.mail[usize::from(*worker)].store(true, Ordering::Release);
             }
-            (result, woken, has_jobs)
+            let has_reserved = state.keeps && state.reservation_changes != reserved;
+            (result, woken, has_jobs, has_reserved)
         };
+        if has_reserved {
+            self.surroundings.keep();
+        }
         if has_jobs {
             self.surroundings.compute();
         }

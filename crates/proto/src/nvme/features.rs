@@ -241,7 +241,8 @@ impl State {
                 attached.reservation.persists = call.entry.dword11.get() & 1 != 0;
             }
         }
-        Ok(Done::Result(0))
+        self.reservation_changes += 1;
+        self.await_keeping(cntlid, call, true)
     }
 
     fn check_any_namespace(&self, cntlid: u16, nsid: u32) -> Result<(), Status> {

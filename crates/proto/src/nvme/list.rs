@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use contract::{Geometry, Instant, NamespaceId};
-use wire::nvme::ReservationKind;
+use wire::nvme::{ReservationKind, Status};
 
 use super::config::{HostId, Hosts, Nqn, Port, PortId, Refusal};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
 use super::fabric::Fabric;
 use super::reservation::{Registrant, Reservation};
-use super::seam::Place;
+use super::seam::{Answer, Place};
 use super::state::State;
 
 /// A queue of a controller.
@@ -126,6 +126,34 @@ impl Fabric {
     /// All reservations and registrations.
     pub fn reservations(&self) -> Vec<Reserved> {
         self.with(|state| state.reservations())
+    }
+
+    /// From now on changes of reservations that persist are answered only when they are
+    /// [kept](Fabric::kept_reservations).
+    pub fn keep_reservations(&self) {
+        self.with(|state| state.keeps = true);
+    }
+
+    /// The reservations that persist, to be kept, and the change up to which they are so.
+    pub fn reservations_to_keep(&self) -> (u64, Vec<Reserved>) {
+        self.with(|state| {
+            let lasting = state.reservations().into_iter().filter(|reserved| reserved.persists);
+            (state.reservation_changes, lasting.collect())
+        })
+    }
+
+    /// The reservations up to a change are kept, or could not be.
+    pub fn kept_reservations(&self, change: u64, kept: bool) {
+        self.with(|state| {
+            let status = if kept { Status::SUCCESS } else { Status::INTERNAL };
+            let unkept = core::mem::take(&mut state.unkept);
+            for (at, place, cid) in unkept {
+                match at <= change {
+                    true => state.mail.complete(place, Answer::error(cid, status), Vec::new()),
+                    false => state.unkept.push((at, place, cid)),
+                }
+            }
+        });
     }
 
     /// Puts back what was kept over a restart; to be done before hosts connect.

@@ -117,7 +117,43 @@ impl Fabric {
         })
     }
 
-    /// Replaces what is known of a host.
+    /// Whom a subsystem's I/O is charged to, where neither namespace nor host say.
+    ///
+    /// # Errors
+    /// There is no such subsystem.
+    pub fn set_subsystem_tenant(&self, nqn: &Nqn, tenant: Option<TenantId>) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.subsystem(nqn)?.tenant = tenant;
+            state.access_changed(nqn);
+            Ok(())
+        })
+    }
+
+    /// Whether a subsystem refuses hosts without a key; controllers of such hosts end when it does.
+    ///
+    /// # Errors
+    /// There is no such subsystem.
+    pub fn set_must_authenticate(&self, nqn: &Nqn, must: bool) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.subsystem(nqn)?.must_authenticate = must;
+            state.end_strangers();
+            Ok(())
+        })
+    }
+
+    /// Nothing more is known of a host than its name. Its controllers in subsystems that ask for a
+    /// key end.
+    pub fn forget_host(&self, nqn: &Nqn) {
+        self.with(|state| {
+            state.hosts.remove(nqn);
+            let own = state.controllers.values().filter(|controller| controller.host == *nqn);
+            own.for_each(|controller| controller.link.change());
+            state.end_strangers();
+        });
+    }
+
+    /// Replaces what is known of a host. A key that is another one is asked for when the host connects
+    /// its next queue.
     ///
     /// # Errors
     /// Too many hosts are known.
@@ -127,6 +163,7 @@ impl Fabric {
             state.set_host(host)?;
             let own = state.controllers.values().filter(|controller| controller.host == nqn);
             own.for_each(|controller| controller.link.change());
+            state.end_strangers();
             Ok(())
         })
     }
@@ -357,6 +394,24 @@ impl State {
         subsystem.ana_changes += 1;
         subsystem.ana.insert((port, group), (access, subsystem.ana_changes));
         Ok(())
+    }
+
+    /// Ends controllers whose hosts have no key although their subsystem asks for one.
+    fn end_strangers(&mut self) {
+        let strangers: Vec<u16> = self
+            .controllers
+            .values()
+            .filter(|own| {
+                let served = self.subsystems.get(&own.subsystem);
+                let known = self.hosts.get(&own.host);
+                served.is_some_and(|served| served.must_authenticate)
+                    && known.is_none_or(|host| host.key.is_none())
+            })
+            .map(|own| own.link.cntlid)
+            .collect();
+        for cntlid in strangers {
+            self.remove_controller(cntlid, CloseReason::HostRemoved);
+        }
     }
 
     /// The same as [`State::namespace_changed`], for hosts of which `whom` says so.

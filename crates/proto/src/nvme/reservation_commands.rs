@@ -136,11 +136,32 @@ impl State {
             return Err(Status::DENIED.dnr());
         }
         let attached = subsystem.namespaces.get_mut(&nsid).expect("looked at above");
+        let persisted = attached.reservation.persists;
         let change = change(&mut attached.reservation, &host)?;
+        let persists = persisted || attached.reservation.persists;
         self.reservation_changes += 1;
         self.access_changed(&nqn);
         self.notify(&nqn, nsid, &change);
-        Ok(Done::Result(0))
+        self.await_keeping(cntlid, call, persists)
+    }
+
+    /// A command that changed a reservation, one that persists or did, is answered when that is kept,
+    /// where somebody keeps it.
+    pub(super) fn await_keeping(
+        &mut self,
+        cntlid: u16,
+        call: &Call,
+        persists: bool,
+    ) -> Result<Done, Status> {
+        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        match controller.queues.get(&call.queue) {
+            Some(record) if self.keeps && persists => {
+                let waiting = (self.reservation_changes, record.place, call.entry.cid.get());
+                self.unkept.push(waiting);
+                Ok(Done::Parked)
+            }
+            _ => Ok(Done::Result(0)),
+        }
     }
 
     /// Reservation notices to the controllers of the hosts that they are for.

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{ConnId, Instant};
-use wire::nvme::{AnaState, Event, Status};
+use wire::nvme::{AnaState, CommandId, Event, Status};
 
 use super::auth::Methods;
 use super::auth_commands::Job;
@@ -125,6 +125,11 @@ pub(super) struct State {
     pub(super) jobs: VecDeque<Job>,
     /// Changes of reservations.
     pub(super) reservation_changes: u64,
+    /// Whether somebody keeps reservations over a restart.
+    pub(super) keeps: bool,
+    /// Commands that changed reservations which persist, with the change: they are answered when it
+    /// is kept. At most one for each command of a queue.
+    pub(super) unkept: Vec<(u64, Place, CommandId)>,
     pub(super) mail: Mail,
     /// When the fabric began.
     pub(super) started: Instant,
@@ -154,6 +159,8 @@ impl State {
             discovery_changes: 1,
             jobs: VecDeque::new(),
             reservation_changes: 0,
+            keeps: false,
+            unkept: Vec::new(),
             mail: Mail::new(config.workers),
             started,
             next_cntlid: 1,
@@ -269,6 +276,7 @@ impl State {
     pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
         self.mail.forget(place.worker, place.conn);
         self.jobs.retain(|job| job.place != place);
+        self.unkept.retain(|(_, waiting, _)| *waiting != place);
         let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
         if controller.queues.get(&queue).is_none_or(|record| record.place != place) {
             return;

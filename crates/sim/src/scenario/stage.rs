@@ -460,7 +460,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
         scope: Scope::All(contract::Rights::ALL),
     };
     Arc::new(Parts {
-        access: Access::new((0..tenants as u32).map(rule).collect(), 1),
+        access: Access::new((0..tenants as u32).map(rule).collect()),
         namespaces: Namespaces::new(vec![namespace]),
         listener_namespaces: vec![NamespaceId(1)],
         listener_tenants: Vec::new(),

@@ -164,7 +164,7 @@ impl Rig {
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
         let parts = Parts {
             namespaces: Namespaces::new(vec![namespace]),
-            access: Access::open_to_all(1),
+            access: Access::open_to_all(),
             listener_namespaces: vec![NamespaceId(1)],
             listener_tenants: Vec::new(),
             fences: Fences::default(),

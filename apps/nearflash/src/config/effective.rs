@@ -1,0 +1,152 @@
+//! A configuration as a server takes it: every default said, and no secret.
+
+use target::Limits;
+
+use super::{Config, DEFAULT_DEVICE, DeviceConfig, HiddenText, ListenConfig};
+use crate::listen::DEFAULT_URL;
+
+/// What stands where a secret is.
+const HIDDEN: &str = "(hidden)";
+
+impl Config {
+    /// The JSON Schema of configuration files.
+    pub(crate) fn schema() -> String {
+        let schema = schemars::schema_for!(Config);
+        serde_json::to_string_pretty(&schema).expect("a schema is JSON")
+    }
+
+    /// In TOML, with every default; keys and tokens are hidden.
+    ///
+    /// # Errors
+    /// What of its limits cannot be.
+    pub(crate) fn to_toml(&self) -> Result<String, String> {
+        let mut all = self.clone();
+        all.workers.get_or_insert(self.cpus.as_ref().map_or(1, Vec::len));
+        all.state.get_or_insert_with(|| "beside this file".to_owned());
+        if all.device.is_empty() {
+            let spec = DEFAULT_DEVICE.to_owned();
+            all.device.push(DeviceConfig::from_argument((0, &spec)));
+        }
+        if all.listen.is_empty() {
+            all.listen.push(ListenConfig { url: DEFAULT_URL.to_owned() });
+        }
+        for tenant in &mut all.tenant {
+            let promised = tenant.latency_us > 0;
+            tenant.device.get_or_insert_with(|| all.device[0].name.clone());
+            if promised {
+                tenant.percentile.get_or_insert(95.0);
+                tenant.read_percent.get_or_insert(100);
+                if tenant.request_bytes == 0 {
+                    tenant.request_bytes = 4096;
+                }
+            } else {
+                tenant.weight.get_or_insert(1);
+            }
+        }
+        for rule in &mut all.access {
+            rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
+        }
+        for host in &mut all.host {
+            let hide =
+                |key: &Option<HiddenText>| key.as_ref().map(|_| HiddenText(HIDDEN.to_owned()));
+            (host.key, host.controller_key) = (hide(&host.key), hide(&host.controller_key));
+        }
+        let Limits { in_flight, tenants, in_flight_of_connection, .. } = self.limits()?;
+        let limits = self.limits()?;
+        let own = &mut all.limits;
+        own.in_flight = Some(in_flight);
+        own.tenants = Some(tenants);
+        own.in_flight_of_connection = Some(in_flight_of_connection);
+        own.unsent_of_connection = Some(format!("{}B", limits.unsent_of_connection));
+        own.carried = Some(format!("{}B", limits.carried));
+        own.connections = Some(self.connections_max());
+        own.stuck_seconds = Some(limits.stuck.as_secs() as usize);
+        own.drain_seconds = Some(limits.drain.as_secs() as usize);
+        toml::to_string(&all).map_err(|error| error.to_string())
+    }
+
+    /// This configuration as far as it can be taken while a server of another one runs, and the names
+    /// of what cannot.
+    pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
+        let parts = [
+            ("workers", self.workers == old.workers),
+            ("cpus", self.cpus == old.cpus),
+            ("admin", self.admin == old.admin),
+            ("state", self.state == old.state),
+            ("[[device]]", self.device == old.device),
+            ("[[listen]]", self.listen == old.listen),
+            ("[[access]]", self.access == old.access),
+            ("[limits]", self.limits == old.limits),
+            ("[authentication]", self.authentication == old.authentication),
+        ];
+        let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
+        let mut taken = old.clone();
+        taken.tenant = self.tenant.clone();
+        taken.namespace = self.namespace.clone();
+        taken.subsystem = self.subsystem.clone();
+        taken.host = self.host.clone();
+        (taken, later.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::Changes;
+
+    const TEXT: &str = r#"
+        [[device]]
+        name = "d"
+        spec = "null:1MiB"
+        [[tenant]]
+        name = "gold"
+        latency_us = 500
+        iops = 7
+        [[access]]
+        token = "secret"
+        rights = "read"
+        [[host]]
+        nqn = "nqn.2014-08.org.example:a"
+        key = "DHHC-1:00:secret:"
+    "#;
+
+    #[test]
+    fn what_is_shown_has_every_default_and_no_secret() {
+        let config = Config::parse(TEXT).unwrap().with(&Changes::default());
+        let shown = config.to_toml().unwrap();
+        assert!(!shown.contains("secret"), "{shown}");
+        for said in [
+            "percentile = 95",
+            "offset = \"0\"",
+            "in_flight = ",
+            "name = \"ns1\"",
+            "url = \"reflex://127.0.0.1:7420\"",
+            "workers = 1",
+        ] {
+            assert!(shown.contains(said), "no {said} in {shown}");
+        }
+        Config::parse(&shown).unwrap();
+    }
+
+    #[test]
+    fn a_schema_knows_every_table() {
+        let schema: serde_json::Value = serde_json::from_str(&Config::schema()).unwrap();
+        for table in ["device", "listen", "namespace", "access", "tenant", "subsystem", "host"] {
+            assert!(schema["properties"][table].is_object(), "{table}");
+        }
+        assert_eq!(schema["additionalProperties"], false);
+    }
+
+    #[test]
+    fn what_cannot_change_is_named() {
+        let old = Config::parse(TEXT).unwrap();
+        let mut new = old.clone();
+        assert_eq!(new.live_over(&old).1, Vec::<String>::new());
+        new.workers = Some(3);
+        new.tenant.clear();
+        new.access.clear();
+        let (taken, later) = new.live_over(&old);
+        assert_eq!(later, ["workers", "[[access]]"]);
+        assert!(taken.tenant.is_empty() && taken.workers.is_none() && taken.has_access_rules());
+    }
+}

@@ -1,0 +1,249 @@
+//! `[[namespace]]`: ranges of devices, their numbers and names.
+
+use contract::{BLOCK_BYTES, NamespaceId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use target::{Namespace, Namespaces};
+
+use super::{Config, DeviceConfig, size_in_blocks};
+
+/// Bytes of the longest name.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A range of a device's blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceConfig {
+    /// What operators call it; `ns` and its number unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// Its number on the server; its place among the namespaces unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u16>,
+    /// The device that it lies on.
+    pub(crate) device: String,
+    /// Where it starts on the device; the start unless told.
+    #[serde(default = "nothing")]
+    pub(crate) offset: String,
+    /// Its size; the rest of the device unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<String>,
+    /// Whether nobody may write to it.
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    /// What tells hosts which namespace it is; made of the machine's and its numbers unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) uuid: Option<String>,
+}
+
+fn nothing() -> String {
+    "0".to_owned()
+}
+
+/// A device as namespaces see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Blocks that it has.
+    pub(crate) blocks: u64,
+    /// Whether it is made larger where a namespace needs that.
+    pub(crate) grows: bool,
+}
+
+/// A namespace of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Space {
+    pub(crate) number: NamespaceId,
+    pub(crate) name: String,
+    pub(crate) uuid: Option<[u8; 16]>,
+    pub(crate) place: Namespace,
+}
+
+impl Space {
+    /// The block of the device behind its last.
+    pub(crate) fn end(&self) -> u64 {
+        self.place.first + self.place.blocks
+    }
+}
+
+/// Those that requests can name.
+pub(crate) fn table(spaces: &[Space]) -> Namespaces {
+    spaces.iter().map(|space| (space.number, space.place)).collect()
+}
+
+impl NamespaceConfig {
+    /// A namespace of so many blocks, with everything said.
+    pub(crate) fn of(space: &Space, device: &str) -> NamespaceConfig {
+        let Namespace { first, blocks, read_only, .. } = space.place;
+        let bytes = |blocks: u64| format!("{}B", blocks * BLOCK_BYTES as u64);
+        NamespaceConfig {
+            name: Some(space.name.clone()),
+            number: Some(space.number.0),
+            device: device.to_owned(),
+            offset: if first == 0 { nothing() } else { bytes(first) },
+            size: Some(bytes(blocks)),
+            read_only,
+            uuid: space.uuid.map(|uuid| uuid_text(&uuid)),
+        }
+    }
+}
+
+impl Config {
+    /// The devices' names, in their order.
+    pub(crate) fn device_names(&self) -> Vec<String> {
+        match self.device.is_empty() {
+            true => vec![DeviceConfig::from_argument((0, &String::new())).name],
+            false => self.device.iter().map(|device| device.name.clone()).collect(),
+        }
+    }
+
+    /// The namespaces with their numbers and names; one for each device unless told.
+    pub(crate) fn numbered_namespaces(&self) -> Vec<NamespaceConfig> {
+        let whole = |device: String| NamespaceConfig {
+            name: None,
+            number: None,
+            device,
+            offset: nothing(),
+            size: None,
+            read_only: false,
+            uuid: None,
+        };
+        let mut all = match self.namespace.is_empty() && !self.is_settled {
+            true => self.device_names().into_iter().map(whole).collect(),
+            false => self.namespace.clone(),
+        };
+        for (config, position) in all.iter_mut().zip(1..) {
+            let number = *config.number.get_or_insert(position);
+            config.name.get_or_insert_with(|| format!("ns{number}"));
+        }
+        all
+    }
+
+    /// The namespaces over these devices, by number.
+    pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, String> {
+        let names = self.device_names();
+        let mut spaces = Vec::new();
+        for (config, position) in self.numbered_namespaces().iter().zip(1..) {
+            let at = |error: String| format!("namespace {position}: {error}");
+            let space = space(config, &names, rooms).map_err(at)?;
+            let same = spaces
+                .iter()
+                .find(|other: &&Space| other.number == space.number || other.name == space.name);
+            if let Some(other) = same {
+                let error = format!(
+                    "number {} and name {:?}: one of both is that of another, \
+                                     number {} and name {:?}",
+                    space.number.0, space.name, other.number.0, other.name
+                );
+                return Err(at(error));
+            }
+            spaces.push(space);
+        }
+        spaces.sort_by_key(|space| space.number);
+        Ok(spaces)
+    }
+}
+
+fn space(config: &NamespaceConfig, names: &[String], rooms: &[Room]) -> Result<Space, String> {
+    let number = config.number.expect("it was numbered");
+    if !(1..=Namespaces::NUMBER_MAX).contains(&number) {
+        let most = Namespaces::NUMBER_MAX;
+        return Err(format!("number {number}; expected a number from 1 to {most}"));
+    }
+    let name = config.name.clone().expect("it was named");
+    check_name(&name)?;
+    let device = names.iter().position(|name| *name == config.device).ok_or_else(|| {
+        format!("there is no device {:?}; there are: {}", config.device, names.join(", "))
+    })?;
+    let first = match config.offset.as_str() {
+        "0" => 0,
+        text => size_in_blocks(text)?,
+    };
+    let Room { blocks, grows } = rooms[device];
+    let rest = blocks.saturating_sub(first);
+    let size = config.size.as_deref().map_or(Ok(rest), size_in_blocks)?;
+    if size == 0 || size > rest && !grows {
+        return Err(format!(
+            "its {size} blocks of {BLOCK_BYTES} bytes from block {first} do not fit device {:?}, \
+             which has {blocks}",
+            config.device
+        ));
+    }
+    let uuid = config.uuid.as_deref().map(parse_uuid).transpose()?;
+    let place = Namespace { device, first, blocks: size, read_only: config.read_only };
+    Ok(Space { number: NamespaceId(number), name, uuid, place })
+}
+
+/// Whether a namespace may have this name: a number would be taken for one.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let good = (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && !name.bytes().all(|byte| byte.is_ascii_digit());
+    if good {
+        return Ok(());
+    }
+    Err(format!(
+        "name {name:?}; expected 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` and `.`, not \
+         digits alone"
+    ))
+}
+
+/// The usual form of a UUID.
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|n| *n != 0 && digits.len() == 32);
+    let bytes = number.map(u128::to_be_bytes);
+    bytes.ok_or_else(|| format!("uuid {text:?}; expected 32 hexadecimal digits, not all zero"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: Room = Room { blocks: 131_072, grows: false };
+
+    fn spaces(text: &str) -> Result<Vec<Space>, String> {
+        let device = "[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n";
+        Config::parse(&format!("{device}{text}")).unwrap().spaces(&[ROOM])
+    }
+
+    #[test]
+    fn numbers_and_names_are_given_or_made() {
+        let found = spaces(
+            "[[namespace]]\nnumber = 7\nname = \"logs\"\ndevice = \"d\"\nsize = \"1MiB\"\n\
+             [[namespace]]\ndevice = \"d\"\noffset = \"1MiB\"\n",
+        )
+        .unwrap();
+        let names: Vec<_> = found.iter().map(|s| (s.number.0, s.name.as_str())).collect();
+        assert_eq!(names, [(2, "ns2"), (7, "logs")]);
+        assert_eq!((found[0].place.first, found[0].place.blocks), (2048, 129_024));
+        assert_eq!(spaces("").unwrap()[0].place.blocks, 131_072);
+    }
+
+    #[test]
+    fn two_of_a_number_or_name_are_refused() {
+        let two = |more: &str| {
+            let first = "[[namespace]]\nname = \"a\"\ndevice = \"d\"\nsize = \"1MiB\"\n";
+            spaces(&format!("{first}[[namespace]]\ndevice = \"d\"\n{more}\n")).unwrap_err()
+        };
+        assert!(two("number = 1").contains("namespace 2"), "{}", two("number = 1"));
+        assert!(two("name = \"a\"").contains("name \"a\""));
+        assert!(two("name = \"12\"").contains("digits alone"));
+        assert!(two("number = 0").contains("1 to 1024"));
+        assert!(two("size = \"1GiB\"").contains("do not fit"));
+        assert!(two("uuid = \"12\"").contains("32 hexadecimal"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let uuid = Some(*b"0123456789abcdef");
+        let place = Namespace { device: 0, first: 8, blocks: 24, read_only: true };
+        let one = Space { number: NamespaceId(3), name: "x".to_owned(), uuid, place };
+        let config = NamespaceConfig::of(&one, "d");
+        assert_eq!(space(&config, &["d".to_owned()], &[ROOM]), Ok(one));
+    }
+}

@@ -1,0 +1,67 @@
+//! `nearflash config check|show|schema`: what a configuration file says, without a server.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args as ClapArgs, Subcommand};
+
+use crate::config::Config;
+use crate::{locate, serve};
+
+/// `nearflash config …`
+#[derive(ClapArgs, Debug)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Says what a configuration file means, and what is wrong with it
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check a whole file: what it says, what that needs of this machine, and what was changed since
+    Check {
+        /// The configuration file
+        file: PathBuf,
+    },
+    /// Print the configuration that a server would have: with what was changed while servers ran, and
+    /// every default. Keys and tokens are not shown
+    Show {
+        /// The configuration file
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of configuration files, for editors
+    Schema,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+    match &args.command {
+        Command::Check { file } => {
+            let (base, config) = read(file)?;
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            serve::check_config(&base, &config).map_err(|error| at(file, &text, &error))?;
+            println!("{}: a server would start", file.display());
+        }
+        Command::Show { file } => {
+            let (_, config) = read(file)?;
+            print!("{}", config.to_toml()?);
+        }
+        Command::Schema => println!("{}", Config::schema()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration of a file, without and with the changes that were made since.
+fn read(file: &Path) -> Result<(Config, Config), String> {
+    let base = Config::read(file)?;
+    let (_, changes) = serve::open_state_of(None, false, Some(file), &base)?;
+    let config = base.with(&changes);
+    Ok((base, config))
+}
+
+/// An error with the file and the line that it is about, where that can be told.
+pub(crate) fn at(file: &Path, text: &str, error: &str) -> String {
+    match locate::line_of(text, error) {
+        Some(line) => format!("{}:{line}: {error}", file.display()),
+        None => format!("{}: {error}", file.display()),
+    }
+}

@@ -1,0 +1,201 @@
+//! Changes of a running server: what the admin API and a reload ask for, made in one way.
+//!
+//! A server is what its configuration says with the [`Changes`] made that were asked for while it
+//! ran. Each further change is tried on that first: the whole of what is to be is worked out and
+//! checked as at a start. Then devices get the room that is needed, then the change is kept, and only
+//! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
+//! change, and nobody was told of one that is not kept.
+//!
+//! What is deliberately not here: devices and listeners, which are there from the start, and how
+//! workers and controllers take a change (`target::Namespaces`, `proto::nvme::Fabric`).
+
+mod api;
+mod changes;
+mod kept;
+mod namespaces;
+mod reconcile;
+mod reload;
+mod store;
+mod subsystems;
+mod world;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use contract::NamespaceId;
+use control::Tenants;
+use control::admin::{Code, Problem};
+use io::{Clock, Endpoint};
+use proto::nvme::Fabric;
+
+use crate::config::Config;
+use crate::fabric::Wakers;
+use crate::listen::ListenAt;
+use crate::volumes::Volume;
+
+pub(crate) use changes::Changes;
+pub(crate) use store::Store;
+use world::World;
+
+/// How long to wait until no device has a request any more that a change forbids.
+const SETTLE_MAX: Duration = Duration::from_secs(8);
+
+/// Between two looks whether that is so.
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
+
+/// What stays as it is while a server runs.
+pub(crate) struct Ground {
+    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) listen: Vec<ListenAt>,
+    /// Where the listeners have come to listen, in their order.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) workers: usize,
+    pub(crate) clock: Clock,
+    pub(crate) tenants: Tenants,
+}
+
+/// A server's configuration, which changes.
+pub(crate) struct Live {
+    ground: Ground,
+    fabric: Option<Arc<Fabric>>,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// Without the changes.
+    base: Config,
+    changes: Changes,
+    /// Where they are kept, if that is wanted.
+    store: Option<Store>,
+    /// What is served.
+    world: World,
+    /// Numbers of namespaces that are gone: in this process requests of them may still be under way
+    /// between workers.
+    retired: Vec<NamespaceId>,
+}
+
+/// What a change needs of a device before it can be: so many blocks from the first on that nobody
+/// else has and that read as zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Need {
+    device: usize,
+    first: u64,
+    blocks: u64,
+}
+
+impl Inner {
+    /// Keeps what the changes are to be.
+    fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
+        if let Some(store) = &mut self.store {
+            store.save(&changes).map_err(|error| {
+                let path = store.path().display();
+                Problem::new(Code::NotKept, format!("cannot keep the change in {path}: {error}"))
+            })?;
+        }
+        self.changes = changes;
+        Ok(())
+    }
+}
+
+impl Live {
+    /// A server of this configuration with these changes made, which are kept in `store`.
+    pub(crate) fn new(
+        ground: Ground,
+        base: Config,
+        changes: Changes,
+        store: Option<Store>,
+        wakers: &Wakers,
+    ) -> Result<Arc<Live>, String> {
+        let world = World::of(base.with(&changes), &ground, false)?;
+        let fabric = world.fabric(&ground, wakers)?;
+        let inner = Mutex::new(Inner { base, changes, store, world, retired: Vec::new() });
+        let live = Arc::new(Live { ground, fabric, inner });
+        live.clone().keep_reservations(wakers)?;
+        Ok(live)
+    }
+
+    /// What hosts find over NVMe, if a listener speaks it.
+    pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
+        self.fabric.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no holder of this lock panics")
+    }
+
+    /// Makes a change: `edit` says what is to be another and what that needs of devices.
+    fn change(
+        &self,
+        edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
+    ) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        let mut changes = inner.changes.clone();
+        let needs = edit(&inner, &mut changes)?;
+        let config = inner.base.with(&changes);
+        let world = World::of(config, &self.ground, true)
+            .map_err(|error| Problem::new(Code::Invalid, error))?;
+        self.prepare(&needs)?;
+        inner.keep(changes)?;
+        self.adopt(&inner.world, &world);
+        let gone = inner.world.spaces.iter().map(|space| space.number);
+        let gone: Vec<NamespaceId> = gone
+            .filter(|number| world.spaces.iter().all(|space| space.number != *number))
+            .collect();
+        inner.retired.extend(gone);
+        inner.world = world;
+        Ok(())
+    }
+
+    /// Gives a change the room that it needs.
+    fn prepare(&self, needs: &[Need]) -> Result<(), Problem> {
+        if !needs.is_empty() && !self.settle() {
+            let message = "requests of a namespace that was removed or made smaller are still at \
+                           its device; try again";
+            return Err(Problem::new(Code::Busy, message));
+        }
+        for need in needs {
+            let volume = &self.ground.volumes[need.device];
+            let made = volume
+                .grow(need.first + need.blocks)
+                .and_then(|()| volume.blank(need.first, need.blocks));
+            made.map_err(|error| Problem::new(Code::NoRoom, error))?;
+        }
+        Ok(())
+    }
+
+    /// Lets workers and hosts know: workers first of what there is more, hosts first of what there is
+    /// less.
+    fn adopt(&self, before: &World, after: &World) {
+        let (more, less) = world::moves(&before.spaces, &after.spaces);
+        self.place(&more);
+        if let (Some(fabric), Some(from), Some(to)) = (&self.fabric, &before.nvme, &after.nvme) {
+            reconcile::reconcile(fabric, from, to);
+        }
+        self.place(&less);
+    }
+
+    fn place(&self, moves: &[world::Move]) {
+        if moves.is_empty() {
+            return;
+        }
+        {
+            let mut book = self.ground.tenants.book();
+            moves.iter().for_each(|(number, namespace)| book.place(*number, *namespace));
+        }
+        if !self.settle() {
+            tracing::warn!("a worker has not taken a change of a namespace yet");
+        }
+    }
+
+    /// Waits until no device has a request that a change forbids; `false`: it takes too long.
+    fn settle(&self) -> bool {
+        let end = self.ground.clock.now() + SETTLE_MAX;
+        while !self.ground.tenants.book().is_placed() {
+            if self.ground.clock.now() >= end {
+                return false;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+        }
+        true
+    }
+}

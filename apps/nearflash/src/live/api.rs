@@ -1,0 +1,78 @@
+//! The server as its admin API sees it.
+
+use control::admin::{
+    AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
+    Problem, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+};
+
+use super::Live;
+
+impl Estate for Live {
+    fn namespaces(&self) -> Result<Namespaces, Problem> {
+        Ok(self.told_namespaces())
+    }
+
+    fn namespace(&self, name: &str) -> Result<Namespace, Problem> {
+        self.told_namespace(name)
+    }
+
+    fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem> {
+        self.make_namespace(namespace)
+    }
+
+    fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem> {
+        self.resize_namespace(name, to)
+    }
+
+    fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
+        self.end_namespace(name, how)
+    }
+
+    fn subsystems(&self) -> Result<Subsystems, Problem> {
+        self.told_subsystems()
+    }
+
+    fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem> {
+        self.told_subsystem(nqn)
+    }
+
+    fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem> {
+        self.make_subsystem(subsystem)
+    }
+
+    fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem> {
+        self.change_subsystem(nqn, to)
+    }
+
+    fn remove_subsystem(&self, nqn: &str) -> Result<(), Problem> {
+        self.end_subsystem(nqn)
+    }
+
+    fn hosts(&self) -> Result<Hosts, Problem> {
+        Ok(self.told_hosts())
+    }
+
+    fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem> {
+        self.change_host(nqn, to)
+    }
+
+    fn remove_host(&self, nqn: &str) -> Result<(), Problem> {
+        self.end_host(nqn)
+    }
+
+    fn listeners(&self) -> Result<Listeners, Problem> {
+        Ok(self.told_listeners())
+    }
+
+    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem> {
+        self.change_ana(listener, to)
+    }
+
+    fn names_tenant(&self, tenant: &str) -> Option<String> {
+        self.namer_of(tenant)
+    }
+
+    fn keep_tenants(&self) -> Result<(), Problem> {
+        self.keep_tenants_now()
+    }
+}

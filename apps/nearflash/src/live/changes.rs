@@ -1,0 +1,86 @@
+//! What was changed while servers of a configuration ran: for each thing that was, what it is now.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::KeptReservation;
+use crate::config::{Config, HostConfig, NamespaceConfig, SubsystemConfig, TenantConfig};
+
+/// Things by their names; `None` for one that is gone.
+pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Changes {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tenants: Changed<String, TenantConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) namespaces: Changed<u16, NamespaceConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) subsystems: Changed<String, SubsystemConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) hosts: Changed<String, HostConfig>,
+    /// Of hosts that asked for them to persist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reservations: Vec<KeptReservation>,
+}
+
+impl Config {
+    /// The configuration with these changes made, and with numbers and names where it leaves them
+    /// out.
+    pub(crate) fn with(&self, changes: &Changes) -> Config {
+        let number = |namespace: &NamespaceConfig| namespace.number.unwrap_or_default();
+        let nqn = |subsystem: &SubsystemConfig| subsystem.nqn.clone().unwrap_or_default();
+        let mut config = self.clone();
+        config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
+        config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
+        config.subsystem = over(self.named_subsystems(), &changes.subsystems, nqn);
+        config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
+        config.is_settled = true;
+        config
+    }
+}
+
+/// The list with these changes made: what was there keeps its place.
+fn over<K: Ord, T: Clone>(list: Vec<T>, changed: &Changed<K, T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let known: Vec<K> = list.iter().map(&key).collect();
+    let kept = list.into_iter().filter_map(|one| match changed.get(&key(&one)) {
+        None => Some(one),
+        Some(now) => now.clone(),
+    });
+    let mut all: Vec<T> = kept.collect();
+    let added = changed.iter().filter(|(key, _)| !known.contains(key));
+    all.extend(added.filter_map(|(_, one)| one.clone()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_replace_remove_and_add() {
+        let list = vec![("a", 1), ("b", 2), ("c", 3)];
+        let changed = [("b", None), ("c", Some(("c", 4))), ("d", Some(("d", 5)))].into();
+        assert_eq!(over(list, &changed, |one| one.0), [("a", 1), ("c", 4), ("d", 5)]);
+    }
+
+    #[test]
+    fn without_changes_only_names_are_filled_in() {
+        let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
+        let with = config.with(&Changes::default());
+        assert_eq!(with.namespace.len(), 1);
+        assert_eq!(with.namespace[0].name.as_deref(), Some("ns1"));
+        assert!(with.subsystem[0].nqn.as_deref().unwrap().starts_with("nqn."));
+        assert_eq!(with.with(&Changes::default()).namespace, with.namespace);
+    }
+
+    #[test]
+    fn the_last_namespace_may_go() {
+        let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
+        let gone = Changes { namespaces: [(1, None)].into(), ..Changes::default() };
+        assert!(config.with(&gone).namespace.is_empty());
+    }
+}

@@ -1,0 +1,161 @@
+//! What changes by itself or elsewhere and is kept as well: tenants, which the book has, and
+//! reservations, which hosts make.
+
+use std::sync::Arc;
+
+use control::admin::Problem;
+use control::{Book, Origin, State, TenantInfo};
+use proto::nvme::{HostId, Nqn, Registrant, Reserved};
+use serde::{Deserialize, Serialize};
+use wire::nvme::ReservationKind;
+
+use super::{Changes, Live};
+use crate::config::{Config, TenantConfig};
+use crate::fabric::Wakers;
+
+/// A reservation that persists through power loss.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeptReservation {
+    subsystem: String,
+    nsid: u32,
+    generation: u32,
+    registrants: Vec<(KeptHost, u64)>,
+    /// The kind by its number; the holder, unless all registrants are.
+    held: Option<(u8, Option<KeptHost>)>,
+}
+
+/// A registrant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptHost {
+    host: String,
+    id: [u8; 16],
+}
+
+impl KeptHost {
+    fn of(registrant: &Registrant) -> KeptHost {
+        KeptHost { host: registrant.host.to_string(), id: registrant.id.0 }
+    }
+
+    fn registrant(&self) -> Option<Registrant> {
+        Some(Registrant { host: Nqn::new(&self.host).ok()?, id: HostId(self.id) })
+    }
+}
+
+impl KeptReservation {
+    fn of(reserved: &Reserved) -> KeptReservation {
+        let registrants = reserved.registrants.iter();
+        let held = reserved.held.as_ref();
+        KeptReservation {
+            subsystem: reserved.subsystem.to_string(),
+            nsid: reserved.nsid,
+            generation: reserved.generation,
+            registrants: registrants.map(|(whom, key)| (KeptHost::of(whom), *key)).collect(),
+            held: held.map(|(kind, holder)| (kind.0, holder.as_ref().map(KeptHost::of))),
+        }
+    }
+
+    fn reserved(&self) -> Option<Reserved> {
+        let registrants = self.registrants.iter();
+        let held = match &self.held {
+            None => None,
+            Some((kind, None)) => Some((ReservationKind(*kind), None)),
+            Some((kind, Some(holder))) => {
+                Some((ReservationKind(*kind), Some(holder.registrant()?)))
+            }
+        };
+        Some(Reserved {
+            subsystem: Nqn::new(&self.subsystem).ok()?,
+            nsid: self.nsid,
+            generation: self.generation,
+            registrants: registrants
+                .map(|(whom, key)| Some((whom.registrant()?, *key)))
+                .collect::<Option<_>>()?,
+            held,
+            persists: true,
+        })
+    }
+}
+
+impl Live {
+    /// Keeps the tenants as the book has them.
+    pub(super) fn keep_tenants_now(&self) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        let list = self.ground.tenants.list();
+        let tenants = changed_tenants(&inner.base, &list);
+        if tenants == inner.changes.tenants {
+            return Ok(());
+        }
+        let changes = Changes { tenants, ..inner.changes.clone() };
+        inner.keep(changes)?;
+        inner.world.config = inner.base.with(&inner.changes);
+        Ok(())
+    }
+
+    /// Puts back the reservations that were kept, and starts the thread that keeps them from now on.
+    pub(super) fn keep_reservations(self: Arc<Live>, wakers: &Wakers) -> Result<(), String> {
+        let Some(fabric) = self.fabric() else { return Ok(()) };
+        let inner = self.lock();
+        for kept in &inner.changes.reservations {
+            let restored = kept.reserved().map(|reserved| fabric.restore_reservation(reserved));
+            if !matches!(restored, Some(Ok(()))) {
+                let (subsystem, nsid) = (&kept.subsystem, kept.nsid);
+                tracing::warn!(subsystem, nsid, "a kept reservation fits no namespace any more");
+            }
+        }
+        let keeps = inner.store.is_some();
+        drop(inner);
+        if !keeps {
+            return Ok(());
+        }
+        fabric.keep_reservations();
+        let keeper = self.clone();
+        wakers.start_keeper(move || keeper.keep_reservations_now())
+    }
+
+    /// Keeps the reservations as they are now, and lets those hosts know who wait for that.
+    fn keep_reservations_now(&self) {
+        let Some(fabric) = &self.fabric else { return };
+        let mut inner = self.lock();
+        let (change, reserved) = fabric.reservations_to_keep();
+        let reservations: Vec<KeptReservation> = reserved.iter().map(KeptReservation::of).collect();
+        let outcome = match reservations == inner.changes.reservations {
+            true => Ok(()),
+            false => {
+                let changes = Changes { reservations, ..inner.changes.clone() };
+                inner.keep(changes)
+            }
+        };
+        if let Err(problem) = &outcome {
+            tracing::error!(error = problem.message, "a reservation is not kept");
+        }
+        fabric.kept_reservations(change, outcome.is_ok());
+    }
+}
+
+/// The tenants that are not as the configuration says.
+fn changed_tenants(
+    base: &Config,
+    list: &[TenantInfo],
+) -> super::changes::Changed<String, TenantConfig> {
+    let lasting = |info: &&TenantInfo| {
+        info.state == State::Active && !matches!(info.origin, Origin::Client(_))
+    };
+    let active: Vec<TenantConfig> = list.iter().filter(lasting).map(TenantConfig::of).collect();
+    let configured = |name: &str| base.tenant.iter().find(|tenant| tenant.name == name);
+    let first = base.device_names().into_iter().next();
+    let is_same = |one: &TenantConfig| match configured(&one.name) {
+        Some(said) => said.means_the_same(one, first.as_deref()),
+        // Made because a rule, a listener or nobody names it.
+        None => {
+            let made = list.iter().find(|info| info.name == one.name);
+            made.is_some_and(|info| info.origin == Origin::Configured || info.name == Book::DEFAULT)
+                && one.is_plain()
+        }
+    };
+    let gone = base.tenant.iter().filter(|said| active.iter().all(|one| one.name != said.name));
+    let gone = gone.map(|said| (said.name.clone(), None));
+    let others = active.iter().filter(|one| !is_same(one));
+    others.map(|one| (one.name.clone(), Some(one.clone()))).chain(gone).collect()
+}

@@ -1,0 +1,282 @@
+//! Namespaces: made, resized and removed while hosts use them.
+
+use contract::{BLOCK_BYTES, NamespaceId};
+use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace, SetNamespace};
+use target::{Namespace, Namespaces};
+
+use super::world::World;
+use super::{Changes, Inner, Live, Need};
+use crate::config::{Exported, NamespaceConfig, Space, SubsystemConfig};
+use crate::fabric::random_uuid;
+use crate::listen::Protocol;
+
+/// Namespaces that are made begin at a multiple of so many blocks (1 MiB).
+const START_BLOCKS: u64 = 2048;
+
+impl Live {
+    pub(super) fn told_namespaces(&self) -> admin::Namespaces {
+        let inner = self.lock();
+        let world = &inner.world;
+        admin::Namespaces {
+            namespaces: world.spaces.iter().map(|space| told(world, space)).collect(),
+        }
+    }
+
+    /// One of them, by name or number.
+    pub(super) fn told_namespace(&self, name: &str) -> Result<admin::Namespace, Problem> {
+        let inner = self.lock();
+        Ok(told(&inner.world, find(&inner.world, name)?))
+    }
+
+    pub(super) fn make_namespace(
+        &self,
+        wanted: &AddNamespace,
+    ) -> Result<admin::Namespace, Problem> {
+        let blocks = whole_blocks(wanted.bytes)?;
+        crate::config::check_name(&wanted.name).map_err(invalid)?;
+        self.change(|inner, changes| {
+            let world = &inner.world;
+            if world.spaces.iter().any(|space| space.name == wanted.name) {
+                let message = format!("there is a namespace {:?} already", wanted.name);
+                return Err(Problem::new(Code::Taken, message));
+            }
+            let device = device(world, wanted.device.as_deref())?;
+            let number = vacant(inner)?;
+            let first = self.find_room(world, device, blocks)?;
+            let place = Namespace { device, first, blocks, read_only: wanted.read_only };
+            let (name, uuid) = (wanted.name.clone(), Some(random_uuid()));
+            set(world, changes, &Space { number, name, uuid, place });
+            if let Some(nqns) = &wanted.subsystems {
+                export(world, changes, number, nqns)?;
+            }
+            Ok(vec![Need { device, first, blocks }])
+        })?;
+        tracing::info!(namespace = wanted.name, bytes = wanted.bytes, "namespace made");
+        self.told_namespace(&wanted.name)
+    }
+
+    /// Makes a namespace larger or smaller.
+    pub(super) fn resize_namespace(
+        &self,
+        name: &str,
+        to: &SetNamespace,
+    ) -> Result<admin::Namespace, Problem> {
+        let blocks = whole_blocks(to.bytes)?;
+        self.change(|inner, changes| {
+            let world = &inner.world;
+            let space = find(world, name)?;
+            let now = space.place.blocks;
+            if blocks < now && !to.shrink {
+                return Err(shrinks(space));
+            }
+            let end = space.place.first + blocks;
+            let behind = world.spaces.iter().find(|other| {
+                other.place.device == space.place.device
+                    && other.number != space.number
+                    && other.place.first < end
+                    && other.end() > space.end()
+            });
+            if let (Some(other), true) = (behind, blocks > now) {
+                let message = format!("namespace {:?} lies right behind it", other.name);
+                return Err(Problem::new(Code::NoRoom, message));
+            }
+            let place = Namespace { blocks, ..space.place };
+            set(world, changes, &Space { place, ..space.clone() });
+            let need = |more| Need { device: space.place.device, first: space.end(), blocks: more };
+            Ok(blocks.checked_sub(now).filter(|more| *more > 0).map(need).into_iter().collect())
+        })?;
+        tracing::info!(namespace = name, bytes = to.bytes, "namespace resized");
+        self.told_namespace(name)
+    }
+
+    pub(super) fn end_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
+        self.change(|inner, changes| {
+            let world = &inner.world;
+            let space = find(world, name)?;
+            let leads = self.ground.listen.iter().find(|at| {
+                at.protocol == Protocol::Reflex && at.namespace == space.number
+            });
+            if let (Some(at), false) = (leads, how.force) {
+                let message = format!(
+                    "the listener {} leads clients that name no namespace to {:?}; with `--force` it \
+                     goes all the same",
+                    at.endpoint, space.name
+                );
+                return Err(Problem::new(Code::InUse, message));
+            }
+            set(world, changes, space);
+            changes.namespaces.insert(space.number.0, None);
+            for subsystem in world.config.subsystem.iter().filter(|one| one.namespaces.is_some()) {
+                let mut listed = exports(world, subsystem);
+                let before = listed.len();
+                listed.retain(|(_, number)| *number != space.number.0);
+                if listed.len() != before {
+                    list(changes, subsystem, listed);
+                }
+            }
+            Ok(Vec::new())
+        })?;
+        tracing::info!(namespace = name, "namespace removed");
+        Ok(())
+    }
+
+    /// Where on a device so many blocks belong to nobody; a file may grow for them.
+    fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
+        let volume = &self.ground.volumes[device];
+        let mut taken: Vec<(u64, u64)> = world
+            .spaces
+            .iter()
+            .filter(|space| space.place.device == device)
+            .map(|space| (space.place.first, space.end()))
+            .collect();
+        taken.sort_unstable();
+        let mut from = 0;
+        for (first, end) in taken {
+            if first >= from && first - from >= blocks {
+                return Ok(from);
+            }
+            from = from.max(end.next_multiple_of(START_BLOCKS));
+        }
+        if volume.can_grow() || volume.blocks().saturating_sub(from) >= blocks {
+            return Ok(from);
+        }
+        let name = &world.config.device_names()[device];
+        let message = format!(
+            "device {name:?} has no {blocks} blocks of {BLOCK_BYTES} bytes in a row that belong to no \
+             namespace"
+        );
+        Err(Problem::new(Code::NoRoom, message))
+    }
+}
+
+fn invalid(error: String) -> Problem {
+    Problem::new(Code::Invalid, error)
+}
+
+fn shrinks(space: &Space) -> Problem {
+    let bytes = space.place.blocks * BLOCK_BYTES as u64;
+    let message = format!(
+        "namespace {:?} has {bytes} bytes; making it smaller loses what lies behind its new end, so \
+         that has to be said: `--shrink`",
+        space.name
+    );
+    Problem::new(Code::Shrinks, message)
+}
+
+fn device(world: &World, name: Option<&str>) -> Result<usize, Problem> {
+    let names = world.config.device_names();
+    let Some(name) = name else { return Ok(0) };
+    let found = names.iter().position(|known| known == name);
+    found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, names))
+}
+
+/// A number that no namespace has, had while this server runs or in its configuration, or has in an
+/// access rule.
+fn vacant(inner: &Inner) -> Result<NamespaceId, Problem> {
+    let configured = inner.base.numbered_namespaces();
+    let is_taken = |number: u16| {
+        configured.iter().any(|one| one.number == Some(number))
+            || inner.world.spaces.iter().any(|space| space.number.0 == number)
+            || inner.retired.contains(&NamespaceId(number))
+            || inner.base.rules_name(number)
+    };
+    let most = Namespaces::NUMBER_MAX;
+    let free = (1..=most).find(|number| !is_taken(*number));
+    free.map(NamespaceId).ok_or_else(|| {
+        Problem::new(Code::TableFull, format!("all {most} numbers of namespaces are taken"))
+    })
+}
+
+/// Lets a new namespace be in these subsystems alone.
+fn export(
+    world: &World,
+    changes: &mut Changes,
+    number: NamespaceId,
+    nqns: &[String],
+) -> Result<(), Problem> {
+    for nqn in nqns {
+        super::subsystems::find(world, nqn)?;
+    }
+    for subsystem in &world.config.subsystem {
+        let is_named = subsystem.nqn.as_ref().is_some_and(|nqn| nqns.contains(nqn));
+        let mut listed = exports(world, subsystem);
+        match (is_named, &subsystem.namespaces) {
+            (true, Some(_)) => {
+                listed.push((vacant_nsid(&listed, number.0), number.0));
+                list(changes, subsystem, listed);
+            }
+            // It has all, and this one is not for it.
+            (false, None) => list(changes, subsystem, listed),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The namespaces of a subsystem as they are.
+pub(super) fn exports(world: &World, subsystem: &SubsystemConfig) -> Vec<(u32, u16)> {
+    subsystem.exports(&world.spaces).expect("what is served was checked")
+}
+
+/// A number in a subsystem that no namespace of it has: the server's own, if it can be.
+pub(super) fn vacant_nsid(listed: &[(u32, u16)], number: u16) -> u32 {
+    let is_free = |nsid: &u32| listed.iter().all(|(taken, _)| taken != nsid);
+    [u32::from(number)].into_iter().chain(1..).find(is_free).expect("there are enough")
+}
+
+/// Writes down which namespaces a subsystem has.
+pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: Vec<(u32, u16)>) {
+    let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
+    let config = SubsystemConfig { namespaces: Some(each.collect()), ..subsystem.clone() };
+    changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+}
+
+/// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
+/// told none would change with the device.
+fn set(world: &World, changes: &mut Changes, space: &Space) {
+    let names = world.config.device_names();
+    let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
+    for one in others.filter(|other| other.number != space.number).chain([space]) {
+        let config = NamespaceConfig::of(one, &names[one.place.device]);
+        changes.namespaces.insert(one.number.0, Some(config));
+    }
+}
+
+pub(super) fn find<'a>(world: &'a World, name: &str) -> Result<&'a Space, Problem> {
+    let number = name.parse::<u16>().ok();
+    let found = world.spaces.iter().find(|space| match number {
+        Some(number) => space.number.0 == number,
+        None => space.name == name,
+    });
+    found.ok_or_else(|| {
+        let known = world.spaces.iter().map(|space| space.name.clone()).collect();
+        Problem::unknown(Code::NoNamespace, "namespace", name, known)
+    })
+}
+
+fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
+    match (bytes / BLOCK_BYTES as u64, bytes % BLOCK_BYTES as u64) {
+        (1.., 0) => Ok(bytes / BLOCK_BYTES as u64),
+        _ => Err(invalid(format!("{bytes} bytes; expected a multiple of {BLOCK_BYTES}"))),
+    }
+}
+
+fn told(world: &World, space: &Space) -> admin::Namespace {
+    let exported = world.config.subsystem.iter().filter_map(|subsystem| {
+        let exports = exports(world, subsystem);
+        let (nsid, _) = exports.into_iter().find(|(_, number)| *number == space.number.0)?;
+        Some(admin::Exported { subsystem: subsystem.nqn.clone()?, nsid })
+    });
+    admin::Namespace {
+        number: space.number.0,
+        name: space.name.clone(),
+        device: world.config.device_names()[space.place.device].clone(),
+        offset: space.place.first * BLOCK_BYTES as u64,
+        bytes: space.place.blocks * BLOCK_BYTES as u64,
+        read_only: space.place.read_only,
+        subsystems: match world.nvme {
+            Some(_) => exported.collect(),
+            None => Vec::new(),
+        },
+    }
+}

@@ -1,0 +1,93 @@
+//! A configuration file that has changed, read again: what can change while the server runs does, in
+//! the way that the admin API has; what cannot is named.
+
+use control::admin::{Code, Problem};
+use control::{Book, Origin};
+
+use super::world::World;
+use super::{Inner, Live};
+use crate::config::{Config, TenantConfig};
+
+impl Live {
+    /// Takes another configuration, as far as that can be; returns what needs a restart.
+    ///
+    /// # Errors
+    /// What is wrong with it; then nothing has changed but tenants that it has besides.
+    pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
+        let invalid = |error| Problem::new(Code::Invalid, error);
+        let mut inner = self.lock();
+        let (mut base, mut later) = new.live_over(&inner.base);
+        later.extend(self.reload_tenants(&inner, &mut base));
+        let wanted = |base: &Config| World::of(base.with(&inner.changes), &self.ground, true);
+        let mut world = wanted(&base).map_err(invalid)?;
+        if let Some(name) = moved(&inner.world, &world) {
+            later.push(format!("[[namespace]] (namespace {name:?} has moved or become smaller)"));
+            base.namespace = inner.base.namespace.clone();
+            world = wanted(&base).map_err(invalid)?;
+        }
+        for space in &world.spaces {
+            let grown = self.ground.volumes[space.place.device].grow(space.end());
+            grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
+        }
+        self.adopt(&inner.world, &world);
+        (inner.base, inner.world) = (base, world);
+        Ok(later)
+    }
+
+    /// Makes, changes and removes the tenants of the configuration, but for those that were changed
+    /// while the server ran. What is refused is named, and stays as it was.
+    fn reload_tenants(&self, inner: &Inner, base: &mut Config) -> Vec<String> {
+        let mut later = Vec::new();
+        let mut kept: Vec<TenantConfig> = Vec::new();
+        let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
+        let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
+        for tenant in &base.tenant {
+            let before = inner.base.tenant.iter().find(|old| old.name == tenant.name);
+            let (slo, share, device) = (tenant.slo(), tenant.share(), tenant.device.as_deref());
+            let done = match before {
+                _ if is_changed(&tenant.name) => Ok(()),
+                Some(before) if before == tenant => Ok(()),
+                Some(_) => tenants.change(&tenant.name, &slo, share).map(drop),
+                None => {
+                    let mut book: std::sync::MutexGuard<'_, Book> = tenants.book();
+                    let origin = Origin::Configured;
+                    let name = &tenant.name;
+                    book.register_sharing(name, &slo, share, device, origin, now).map(drop)
+                }
+            };
+            match done {
+                Ok(()) => kept.push(tenant.clone()),
+                Err(refusal) => {
+                    later.push(format!("tenant {:?}: {refusal}", tenant.name));
+                    kept.extend(before.cloned());
+                }
+            }
+        }
+        for old in &inner.base.tenant {
+            let is_gone = base.tenant.iter().all(|tenant| tenant.name != old.name);
+            if !is_gone || is_changed(&old.name) {
+                continue;
+            }
+            if let Err(refusal) = tenants.unregister(&old.name) {
+                later.push(refusal.to_string());
+                kept.push(old.clone());
+            }
+        }
+        base.tenant = kept;
+        later
+    }
+}
+
+/// The name of a namespace that would lie elsewhere, or lose blocks without anybody having said so.
+fn moved(before: &World, after: &World) -> Option<String> {
+    let is_moved = |(was, is): (&target::Namespace, &target::Namespace)| {
+        let same = (was.device, was.first, was.read_only) == (is.device, is.first, is.read_only);
+        !same || is.blocks < was.blocks
+    };
+    let pairs = before.spaces.iter().filter_map(|was| {
+        let is = after.spaces.iter().find(|is| is.number == was.number)?;
+        Some((was, is))
+    });
+    let mut moved = pairs.filter(|(was, is)| is_moved((&was.place, &is.place)));
+    moved.next().map(|(was, _)| was.name.clone())
+}

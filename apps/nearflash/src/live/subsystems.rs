@@ -1,0 +1,334 @@
+//! Subsystems, hosts and how listeners lead to namespaces, changed while hosts are connected.
+
+use control::admin::{
+    self, AddSubsystem, Ana, AnaState, Code, Contained, Controller, Problem, SetAna, SetHost,
+    SetSubsystem,
+};
+use proto::nvme::{ControllerInfo, Kind};
+
+use super::namespaces::{exports, vacant_nsid};
+use super::world::World;
+use super::{Live, namespaces};
+use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
+use crate::listen::{Protocol, url};
+
+/// The group that all namespaces are in.
+const GROUP: u32 = 1;
+
+impl Live {
+    pub(super) fn told_subsystems(&self) -> Result<admin::Subsystems, Problem> {
+        let inner = self.lock();
+        let controllers = self.controllers()?;
+        let all = inner.world.config.subsystem.iter();
+        let subsystems = all.map(|one| told(&inner.world, one, &controllers)).collect();
+        Ok(admin::Subsystems { subsystems })
+    }
+
+    pub(super) fn told_subsystem(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
+        let inner = self.lock();
+        let controllers = self.controllers()?;
+        Ok(told(&inner.world, find(&inner.world, nqn)?, &controllers))
+    }
+
+    pub(super) fn make_subsystem(
+        &self,
+        wanted: &AddSubsystem,
+    ) -> Result<admin::Subsystem, Problem> {
+        self.controllers()?;
+        self.change(|inner, changes| {
+            let world = &inner.world;
+            if find(world, &wanted.nqn).is_ok() {
+                let message = format!("there is a subsystem {:?} already", wanted.nqn);
+                return Err(Problem::new(Code::Taken, message));
+            }
+            let listed = wanted.namespaces.as_ref().map(|names| {
+                let each = names.iter().zip(1..).map(|(name, nsid)| {
+                    let namespace = namespaces::find(world, name)?.number.0;
+                    Ok(Exported::As { nsid, namespace })
+                });
+                each.collect::<Result<Vec<_>, Problem>>()
+            });
+            let config = SubsystemConfig {
+                nqn: Some(wanted.nqn.clone()),
+                namespaces: listed.transpose()?,
+                hosts: wanted.hosts.clone(),
+                tenant: wanted.tenant.clone(),
+                authenticate: wanted.authenticate,
+                ana: Vec::new(),
+            };
+            changes.subsystems.insert(wanted.nqn.clone(), Some(config));
+            Ok(Vec::new())
+        })?;
+        tracing::info!(subsystem = wanted.nqn, "subsystem made");
+        self.told_subsystem(&wanted.nqn)
+    }
+
+    pub(super) fn change_subsystem(
+        &self,
+        nqn: &str,
+        to: &SetSubsystem,
+    ) -> Result<admin::Subsystem, Problem> {
+        self.change(|inner, changes| {
+            let config = changed(&inner.world, find(&inner.world, nqn)?, to)?;
+            changes.subsystems.insert(nqn.to_owned(), Some(config));
+            Ok(Vec::new())
+        })?;
+        tracing::info!(subsystem = nqn, "subsystem changed");
+        self.told_subsystem(nqn)
+    }
+
+    pub(super) fn end_subsystem(&self, nqn: &str) -> Result<(), Problem> {
+        self.change(|inner, changes| {
+            find(&inner.world, nqn)?;
+            changes.subsystems.insert(nqn.to_owned(), None);
+            Ok(Vec::new())
+        })?;
+        tracing::info!(subsystem = nqn, "subsystem removed");
+        Ok(())
+    }
+
+    pub(super) fn told_hosts(&self) -> admin::Hosts {
+        let inner = self.lock();
+        admin::Hosts { hosts: inner.world.config.host.iter().map(told_host).collect() }
+    }
+
+    pub(super) fn change_host(&self, nqn: &str, to: &SetHost) -> Result<admin::Host, Problem> {
+        self.controllers()?;
+        let mut now = None;
+        self.change(|inner, changes| {
+            let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
+            let unknown =
+                HostConfig { nqn: nqn.to_owned(), key: None, controller_key: None, tenant: None };
+            let mut host = known.unwrap_or(unknown);
+            let over = |field: &mut Option<HiddenText>, to: &Option<String>| {
+                if let Some(text) = to {
+                    *field = (!text.is_empty()).then(|| HiddenText(text.clone()));
+                }
+            };
+            over(&mut host.key, &to.key);
+            over(&mut host.controller_key, &to.controller_key);
+            if let Some(tenant) = &to.tenant {
+                host.tenant = (!tenant.is_empty()).then(|| tenant.clone());
+            }
+            now = Some(told_host(&host));
+            changes.hosts.insert(nqn.to_owned(), Some(host));
+            Ok(Vec::new())
+        })?;
+        tracing::info!(host = nqn, "host changed");
+        Ok(now.expect("the change was made"))
+    }
+
+    pub(super) fn end_host(&self, nqn: &str) -> Result<(), Problem> {
+        self.change(|inner, changes| {
+            let hosts = &inner.world.config.host;
+            if hosts.iter().all(|host| host.nqn != nqn) {
+                let known = hosts.iter().map(|host| host.nqn.clone()).collect();
+                return Err(Problem::unknown(Code::NoHost, "host", nqn, known));
+            }
+            changes.hosts.insert(nqn.to_owned(), None);
+            Ok(Vec::new())
+        })?;
+        tracing::info!(host = nqn, "host forgotten");
+        Ok(())
+    }
+
+    pub(super) fn told_listeners(&self) -> admin::Listeners {
+        let inner = self.lock();
+        let all =
+            (0..self.ground.listen.len()).map(|index| self.told_listener(&inner.world, index));
+        admin::Listeners { listeners: all.collect() }
+    }
+
+    pub(super) fn change_ana(&self, name: &str, to: &SetAna) -> Result<admin::Listener, Problem> {
+        let index = self.find_listener(name)?;
+        if self.ground.listen[index].protocol != Protocol::NvmeTcp {
+            let message = "only listeners that speak nvme-tcp have such states";
+            return Err(Problem::new(Code::Invalid, message));
+        }
+        let (listener, group) = (index as u16 + 1, to.group.unwrap_or(GROUP));
+        self.change(|inner, changes| {
+            if let Some(nqn) = &to.subsystem {
+                find(&inner.world, nqn)?;
+            }
+            for subsystem in &inner.world.config.subsystem {
+                if to.subsystem.is_some() && to.subsystem != subsystem.nqn {
+                    continue;
+                }
+                let mut config = subsystem.clone();
+                config.ana.retain(|ana| (ana.listener, ana.group) != (listener, group));
+                if to.state != AnaState::Optimized {
+                    config.ana.push(AnaConfig { listener, group, state: word(to.state) });
+                }
+                changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+            }
+            Ok(Vec::new())
+        })?;
+        tracing::info!(listener, group, state = ?to.state, "access through a listener changed");
+        let inner = self.lock();
+        Ok(self.told_listener(&inner.world, index))
+    }
+
+    /// What of this names a tenant.
+    pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
+        let inner = self.lock();
+        let named = |name: &Option<String>| name.as_deref() == Some(tenant);
+        let subsystem = inner.world.config.subsystem.iter().find(|one| named(&one.tenant));
+        let host = inner.world.config.host.iter().find(|one| named(&one.tenant));
+        subsystem
+            .map(|one| format!("subsystem {}", one.nqn.as_deref().unwrap_or_default()))
+            .or_else(|| host.map(|one| format!("host {}", one.nqn)))
+    }
+
+    fn find_listener(&self, name: &str) -> Result<usize, Problem> {
+        let urls: Vec<String> = (0..self.ground.listen.len()).map(|n| self.url_of(n)).collect();
+        let by_number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let found = match by_number {
+            Some(index) => (index < urls.len()).then_some(index),
+            None => urls.iter().position(|url| url == name),
+        };
+        found.ok_or_else(|| Problem::unknown(Code::NoListener, "listener", name, urls))
+    }
+
+    fn url_of(&self, index: usize) -> String {
+        url(self.ground.listen[index].protocol, &self.ground.endpoints[index])
+    }
+
+    fn told_listener(&self, world: &World, index: usize) -> admin::Listener {
+        let number = index as u16 + 1;
+        let all = world.config.subsystem.iter().flat_map(told_ana);
+        let ana = all.filter(|ana| ana.listener == number).collect();
+        admin::Listener { number, url: self.url_of(index), ana }
+    }
+
+    /// The hosts that are connected.
+    fn controllers(&self) -> Result<Vec<ControllerInfo>, Problem> {
+        match &self.fabric {
+            Some(fabric) => Ok(fabric.controllers()),
+            None => {
+                let message = "no listener of this server speaks nvme-tcp";
+                Err(Problem::new(Code::Unsupported, message))
+            }
+        }
+    }
+}
+
+pub(super) fn find<'a>(world: &'a World, nqn: &str) -> Result<&'a SubsystemConfig, Problem> {
+    let all = &world.config.subsystem;
+    all.iter().find(|one| one.nqn.as_deref() == Some(nqn)).ok_or_else(|| {
+        let known = all.iter().filter_map(|one| one.nqn.clone()).collect();
+        Problem::unknown(Code::NoSubsystem, "subsystem", nqn, known)
+    })
+}
+
+/// A subsystem with what is asked for changed.
+fn changed(
+    world: &World,
+    subsystem: &SubsystemConfig,
+    to: &SetSubsystem,
+) -> Result<SubsystemConfig, Problem> {
+    let mut config = subsystem.clone();
+    if let Some(tenant) = &to.tenant {
+        config.tenant = (!tenant.is_empty()).then(|| tenant.clone());
+    }
+    config.authenticate = to.authenticate.unwrap_or(config.authenticate);
+    if to.allow_all {
+        config.hosts = None;
+    }
+    if !to.allow.is_empty() {
+        let hosts = config.hosts.get_or_insert_default();
+        let new = to.allow.iter().filter(|host| !hosts.contains(host)).cloned();
+        let new: Vec<String> = new.collect();
+        hosts.extend(new);
+    }
+    if !to.deny.is_empty() {
+        let Some(hosts) = &mut config.hosts else {
+            let message = "it lets all hosts in; allow those first that are to be let in, which then \
+                           are the only ones";
+            return Err(Problem::new(Code::Invalid, message));
+        };
+        hosts.retain(|host| !to.deny.contains(host));
+    }
+    if !to.attach.is_empty() || !to.detach.is_empty() {
+        let mut listed = exports(world, subsystem);
+        for name in &to.detach {
+            let number = namespaces::find(world, name)?.number.0;
+            listed.retain(|(_, listed)| *listed != number);
+        }
+        for name in &to.attach {
+            let number = namespaces::find(world, name)?.number.0;
+            if listed.iter().all(|(_, listed)| *listed != number) {
+                listed.push((vacant_nsid(&listed, number), number));
+            }
+        }
+        let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
+        config.namespaces = Some(each.collect());
+    }
+    Ok(config)
+}
+
+fn told(
+    world: &World,
+    subsystem: &SubsystemConfig,
+    controllers: &[ControllerInfo],
+) -> admin::Subsystem {
+    let nqn = subsystem.nqn.clone().unwrap_or_default();
+    let name = |number: u16| {
+        let space = world.spaces.iter().find(|space| space.number.0 == number);
+        space.map_or_else(String::new, |space| space.name.clone())
+    };
+    let contained = exports(world, subsystem);
+    let contained =
+        contained.into_iter().map(|(nsid, number)| Contained { nsid, number, name: name(number) });
+    let own = controllers
+        .iter()
+        .filter(|one| one.kind == Kind::Io && one.subsystem.as_str() == nqn)
+        .map(|one| Controller {
+            cntlid: one.cntlid,
+            host: one.host.to_string(),
+            listener: one.port.0 + 1,
+            queues: one.queues.iter().filter(|queue| queue.id > 0).count(),
+        });
+    admin::Subsystem {
+        hosts: subsystem.hosts.clone(),
+        tenant: subsystem.tenant.clone(),
+        authenticate: subsystem.authenticate,
+        namespaces: contained.collect(),
+        ana: told_ana(subsystem).collect(),
+        controllers: own.collect(),
+        nqn,
+    }
+}
+
+fn told_ana(subsystem: &SubsystemConfig) -> impl Iterator<Item = Ana> {
+    subsystem.ana.iter().map(|ana| Ana {
+        subsystem: subsystem.nqn.clone().unwrap_or_default(),
+        listener: ana.listener,
+        group: ana.group,
+        state: match ana.state {
+            AnaWord::Optimized => AnaState::Optimized,
+            AnaWord::NonOptimized => AnaState::NonOptimized,
+            AnaWord::Inaccessible => AnaState::Inaccessible,
+            AnaWord::PersistentLoss => AnaState::PersistentLoss,
+            AnaWord::Change => AnaState::Change,
+        },
+    })
+}
+
+fn word(state: AnaState) -> AnaWord {
+    match state {
+        AnaState::Optimized => AnaWord::Optimized,
+        AnaState::NonOptimized => AnaWord::NonOptimized,
+        AnaState::Inaccessible => AnaWord::Inaccessible,
+        AnaState::PersistentLoss => AnaWord::PersistentLoss,
+        AnaState::Change => AnaWord::Change,
+    }
+}
+
+fn told_host(host: &HostConfig) -> admin::Host {
+    admin::Host {
+        nqn: host.nqn.clone(),
+        tenant: host.tenant.clone(),
+        has_key: host.key.is_some(),
+        has_controller_key: host.controller_key.is_some(),
+    }
+}

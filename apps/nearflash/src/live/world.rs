@@ -1,0 +1,113 @@
+//! What a server is at a moment, worked out of its configuration, and how two of them differ.
+
+use std::sync::Arc;
+
+use contract::{Geometry, NamespaceId};
+use proto::nvme::{self, Fabric};
+use target::Namespace;
+
+use super::Ground;
+use crate::config::{Config, Room, Space};
+use crate::fabric::{self, Wakers};
+use crate::volumes::Volume;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) config: Config,
+    /// By number.
+    pub(super) spaces: Vec<Space>,
+    /// What hosts find, if a listener speaks NVMe.
+    pub(super) nvme: Option<nvme::Config>,
+}
+
+/// A namespace that is another one from now on, or none.
+pub(super) type Move = (NamespaceId, Option<Namespace>);
+
+impl World {
+    /// What a server of this configuration is. Devices may `grow` for it.
+    ///
+    /// # Errors
+    /// What of the configuration cannot be.
+    pub(super) fn of(config: Config, ground: &Ground, grow: bool) -> Result<World, String> {
+        let room =
+            |volume: &Volume| Room { blocks: volume.blocks(), grows: grow && volume.can_grow() };
+        let rooms: Vec<Room> = ground.volumes.iter().map(room).collect();
+        let mut world = World { spaces: config.spaces(&rooms)?, config, nvme: None };
+        let find = |name: &str| ground.tenants.find(name);
+        world.nvme = world.plan(ground, &geometries(ground)).config(find)?;
+        if let Some(nvme) = &world.nvme {
+            Fabric::check(nvme).map_err(|error| error.to_string())?;
+        }
+        Ok(world)
+    }
+
+    /// The fabric, if any listener speaks NVMe.
+    pub(super) fn fabric(
+        &self,
+        ground: &Ground,
+        wakers: &Wakers,
+    ) -> Result<Option<Arc<Fabric>>, String> {
+        let Some(nvme) = &self.nvme else { return Ok(None) };
+        let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(wakers.clone()));
+        let fabric = fabric.map_err(|error| error.to_string())?;
+        wakers.start_calculator(fabric.clone())?;
+        Ok(Some(fabric))
+    }
+
+    fn plan<'a>(&'a self, ground: &'a Ground, geometries: &'a [Geometry]) -> fabric::Plan<'a> {
+        fabric::Plan {
+            config: &self.config,
+            listen: &ground.listen,
+            endpoints: &ground.endpoints,
+            spaces: &self.spaces,
+            geometries,
+            workers: ground.workers,
+        }
+    }
+}
+
+fn geometries(ground: &Ground) -> Vec<Geometry> {
+    ground.volumes.iter().map(Volume::geometry).collect()
+}
+
+/// What workers have to be told: of namespaces that are new or larger, and of those that are gone or
+/// smaller.
+pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
+    let of = |list: &[Space], number| {
+        list.iter().find(|space| space.number == number).map(|space| space.place)
+    };
+    let (mut more, mut less) = (Vec::new(), Vec::new());
+    let mut numbers: Vec<NamespaceId> =
+        before.iter().chain(after).map(|space| space.number).collect();
+    numbers.sort();
+    numbers.dedup();
+    for number in numbers {
+        match (of(before, number), of(after, number)) {
+            (was, is) if was == is => {}
+            (Some(was), Some(is)) if is.blocks < was.blocks => less.push((number, Some(is))),
+            (_, None) => less.push((number, None)),
+            (_, is) => more.push((number, is)),
+        }
+    }
+    (more, less)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(number: u16, first: u64, blocks: u64) -> Space {
+        let place = Namespace { device: 0, first, blocks, read_only: false };
+        Space { number: NamespaceId(number), name: format!("ns{number}"), uuid: None, place }
+    }
+
+    #[test]
+    fn who_is_told_first_depends_on_which_way_it_goes() {
+        let before = [space(1, 0, 10), space(2, 10, 10), space(3, 20, 10), space(4, 30, 1)];
+        let after = [space(1, 0, 10), space(2, 10, 5), space(3, 20, 20), space(5, 40, 1)];
+        let numbers = |moves: Vec<Move>| moves.iter().map(|(n, _)| n.0).collect::<Vec<_>>();
+        let (more, less) = moves(&before, &after);
+        assert_eq!((numbers(more), numbers(less)), (vec![3, 5], vec![2, 4]));
+    }
+}

@@ -1,0 +1,154 @@
+//! `nearflash namespace add|resize|rm|list`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use control::admin::{AddNamespace, Namespace, RemoveNamespace, SetNamespace};
+use flash::parse_size;
+use serde_json::json;
+
+use super::table::{Side, table, text};
+use super::{Common, Failure};
+
+/// Makes, resizes, removes and shows the namespaces of a running server
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a namespace, which reads as zeroes; hosts that are connected are told
+    Add {
+        /// Its name: letters, digits, `-`, `_` and `.`
+        name: String,
+        /// Its size: 2GiB
+        #[arg(value_parser = parse_size)]
+        size: u64,
+        /// The device that it lies on [default: the first]
+        #[arg(long, value_name = "NAME")]
+        device: Option<String>,
+        /// A subsystem in which hosts find it; may be given several times [default: those that have
+        /// all namespaces]
+        #[arg(long, value_name = "NQN")]
+        subsystem: Vec<String>,
+        /// Let nobody write to it
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Make a namespace larger or smaller; hosts that are connected are told
+    Resize {
+        /// Its name or number
+        name: String,
+        /// Its new size: 2GiB
+        #[arg(value_parser = parse_size)]
+        size: u64,
+        /// Let it become smaller, which loses what lies behind its new end
+        #[arg(long)]
+        shrink: bool,
+    },
+    /// Remove a namespace; hosts that are connected are told
+    Rm {
+        /// Its name or number
+        name: String,
+        /// Remove it although a listener leads to it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show all namespaces
+    List,
+}
+
+impl Command {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let client = &mut common.client()?;
+        match self {
+            Command::Add { name, size, device, subsystem, read_only } => {
+                let made = client.add_namespace(&AddNamespace {
+                    name: name.clone(),
+                    bytes: *size,
+                    device: device.clone(),
+                    read_only: *read_only,
+                    subsystems: (!subsystem.is_empty()).then(|| subsystem.clone()),
+                })?;
+                common.print(&made, |one| {
+                    let size = size_text(one.bytes);
+                    format!("added {} as number {}, {size} on {}", one.name, one.number, one.device)
+                });
+            }
+            Command::Rm { name, force } => {
+                client.remove_namespace(name, RemoveNamespace { force: *force })?;
+                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+            }
+            Command::Resize { name, size, shrink } => {
+                let to = SetNamespace { bytes: *size, shrink: *shrink };
+                let resized = client.set_namespace(name, &to)?;
+                common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
+            }
+            Command::List => {
+                let all = client.namespaces()?;
+                common.print(&all, |all| list(&all.namespaces));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list(namespaces: &[Namespace]) -> String {
+    use Side::{Left, Right};
+    if namespaces.is_empty() {
+        return "there is no namespace".to_owned();
+    }
+    let mut table = table(&[
+        ("NUMBER", Right),
+        ("NAME", Left),
+        ("SIZE", Right),
+        ("DEVICE", Left),
+        ("OFFSET", Right),
+        ("ACCESS", Left),
+        ("SUBSYSTEMS", Left),
+    ]);
+    for one in namespaces {
+        let exported = one.subsystems.iter();
+        let exported =
+            exported.map(|exported| format!("{} as {}", exported.subsystem, exported.nsid));
+        table.add_row([
+            one.number.to_string(),
+            one.name.clone(),
+            size_text(one.bytes),
+            one.device.clone(),
+            size_text(one.offset),
+            if one.read_only { "read".to_owned() } else { "read, write".to_owned() },
+            exported.collect::<Vec<_>>().join(", "),
+        ]);
+    }
+    text(&table)
+}
+
+/// Bytes in the largest unit of which they are a whole number.
+pub(super) fn size_text(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    whole.map_or_else(|| format!("{bytes} B"), |(shift, unit)| format!("{} {unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::admin::Exported;
+
+    #[test]
+    fn namespaces_stand_in_columns() {
+        let one = Namespace {
+            number: 1,
+            name: "logs".to_owned(),
+            device: "fast".to_owned(),
+            offset: 0,
+            bytes: 2 << 30,
+            read_only: false,
+            subsystems: vec![Exported { subsystem: "nqn.x".to_owned(), nsid: 3 }],
+        };
+        assert_eq!(
+            list(&[one]),
+            "NUMBER  NAME   SIZE  DEVICE  OFFSET  ACCESS       SUBSYSTEMS\n     \
+             1  logs  2 GiB  fast       0 B  read, write  nqn.x as 3"
+        );
+        assert_eq!(list(&[]), "there is no namespace");
+        assert_eq!(size_text(1536), "1536 B");
+    }
+}

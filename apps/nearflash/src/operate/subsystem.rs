@@ -1,0 +1,463 @@
+//! `nearflash subsystem …`, `nearflash host …` and `nearflash listener …`.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Subcommand, ValueEnum};
+use control::admin::{
+    AddSubsystem, AnaState, Client, Host, Listener, SetAna, SetHost, SetSubsystem, Subsystem,
+};
+use serde_json::json;
+
+use super::table::{Side, table, text};
+use super::{Common, Failure};
+
+/// Makes, changes, removes and shows the NVMe subsystems of a running server
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a subsystem
+    Add {
+        /// Its qualified name: nqn.…
+        nqn: String,
+        /// A namespace of it, by name or number; may be given several times [default: all]
+        #[arg(long, value_name = "NAME")]
+        namespace: Vec<String>,
+        /// A host that may connect, by its qualified name; may be given several times [default: all]
+        #[arg(long, value_name = "NQN")]
+        host: Vec<String>,
+        /// The tenant that its I/O is charged to
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Refuse hosts without a key
+        #[arg(long)]
+        authenticate: bool,
+    },
+    /// Change whom a subsystem's I/O is charged to, and whether hosts need keys
+    Set {
+        /// Its qualified name
+        nqn: String,
+        /// The tenant that its I/O is charged to; `none`: whomever the connection belongs to
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// Refuse hosts without a key, or do not
+        #[arg(long, value_name = "BOOL")]
+        authenticate: Option<bool>,
+    },
+    /// Let a host connect; the first one that is named is the only one then
+    Allow {
+        /// The subsystem's qualified name
+        nqn: String,
+        /// The host's qualified name, or `all`
+        host: String,
+    },
+    /// Let a host connect no more; its connections end
+    Deny {
+        /// The subsystem's qualified name
+        nqn: String,
+        /// The host's qualified name
+        host: String,
+    },
+    /// Put a namespace into a subsystem
+    Attach {
+        /// The subsystem's qualified name
+        nqn: String,
+        /// The namespace's name or number
+        namespace: String,
+    },
+    /// Take a namespace out of a subsystem
+    Detach {
+        /// The subsystem's qualified name
+        nqn: String,
+        /// The namespace's name or number
+        namespace: String,
+    },
+    /// Remove a subsystem; the connections of its hosts end
+    Rm {
+        /// Its qualified name
+        nqn: String,
+    },
+    /// Show a subsystem: who may connect, who is connected, what is in it
+    Show {
+        /// Its qualified name
+        nqn: String,
+    },
+    /// Show all subsystems
+    List,
+}
+
+impl Command {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let client = &mut common.client()?;
+        let set = |client: &mut Client, nqn: &str, to: SetSubsystem| -> Result<(), Failure> {
+            let changed = client.set_subsystem(nqn, &to)?;
+            common.print(&changed, |one| format!("changed {}", one.nqn));
+            Ok(())
+        };
+        let one = |name: &String| vec![name.clone()];
+        match self {
+            Command::Add { nqn, namespace, host, tenant, authenticate } => {
+                let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+                let made = client.add_subsystem(&AddSubsystem {
+                    nqn: nqn.clone(),
+                    hosts: some(host),
+                    namespaces: some(namespace),
+                    tenant: tenant.clone(),
+                    authenticate: *authenticate,
+                })?;
+                common.print(&made, |one| format!("added {}", one.nqn));
+            }
+            Command::Set { nqn, tenant, authenticate } => {
+                if tenant.is_none() && authenticate.is_none() {
+                    let text = "nothing to change: name --tenant or --authenticate";
+                    return Err(text.to_owned().into());
+                }
+                let tenant = tenant.as_ref().map(none_is_empty);
+                let to = SetSubsystem { tenant, authenticate: *authenticate, ..Default::default() };
+                set(client, nqn, to)?;
+            }
+            Command::Allow { nqn, host } if host == "all" => {
+                set(client, nqn, SetSubsystem { allow_all: true, ..Default::default() })?;
+            }
+            Command::Allow { nqn, host } => {
+                set(client, nqn, SetSubsystem { allow: one(host), ..Default::default() })?;
+            }
+            Command::Deny { nqn, host } => {
+                set(client, nqn, SetSubsystem { deny: one(host), ..Default::default() })?;
+            }
+            Command::Attach { nqn, namespace } => {
+                set(client, nqn, SetSubsystem { attach: one(namespace), ..Default::default() })?;
+            }
+            Command::Detach { nqn, namespace } => {
+                set(client, nqn, SetSubsystem { detach: one(namespace), ..Default::default() })?;
+            }
+            Command::Rm { nqn } => {
+                client.remove_subsystem(nqn)?;
+                common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
+            }
+            Command::Show { nqn } => common.print(&client.subsystem(nqn)?, show),
+            Command::List => {
+                let all = client.subsystems()?;
+                common.print(&all, |all| list(&all.subsystems));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What stands for nothing in the API.
+fn none_is_empty(name: &String) -> String {
+    if name == "none" { String::new() } else { name.clone() }
+}
+
+fn list(subsystems: &[Subsystem]) -> String {
+    use Side::{Left, Right};
+    if subsystems.is_empty() {
+        return "there is no subsystem".to_owned();
+    }
+    let mut table = table(&[
+        ("SUBSYSTEM", Left),
+        ("NAMESPACES", Right),
+        ("HOSTS", Right),
+        ("CONNECTED", Right),
+        ("TENANT", Left),
+        ("KEYS", Left),
+    ]);
+    for one in subsystems {
+        table.add_row([
+            one.nqn.clone(),
+            one.namespaces.len().to_string(),
+            one.hosts.as_ref().map_or("all".to_owned(), |hosts| hosts.len().to_string()),
+            one.controllers.len().to_string(),
+            one.tenant.clone().unwrap_or_else(|| "-".to_owned()),
+            if one.authenticate { "needed" } else { "where known" }.to_owned(),
+        ]);
+    }
+    text(&table)
+}
+
+fn show(one: &Subsystem) -> String {
+    let mut lines = vec![one.nqn.clone()];
+    for namespace in &one.namespaces {
+        let (nsid, name) = (namespace.nsid, &namespace.name);
+        lines.push(format!("  namespace {nsid}: {name} ({})", namespace.number));
+    }
+    match &one.hosts {
+        None => lines.push("  every host may connect".to_owned()),
+        Some(hosts) => lines.extend(hosts.iter().map(|host| format!("  {host} may connect"))),
+    }
+    for ana in &one.ana {
+        let state = word(ana.state);
+        lines.push(format!("  group {} is {state} by listener {}", ana.group, ana.listener));
+    }
+    for own in &one.controllers {
+        let (host, listener, queues) = (&own.host, own.listener, own.queues);
+        lines.push(format!("  {host} is connected by listener {listener}, {queues} I/O queues"));
+    }
+    lines.join("\n")
+}
+
+/// Says what is known of NVMe hosts, and shows it
+#[derive(Debug, Subcommand)]
+pub(crate) enum HostCommand {
+    /// Let more be known of a host than its name
+    Add {
+        /// Its qualified name: nqn.…
+        nqn: String,
+        /// The tenant that its I/O is charged to
+        #[arg(long, value_name = "NAME")]
+        tenant: Option<String>,
+        /// A file with its key, DHHC-1:…; `-` for the standard input
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
+    /// Change whom a host's I/O is charged to
+    Set {
+        /// Its qualified name
+        nqn: String,
+        /// The tenant that its I/O is charged to; `none`: the subsystem's
+        #[arg(long, value_name = "NAME")]
+        tenant: String,
+    },
+    /// Give a host another key, which it has to prove with its next connection; keys come from files,
+    /// because everybody sees the words of a command
+    Key {
+        /// Its qualified name
+        nqn: String,
+        /// A file with the key, DHHC-1:…; `-` for the standard input
+        #[arg(required_unless_present = "none")]
+        file: Option<PathBuf>,
+        /// The key by which the server proves to the host who it is
+        #[arg(long)]
+        controller: bool,
+        /// No key any more
+        #[arg(long, conflicts_with = "file")]
+        none: bool,
+    },
+    /// Forget what is known of a host
+    Rm {
+        /// Its qualified name
+        nqn: String,
+    },
+    /// Show all hosts of which more is known than their name; keys are not shown
+    List,
+}
+
+impl HostCommand {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let client = &mut common.client()?;
+        let set = |client: &mut Client, nqn: &str, to: SetHost, what: &str| {
+            let host = client.set_host(nqn, &to)?;
+            common.print(&host, |host| format!("{what} {}", host.nqn));
+            Ok::<(), Failure>(())
+        };
+        match self {
+            HostCommand::Add { nqn, tenant, key } => {
+                if client.hosts()?.hosts.iter().any(|host| host.nqn == *nqn) {
+                    let text =
+                        format!("host {nqn:?} is known already; change it with `set` or `key`");
+                    return Err(text.into());
+                }
+                let key = key.as_ref().map(read_key).transpose()?;
+                let to = SetHost { tenant: tenant.clone(), key, controller_key: None };
+                set(client, nqn, to, "added")?;
+            }
+            HostCommand::Set { nqn, tenant } => {
+                let tenant = Some(none_is_empty(tenant));
+                set(client, nqn, SetHost { tenant, ..Default::default() }, "changed")?;
+            }
+            HostCommand::Key { nqn, file, controller, .. } => {
+                let key = Some(file.as_ref().map_or(Ok(String::new()), read_key)?);
+                let to = match controller {
+                    true => SetHost { controller_key: key, ..Default::default() },
+                    false => SetHost { key, ..Default::default() },
+                };
+                set(client, nqn, to, "changed the key of")?;
+            }
+            HostCommand::Rm { nqn } => {
+                client.remove_host(nqn)?;
+                common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
+            }
+            HostCommand::List => {
+                let all = client.hosts()?;
+                common.print(&all, |all| list_hosts(&all.hosts));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn read_key(path: &PathBuf) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match path.as_os_str() == "-" {
+        true => std::io::stdin().read_to_string(&mut text).map(drop),
+        false => std::fs::read_to_string(path).map(|read| text = read),
+    };
+    read.map_err(|error| format!("cannot read a key from {}: {error}", path.display()))?;
+    Ok(text.trim().to_owned())
+}
+
+fn list_hosts(hosts: &[Host]) -> String {
+    if hosts.is_empty() {
+        return "no host is known".to_owned();
+    }
+    let mut table = table(&[
+        ("HOST", Side::Left),
+        ("TENANT", Side::Left),
+        ("KEY", Side::Left),
+        ("CONTROLLER'S KEY", Side::Left),
+    ]);
+    for host in hosts {
+        let has = |has: bool| if has { "yes" } else { "-" }.to_owned();
+        let tenant = host.tenant.clone().unwrap_or_else(|| "-".to_owned());
+        table.add_row([host.nqn.clone(), tenant, has(host.has_key), has(host.has_controller_key)]);
+    }
+    text(&table)
+}
+
+/// Shows where a server listens, and says how namespaces are reached there
+#[derive(Debug, Subcommand)]
+pub(crate) enum ListenerCommand {
+    /// Say how namespaces are reached through a listener; hosts that are connected are told
+    Ana {
+        /// The listener's number or address
+        listener: String,
+        /// The state
+        #[arg(value_enum)]
+        state: State,
+        /// The subsystem [default: all]
+        #[arg(long, value_name = "NQN")]
+        subsystem: Option<String>,
+        /// The group; namespaces are in group 1 [default: 1]
+        #[arg(long, value_name = "N")]
+        group: Option<u32>,
+    },
+    /// Show all listeners
+    List,
+}
+
+/// States of asymmetric namespace access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum State {
+    /// The best way
+    Optimized,
+    /// A way that hosts take when there is no better one
+    NonOptimized,
+    /// No way, for now
+    Inaccessible,
+    /// No way, for good
+    PersistentLoss,
+    /// No way while something changes
+    Change,
+}
+
+impl From<State> for AnaState {
+    fn from(state: State) -> AnaState {
+        match state {
+            State::Optimized => AnaState::Optimized,
+            State::NonOptimized => AnaState::NonOptimized,
+            State::Inaccessible => AnaState::Inaccessible,
+            State::PersistentLoss => AnaState::PersistentLoss,
+            State::Change => AnaState::Change,
+        }
+    }
+}
+
+fn word(state: AnaState) -> &'static str {
+    match state {
+        AnaState::Optimized => "optimized",
+        AnaState::NonOptimized => "non-optimized",
+        AnaState::Inaccessible => "inaccessible",
+        AnaState::PersistentLoss => "persistent-loss",
+        AnaState::Change => "change",
+    }
+}
+
+impl ListenerCommand {
+    pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
+        let client = &mut common.client()?;
+        match self {
+            ListenerCommand::Ana { listener, state, subsystem, group } => {
+                let (subsystem, group) = (subsystem.clone(), *group);
+                let state = AnaState::from(*state);
+                let now = client.set_ana(listener, &SetAna { state, subsystem, group })?;
+                common.print(&now, |now| format!("{} is {}", now.url, word(state)));
+            }
+            ListenerCommand::List => {
+                let all = client.listeners()?;
+                common.print(&all, |all| list_listeners(&all.listeners));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn list_listeners(listeners: &[Listener]) -> String {
+    let mut table =
+        table(&[("NUMBER", Side::Right), ("ADDRESS", Side::Left), ("ACCESS", Side::Left)]);
+    for listener in listeners {
+        let ana = listener.ana.iter();
+        let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));
+        let ana = ana.collect::<Vec<_>>().join(", ");
+        let ana = if ana.is_empty() { "optimized".to_owned() } else { ana };
+        table.add_row([listener.number.to_string(), listener.url.clone(), ana]);
+    }
+    text(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::admin::{Ana, Contained, Controller};
+
+    fn one() -> Subsystem {
+        let nqn = "nqn.x".to_owned();
+        Subsystem {
+            hosts: Some(vec!["nqn.h".to_owned()]),
+            tenant: None,
+            authenticate: true,
+            namespaces: vec![Contained { nsid: 1, number: 2, name: "logs".to_owned() }],
+            ana: vec![Ana {
+                subsystem: nqn.clone(),
+                listener: 2,
+                group: 1,
+                state: AnaState::Inaccessible,
+            }],
+            controllers: vec![Controller {
+                cntlid: 7,
+                host: "nqn.h".to_owned(),
+                listener: 1,
+                queues: 4,
+            }],
+            nqn,
+        }
+    }
+
+    #[test]
+    fn subsystems_stand_in_columns_and_lines() {
+        assert_eq!(
+            list(&[one()]),
+            "SUBSYSTEM  NAMESPACES  HOSTS  CONNECTED  TENANT  KEYS\n\
+             nqn.x               1      1          1  -       needed"
+        );
+        assert_eq!(
+            show(&one()),
+            "nqn.x\n  namespace 1: logs (2)\n  nqn.h may connect\n  group 1 is inaccessible by \
+             listener 2\n  nqn.h is connected by listener 1, 4 I/O queues"
+        );
+    }
+
+    #[test]
+    fn keys_are_not_shown() {
+        let host = Host {
+            nqn: "nqn.h".to_owned(),
+            tenant: Some("gold".to_owned()),
+            has_key: true,
+            has_controller_key: false,
+        };
+        assert_eq!(
+            list_hosts(&[host]),
+            "HOST   TENANT  KEY  CONTROLLER'S KEY\nnqn.h  gold    yes  -"
+        );
+    }
+}

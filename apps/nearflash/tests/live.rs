@@ -1,0 +1,449 @@
+//! Changes of a running server that its hosts and clients learn of: the real program, hosts over real
+//! sockets, and the commands of an operator.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Command as Process, Output, Stdio};
+use std::time::Duration;
+
+use contract::{Command, Hello, Range, Status};
+use control::admin::{AddNamespace, AdminAddress, Client, RemoveNamespace};
+use serde_json::Value;
+use support::{Launch, NvmeQueue, Server, V2, host_nqn, words};
+use wire::nvme::{Event, LogPage, Status as NvmeStatus};
+
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
+const MIB: u64 = 1 << 20;
+
+/// A directory for the files of one server.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
+
+    /// Writes the configuration: a file device, a listener of each protocol, and this.
+    fn configure(&self, rest: &str) {
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             {rest}",
+            self.path("disk").display(),
+        );
+        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+    }
+
+    fn launch(&self) -> Launch {
+        let config = self.path("nearflash.toml").display().to_string();
+        Launch::new(&["--config", &config, "--admin", &self.admin()])
+    }
+
+    fn start(&self) -> Server {
+        self.launch().start()
+    }
+
+    /// `nearflash WORDS --admin …`
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(words).args(["--admin", &self.admin()]);
+        command.env_remove("NEARFLASH_ADMIN").stdin(Stdio::null());
+        command.output().expect("the program starts")
+    }
+
+    /// What the command prints; it must succeed.
+    fn told(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
+    }
+
+    /// What the command complains of; it must fail.
+    fn refused(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(!ran.status.success(), "{words:?} was done");
+        complaint(&ran)
+    }
+}
+
+fn complaint(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+fn subsystem() -> String {
+    format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n")
+}
+
+#[test]
+fn a_host_is_told_of_a_namespace_that_grows_and_uses_it() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let at = server.listener(0);
+    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(at, 1, SUBSYSTEM);
+    assert_eq!(host.blocks(1), Ok(16 * MIB / 512));
+    io.write(1, 16 * MIB / 512 - 1, &[7; 512]).unwrap();
+    assert_eq!(io.read(1, 16 * MIB / 512), Err(NvmeStatus::LBA_OUT_OF_RANGE.dnr()));
+    assert_eq!(place.told(&["namespace", "resize", "ns1", "32MiB"]), "ns1 has 32 MiB\n");
+    assert_eq!(host.event(), Event::NAMESPACE);
+    assert_eq!(words(&host.log(LogPage::CHANGED_NAMESPACES, 4096)), [1]);
+    assert_eq!(host.blocks(1), Ok(32 * MIB / 512));
+    assert_eq!(io.read(1, 16 * MIB / 512), Ok(vec![0; 512]));
+    io.write(1, 32 * MIB / 512 - 1, &[9; 512]).unwrap();
+    assert_eq!(io.read(1, 16 * MIB / 512 - 1), Ok(vec![7; 512]));
+    assert_eq!(std::fs::metadata(place.path("disk")).unwrap().len(), 32 * MIB);
+    let listed = &place.json(&["namespace", "list"])["namespaces"][0];
+    assert_eq!((&listed["bytes"], &listed["name"]), (&(32 * MIB).into(), &"ns1".into()));
+}
+
+#[test]
+fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let at = server.listener(0);
+    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(at, 1, SUBSYSTEM);
+    let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
+    let read = |lba| Command::Read(Range::new(lba, 1));
+    io.write(1, 20_000, &[7; 512]).unwrap();
+    let said = place.refused(&["namespace", "resize", "1", "8MiB"]);
+    assert!(said.contains("--shrink"), "{said}");
+    assert_eq!(client.call(read(20_000), &[]).0, Status::Ok);
+    place.told(&["namespace", "resize", "1", "8MiB", "--shrink"]);
+    assert_eq!(host.event(), Event::NAMESPACE);
+    assert_eq!(io.read(1, 20_000), Err(NvmeStatus::LBA_OUT_OF_RANGE.dnr()));
+    assert_eq!(client.call(read(20_000), &[]).0, Status::OutOfRange);
+    assert_eq!(client.call(read(0), &[]).0, Status::Ok);
+    place.told(&["namespace", "resize", "1", "16MiB"]);
+    assert_eq!(io.read(1, 20_000), Ok(vec![0; 512]));
+    assert_eq!(client.call(read(20_000), &[]).0, Status::Ok);
+}
+
+#[test]
+fn namespaces_come_and_go_under_a_hosts_eyes() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let at = server.listener(0);
+    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(at, 1, SUBSYSTEM);
+    let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
+    assert_eq!(host.namespaces(), [1]);
+    let added = place.told(&["namespace", "add", "logs", "4MiB"]);
+    assert_eq!(added, "added logs as number 2, 4 MiB on disk\n");
+    assert_eq!(host.event(), Event::NAMESPACE);
+    assert_eq!(words(&host.log(LogPage::CHANGED_NAMESPACES, 4096)), [2]);
+    assert_eq!(host.namespaces(), [1, 2]);
+    io.write(2, 0, &[5; 512]).unwrap();
+    // A connection that was open before may use it, too.
+    let read = Command::Read(Range::new(0, 1));
+    let (status, data) = client.call_in(2, read, &[]);
+    assert_eq!((status, data), (Status::Ok, vec![5; 512]));
+    let said = place.refused(&["namespace", "add", "logs", "4MiB"]);
+    assert!(said.contains("already"), "{said}");
+    place.told(&["namespace", "rm", "logs"]);
+    assert_eq!(host.event(), Event::NAMESPACE);
+    assert_eq!(words(&host.log(LogPage::CHANGED_NAMESPACES, 4096)), [2]);
+    assert_eq!(host.namespaces(), [1]);
+    assert_eq!(io.read(2, 0), Err(NvmeStatus::INVALID_NAMESPACE.dnr()));
+    assert_eq!(client.call_in(2, read, &[]).0, Status::NoNamespace);
+    // What takes its place shows nothing of it.
+    place.told(&["namespace", "add", "other", "4MiB"]);
+    assert_eq!(host.event(), Event::NAMESPACE);
+    let nsid = host.namespaces()[1];
+    assert_eq!(io.read(nsid, 0), Ok(vec![0; 512]));
+    let said = place.refused(&["namespace", "rm", "ns1"]);
+    assert!(said.contains("--force"), "{said}");
+}
+
+#[test]
+fn hosts_are_let_in_and_out_and_discovery_hears_of_it() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let at = server.listener(0);
+    let mut discovery = NvmeQueue::discovery(at, 1);
+    let new = "nqn.2026-11.io.nearflash:new";
+    place.told(&["subsystem", "add", new, "--namespace", "ns1", "--host", &host_nqn(1)]);
+    assert_eq!(discovery.event(), Event::DISCOVERY);
+    assert!(NvmeQueue::admin(at, 2, new).is_err());
+    let mut first = NvmeQueue::admin(at, 1, new).unwrap();
+    assert_eq!(first.namespaces(), [1]);
+    place.told(&["subsystem", "allow", new, &host_nqn(2)]);
+    NvmeQueue::admin(at, 2, new).unwrap();
+    let shown = place.told(&["subsystem", "show", new]);
+    assert!(shown.contains(&format!("{} is connected", host_nqn(1))), "{shown}");
+    place.told(&["subsystem", "deny", new, &host_nqn(1)]);
+    assert!(first.receive().is_err(), "its connection ends");
+    assert!(NvmeQueue::admin(at, 1, new).is_err());
+    place.told(&["subsystem", "rm", new]);
+    assert!(NvmeQueue::admin(at, 2, new).is_err());
+    assert_eq!(place.json(&["subsystem", "list"])["subsystems"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn access_through_a_listener_changes_and_hosts_are_told() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let at = server.listener(0);
+    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(at, 1, SUBSYSTEM);
+    io.write(1, 0, &[1; 512]).unwrap();
+    let said = place.told(&["listener", "ana", "1", "inaccessible"]);
+    assert!(said.contains("is inaccessible"), "{said}");
+    assert_eq!(host.event(), Event::ANA);
+    // Of the first group: state in the second word's place, behind the log's head of 16 bytes.
+    assert_eq!(host.log(LogPage::ANA, 64)[16 + 16], 3);
+    assert_eq!(io.read(1, 0), Err(NvmeStatus::ANA_INACCESSIBLE));
+    place.told(&["listener", "ana", &format!("nvme-tcp://{at}"), "optimized"]);
+    assert_eq!(host.event(), Event::ANA);
+    assert_eq!(io.read(1, 0), Ok(vec![1; 512]));
+    assert!(place.refused(&["listener", "ana", "2", "inaccessible"]).contains("nvme-tcp"));
+}
+
+const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+
+#[test]
+fn keys_are_kept_and_never_shown() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let mut server = place.start();
+    let at = server.listener(0);
+    std::fs::write(place.path("key"), KEY).unwrap();
+    let key = place.path("key").display().to_string();
+    NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    place.told(&["host", "add", &host_nqn(1)]);
+    place.told(&["host", "key", &host_nqn(1), &key]);
+    // Whoever has a key has to prove it: nothing else is served.
+    assert!(NvmeQueue::admin(at, 1, SUBSYSTEM).is_err());
+    let said = place.refused(&["host", "key", &host_nqn(2), "/etc/hostname"]);
+    assert!(said.contains("key"), "{said}");
+    let listed = place.told(&["host", "list", "--json"]) + &place.told(&["host", "list"]);
+    let secret = &KEY[10..30];
+    assert!(!listed.contains(secret) && !server.log().contains(secret), "{listed}");
+    let state = place.path("nearflash.state");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&state).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(std::fs::read_to_string(&state).unwrap().contains(KEY));
+    server.kill();
+    let server = place.start();
+    assert!(NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).is_err(), "the key is kept");
+    place.told(&["host", "rm", &host_nqn(1)]);
+    NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+}
+
+#[test]
+fn what_was_changed_stays_over_a_restart() {
+    let place = Place::new();
+    place.configure(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
+    let mut server = place.start();
+    place.told(&["namespace", "resize", "ns1", "32MiB"]);
+    place.told(&["namespace", "add", "logs", "4MiB"]);
+    place.told(&["tenant", "add", "silver"]);
+    place.told(&["tenant", "rm", "gold"]);
+    place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", "silver"]);
+    let said = place.refused(&["tenant", "rm", "silver"]);
+    assert!(said.contains(SUBSYSTEM), "{said}");
+    let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let uuid = host.uuid(2);
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    io.write(2, 7, &[3; 512]).unwrap();
+    server.kill();
+    let server = place.start();
+    let names = |list: &Value| -> Vec<(String, u64)> {
+        let one = |one: &Value| {
+            (one["name"].as_str().unwrap().to_owned(), one["bytes"].as_u64().unwrap_or_default())
+        };
+        list.as_array().unwrap().iter().map(one).collect()
+    };
+    let listed = names(&place.json(&["namespace", "list"])["namespaces"]);
+    assert_eq!(listed, [("ns1".to_owned(), 32 * MIB), ("logs".to_owned(), 4 * MIB)]);
+    let tenants = names(&place.json(&["tenant", "list"])["tenants"]);
+    assert!(tenants.iter().any(|(name, _)| name == "silver"), "{tenants:?}");
+    assert!(!tenants.iter().any(|(name, _)| name == "gold"), "{tenants:?}");
+    let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    assert_eq!(host.uuid(2), uuid);
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    assert_eq!(io.read(2, 7), Ok(vec![3; 512]));
+}
+
+#[test]
+fn reservations_that_persist_are_there_after_a_crash() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let mut server = place.start();
+    place.told(&["namespace", "add", "logs", "4MiB"]);
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    io.register(1, 77, true).unwrap();
+    io.acquire(1, 77).unwrap();
+    io.register(2, 88, false).unwrap();
+    io.acquire(2, 88).unwrap();
+    server.kill();
+    let server = place.start();
+    let other = NvmeQueue::admin(server.listener(0), 2, SUBSYSTEM).unwrap();
+    let mut other_io = other.io(server.listener(0), 2, SUBSYSTEM);
+    assert_eq!(other_io.write(1, 0, &[1; 512]), Err(NvmeStatus::RESERVATION_CONFLICT.dnr()));
+    assert_eq!(other_io.write(2, 0, &[1; 512]), Ok(()), "that one did not persist");
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    assert_eq!(io.write(1, 0, &[2; 512]), Ok(()), "the holder still holds it");
+}
+
+#[test]
+fn a_broken_state_file_is_refused_and_there_is_a_way_back() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let mut server = place.start();
+    place.told(&["namespace", "resize", "ns1", "32MiB"]);
+    place.told(&["namespace", "resize", "ns1", "48MiB"]);
+    server.kill();
+    let state = place.path("nearflash.state");
+    let mut bytes = std::fs::read(&state).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&state, bytes).unwrap();
+    let (code, said) = place.launch().fail();
+    assert_eq!(code, 1);
+    assert!(said.contains("broken") && said.contains("--previous-state"), "{said}");
+    let server = place.launch().with("--previous-state").start();
+    let listed = &place.json(&["namespace", "list"])["namespaces"][0];
+    assert_eq!(listed["bytes"], 32 * MIB);
+    drop(server);
+}
+
+/// Kills the server at random instants of changes, and looks what it finds when it starts again: the
+/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often.
+#[test]
+fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
+    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
+    let place = Place::new();
+    // Whose memory the kernel lets go of at once.
+    let config = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
+                  [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
+                  [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n";
+    std::fs::write(place.path("nearflash.toml"), config).unwrap();
+    // Of a seed, so that a run can be had again.
+    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut roll = |below: u64| {
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        chance % below
+    };
+    // The number of namespaces besides the first; of one more a change may be under way.
+    let (mut answered, mut asked) = (0_u64, 0_u64);
+    let (mut old, mut new) = (0_u32, 0_u32);
+    for _ in 0..kills {
+        let mut server = place.start();
+        let mut client = Client::new(AdminAddress::Unix(place.path("admin.sock"))).unwrap();
+        let names: Vec<String> =
+            client.namespaces().unwrap().namespaces.into_iter().map(|one| one.name).collect();
+        let there = names.len() as u64 - 1;
+        assert!(there == answered || there == asked, "{there}: neither {answered} nor {asked}");
+        if answered != asked {
+            *(if there == asked { &mut new } else { &mut old }) += 1;
+        }
+        (answered, asked) = (there, there);
+        let delay = Duration::from_micros(roll(60_000));
+        let state = std::sync::Mutex::new((&mut answered, &mut asked));
+        std::thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                loop {
+                    let (answered, asked) = &mut *state.lock().unwrap();
+                    let is_low = **answered < 4;
+                    **asked = if is_low { **answered + 1 } else { **answered - 1 };
+                    let done = match is_low {
+                        true => client
+                            .add_namespace(&AddNamespace {
+                                name: format!("more{asked}"),
+                                bytes: 1 << 20,
+                                device: None,
+                                read_only: false,
+                                subsystems: None,
+                            })
+                            .map(drop),
+                        false => client.remove_namespace(
+                            &format!("more{answered}"),
+                            RemoveNamespace::default(),
+                        ),
+                    };
+                    match done {
+                        Ok(()) => **answered = **asked,
+                        Err(_) => return, // it was killed
+                    }
+                }
+            });
+            std::thread::sleep(delay);
+            server.kill();
+            changes.join().unwrap();
+        });
+    }
+    println!("{kills} kills: {old} found the state before a change, {new} the one after it");
+}
+
+#[test]
+fn a_reload_takes_what_can_change_and_names_the_rest() {
+    let place = Place::new();
+    place.configure(&format!("{}[[tenant]]\nname = \"gold\"\n", subsystem()));
+    let server = place.start();
+    let at = server.listener(0);
+    let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    place.configure(&format!(
+        "{}hosts = [\"{}\"]\n[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"tin\"\n\
+         [[namespace]]\ndevice = \"disk\"\nsize = \"24MiB\"\n[limits]\nin_flight = 100\n",
+        subsystem(),
+        host_nqn(1)
+    ));
+    server.hang_up();
+    server.await_log("these need a restart: [limits]");
+    assert_eq!(host.event(), Event::NAMESPACE);
+    assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
+    assert!(NvmeQueue::admin(at, 2, SUBSYSTEM).is_err());
+    assert!(place.told(&["tenant", "list"]).contains("tin"));
+    std::fs::write(place.path("nearflash.toml"), "workers = \"many\"").unwrap();
+    server.hang_up();
+    server.await_log("nothing has changed");
+    assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
+}
+
+#[test]
+fn a_configuration_is_checked_and_shown_without_a_server() {
+    let place = Place::new();
+    place.configure("[[access]]\ntoken = \"very secret\"\nrights = \"read\"\n");
+    let file = place.path("nearflash.toml").display().to_string();
+    let run = |words: &[&str]| {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.arg("config").args(words).stdin(Stdio::null()).output().unwrap()
+    };
+    assert!(run(&["check", &file]).status.success());
+    let shown = String::from_utf8(run(&["show", &file]).stdout).unwrap();
+    assert!(shown.contains("in_flight = ") && !shown.contains("very secret"), "{shown}");
+    place.configure("[[namespace]]\ndevice = \"disc\"\n");
+    let said = complaint(&run(&["check", &file]));
+    assert!(said.contains("nearflash.toml:9: ") && said.contains("there are: disk"), "{said}");
+    place.configure("[[namespace]]\ndevise = \"disk\"\n");
+    let said = complaint(&run(&["check", &file]));
+    assert!(said.contains("line 9") && said.contains("devise"), "{said}");
+    let schema = run(&["schema"]).stdout;
+    assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["device"].is_object());
+}

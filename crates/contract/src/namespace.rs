@@ -1,0 +1,42 @@
+//! Namespaces: ranges of devices' blocks under a name of their own.
+
+use crate::Range;
+
+/// Names a namespace on the whole server. The first is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamespaceId(pub u16);
+
+/// A range of a device's blocks that requests can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// The device, in the order of configuration.
+    pub device: usize,
+    /// Its first block on the device.
+    pub first: u64,
+    /// Its size in blocks.
+    pub blocks: u64,
+    /// Whether nobody may write to it.
+    pub read_only: bool,
+}
+
+impl Namespace {
+    /// Where a range of the namespace lies on its device; `None` when it is not within the
+    /// namespace.
+    pub fn translate(&self, range: Range) -> Option<u64> {
+        range.fits(self.blocks).then(|| self.first + range.lba)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_moved_or_refused() {
+        let namespace = Namespace { device: 0, first: 100, blocks: 8, read_only: false };
+        assert_eq!(namespace.translate(Range::new(0, 8)), Some(100));
+        assert_eq!(namespace.translate(Range::new(7, 1)), Some(107));
+        assert_eq!(namespace.translate(Range::new(7, 2)), None);
+        assert_eq!(namespace.translate(Range::new(u64::MAX, 1)), None);
+    }
+}

@@ -1,0 +1,410 @@
+//! The resources of namespaces, subsystems, hosts and listeners, and what their methods do: all of it
+//! the [`Estate`] does, on a thread that may wait.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+
+use super::estate::{
+    AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
+    RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+};
+use super::problem::{Code, Failure, Problem};
+use super::routes::{Api, Body};
+
+/// What changes of a server while it runs, beside tenants. Its methods may wait until workers have
+/// taken a change; each says why it does not do what was asked, and then nothing has changed.
+#[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
+pub trait Estate: Send + Sync {
+    /// The namespaces.
+    fn namespaces(&self) -> Result<Namespaces, Problem>;
+
+    /// A namespace, by its name or number.
+    fn namespace(&self, name: &str) -> Result<Namespace, Problem>;
+
+    /// A new namespace, which reads as zeroes.
+    fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem>;
+
+    /// Another size for a namespace.
+    fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem>;
+
+    /// A namespace ends. Its blocks are free for others.
+    fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem>;
+
+    /// The subsystems.
+    fn subsystems(&self) -> Result<Subsystems, Problem>;
+
+    /// A subsystem.
+    fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem>;
+
+    /// A new subsystem.
+    fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem>;
+
+    /// Changes of a subsystem.
+    fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem>;
+
+    /// A subsystem ends, and with it the connections of its hosts.
+    fn remove_subsystem(&self, nqn: &str) -> Result<(), Problem>;
+
+    /// The hosts of which more is known than their name.
+    fn hosts(&self) -> Result<Hosts, Problem>;
+
+    /// What is known of a host, which becomes known if it is not.
+    fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem>;
+
+    /// Nothing more is known of a host.
+    fn remove_host(&self, nqn: &str) -> Result<(), Problem>;
+
+    /// The listeners.
+    fn listeners(&self) -> Result<Listeners, Problem>;
+
+    /// How namespaces are reached through a listener.
+    fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
+
+    /// What of this names a tenant, which then cannot go.
+    fn names_tenant(&self, tenant: &str) -> Option<String>;
+
+    /// Keeps the tenants as they are now. Called when an operator has changed one.
+    fn keep_tenants(&self) -> Result<(), Problem>;
+}
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new()
+        .route("/v1/namespaces", get(list_namespaces).post(add_namespace))
+        .route(
+            "/v1/namespaces/{name}",
+            get(get_namespace).put(set_namespace).delete(remove_namespace),
+        )
+        .route("/v1/subsystems", get(list_subsystems).post(add_subsystem))
+        .route(
+            "/v1/subsystems/{name}",
+            get(get_subsystem).put(set_subsystem).delete(remove_subsystem),
+        )
+        .route("/v1/hosts", get(list_hosts))
+        .route("/v1/hosts/{name}", put(set_host).delete(remove_host))
+        .route("/v1/listeners", get(list_listeners))
+        .route("/v1/listeners/{name}/ana", put(set_ana))
+}
+
+/// Has the estate do something that may take a while.
+pub(super) async fn ask<T: Send + 'static>(
+    api: Api,
+    what: impl FnOnce(&dyn Estate) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let Some(estate): Option<Arc<dyn Estate>> = api.site.estate() else {
+        return Err(Problem::new(Code::Unsupported, "this server has nothing of this kind"));
+    };
+    let done = tokio::task::spawn_blocking(move || what(&*estate)).await;
+    done.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the server's log says more")))
+}
+
+fn created<T: serde::Serialize>(made: T) -> Response {
+    (StatusCode::CREATED, Json(made)).into_response()
+}
+
+/// All namespaces.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces",
+    responses(
+        (status = 200, body = Namespaces),
+        (status = 501, body = Failure),
+    )
+)]
+async fn list_namespaces(State(api): State<Api>) -> Result<Json<Namespaces>, Problem> {
+    ask(api, |estate| estate.namespaces()).await.map(Json)
+}
+
+/// Makes a namespace, which reads as zeroes. Hosts that are connected are told.
+#[utoipa::path(
+    post,
+    path = "/v1/namespaces",
+    request_body = AddNamespace,
+    responses(
+        (status = 201, body = Namespace),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "The name is taken, or there is no room", body = Failure),
+        (status = 422, description = "The device is not there", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn add_namespace(
+    State(api): State<Api>,
+    Body(body): Body<AddNamespace>,
+) -> Result<Response, Problem> {
+    ask(api, move |estate| estate.add_namespace(&body)).await.map(created)
+}
+
+/// One namespace.
+#[utoipa::path(
+    get,
+    path = "/v1/namespaces/{name}",
+    params(("name" = String, Path, description = "The namespace's name or number")),
+    responses(
+        (status = 200, body = Namespace),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn get_namespace(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Namespace>, Problem> {
+    ask(api, move |estate| estate.namespace(&name)).await.map(Json)
+}
+
+/// Makes a namespace larger or smaller. Hosts that are connected are told.
+#[utoipa::path(
+    put,
+    path = "/v1/namespaces/{name}",
+    params(("name" = String, Path, description = "The namespace's name or number")),
+    request_body = SetNamespace,
+    responses(
+        (status = 200, body = Namespace),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "There is no room, or data would be lost", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn set_namespace(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(body): Body<SetNamespace>,
+) -> Result<Json<Namespace>, Problem> {
+    ask(api, move |estate| estate.set_namespace(&name, &body)).await.map(Json)
+}
+
+/// Removes a namespace. Hosts that are connected are told.
+#[utoipa::path(
+    delete,
+    path = "/v1/namespaces/{name}",
+    params(("name" = String, Path, description = "The namespace's name or number")),
+    responses(
+        (status = 204),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "A listener leads to it", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn remove_namespace(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Query(how): Query<RemoveNamespace>,
+) -> Result<StatusCode, Problem> {
+    ask(api, move |estate| estate.remove_namespace(&name, how))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
+}
+
+/// All subsystems, with the hosts that are connected.
+#[utoipa::path(
+    get,
+    path = "/v1/subsystems",
+    responses(
+        (status = 200, body = Subsystems),
+        (status = 501, body = Failure),
+    )
+)]
+async fn list_subsystems(State(api): State<Api>) -> Result<Json<Subsystems>, Problem> {
+    ask(api, |estate| estate.subsystems()).await.map(Json)
+}
+
+/// Makes a subsystem. Discovery controllers are told.
+#[utoipa::path(
+    post,
+    path = "/v1/subsystems",
+    request_body = AddSubsystem,
+    responses(
+        (status = 201, body = Subsystem),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "The name is taken", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn add_subsystem(
+    State(api): State<Api>,
+    Body(body): Body<AddSubsystem>,
+) -> Result<Response, Problem> {
+    ask(api, move |estate| estate.add_subsystem(&body)).await.map(created)
+}
+
+/// One subsystem.
+#[utoipa::path(
+    get,
+    path = "/v1/subsystems/{name}",
+    params(("name" = String, Path, description = "The subsystem's qualified name")),
+    responses(
+        (status = 200, body = Subsystem),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn get_subsystem(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Subsystem>, Problem> {
+    ask(api, move |estate| estate.subsystem(&name)).await.map(Json)
+}
+
+/// Changes a subsystem: who may connect, what is in it, who is charged.
+#[utoipa::path(
+    put,
+    path = "/v1/subsystems/{name}",
+    params(("name" = String, Path, description = "The subsystem's qualified name")),
+    request_body = SetSubsystem,
+    responses(
+        (status = 200, body = Subsystem),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn set_subsystem(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(body): Body<SetSubsystem>,
+) -> Result<Json<Subsystem>, Problem> {
+    ask(api, move |estate| estate.set_subsystem(&name, &body)).await.map(Json)
+}
+
+/// Removes a subsystem; the connections of its hosts end.
+#[utoipa::path(
+    delete,
+    path = "/v1/subsystems/{name}",
+    params(("name" = String, Path, description = "The subsystem's qualified name")),
+    responses(
+        (status = 204),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn remove_subsystem(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    ask(api, move |estate| estate.remove_subsystem(&name)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// All hosts of which more is known than their name. Keys are not told.
+#[utoipa::path(
+    get,
+    path = "/v1/hosts",
+    responses(
+        (status = 200, body = Hosts),
+        (status = 501, body = Failure),
+    )
+)]
+async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
+    ask(api, |estate| estate.hosts()).await.map(Json)
+}
+
+/// Says what is known of a host: its tenant, its keys.
+#[utoipa::path(
+    put,
+    path = "/v1/hosts/{name}",
+    params(("name" = String, Path, description = "The host's qualified name")),
+    request_body = SetHost,
+    responses(
+        (status = 200, body = Host),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn set_host(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(body): Body<SetHost>,
+) -> Result<Json<Host>, Problem> {
+    ask(api, move |estate| estate.set_host(&name, &body)).await.map(Json)
+}
+
+/// Forgets what is known of a host.
+#[utoipa::path(
+    delete,
+    path = "/v1/hosts/{name}",
+    params(("name" = String, Path, description = "The host's qualified name")),
+    responses(
+        (status = 204),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn remove_host(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    ask(api, move |estate| estate.remove_host(&name)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// All listeners.
+#[utoipa::path(
+    get,
+    path = "/v1/listeners",
+    responses(
+        (status = 200, body = Listeners),
+        (status = 501, body = Failure),
+    )
+)]
+async fn list_listeners(State(api): State<Api>) -> Result<Json<Listeners>, Problem> {
+    ask(api, |estate| estate.listeners()).await.map(Json)
+}
+
+/// Says how namespaces are reached through a listener. Hosts that are connected are told.
+#[utoipa::path(
+    put,
+    path = "/v1/listeners/{name}/ana",
+    params(("name" = String, Path, description = "The listener's number or address")),
+    request_body = SetAna,
+    responses(
+        (status = 200, body = Listener),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn set_ana(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Body(body): Body<SetAna>,
+) -> Result<Json<Listener>, Problem> {
+    ask(api, move |estate| estate.set_ana(&name, &body)).await.map(Json)
+}
+
+/// The document of all this.
+pub(super) mod documented {
+    use super::*;
+    use utoipa::OpenApi;
+
+    #[derive(OpenApi)]
+    #[openapi(paths(
+        list_namespaces,
+        add_namespace,
+        get_namespace,
+        set_namespace,
+        remove_namespace,
+        list_subsystems,
+        add_subsystem,
+        get_subsystem,
+        set_subsystem,
+        remove_subsystem,
+        list_hosts,
+        set_host,
+        remove_host,
+        list_listeners,
+        set_ana,
+    ))]
+    pub(in crate::admin) struct Document;
+}

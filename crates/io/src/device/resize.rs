@@ -1,0 +1,82 @@
+//! Changes of a volume's size while queues to it are open, and making ranges of it blank.
+//!
+//! What is deliberately not here: making a file smaller. What lies behind a namespace's end is given
+//! back by making it blank.
+
+use std::sync::atomic::Ordering;
+
+use contract::BLOCK_BYTES;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use super::file::FileVolume;
+use super::flight::ZEROES;
+use crate::Error;
+
+impl FileVolume {
+    /// Whether it can be made larger.
+    pub fn can_grow(&self) -> bool {
+        !self.shared.is_block_device && !self.shared.geometry.read_only
+    }
+
+    /// Makes the file larger, sparsely and durably, if it has fewer blocks. Queues to it take
+    /// requests for the new blocks from then on.
+    ///
+    /// # Errors
+    /// It is a block device, or the size is no whole number of granules, or the file system refuses.
+    pub fn grow(&self, blocks: u64) -> Result<(), Error> {
+        if blocks <= self.shared.blocks() {
+            return Ok(());
+        }
+        if self.shared.is_block_device {
+            return Err(Error::new("a block device has the size that it has"));
+        }
+        let bytes = blocks * BLOCK_BYTES as u64;
+        if !bytes.is_multiple_of(self.granularity_bytes() as u64) {
+            let granule = self.granularity_bytes();
+            return Err(Error::new(format!("its size must be a multiple of {granule} bytes")));
+        }
+        rustix::fs::ftruncate(&self.shared.file, bytes)
+            .and_then(|()| rustix::fs::fsync(&self.shared.file))
+            .map_err(|errno| Error::system("cannot make the file larger", errno))?;
+        self.shared.blocks.fetch_max(blocks, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes `blocks` from `first` on read as zeroes, durably; a file gives the space back. The
+    /// range is of whole granules, and nothing may be in flight there.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn blank(&self, first: u64, blocks: u64) -> Result<(), Error> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let (offset, bytes) = (first * BLOCK_BYTES as u64, blocks * BLOCK_BYTES as u64);
+        self.zero(offset, bytes)
+            .and_then(|()| rustix::fs::fsync(&self.shared.file))
+            .map_err(|errno| Error::system("cannot make a range of the device blank", errno))
+    }
+
+    fn zero(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        let keep = FallocateFlags::KEEP_SIZE;
+        let modes = match self.shared.is_block_device {
+            // A hole in one need not read as zeroes.
+            true => &[FallocateFlags::ZERO_RANGE][..],
+            false => &[FallocateFlags::PUNCH_HOLE, FallocateFlags::ZERO_RANGE],
+        };
+        for mode in modes {
+            match rustix::fs::fallocate(&self.shared.file, *mode | keep, offset, bytes) {
+                Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL) => {}
+                other => return other,
+            }
+        }
+        let end = offset + bytes;
+        let mut at = offset;
+        while at < end {
+            let piece = (end - at).min(ZEROES.0.len() as u64) as usize;
+            at += rustix::io::pwrite(&self.shared.file, &ZEROES.0[..piece], at)? as u64;
+        }
+        Ok(())
+    }
+}
