@@ -378,7 +378,7 @@ impl Drop for Guest {
 }
 
 /// The status of a script that was started and has ended.
-pub(crate) fn ended(started: &Path) -> Result<Option<i32>, String> {
+fn ended(started: &Path) -> Result<Option<i32>, String> {
     let path = started.with_extension("status");
     match fs::read_to_string(&path) {
         // It appears before it is written to.

@@ -42,6 +42,8 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nvme-auth", kernels: BOTH, is_quick: FULL, run: nvme::auth::authenticate },
     Test { name: "nvme-auth-rotated", kernels: BOTH, is_quick: FULL, run: nvme::auth::rotated },
     Test { name: "nvme-reservations", kernels: BOTH, is_quick: FULL, run: nvme::reservations::two_hosts },
+    Test { name: "nvme-live-namespaces", kernels: BOTH, is_quick: FULL, run: nvme::live::namespaces },
+    Test { name: "nvme-live-access", kernels: BOTH, is_quick: FULL, run: nvme::live::access_states },
 ];
 
 #[cfg(test)]

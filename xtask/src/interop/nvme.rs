@@ -7,6 +7,7 @@ pub(super) mod auth;
 pub(super) mod commands;
 pub(super) mod failures;
 pub(super) mod file_systems;
+pub(super) mod live;
 mod pair;
 pub(super) mod reservations;
 mod target;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::guest::{Guest, ended};
+use super::super::guest::Guest;
 use super::super::{Context, Verdict};
-use super::SOON;
 use super::target::{NQN, Plan, Target};
+use super::{LATER, SOON};
 use crate::ci::needs::{self, Need};
 
 /// Programs of the guest beyond those of every guest.
@@ -16,6 +16,9 @@ const NEEDS: &[Need] =
 
 /// The machine that the server is on, as the guest sees it, through each of its network cards.
 pub(super) const ADDRESSES: [&str; 2] = ["10.0.2.2", "10.0.3.2"];
+
+/// The file in the guest that tells load that it is enough.
+const ENOUGH: &str = "/run/enough";
 
 /// See the module.
 pub(super) struct Pair<'a> {
@@ -81,11 +84,13 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Starts load that goes on beside what comes next, and waits until it writes to the device.
-    pub(super) fn start_load(&mut self, script: &str) -> Result<PathBuf, String> {
+    /// Starts load that goes on, round by round, beside what comes next, and waits until it writes to
+    /// the device.
+    pub(super) fn start_load(&mut self, round: &str) -> Result<PathBuf, String> {
         let count = "cat /sys/block/nvme*/stat | awk '{ s += $7 } END { print s }'";
-        let before = self.must(count)?;
-        let load = self.guest.start(script)?;
+        let before = self.must(&format!("rm -f {ENOUGH}; {count}"))?;
+        let rounds = format!("while :; do {round} || exit 1; [ -e {ENOUGH} ] && exit 0; done");
+        let load = self.guest.start(&rounds)?;
         self.must(&format!(
             "for n in $(seq 1000); do \
                [ $({count}) -gt $(({before} + 200)) ] && exit 0; sleep 0.05; \
@@ -95,15 +100,12 @@ impl<'a> Pair<'a> {
         Ok(load)
     }
 
-    /// Asserts that load still runs, so that what happened happened to it.
-    pub(super) fn runs(&self, load: &Path) -> Result<(), String> {
-        match ended(load)? {
-            None => Ok(()),
-            Some(status) => {
-                let text = std::fs::read_to_string(load).unwrap_or_default();
-                Err(format!("the load ended too early, with {status}:\n{text}"))
-            }
-        }
+    /// Lets load end with its round, and asserts that no round ended in an error, neither this one nor
+    /// any before.
+    pub(super) fn end_load(&mut self, load: &Path) -> Result<(), String> {
+        self.must(&format!("touch {ENOUGH}"))?;
+        self.guest.finish(load, LATER)?;
+        Ok(())
     }
 
     /// Waits until so many paths of the subsystem are alive, and no other is there.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::{Context, free_port};
 use crate::bench::process::Server;
+use crate::shell;
 
 /// The subsystem of the tests.
 pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
@@ -34,6 +35,8 @@ pub(super) struct Target {
     program: PathBuf,
     config: PathBuf,
     log: PathBuf,
+    /// The port of its admin API.
+    admin: u16,
     server: Option<Server>,
 }
 
@@ -45,6 +48,7 @@ impl Target {
             program: context.nearflash.clone(),
             config: context.folder.join("server.toml"),
             log: context.folder.join("server.log"),
+            admin: free_port()?,
             server: None,
         };
         target.configure(plan)?;
@@ -74,7 +78,7 @@ impl Target {
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
         let mut command = Command::new(&self.program);
-        command.args(["serve", "--admin", "none", "--config"]).arg(&self.config);
+        command.args(["serve", "--admin", &self.admin_url(), "--config"]).arg(&self.config);
         command.env("NEARFLASH_LOG", "info");
         let started = Instant::now();
         loop {
@@ -92,6 +96,18 @@ impl Target {
                 Err(_) => thread::sleep(Duration::from_millis(100)),
             }
         }
+    }
+
+    /// Runs a command of the operator's, such as `namespace resize`.
+    pub(super) fn operate(&self, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(&self.program);
+        command.args(words).args(["--admin", &self.admin_url()]);
+        let ran = shell::capture(&mut command, Duration::from_secs(60))?;
+        if ran.ok { Ok(ran.output) } else { Err(format!("{words:?}: {}", ran.output.trim())) }
+    }
+
+    fn admin_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.admin)
     }
 
     /// Connections that the server has at its first listener.
