@@ -39,7 +39,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         match self.land(parcel) {
             Ok(id) if self.is_draining() => self.finish(id),
             Ok(_) => {}
-            Err(parcel) => self.moves.stranded.push(parcel),
+            Err(parcel) => self.moves.stranded.push(*parcel),
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Moves {
     /// connection that is away or came.
     outbox: VecDeque<(u16, Tell)>,
     /// Parcels that came back and find no place, either.
-    pub(crate) stranded: Vec<Box<Parcel>>,
+    pub(crate) stranded: Vec<Parcel>,
     /// At most one for each worker.
     errands: Vec<Errand>,
 }
@@ -164,7 +164,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.moves.post(&mut self.line.mailbox, to, tell);
         }
         for _ in 0..self.moves.stranded.len() {
-            let parcel = self.moves.stranded.swap_remove(0);
+            let parcel = Box::new(self.moves.stranded.swap_remove(0));
             self.come_home(parcel);
         }
         self.run_errands();
