@@ -483,15 +483,13 @@ fn build<N: Way>(
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
     let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
+    let clock = plan.clock;
     let line = Line {
         mailbox: mailbox.expect("a worker starts once"),
         meters: plan.tenants.meters(number),
         worker: number as u16,
         watch: Some(Watch {
-            clock: Box::new({
-                let clock = plan.clock;
-                move || clock.now()
-            }),
+            clock: Box::new(move || clock.now()),
             traces: plan.tenants.traces(number),
         }),
     };
