@@ -227,3 +227,49 @@ fn another_host_with_the_same_identifier_is_another_registrant() {
     let queue = session.io(1, place(1, 91)).unwrap();
     assert_eq!(Party { session, queue }.rights(), (false, false));
 }
+
+/// The answers that came to a connection of worker 1.
+fn answers(fabric: &Fabric) -> Vec<Status> {
+    let actions = poll(fabric, 1, Instant::ZERO);
+    let status = |action| match action {
+        nearflash_proto::nvme::Action::Complete { answer, .. } => answer.status,
+        other => panic!("{other:?}"),
+    };
+    actions.into_iter().map(status).collect()
+}
+
+#[test]
+fn what_is_to_persist_is_answered_when_it_is_kept() {
+    let fabric = fabric(&config());
+    let mut party = Party::new(&fabric, 1);
+    fabric.keep_reservations();
+    // It does not persist, so nobody waits.
+    party.register(0, 0, 0xa).unwrap();
+    let waits = |party: &mut Party, action: u32, key: u64| {
+        let keys = ReservationRegister { current_key: 0xa.into(), new_key: key.into() };
+        let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 9, 1);
+        entry.dword10 = action.into();
+        entry.data = SglDescriptor::in_capsule(0, 16);
+        let step = party.queue.begin(&entry);
+        assert!(matches!(step, Step::Controller { payload_bytes: 16 }));
+        let outcome = party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
+        assert_eq!(outcome, nearflash_proto::nvme::Outcome::Parked);
+    };
+    waits(&mut party, 2 | 3 << 30, 0xb);
+    let (change, kept) = fabric.reservations_to_keep();
+    assert_eq!((kept.len(), kept[0].registrants[0].1), (1, 0xb));
+    assert_eq!(answers(&fabric), []);
+    // What came later is not kept by this.
+    let keys = ReservationRegister { current_key: 0xb.into(), new_key: 0xc.into() };
+    let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 10, 1);
+    entry.dword10 = 2.into();
+    entry.data = SglDescriptor::in_capsule(0, 16);
+    party.queue.begin(&entry);
+    party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
+    fabric.kept_reservations(change, true);
+    assert_eq!(answers(&fabric), [Status::SUCCESS]);
+    let (change, kept) = fabric.reservations_to_keep();
+    assert_eq!(kept[0].registrants[0].1, 0xc);
+    fabric.kept_reservations(change, false);
+    assert_eq!(answers(&fabric), [Status::INTERNAL], "it could not be kept");
+}

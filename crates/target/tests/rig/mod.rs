@@ -4,18 +4,22 @@
 //! write n times 4 KiB when invited, `P n` is the whole payload of its n-th write. A frame's head is
 //! `I n` for an invitation and `R n status` for an answer.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Frame, FrameHead, Instant, Kind,
-    ListenerId, NamespaceId, NetEvent, Peer, QueueFull, Range, Reply, Request, Scheduler, Session,
-    Slot, Status, Tag, TenantId, Transport,
+    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Frame, FrameHead, Instant, Kind,
+    ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull, Range, Reply, Request,
+    Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Transport,
 };
 use flash::Null;
-use nearflash_target::{Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Worker};
+use nearflash_target::{
+    Access, Attached, Fences, Limits, Line, Namespace, Namespaces, Parts, Worker,
+};
 
 /// Bytes of a write of one unit.
 pub(crate) const UNIT: usize = 4096;
@@ -147,9 +151,24 @@ impl Session for Speech {
     }
 }
 
+/// What the control plane has told the worker, which has not read it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Letters(Rc<RefCell<VecDeque<Tell>>>);
+
+impl Mailbox for Letters {
+    fn ask(&mut self, _: Ask) -> bool {
+        false
+    }
+    fn poll(&mut self) -> Option<Tell> {
+        self.0.borrow_mut().pop_front()
+    }
+}
+
 /// A worker and its surroundings.
 pub(crate) struct Rig {
-    pub(crate) worker: Worker<Network, Null, Gate, Speech>,
+    pub(crate) worker: Worker<Network, Null, Gate, Speech, Letters>,
+    pub(crate) meters: Arc<Meters>,
+    letters: Letters,
     network: Network,
     gate: Rc<RefCell<bool>>,
     now: Instant,
@@ -174,9 +193,19 @@ impl Rig {
         let limits = Limits { in_flight: slots, ..Limits::default() };
         let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
         let new_session = |_: Option<ListenerId>, _: &Peer| Speech::default();
+        let (letters, meters) = (Letters::default(), Arc::new(Meters::new(limits.tenants)));
+        let line =
+            Line { mailbox: letters.clone(), meters: meters.clone(), worker: 0, watch: None };
+        let parts = Arc::new(parts);
         let worker =
-            Worker::new(network.clone(), devices, pool, Arc::new(parts), limits, new_session);
-        Rig { worker, network, gate, now: Instant::ZERO }
+            Worker::with_line(network.clone(), devices, pool, parts, limits, new_session, line);
+        Rig { worker, meters, letters, network, gate, now: Instant::ZERO }
+    }
+
+    /// The control plane tells the worker something.
+    pub(crate) fn tell(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
+        self.letters.0.borrow_mut().push_back(tell);
+        self.turns()
     }
 
     /// A connection of this tenant.
