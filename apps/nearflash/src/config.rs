@@ -14,6 +14,7 @@ use target::{Access, Limits, Rule, Scope, Who};
 
 use self::authentication::AuthenticationConfig;
 use crate::admin::Wanted;
+use crate::crew_size::CrewSize;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
 mod effective;
@@ -31,7 +32,7 @@ pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// Threads that serve.
-    pub(crate) workers: Option<usize>,
+    pub(crate) workers: Option<CrewSize>,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Where the admin API is; in the default place unless told.

@@ -8,6 +8,7 @@ mod calibrate;
 mod child;
 mod config;
 mod connect;
+mod crew_size;
 mod crowd;
 mod demo;
 mod doctor;
@@ -67,7 +68,7 @@ enum Command {
     Listener(operate::ListenerArgs),
     /// Show the devices of a running server
     Device(operate::DeviceArgs),
-    /// Show the workers of a running server
+    /// Show, add and retire the workers of a running server
     Worker(operate::WorkerArgs),
     /// Show the connections of a running server, and move them between workers
     Conn(operate::ConnArgs),

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId, NamespaceId};
+use contract::{BufPool, ListenerId, NamespaceId, Turn};
 use control::{Desk, PostBox, Tenants};
 use flash::Decorated;
 use io::{
@@ -19,13 +19,14 @@ use io::{
 };
 use proto::nvme::Fabric;
 use proto::nvme_tcp;
-use qos::{AnyScheduler, PassThrough, QueueLimits, WORKERS_MAX};
+use qos::{AnyScheduler, PassThrough, QueueLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
 
 use crate::admin::{self, Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
+use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, Protocol, url};
@@ -46,9 +47,9 @@ pub(crate) struct Args {
     /// or nvme-tcp://HOST:PORT; may be given several times
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
-    /// Threads that serve, each on its own core [default: 1]
+    /// Threads that serve, each on its own core; MIN..MAX for as many as the load needs [default: 1]
     #[arg(long, value_name = "N")]
-    workers: Option<usize>,
+    workers: Option<CrewSize>,
     /// Processors to pin the workers to, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cpus: Option<Vec<usize>>,
@@ -104,6 +105,8 @@ struct Plan {
     limits: Limits,
     spread: Arc<Spread>,
     stopping: AtomicBool,
+    /// Workers that have drained.
+    drained: AtomicUsize,
     cpus: Option<Vec<usize>>,
     spin: SpinPolicy,
     zero_copy: bool,
@@ -162,10 +165,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     };
     // Held until the workers have ended: its file goes with it.
     let reloaded = live.clone();
-    let foreman = desk.foreman();
-    let spread = plan.spread.clone();
-    foreman.set_open_to(Box::new(move |workers| spread.open_to(workers)));
-    let crew = Crew { foreman, cpus: plan.cpus.clone(), live };
+    let crew = Crew { foreman: desk.foreman(), cpus: plan.cpus.clone(), live };
     let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew, args.metrics_tenants)?;
     if let Some(address) = args.metrics {
         admin::open_metrics(address, &plan.tenants, args.metrics_tenants)?;
@@ -277,7 +277,7 @@ pub(crate) fn check_config(base: &Config, config: &Config) -> Result<(), String>
 
 /// Finds what is wrong with a configuration without opening its devices.
 fn check(base: &Config, config: &Config, listen: &[ListenAt]) -> Result<(), String> {
-    let workers = worker_count(config)?;
+    let workers = crew_size(config)?.most;
     let specs = config.specs()?;
     let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;
     let tenants = tenancy::tenants(base, config, listen, workers, clock_of(Clock::start()))?;
@@ -285,17 +285,17 @@ fn check(base: &Config, config: &Config, listen: &[ListenAt]) -> Result<(), Stri
     config.limits().map(|_| ())
 }
 
-fn worker_count(config: &Config) -> Result<usize, String> {
-    let workers = config.workers.or(config.cpus.as_ref().map(Vec::len)).unwrap_or(1);
-    if !(1..=WORKERS_MAX).contains(&workers) {
-        return Err(format!("{workers} workers; expected 1 to {WORKERS_MAX}"));
-    }
+fn crew_size(config: &Config) -> Result<CrewSize, String> {
+    let size = match (config.workers, &config.cpus) {
+        (Some(size), _) => size,
+        (None, cpus) => CrewSize::fixed(cpus.as_ref().map_or(1, Vec::len))?,
+    };
     if let Some(cpus) = &config.cpus
-        && cpus.len() < workers
+        && cpus.len() < size.most
     {
-        return Err(format!("{workers} workers need as many processors in --cpus"));
+        return Err(format!("{} workers need as many processors in --cpus", size.most));
     }
-    Ok(workers)
+    Ok(size)
 }
 
 /// What all workers share, over devices of these sizes (in blocks).
@@ -336,7 +336,8 @@ fn plan(
     config: &Config,
     listen: &[ListenAt],
 ) -> Result<(Plan, usize, Desk), String> {
-    let workers = worker_count(config)?;
+    let size = crew_size(config)?;
+    let workers = size.most;
     let limits = config.limits()?;
     let specs = config.specs()?;
     if specs.len() > io::Owner::DEVICES_MAX {
@@ -349,13 +350,20 @@ fn plan(
     let shared = parts(base, config, listen, &blocks, &tenants)?;
     let (desk, boxes) = Desk::new(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
-    let connections_max = config.connections_max().min(descriptors).div_ceil(workers).max(1);
+    // Of those that serve at least, each has its part; they may be all that serve.
+    let connections_max = config.connections_max().min(descriptors).div_ceil(size.least).max(1);
+    let spread = Spread::new(workers);
+    let open_to = spread.clone();
+    let foreman = desk.foreman();
+    foreman.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
+    foreman.size(size.least);
     let plan = Plan {
         volumes,
         shared: Arc::new(shared),
         limits,
-        spread: Spread::new(workers),
+        spread,
         stopping: AtomicBool::new(false),
+        drained: AtomicUsize::new(0),
         cpus: config.cpus.clone(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
         zero_copy: args.zero_copy_send,
@@ -420,6 +428,7 @@ fn work<N: Way>(
     if started.send(Ok((number, reactor.waker()))).is_err() {
         return;
     }
+    let mut drained = false;
     io::run(&reactor, &plan.clock, plan.spin, |now| {
         if plan.stopping.load(Ordering::Relaxed) {
             if !worker.is_draining() {
@@ -428,9 +437,21 @@ fn work<N: Way>(
             worker.drain(now);
         }
         let turn = worker.turn(now);
-        (!worker.is_drained()).then_some(turn)
+        if !worker.is_drained() {
+            return Some(turn);
+        }
+        if !std::mem::replace(&mut drained, true) {
+            plan.drained.fetch_add(1, Ordering::Relaxed);
+        }
+        // A connection may be on its way here, and has to be sent back.
+        let wake_at = Some(now + DRAINED_PERIOD);
+        let others = plan.drained.load(Ordering::Relaxed) < plan.spread.connections().len();
+        others.then_some(Turn { wake_at, ..turn })
     });
 }
+
+/// How often a worker that has drained looks whether the others have.
+const DRAINED_PERIOD: Duration = Duration::from_millis(2);
 
 fn build<N: Way>(
     plan: &Plan,

@@ -11,7 +11,7 @@ use contract::{
     Answer, Ask, Instant, LimitedBy, Member, Report, Slo, Status, Tell, TenantId, Wish,
 };
 
-use crate::book::{Book, Origin};
+use crate::book::{Book, Entry, Origin};
 use crate::foreman::Foreman;
 use crate::post::{Mail, Post, PostBox, Waited, Wake, posts};
 use crate::tenants::Tenants;
@@ -139,16 +139,22 @@ impl Desk {
         let mut book = self.tenants.book();
         let mut tells: Vec<Tell> = Vec::new();
         book.observe(now);
-        if book.window(now) >= WINDOW {
+        let window_ends = book.window(now) >= WINDOW;
+        let mut strain = 0.0;
+        if window_ends {
             book.measure(now);
             tells.extend(notices(&mut book, now));
             end_orphans(&mut book, now);
+            strain = strain_of(&book);
         }
         let leaves = book.leaves.drain(..).map(|tenant| Tell::Leave { tenant });
         tells.extend(leaves);
         tells.append(&mut book.places);
         book.settle(now);
         drop(book);
+        if window_ends {
+            self.foreman.look(now, strain);
+        }
         for (worker, outgoing) in self.outgoing.iter_mut().enumerate() {
             for tell in &tells {
                 match tell {
@@ -159,6 +165,20 @@ impl Desk {
         }
         !tells.is_empty()
     }
+}
+
+/// How near the latency-critical tenant that is nearest to missing its latency was to that in the
+/// last window: 1 is just so. Whoever waits for tokens of its own asks for too much, not the workers
+/// for too little.
+fn strain_of(book: &Book) -> f64 {
+    let of = |entry: &Entry| {
+        let measured = &entry.window.measured;
+        let waits = measured.throttled >= NOTICE_SHARE;
+        let counts = entry.state == State::Active && entry.slo.latency_us > 0 && !waits;
+        let latency = measured.slo_percentile_us.filter(|_| counts);
+        latency.map_or(0.0, |us| us / f64::from(entry.slo.latency_us))
+    };
+    book.entries.iter().flatten().map(of).fold(0.0, f64::max)
 }
 
 /// Notices to tenants whose requests waited for tokens for much of the last window.

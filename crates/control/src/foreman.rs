@@ -9,13 +9,17 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{ConnId, Listed, Meters, Report, Stays, Tell};
+use contract::{ConnId, Instant, Listed, Meters, Report, Stays, Tell};
 
 use crate::post::Way;
+use crate::sizing::{Seen, Sizing, Step};
 use crate::tenants::Tenants;
 
 /// How long a worker may take to answer an order: far longer than a move is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the sizing does nothing after an operator has added or retired a worker.
+const OPERATORS_TURN: Duration = Duration::from_secs(60);
 
 /// Orders that wait for their answers at a time.
 const WAITING_MAX: usize = 256;
@@ -83,6 +87,8 @@ pub enum OrderRefused {
     Stays(Stays),
     /// The worker that listens is always there.
     Listens,
+    /// There is no worker that rests.
+    AllServe,
     /// The worker does not take connections now.
     NotActive(usize),
     /// There are too many orders, or the worker does not answer.
@@ -95,6 +101,7 @@ impl fmt::Display for OrderRefused {
             OrderRefused::NoWorker(n) => write!(f, "there is no worker {n}"),
             OrderRefused::Stays(why) => write!(f, "the connection stays where it is: {why}"),
             OrderRefused::Listens => f.write_str("worker 0 listens, so it cannot be retired"),
+            OrderRefused::AllServe => f.write_str("every worker serves already"),
             OrderRefused::NotActive(n) => {
                 write!(f, "worker {n} is retired; add it first (see `nearflash worker list`)")
             }
@@ -119,8 +126,22 @@ pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
 struct Crew {
     states: Vec<WorkerState>,
     busy: Vec<f64>,
+    /// What the workers' counters of busy microseconds said at the last look, and when that was.
+    looked: (Vec<u32>, Instant),
+    sizing: Sizing,
     open_to: Option<OpenTo>,
-    waiting: Vec<(Key, SyncSender<Report>)>,
+    /// Orders whose reports are waited for, oldest first.
+    waiting: Vec<Waiting>,
+    /// Orders so far.
+    orders: u64,
+}
+
+/// An order whose report is waited for.
+struct Waiting {
+    /// Tells orders apart that wait for the same.
+    number: u64,
+    key: Key,
+    told: SyncSender<Report>,
 }
 
 impl fmt::Debug for Crew {
@@ -144,8 +165,11 @@ impl Foreman {
         let crew = Crew {
             states: vec![WorkerState::Active; ways.len()],
             busy: vec![0.0; ways.len()],
+            looked: (vec![0; ways.len()], Instant::ZERO),
+            sizing: Sizing::new(ways.len().max(1), ways.len().max(1)),
             open_to: None,
             waiting: Vec::new(),
+            orders: 0,
         };
         Foreman { tenants, ways, meters, crew: Arc::new(Mutex::new(crew)) }
     }
@@ -154,6 +178,16 @@ impl Foreman {
     pub fn set_open_to(&self, open_to: OpenTo) {
         let mut crew = self.crew();
         crew.open_to = Some(open_to);
+        crew.tell_open();
+    }
+
+    /// Lets so many workers serve at least, and all at most, as there is need. The others rest from
+    /// now on; said before anybody connects.
+    pub fn size(&self, least: usize) {
+        let mut crew = self.crew();
+        let most = self.ways.len();
+        crew.sizing = Sizing::new(least, most);
+        crew.states[least..].fill(WorkerState::Parked);
         crew.tell_open();
     }
 
@@ -168,34 +202,32 @@ impl Foreman {
             Report::Listed { worker, from, .. } => Key::Listed(*worker, *from),
         };
         let mut crew = self.crew();
-        let Some(n) = crew.waiting.iter().position(|(of, _)| *of == key) else {
+        let Some(n) = crew.waiting.iter().position(|waiting| waiting.key == key) else {
             return Some(report);
         };
-        let (_, waits) = crew.waiting.swap_remove(n);
+        let Waiting { told, .. } = crew.waiting.remove(n);
         // Whoever gave up waiting does not want to know.
-        let _ = waits.try_send(report);
+        let _ = told.try_send(report);
         None
     }
 
     /// Orders something and waits for what comes of it.
     fn order(&self, worker: usize, key: Key, tell: Tell) -> Result<Report, OrderRefused> {
-        let (sender, receiver): (_, Receiver<Report>) = sync_channel(1);
-        {
+        let (told, receiver): (_, Receiver<Report>) = sync_channel(1);
+        let number = {
             let mut crew = self.crew();
             if crew.waiting.len() == WAITING_MAX {
                 return Err(OrderRefused::NoAnswer);
             }
-            crew.waiting.push((key, sender));
-        }
+            crew.orders += 1;
+            let number = crew.orders;
+            crew.waiting.push(Waiting { number, key, told });
+            number
+        };
         let sent = self.ways[worker].send(tell).is_ok();
         let heard = if sent { receiver.recv_timeout(PATIENCE).ok() } else { None };
         if heard.is_none() {
-            drop(receiver);
-            // One whose receiver is gone cannot be sent to; it is found by trying nothing.
-            let mut crew = self.crew();
-            if let Some(n) = crew.waiting.iter().position(|(of, _)| *of == key) {
-                crew.waiting.swap_remove(n);
-            }
+            self.crew().waiting.retain(|waiting| waiting.number != number);
         }
         heard.ok_or(OrderRefused::NoAnswer)
     }
@@ -261,6 +293,119 @@ impl Foreman {
         Ok(all.into_iter().map(info).collect())
     }
 
+    /// Looks at the workers, once in a while: how busy they were, who has given all connections
+    /// away, and whether there are too few or too many. `strain` is how near the tenant that is nearest
+    /// to missing its latency is to that.
+    pub(crate) fn look(&self, now: Instant, strain: f64) {
+        let mut crew = self.crew();
+        let (before, at) = std::mem::replace(&mut crew.looked, (Vec::new(), now));
+        let passed_us = now.since(at).as_micros().max(1) as f64;
+        let counts: Vec<u32> = self.meters.iter().map(|meters| meters.worker.busy_us()).collect();
+        for (n, (count, before)) in counts.iter().zip(&before).enumerate() {
+            crew.busy[n] = (f64::from(count.wrapping_sub(*before)) / passed_us).min(1.0);
+        }
+        crew.looked.0 = counts;
+        for worker in 0..self.ways.len() {
+            if crew.states[worker] == WorkerState::Retiring {
+                match self.meters[worker].worker.connections() {
+                    0 => crew.states[worker] = WorkerState::Parked,
+                    _ => self.empty(&crew, worker),
+                }
+            }
+        }
+        let serving: Vec<Seen> = crew.active().map(|worker| self.seen(&crew, worker)).collect();
+        match crew.sizing.decide(now, &serving, strain) {
+            Step::Stay => {}
+            Step::Add => {
+                let idle = (0..self.ways.len()).find(|n| crew.states[*n] != WorkerState::Active);
+                if let Some(worker) = idle {
+                    tracing::info!(worker, strain, "added: the others are busy");
+                    self.activate(&mut crew, worker);
+                }
+            }
+            Step::Retire(worker) => {
+                tracing::info!(worker, "retired: the others are enough");
+                self.retire_in(&mut crew, worker);
+            }
+            Step::Shift { from, to, count } => {
+                tracing::info!(from, to, count, "connections move: one worker has too much");
+                self.give(from, to, count);
+            }
+        }
+    }
+
+    fn seen(&self, crew: &Crew, worker: usize) -> Seen {
+        let connections = self.meters[worker].worker.connections() as usize;
+        Seen { worker, busy: crew.busy[worker], connections }
+    }
+
+    /// One that is lost is given with the next look, or not at all.
+    fn give(&self, from: usize, to: usize, count: usize) {
+        let (count, to) = (count as u32, to as u16);
+        let _full = self.ways[from].send(Tell::Give { count, to });
+    }
+
+    /// A worker takes connections from now on: new ones, and its part of those that there are.
+    fn activate(&self, crew: &mut Crew, worker: usize) {
+        crew.states[worker] = WorkerState::Active;
+        crew.tell_open();
+        let count = crew.active().count();
+        for from in crew.active().filter(|from| *from != worker) {
+            let connections = self.meters[from].worker.connections() as usize;
+            self.give(from, worker, connections / count);
+        }
+    }
+
+    fn retire_in(&self, crew: &mut Crew, worker: usize) {
+        crew.states[worker] = WorkerState::Retiring;
+        crew.tell_open();
+        self.empty(crew, worker);
+    }
+
+    /// Lets a worker give all its connections to those that serve.
+    fn empty(&self, crew: &Crew, worker: usize) {
+        let connections = self.meters[worker].worker.connections() as usize;
+        let each = connections.div_ceil(crew.active().count().max(1));
+        crew.active().for_each(|to| self.give(worker, to, each));
+    }
+
+    /// Lets a worker take connections; the first that rests unless it is named. Its number.
+    ///
+    /// # Errors
+    /// When there is none that rests, or none of this number.
+    pub fn add(&self, worker: Option<usize>) -> Result<usize, OrderRefused> {
+        let now = self.tenants.now();
+        let mut crew = self.crew();
+        let rests = |n: &usize| crew.states[*n] != WorkerState::Active;
+        let worker = match worker {
+            Some(worker) => usize::from(self.check(worker)?),
+            None => (0..self.ways.len()).find(rests).ok_or(OrderRefused::AllServe)?,
+        };
+        if rests(&worker) {
+            self.activate(&mut crew, worker);
+        }
+        crew.sizing.rest(now, OPERATORS_TURN);
+        Ok(worker)
+    }
+
+    /// Lets a worker give all its connections away, and rest.
+    ///
+    /// # Errors
+    /// When it is the one that listens, or there is none of this number.
+    pub fn retire(&self, worker: usize) -> Result<(), OrderRefused> {
+        let now = self.tenants.now();
+        self.check(worker)?;
+        if worker == 0 {
+            return Err(OrderRefused::Listens);
+        }
+        let mut crew = self.crew();
+        if crew.states[worker] == WorkerState::Active {
+            self.retire_in(&mut crew, worker);
+        }
+        crew.sizing.rest(now, OPERATORS_TURN);
+        Ok(())
+    }
+
     /// All workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         let crew = self.crew();
@@ -282,6 +427,13 @@ impl Foreman {
 }
 
 impl Crew {
+    /// The workers that take connections.
+    fn active(&self) -> impl Iterator<Item = usize> {
+        let is_active =
+            |(n, state): (usize, &WorkerState)| (*state == WorkerState::Active).then_some(n);
+        self.states.iter().enumerate().filter_map(is_active)
+    }
+
     /// Says which workers take new connections.
     fn tell_open(&self) {
         let bit = |(n, state): (usize, &WorkerState)| {

@@ -20,6 +20,7 @@ mod foreman;
 mod measured;
 pub mod metrics;
 mod post;
+pub mod sizing;
 mod tally;
 mod tenants;
 mod words;

@@ -19,7 +19,7 @@ use crate::fence::Place;
 use crate::inflight::InFlight;
 use crate::worker::Worker;
 
-/// Connections that leave a worker at the same time.
+/// Connections that leave a worker, or are away, at the same time.
 const LEAVING_MAX: usize = 64;
 
 /// Places of connections that a turn looks at for one that may leave.
@@ -34,9 +34,10 @@ const RETRY: Duration = Duration::from_millis(1);
 /// A worker's moves.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
-    /// Connections that are to leave and are not quiet yet, at most [`LEAVING_MAX`].
+    /// Connections that are to leave and are not quiet yet.
     leaving: Vec<Leaving>,
-    /// Connections that have left and that nobody has said to have taken.
+    /// Connections that have left and that nobody has said to have taken; with those that leave at
+    /// most [`LEAVING_MAX`].
     pub(crate) away: Vec<Away>,
     /// Messages that the boxes of others had no room for, with whom they are for: one for each
     /// connection that is away or came.
@@ -97,10 +98,15 @@ impl Moves {
             && self.errands.is_empty()
     }
 
+    /// Whether no more may leave now.
+    fn is_full(&self) -> bool {
+        self.leaving.len() + self.away.len() >= LEAVING_MAX
+    }
+
     /// When to go on without anything else having happened.
     pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
         let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
-        let gives = !self.errands.is_empty() && self.leaving.len() < LEAVING_MAX;
+        let gives = !self.errands.is_empty() && !self.is_full();
         let late = self.leaving.iter().map(|leaving| leaving.since + quieting).min();
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
     }
@@ -139,7 +145,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// A connection is to leave as soon as it is quiet.
     fn begin_move(&mut self, id: ConnId, to: u16, is_ordered: bool) -> Result<(), Stays> {
         let (draining, now, me) = (self.is_draining(), self.now, self.line.worker);
-        let many = self.moves.leaving.len() == LEAVING_MAX;
+        let many = self.moves.is_full();
         let conn = self.find(id).filter(|conn| !conn.broken && !conn.finishing && !draining);
         let conn = conn.ok_or(Stays::Gone)?;
         if conn.session.pack().is_none() {
@@ -182,7 +188,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while let Some(&Errand { to, left, next }) = self.moves.errands.first() {
             let end = (next + GIVE_BATCH).min(self.conns.len());
             let (mut left, mut at) = (left, next);
-            while at < end && left > 0 && self.moves.leaving.len() < LEAVING_MAX {
+            while at < end && left > 0 && !self.moves.is_full() {
                 let id = self.conns[at].as_ref().map(|conn| conn.id);
                 at += 1;
                 if id.is_some_and(|id| self.begin_move(id, to, false).is_ok()) {

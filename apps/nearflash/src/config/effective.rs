@@ -3,6 +3,7 @@
 use target::Limits;
 
 use super::{Config, DEFAULT_DEVICE, DeviceConfig, HiddenText, ListenConfig};
+use crate::crew_size::CrewSize;
 use crate::listen::DEFAULT_URL;
 
 /// What stands where a secret is.
@@ -21,7 +22,10 @@ impl Config {
     /// What of its limits cannot be.
     pub(crate) fn to_toml(&self) -> Result<String, String> {
         let mut all = self.clone();
-        all.workers.get_or_insert(self.cpus.as_ref().map_or(1, Vec::len));
+        if all.workers.is_none() {
+            let count = self.cpus.as_ref().map_or(1, Vec::len);
+            all.workers = Some(CrewSize::fixed(count)?);
+        }
         all.state.get_or_insert_with(|| "beside this file".to_owned());
         if all.device.is_empty() {
             let spec = DEFAULT_DEVICE.to_owned();
@@ -142,7 +146,7 @@ mod tests {
         let old = Config::parse(TEXT).unwrap();
         let mut new = old.clone();
         assert_eq!(new.live_over(&old).1, Vec::<String>::new());
-        new.workers = Some(3);
+        new.workers = Some(CrewSize::fixed(3).unwrap());
         new.tenant.clear();
         new.access.clear();
         let (taken, later) = new.live_over(&old);

@@ -1,25 +1,60 @@
-//! `nearflash worker list`.
+//! `nearflash worker list|add|retire`.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use control::admin::{Worker, WorkerState};
+use serde_json::json;
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
 use crate::report::number_text;
 
-/// Shows the workers of a running server
+/// Shows, adds and retires the workers of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all workers: how busy they are, and what has moved
     List,
+    /// Let a worker take connections, new ones and a part of those that there are
+    Add {
+        /// Which; the first that rests unless told
+        number: Option<usize>,
+    },
+    /// Let a worker give all its connections to the others, and rest
+    Retire {
+        /// Which
+        number: usize,
+    },
 }
 
 impl Command {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
-        let workers = common.client()?.workers()?;
-        common.print(&workers, |workers| list(&workers.workers));
+        let mut client = common.client()?;
+        match self {
+            Command::List => {
+                let workers = client.workers()?;
+                common.print(&workers, |workers| list(&workers.workers));
+            }
+            Command::Add { number } => {
+                let number = match number {
+                    Some(number) => *number,
+                    None => {
+                        let workers = client.workers()?.workers;
+                        let rests = workers.iter().find(|w| w.state != WorkerState::Active);
+                        let rests = rests.ok_or("every worker serves already".to_owned())?;
+                        rests.number
+                    }
+                };
+                client.set_worker(number, WorkerState::Active)?;
+                common.print(&json!({ "added": number }), |_| format!("added worker {number}"));
+            }
+            Command::Retire { number } => {
+                client.set_worker(*number, WorkerState::Parked)?;
+                common.print(&json!({ "retired": number }), |_| {
+                    format!("retired worker {number}: its connections move to the others")
+                });
+            }
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

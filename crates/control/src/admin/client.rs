@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 
 use super::AdminAddress;
-use super::crew::{Connections, HasMoved, MoveTo};
+use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::estate::{
     AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
     RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
@@ -159,6 +159,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn workers(&mut self) -> Result<Workers, ClientError> {
         self.get("/v1/workers")
+    }
+
+    /// Lets a worker take connections, or give them away and rest.
+    ///
+    /// # Errors
+    /// When there is none of this number, or it listens.
+    pub fn set_worker(&mut self, number: usize, state: WorkerState) -> Result<(), ClientError> {
+        self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&SetWorker { state }))
     }
 
     /// The connections of all workers.

@@ -1,7 +1,8 @@
 //! Workers and connections: what they are, and moves.
 
 use axum::extract::{Path, State};
-use axum::routing::{get, post};
+use axum::http::StatusCode;
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -69,10 +70,19 @@ pub enum WorkerState {
     Parked,
 }
 
+/// What a worker shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetWorker {
+    /// `active`, or `parked`: then it is `retiring` until it has given its connections away.
+    pub state: WorkerState,
+}
+
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/v1/connections", get(list_connections))
         .route("/v1/connections/{id}/move", post(move_connection))
+        .route("/v1/workers/{number}", put(set_worker))
 }
 
 fn name(worker: usize, conn: ConnId) -> String {
@@ -91,9 +101,10 @@ impl From<OrderRefused> for Problem {
         let code = match refused {
             OrderRefused::NoWorker(_) => Code::NotFound,
             OrderRefused::Stays(contract::Stays::Gone) => Code::NotFound,
-            OrderRefused::Stays(_) | OrderRefused::Listens | OrderRefused::NotActive(_) => {
-                Code::InUse
-            }
+            OrderRefused::Stays(_)
+            | OrderRefused::Listens
+            | OrderRefused::AllServe
+            | OrderRefused::NotActive(_) => Code::InUse,
             OrderRefused::NoAnswer => Code::TimeOut,
         };
         Problem::new(code, refused.to_string())
@@ -152,13 +163,39 @@ async fn move_connection(
     Ok(Json(HasMoved { id: name(worker, conn), worker, pause_us }))
 }
 
+/// Lets a worker take connections, or give them away and rest. The sizing leaves the number of workers
+/// alone for a minute.
+#[utoipa::path(
+    put,
+    path = "/v1/workers/{number}",
+    params(("number" = usize, Path, description = "The worker's number")),
+    request_body = SetWorker,
+    responses(
+        (status = 204),
+        (status = 404, description = "There is no such worker", body = Failure),
+        (status = 409, description = "It is the one that listens", body = Failure),
+    )
+)]
+async fn set_worker(
+    State(api): State<Api>,
+    Path(number): Path<usize>,
+    Body(SetWorker { state }): Body<SetWorker>,
+) -> Result<StatusCode, Problem> {
+    match state {
+        WorkerState::Active => drop(api.foreman.add(Some(number))?),
+        WorkerState::Retiring | WorkerState::Parked => api.foreman.retire(number)?,
+    }
+    tracing::info!(worker = number, ?state, "worker set");
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// The document of all this.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;
 
     #[derive(OpenApi)]
-    #[openapi(paths(list_connections, move_connection))]
+    #[openapi(paths(list_connections, move_connection, set_worker))]
     pub(in crate::admin) struct Document;
 }
 

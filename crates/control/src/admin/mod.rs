@@ -25,7 +25,7 @@ pub use axum::Router;
 
 pub use address::{AddressError, AdminAddress};
 pub use client::{Client, ClientError};
-pub use crew::{Connection, Connections, HasMoved, MoveTo, WorkerState};
+pub use crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 pub use estate::{
     AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, Exported, Host, Hosts,
     Listener, Listeners, Namespace, Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace,

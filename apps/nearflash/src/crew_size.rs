@@ -1,0 +1,112 @@
+//! How many workers a server has: `4`, or `1..4` for as many as the load needs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use qos::WORKERS_MAX;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// So many workers at least and at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub(crate) struct CrewSize {
+    /// At least one.
+    pub(crate) least: usize,
+    /// `least ≤ most ≤ WORKERS_MAX`
+    pub(crate) most: usize,
+}
+
+/// As a configuration file says it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Written {
+    /// So many.
+    Number(usize),
+    /// From so many to so many, such as `1..4`.
+    Text(String),
+}
+
+impl CrewSize {
+    /// So many, always.
+    pub(crate) fn fixed(count: usize) -> Result<CrewSize, String> {
+        CrewSize::new(count, count)
+    }
+
+    fn new(least: usize, most: usize) -> Result<CrewSize, String> {
+        if !(1..=WORKERS_MAX).contains(&least) || !(least..=WORKERS_MAX).contains(&most) {
+            let size = CrewSize { least, most };
+            return Err(format!(
+                "{size} workers; expected a number from 1 to {WORKERS_MAX}, or two with .. between \
+                 them, such as 1..4"
+            ));
+        }
+        Ok(CrewSize { least, most })
+    }
+}
+
+impl fmt::Display for CrewSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.least == self.most {
+            true => write!(f, "{}", self.least),
+            false => write!(f, "{}..{}", self.least, self.most),
+        }
+    }
+}
+
+impl FromStr for CrewSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            text.parse().map_err(|_| {
+                format!("{text:?} is no number of workers; expected 4, or 1..4, for instance")
+            })
+        };
+        match text.split_once("..") {
+            Some((least, most)) => CrewSize::new(number(least)?, number(most)?),
+            None => CrewSize::fixed(number(text)?),
+        }
+    }
+}
+
+impl TryFrom<Written> for CrewSize {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Number(count) => CrewSize::fixed(count),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<CrewSize> for Written {
+    fn from(size: CrewSize) -> Written {
+        match size.least == size.most {
+            true => Written::Number(size.least),
+            false => Written::Text(size.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_understood_or_explained() {
+        assert_eq!("3".parse(), Ok(CrewSize { least: 3, most: 3 }));
+        assert_eq!("1..4".parse(), Ok(CrewSize { least: 1, most: 4 }));
+        for (bad, word) in [
+            ("0", "from 1 to"),
+            ("4..2", "such as 1..4"),
+            ("1..99", "from 1 to"),
+            ("many", "\"many\""),
+            ("1..", "\"\""),
+        ] {
+            let error = bad.parse::<CrewSize>().unwrap_err();
+            assert!(error.contains(word), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Connections move between the workers of a running server while they are used: a load that verifies
+//! what it reads notices nothing but pauses.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use control::admin::{AdminAddress, Client, ClientError, Code, WorkerState};
+use serde_json::Value;
+use support::{Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
+
+/// The longest pause that 99 of 100 moves may have on a busy machine; a quiet one takes a
+/// twentieth.
+const PAUSE_P99_MAX: Duration = Duration::from_millis(100);
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// A server with so many workers.
+    fn start(&self, workers: &str) -> Server {
+        let socket = self.socket();
+        let words = ["--workers", workers, "--admin", socket.to_str().unwrap()];
+        words.into_iter().fold(Launch::device("mem:16MiB"), Launch::with).start()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+}
+
+fn program() -> Process {
+    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
+    program
+}
+
+/// Moves every connection to and fro until `done`; what the pauses were.
+fn move_all(client: &mut Client, mut done: impl FnMut() -> bool) -> Vec<Duration> {
+    let mut pauses = Vec::new();
+    while !done() {
+        for connection in client.connections().unwrap().connections {
+            match client.move_connection(&connection.id, 1 - connection.worker) {
+                Ok(moved) => {
+                    assert_eq!(moved.worker, 1 - connection.worker);
+                    pauses.push(Duration::from_micros(moved.pause_us));
+                }
+                // The load may have ended meanwhile, or the machine be too slow for a while.
+                Err(ClientError::Refused(problem)) => {
+                    let known = matches!(problem.code, Code::NotFound | Code::InUse);
+                    assert!(known, "{problem:?}");
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    pauses.sort();
+    pauses
+}
+
+/// A load that verifies, whose connections are moved meanwhile: its result, and the pauses.
+fn load_and_move(workers: &str, words: &str) -> (Value, Vec<Duration>) {
+    let place = Place::new();
+    let server = place.start(workers);
+    let (target, words) = words.split_once(' ').unwrap_or((words, ""));
+    let url = format!("reflex://{}{target}", server.address());
+    let mut bench = program();
+    bench.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
+    bench.args(["--seconds", "2"]).args(words.split_whitespace());
+    let mut bench = bench.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut client = place.client();
+    wait_until("a connection", PATIENCE, || !client.connections().unwrap().connections.is_empty());
+    let pauses = move_all(&mut client, || bench.try_wait().unwrap().is_some());
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    (serde_json::from_str(&said).expect("it is JSON"), pauses)
+}
+
+#[test]
+fn a_verifying_load_notices_nothing_but_pauses() {
+    for words in [
+        " --connections 4 --queue-depth 16",
+        " --connections 2 --queue-depth 4 --block-size 64KiB --checksums",
+        "?v=1 --connections 2 --queue-depth 32",
+    ] {
+        let (result, pauses) = load_and_move("2", words);
+        assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+        assert!(pauses.len() >= 10, "{words}: only {} moves", pauses.len());
+        let of_100 = |n: usize| pauses[(pauses.len() * n / 100).min(pauses.len() - 1)];
+        let (p50, p99, longest) = (of_100(50), of_100(99), of_100(100));
+        println!("{words}: {} moves, p50 {p50:?}, p99 {p99:?}, longest {longest:?}", pauses.len());
+        assert!(p99 <= PAUSE_P99_MAX, "{words}: p99 {p99:?}, longest {longest:?}");
+    }
+}
+
+#[test]
+fn half_a_message_moves_along() {
+    let place = Place::new();
+    let server = place.start("2");
+    let mut client = place.client();
+    let other = |client: &mut Client| {
+        let of = &client.connections().unwrap().connections[0];
+        let moved = client.move_connection(&of.id, 1 - of.worker).unwrap();
+        assert_eq!(client.connections().unwrap().connections[0].id, moved.id);
+    };
+    let mut v1 = V1::connect(server.address());
+    wait_until("the connection", PATIENCE, || client.connections().unwrap().connections.len() == 1);
+    let payload = pattern(0, 8, 3);
+    let whole = [&v1_head(1, 7, 0, 8)[..], &payload[..], &v1_head(0, 8, 0, 8)[..]].concat();
+    for piece in whole.chunks(700) {
+        v1.send(piece);
+        other(&mut client);
+    }
+    v1.expect_written(7, 0);
+    assert_eq!(v1.expect_data(8, 0, 8), payload);
+}
+
+#[test]
+fn workers_are_added_and_retired_under_load() {
+    let place = Place::new();
+    let server = place.start("1..2");
+    let mut client = place.client();
+    let state = |client: &mut Client| client.workers().unwrap().workers[1].state;
+    let of_each = |client: &mut Client| -> Vec<usize> {
+        client.workers().unwrap().workers.iter().map(|worker| worker.connections).collect()
+    };
+    assert_eq!(state(&mut client), WorkerState::Parked);
+    let mut clients: Vec<V2> =
+        (0..6).map(|_| V2::hello(server.address(), Default::default()).unwrap()).collect();
+    assert_eq!(of_each(&mut client), [6, 0], "nobody goes where a worker rests");
+    client.set_worker(1, WorkerState::Active).unwrap();
+    wait_until("half of them", PATIENCE, || of_each(&mut client) == [3, 3]);
+    let read = contract::Command::Read(contract::Range::new(0, 8));
+    clients.iter_mut().for_each(|v2| assert!(v2.call(read, &[]).0.is_ok()));
+    client.set_worker(1, WorkerState::Parked).unwrap();
+    wait_until("all of them", PATIENCE, || of_each(&mut client) == [6, 0]);
+    wait_until("a worker that rests", PATIENCE, || state(&mut client) == WorkerState::Parked);
+    clients.iter_mut().for_each(|v2| assert!(v2.call(read, &[]).0.is_ok()));
+    let refused = client.set_worker(0, WorkerState::Parked).unwrap_err();
+    assert!(refused.to_string().contains("listens"), "{refused}");
+}

@@ -1,0 +1,340 @@
+//! How many workers serve, and who has too much (paper §4.3): a decision, made once a second from what
+//! was measured. Time is an argument.
+//!
+//! A worker is added when those that serve are nearly always busy, or when a latency-critical tenant is
+//! about to miss its latency while they are busy more often than not. One is retired when the others
+//! would still be idle much of the time. What keeps it from going to and fro: a retirement is only
+//! decided where its outcome is far below what adds one ([`RETIRE_BELOW`] < [`STRAINED_ABOVE`]), what
+//! is seen must have been so for a while, and after each step nothing is done for a while.
+//!
+//! What is deliberately not here: how connections move, and what a worker is.
+
+use std::time::Duration;
+
+use contract::Instant;
+
+/// Workers that are busy for this share of the time, on average, are too few.
+pub const ADD_ABOVE: f64 = 0.85;
+
+/// The same where a latency-critical tenant is about to miss its latency.
+pub const STRAINED_ABOVE: f64 = 0.60;
+
+/// How near a tenant's measured latency may come to what it was promised, as a share.
+pub const STRAIN_MAX: f64 = 0.9;
+
+/// One worker less is enough if the others would then be busy for at most this share of the time.
+pub const RETIRE_BELOW: f64 = 0.50;
+
+/// Between two workers, a difference in what they are busy that is worth a move, and how busy the
+/// busier one must be.
+pub const UNEVEN_BY: f64 = 0.30;
+const UNEVEN_ABOVE: f64 = 0.50;
+
+/// For how long something must have been so.
+pub const ADD_AFTER: Duration = Duration::from_secs(2);
+/// See [`ADD_AFTER`].
+pub const RETIRE_AFTER: Duration = Duration::from_secs(10);
+/// See [`ADD_AFTER`].
+pub const SHIFT_AFTER: Duration = Duration::from_secs(3);
+
+/// How long nothing is done after a step, until its outcome has been measured.
+pub const SETTLE: Duration = Duration::from_secs(4);
+
+/// What was measured of a worker that serves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Seen {
+    /// Its number.
+    pub worker: usize,
+    /// The share of the time in which it had something to do, from 0 to 1.
+    pub busy: f64,
+    /// Its connections.
+    pub connections: usize,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    Stay,
+    /// One worker more is to serve.
+    Add,
+    /// This one is to serve no more.
+    Retire(usize),
+    /// So many connections are to move.
+    Shift {
+        /// From whom.
+        from: usize,
+        /// To whom.
+        to: usize,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// The decision's memory.
+#[derive(Clone, Debug)]
+pub struct Sizing {
+    least: usize,
+    most: usize,
+    busy_since: Option<Instant>,
+    idle_since: Option<Instant>,
+    uneven_since: Option<Instant>,
+    /// Nothing is done before.
+    rests_until: Instant,
+}
+
+impl Sizing {
+    /// Keeps the number of workers from `least` to `most`.
+    pub fn new(least: usize, most: usize) -> Sizing {
+        assert!((1..=most).contains(&least), "from {least} to {most} workers");
+        Sizing {
+            least,
+            most,
+            busy_since: None,
+            idle_since: None,
+            uneven_since: None,
+            rests_until: Instant::ZERO,
+        }
+    }
+
+    /// Nothing is done for a while: somebody else has done something.
+    pub fn rest(&mut self, now: Instant, time: Duration) {
+        self.rests_until = now + time;
+        (self.busy_since, self.idle_since, self.uneven_since) = (None, None, None);
+    }
+
+    /// Decides. `serving` are the workers that serve; `strain` is how near the tenant that is nearest
+    /// to missing its latency is to that: 1 is just so.
+    pub fn decide(&mut self, now: Instant, serving: &[Seen], strain: f64) -> Step {
+        if serving.is_empty() || now < self.rests_until {
+            return Step::Stay;
+        }
+        let count = serving.len();
+        let sum: f64 = serving.iter().map(|seen| seen.busy).sum();
+        let mean = sum / count as f64;
+        let too_few = mean >= ADD_ABOVE || (strain >= STRAIN_MAX && mean >= STRAINED_ABOVE);
+        let too_many = count > 1 && sum / (count - 1) as f64 <= RETIRE_BELOW && strain < STRAIN_MAX;
+        let shift = uneven(serving);
+        let lasts = |since: &mut Option<Instant>, is_so: bool, after: Duration| {
+            *since = if is_so { since.or(Some(now)) } else { None };
+            since.is_some_and(|since| now.since(since) >= after)
+        };
+        let add = lasts(&mut self.busy_since, too_few && count < self.most, ADD_AFTER);
+        let retire = lasts(&mut self.idle_since, too_many && count > self.least, RETIRE_AFTER);
+        let moves = lasts(&mut self.uneven_since, shift.is_some(), SHIFT_AFTER);
+        // The first of the workers listens, so it stays.
+        let last = serving.iter().map(|seen| seen.worker).max().filter(|last| *last > 0);
+        let step = match (add, retire, last, shift) {
+            (true, ..) => Step::Add,
+            (_, true, Some(last), _) => Step::Retire(last),
+            (_, _, _, Some(shift)) if moves => shift,
+            _ => return Step::Stay,
+        };
+        self.rest(now, SETTLE);
+        step
+    }
+}
+
+/// The shift that would make the busiest and the idlest worker alike, if they are far apart.
+fn uneven(serving: &[Seen]) -> Option<Step> {
+    let by_busy = |a: &&Seen, b: &&Seen| a.busy.total_cmp(&b.busy);
+    let (busiest, idlest) = (serving.iter().max_by(by_busy)?, serving.iter().min_by(by_busy)?);
+    let apart = busiest.busy - idlest.busy;
+    // A single connection cannot be divided.
+    if apart < UNEVEN_BY || busiest.busy < UNEVEN_ABOVE || busiest.connections < 2 {
+        return None;
+    }
+    let share = apart / (2.0 * busiest.busy);
+    let count = (busiest.connections as f64 * share).floor().max(1.0) as usize;
+    Some(Step::Shift { from: busiest.worker, to: idlest.worker, count })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server in virtual time: what its connections ask for, in seconds of work a second.
+    struct Server {
+        sizing: Sizing,
+        /// By worker that serves: what each of its connections asks for.
+        workers: Vec<Vec<f64>>,
+        now: Instant,
+        /// What was done, with the second.
+        steps: Vec<(u64, Step)>,
+    }
+
+    impl Server {
+        fn new(least: usize, most: usize, connections: usize, each: f64) -> Server {
+            let mut workers = vec![Vec::new(); least];
+            (0..connections).for_each(|n| workers[n % least].push(each));
+            let now = Instant::from_nanos(1_000_000_000);
+            Server { sizing: Sizing::new(least, most), workers, now, steps: Vec::new() }
+        }
+
+        fn load(&mut self, each: f64) {
+            self.workers.iter_mut().flatten().for_each(|load| *load = each);
+        }
+
+        /// Time passes; `strain` of the tenants as a function of how busy the busiest worker is.
+        fn run(&mut self, seconds: u64, strain: impl Fn(f64) -> f64) {
+            for _ in 0..seconds {
+                self.now = self.now + Duration::from_secs(1);
+                let seen: Vec<Seen> = self
+                    .workers
+                    .iter()
+                    .enumerate()
+                    .map(|(worker, conns)| Seen {
+                        worker,
+                        busy: conns.iter().sum::<f64>().min(1.0),
+                        connections: conns.len(),
+                    })
+                    .collect();
+                let most = seen.iter().map(|seen| seen.busy).fold(0.0, f64::max);
+                let step = self.sizing.decide(self.now, &seen, strain(most));
+                self.carry_out(step);
+                if step != Step::Stay {
+                    self.steps.push((self.now.as_nanos() / 1_000_000_000, step));
+                }
+            }
+        }
+
+        fn carry_out(&mut self, step: Step) {
+            match step {
+                Step::Stay => {}
+                Step::Add => {
+                    let count = self.workers.len() + 1;
+                    let mut new = Vec::new();
+                    for worker in &mut self.workers {
+                        let stay = worker.len() - worker.len() / count;
+                        new.extend(worker.drain(stay..));
+                    }
+                    self.workers.push(new);
+                }
+                Step::Retire(last) => {
+                    assert_eq!(last, self.workers.len() - 1);
+                    let homeless = self.workers.pop().unwrap();
+                    let count = self.workers.len();
+                    for (n, load) in homeless.into_iter().enumerate() {
+                        self.workers[n % count].push(load);
+                    }
+                }
+                Step::Shift { from, to, count } => {
+                    let moved: Vec<f64> = self.workers[from].drain(..count).collect();
+                    self.workers[to].extend(moved);
+                }
+            }
+        }
+    }
+
+    fn calm(_: f64) -> f64 {
+        0.1
+    }
+
+    #[test]
+    fn workers_follow_the_load_up_and_down() {
+        let mut server = Server::new(1, 4, 64, 0.001);
+        server.run(60, calm);
+        assert_eq!(server.steps, [], "one is enough");
+        server.load(0.03); // 1.9 workers' worth
+        server.run(60, calm);
+        assert_eq!(server.workers.len(), 3, "{:?}", server.steps);
+        server.load(0.05); // 3.2
+        server.run(60, calm);
+        assert_eq!(server.workers.len(), 4);
+        server.load(0.2); // more than there is
+        server.run(60, calm);
+        assert_eq!(server.workers.len(), 4, "not more than were allowed");
+        server.load(0.01); // 0.64
+        server.run(120, calm);
+        assert_eq!(server.workers.len(), 2);
+        server.load(0.001);
+        server.run(60, calm);
+        assert_eq!(server.workers.len(), 1);
+        assert!(server.steps.len() <= 8, "{:?}", server.steps);
+    }
+
+    #[test]
+    fn a_load_at_any_border_settles() {
+        for load in (1..400).map(|n| f64::from(n) / 100.0) {
+            for strain in [calm as fn(f64) -> f64, |busy: f64| busy / 0.7] {
+                let mut server = Server::new(1, 4, 96, load / 96.0);
+                server.run(120, strain);
+                let before = server.steps.clone();
+                server.run(600, strain);
+                assert_eq!(server.steps, before, "load {load}: to and fro");
+                // From above as well.
+                let mut server = Server::new(1, 4, 96, 1.0);
+                server.run(60, strain);
+                server.load(load / 96.0);
+                server.run(200, strain);
+                let before = server.steps.clone();
+                server.run(600, strain);
+                assert_eq!(server.steps, before, "load {load} from above: to and fro");
+            }
+        }
+    }
+
+    #[test]
+    fn a_noisy_load_at_the_border_is_answered_rarely() {
+        let mut server = Server::new(1, 2, 50, 0.0);
+        let mut chance = 7_u64;
+        for _ in 0..3_600 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let noise = (chance >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
+            server.load((0.85 + 0.2 * noise) / 50.0);
+            server.run(1, calm);
+        }
+        assert!(server.steps.len() <= 1, "{:?}", server.steps);
+    }
+
+    #[test]
+    fn latency_adds_a_worker_before_the_load_does() {
+        let mut server = Server::new(1, 2, 10, 0.07);
+        server.run(60, calm);
+        assert_eq!(server.steps, [], "busy for 70 % is no trouble by itself");
+        server.run(60, |_| 0.95);
+        assert_eq!(server.workers.len(), 2);
+        // Late although there is little to do: another worker would be of no use.
+        let mut server = Server::new(1, 2, 10, 0.03);
+        server.run(60, |_| 3.0);
+        assert_eq!(server.steps, []);
+    }
+
+    #[test]
+    fn a_short_peak_adds_nobody_and_a_short_lull_retires_nobody() {
+        let mut server = Server::new(1, 2, 10, 0.02);
+        for _ in 0..50 {
+            server.load(0.1);
+            server.run(1, calm);
+            server.load(0.02);
+            server.run(3, calm);
+        }
+        assert_eq!(server.steps, []);
+        let mut server = Server::new(1, 2, 10, 0.1);
+        server.run(20, calm);
+        assert_eq!(server.workers.len(), 2);
+        for _ in 0..20 {
+            server.load(0.01);
+            server.run(8, calm);
+            server.load(0.08);
+            server.run(2, calm);
+        }
+        assert_eq!(server.workers.len(), 2);
+    }
+
+    #[test]
+    fn connections_shift_from_whoever_has_too_much() {
+        let mut server = Server::new(2, 2, 0, 0.0);
+        server.workers[0] = vec![0.1; 8];
+        server.workers[1] = vec![0.1; 1];
+        server.run(60, calm);
+        let busy: Vec<f64> = server.workers.iter().map(|conns| conns.iter().sum()).collect();
+        assert!((busy[0] - busy[1]).abs() < UNEVEN_BY, "{busy:?}");
+        assert!(server.steps.len() <= 2, "{:?}", server.steps);
+        // One that cannot be divided stays where it is.
+        let mut server = Server::new(2, 2, 0, 0.0);
+        server.workers[0] = vec![0.9];
+        server.run(60, calm);
+        assert_eq!(server.steps, []);
+    }
+}
