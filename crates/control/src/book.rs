@@ -19,6 +19,7 @@ use qos::{
 use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
 use crate::measured::{Promised, Window};
 use crate::metrics::Detail;
+use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
@@ -540,6 +541,16 @@ impl Book {
             (self.info(tenant), detail)
         });
         (each.collect(), Some(end).filter(|end| *end < self.entries.len()))
+    }
+
+    /// What was counted of a tenant.
+    pub(crate) fn tally(&self, tenant: TenantId) -> &Tally {
+        &self.entry(tenant).window.tally
+    }
+
+    /// The traces of all workers.
+    pub(crate) fn all_traces(&self) -> Vec<Arc<Traces>> {
+        self.traces.clone()
     }
 
     /// What devices, workers and namespaces do.

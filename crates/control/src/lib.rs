@@ -23,6 +23,7 @@ mod post;
 pub mod sizing;
 mod tally;
 mod tenants;
+mod traces;
 mod words;
 
 pub use book::{Book, DeviceSetup, Origin, Switches};

@@ -26,6 +26,7 @@ use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
 use super::problem::{Code, Failure, Problem};
+use super::watch::{Flows, Stages};
 
 /// How long to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -310,6 +311,30 @@ impl Client {
     pub fn set_ana(&mut self, listener: &str, to: &SetAna) -> Result<Listener, ClientError> {
         let path = format!("{}/ana", path_to("listeners", listener));
         self.call(Method::PUT, &path, Some(to))
+    }
+
+    /// What devices, workers and namespaces did in the last second.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn flows(&mut self) -> Result<Flows, ClientError> {
+        self.get("/v1/flows")
+    }
+
+    /// Where the reads of a tenant spent their time.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn stages(&mut self, name: &str) -> Result<Stages, ClientError> {
+        self.get(&format!("{}/stages", path_to("tenants", name)))
+    }
+
+    /// Traces one request in so many for so long, at most five seconds: trace events in JSON.
+    ///
+    /// # Errors
+    /// When somebody else does.
+    pub fn trace(&mut self, seconds: f64, one_in: u32) -> Result<serde_json::Value, ClientError> {
+        self.get(&format!("/v1/trace?seconds={seconds}&one_in={one_in}"))
     }
 
     fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {

@@ -20,6 +20,7 @@ mod problem;
 mod routes;
 mod scrape;
 mod server;
+mod watch;
 
 pub use axum::Router;
 
@@ -33,11 +34,12 @@ pub use estate::{
 };
 pub use estate_routes::Estate;
 pub use model::{
-    AddTenant, Admitted, Check, Class, Correction, Device, Devices, Measured, Origin, SetTenant,
-    Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
+    AddTenant, Admitted, Check, Class, Compliance, Correction, Device, Devices, Measured, Origin,
+    SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
 };
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
 pub use scrape::scrape_router;
 pub use server::{Door, start};
+pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Stages, TokenRates};

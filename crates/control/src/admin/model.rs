@@ -186,8 +186,36 @@ pub struct Measured {
     pub throttled: f64,
     /// Rounds below the deficit limit since it was made.
     pub deficits: u64,
-    /// Requests answered since it was made.
+    /// Requests carried out since it was made.
     pub requests_total: u64,
+    /// Bytes that its reads carried, a second.
+    #[serde(default)]
+    pub read_bytes: f64,
+    /// Bytes that its writes carried, a second.
+    #[serde(default)]
+    pub written_bytes: f64,
+    /// Requests that were not carried out, a second, without those that were told to try again.
+    #[serde(default)]
+    pub failures: f64,
+    /// Requests that were told to try again, a second.
+    #[serde(default)]
+    pub retries: f64,
+    /// How well its promise is kept.
+    #[serde(default)]
+    pub compliance: Compliance,
+}
+
+/// How well a promise is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Compliance {
+    /// Share of the reads of the last second that were within the bound, 0 to 1; `null` without
+    /// reads, and without a promise.
+    pub second: Option<f64>,
+    /// The same of the last minute.
+    pub minute: Option<f64>,
+    /// Of the seconds of the last minute with reads in which the tenant spent no more than 1.05 times
+    /// the tokens that it was promised, the share in which the bound held at its percentile.
+    pub kept: Option<f64>,
 }
 
 /// A tenant.
@@ -395,6 +423,15 @@ mod translation {
                 throttled: measured.throttled,
                 deficits: measured.deficits,
                 requests_total: measured.requests_total,
+                read_bytes: measured.read_bytes,
+                written_bytes: measured.written_bytes,
+                failures: measured.failures,
+                retries: measured.retries,
+                compliance: Compliance {
+                    second: measured.compliance.second,
+                    minute: measured.compliance.minute,
+                    kept: measured.compliance.kept,
+                },
             }
         }
     }

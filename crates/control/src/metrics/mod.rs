@@ -43,3 +43,55 @@ pub fn table() -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &str) -> String {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        std::fs::read_to_string(format!("{root}/{path}"))
+            .unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let page = read("docs/metrics.md");
+        let table = table();
+        assert!(page.contains(&table), "docs/metrics.md does not have this table:\n{table}");
+    }
+
+    #[test]
+    fn the_dashboard_names_metrics_that_exist() {
+        let dashboard = read("packaging/grafana/nearflash.json");
+        let value: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+        let mut expressions = Vec::new();
+        for panel in value["panels"].as_array().expect("it has panels") {
+            for target in panel["targets"].as_array().into_iter().flatten() {
+                expressions.push(target["expr"].as_str().expect("a query").to_owned());
+            }
+        }
+        for variable in value["templating"]["list"].as_array().into_iter().flatten() {
+            expressions.extend(variable["query"].as_str().map(str::to_owned));
+        }
+        let known: Vec<String> = families()
+            .flat_map(|family| {
+                let name = format!("{PREFIX}_{}", family.full_name());
+                let parts = match family.shape {
+                    Shape::Histogram => &["_bucket", "_count", "_sum"][..],
+                    Shape::Counter | Shape::Gauge => &[""][..],
+                };
+                parts.iter().map(move |part| format!("{name}{part}"))
+            })
+            .collect();
+        let mut used = 0;
+        for expression in &expressions {
+            let words = expression.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            for word in words.filter(|word| word.starts_with(&format!("{PREFIX}_"))) {
+                assert!(known.iter().any(|name| name == word), "{word} of {expression}");
+                used += 1;
+            }
+        }
+        assert!(used > 20, "the dashboard shows {used} metrics");
+    }
+}

@@ -130,7 +130,8 @@ impl Series<'_> {
         let buckets: Vec<(f64, u64)> = (0..COARSE_BUCKETS)
             .step_by(joined)
             .map(|n| {
-                let edge = coarse_edge(n + joined - 1).map_or(f64::MAX, |nanos| nanos as f64 / 1e9);
+                let edge =
+                    coarse_edge(n + joined - 1).map_or(f64::INFINITY, |nanos| nanos as f64 / 1e9);
                 (edge, histogram[n..n + joined].iter().sum())
             })
             .collect();

@@ -40,7 +40,7 @@ mod tests {
     use contract::{Instant, Kind, Part, Slo, Stage, Status};
     use qos::DeviceModel;
 
-    use crate::metrics::{Shape, snapshot::REST};
+    use crate::metrics::{Shape, TENANTS_DEFAULT, snapshot::REST};
     use crate::{Book, DeviceSetup, Origin, Switches, Tenants};
 
     fn served() -> Tenants {
@@ -108,6 +108,7 @@ mod tests {
             "nearflash_tenant_failures_total{tenant=\"web\",status=\"busy, try again\"} 1",
             "nearflash_tenant_read_latency_seconds_bucket{le=\"0.000524288\",tenant=\"web\"} 53",
             "nearflash_tenant_read_latency_seconds_count{tenant=\"web\"} 100",
+            "nearflash_tenant_read_latency_seconds_bucket{le=\"+Inf\",tenant=\"web\"} 100",
             "nearflash_tenant_slo_latency_seconds{tenant=\"web\"} 0.0005",
             "nearflash_tenant_requests_total{tenant=\"a\\\\b\",op=\"write\"} 1",
             "nearflash_namespace_requests_total{namespace=\"1\",op=\"read\"} 3",
@@ -127,5 +128,49 @@ mod tests {
         assert!(text.contains(&line), "{text}");
         assert!(text.contains("nearflash_tenants_left_out 2.0\n"));
         assert!(!text_of(3).contains(&rest));
+    }
+
+    /// A writer that counts.
+    struct Count(usize);
+
+    impl fmt::Write for Count {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 += text.len();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn ten_thousand_tenants_take_no_more_than_their_bound() {
+        const TENANTS: usize = 10_000;
+        let model = Some(DeviceModel::device_a());
+        let device = DeviceSetup { name: "fast".to_owned(), model, switches: Switches::default() };
+        let tenants = Tenants::new(vec![device], 1, TENANTS, Arc::new(|| Instant::ZERO));
+        let mut book = tenants.book();
+        let meters = book.meters(0);
+        for n in 0..TENANTS - 1 {
+            let slo = Slo { latency_us: 2_000, iops: 10, read_percent: 100, ..Slo::default() };
+            let name = format!("customer-{n:05}");
+            let made = book.register(&name, &slo, None, Origin::Operator, Instant::ZERO).unwrap();
+            let meter = meters.get(made.tenant).unwrap();
+            meter.record(Kind::Read, 4096, 90_000);
+            meter.fail(Status::Retry);
+            for (kind, stage) in [Kind::Read, Kind::Write].into_iter().zip([Stage::Device; 2]) {
+                meter.sample(kind, stage, 90_000);
+                meter.sample(kind, Stage::Scheduler, 9_000);
+            }
+            meter.sample(Kind::Read, Stage::Reply, 9_000);
+        }
+        book.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(book);
+        let bytes_of = |tenants_max| {
+            let mut count = Count(0);
+            write(Snapshot::take(&tenants, tenants_max), &mut count).unwrap();
+            count.0
+        };
+        let (none, usual, all) = (bytes_of(0), bytes_of(TENANTS_DEFAULT), bytes_of(TENANTS));
+        println!("{none} bytes of none, {usual} of {TENANTS_DEFAULT}, {all} of all");
+        assert!(none < 64 << 10 && usual < 8 << 20, "{none} and {usual} bytes");
+        assert!((all - none) / TENANTS <= (usual - none) / TENANTS_DEFAULT + 64);
     }
 }
