@@ -32,6 +32,7 @@ pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
     /// Threads that serve.
+    #[schemars(with = "Option<crate::crew_size::Written>")]
     pub(crate) workers: Option<CrewSize>,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,

@@ -26,10 +26,10 @@ pub(crate) fn chrome(traces: &[(usize, Trace)], name: impl Fn(TenantId) -> Strin
     workers.sort_unstable();
     workers.dedup();
     for worker in &workers {
-        let _ = write!(
+        let _ = writeln!(
             text,
             "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{worker},\"tid\":0,\
-             \"args\":{{\"name\":\"worker {worker}\"}}}},\n"
+             \"args\":{{\"name\":\"worker {worker}\"}}}},"
         );
     }
     for (n, (worker, trace)) in traces.iter().enumerate() {
@@ -57,10 +57,10 @@ fn write_request(text: &mut String, n: usize, worker: usize, trace: &Trace, tena
     let id = format!("{worker}.{}.{n}", trace.at[0]);
     let mut event = |phase: char, name: &str, at: u64, args: &str| {
         let micros = at as f64 / 1e3;
-        let _ = write!(
+        let _ = writeln!(
             text,
             "{{\"ph\":\"{phase}\",\"cat\":\"request\",\"id\":\"{id}\",\"name\":\"{name}\",\
-             \"pid\":{worker},\"tid\":0,\"ts\":{micros:.3}{args}}},\n"
+             \"pid\":{worker},\"tid\":0,\"ts\":{micros:.3}{args}}},"
         );
     };
     let args = format!(
