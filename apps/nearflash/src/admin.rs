@@ -180,6 +180,11 @@ fn default_socket() -> Option<PathBuf> {
     own_directory().map(|directory| directory.join(SOCKET))
 }
 
+/// Where the admin API of a server is that is told nothing.
+pub(crate) fn default_place() -> Wanted {
+    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(AdminAddress::Unix(path)))
+}
+
 /// Where a command that is told nothing looks: at this user's own server, else at the system's.
 pub(crate) fn where_to_look() -> AdminAddress {
     let own = default_socket().filter(|path| path.exists());

@@ -38,11 +38,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         Command::Check { file } => {
             let (base, config) = read(file)?;
             let text = std::fs::read_to_string(file).unwrap_or_default();
-            serve::check_config(&base, &config).map_err(|error| at(file, &text, &error))?;
+            serve::check_config(&base, &config).map_err(|error| match at(file, &text, &error) {
+                plain if plain == error => format!("{}: {error}", file.display()),
+                placed => placed,
+            })?;
             println!("{}: a server would start", file.display());
         }
         Command::Show { file } => {
-            let (_, config) = read(file)?;
+            let (_, mut config) = read(file)?;
+            let state = serve::state_of(file).display().to_string();
+            config.state.get_or_insert(state);
             print!("{}", config.to_toml()?);
         }
         Command::Schema => println!("{}", Config::schema()),
@@ -58,10 +63,10 @@ fn read(file: &Path) -> Result<(Config, Config), String> {
     Ok((base, config))
 }
 
-/// An error with the file and the line that it is about, where that can be told.
+/// An error with the file and the line that it is about, where that line can be told.
 pub(crate) fn at(file: &Path, text: &str, error: &str) -> String {
     match locate::line_of(text, error) {
         Some(line) => format!("{}:{line}: {error}", file.display()),
-        None => format!("{}: {error}", file.display()),
+        None => error.to_owned(),
     }
 }

@@ -28,6 +28,7 @@ use crate::admin::{self, Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
+use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, Protocol, url};
 use crate::live::{Changes, Ground, Live, Store};
@@ -136,10 +137,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, insecure)?;
     if args.check {
-        return check(&base, &config, &listen_at).map(|()| ExitCode::SUCCESS);
+        let checked = check(&base, &config, &listen_at).map_err(|error| located(&args, error));
+        return checked.map(|()| ExitCode::SUCCESS);
     }
     let chosen = args.interface.choose()?;
-    let (mut plan, workers, mut desk) = plan(&args, &base, &config, &listen_at)?;
+    let (mut plan, workers, mut desk) =
+        plan(&args, &base, &config, &listen_at).map_err(|error| located(&args, error))?;
     let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
     let pairs = listen_at.iter().zip(&listeners);
     let urls: Vec<String> =
@@ -216,6 +219,13 @@ fn merge(args: &Args) -> Result<Config, String> {
     Ok(config)
 }
 
+/// An error with the line of the configuration that it is about, where that can be told.
+fn located(args: &Args, error: String) -> String {
+    let Some(file) = &args.config else { return error };
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    inspect::at(file, &text, &error)
+}
+
 /// What was changed while servers of this configuration ran, and where further changes are kept.
 fn open_state(args: &Args, config: &Config) -> Result<(Option<Store>, Changes), String> {
     let file = args.config.as_deref();
@@ -246,7 +256,7 @@ pub(crate) fn open_state_of(
 
 /// The state file of a configuration file: in the directory that the service manager gave for such
 /// things, else beside it.
-fn state_of(config: &Path) -> PathBuf {
+pub(crate) fn state_of(config: &Path) -> PathBuf {
     let beside = config.with_extension("state");
     let given = std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
     match (given, beside.file_name()) {

@@ -10,7 +10,9 @@ use std::time::Duration;
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddNamespace, AdminAddress, Client, RemoveNamespace};
 use serde_json::Value;
-use support::{Launch, NvmeQueue, Server, V2, host_nqn, words};
+use support::{
+    Launch, NvmeQueue, PATIENCE, Server, V2, host_nqn, pattern, wait_until, words,
+};
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
@@ -131,6 +133,7 @@ fn a_namespace_shrinks_only_when_that_is_said_and_forgets_what_lay_behind() {
     assert_eq!(host.event(), Event::NAMESPACE);
     assert_eq!(io.read(1, 20_000), Err(NvmeStatus::LBA_OUT_OF_RANGE.dnr()));
     assert_eq!(client.call(read(20_000), &[]).0, Status::OutOfRange);
+    assert_eq!(client.info(1).unwrap().blocks, 8 * MIB / 512);
     assert_eq!(client.call(read(0), &[]).0, Status::Ok);
     place.told(&["namespace", "resize", "1", "16MiB"]);
     assert_eq!(io.read(1, 20_000), Ok(vec![0; 512]));
@@ -448,4 +451,84 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
     assert!(said.contains("line 9") && said.contains("devise"), "{said}");
     let schema = run(&["schema"]).stdout;
     assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["device"].is_object());
+}
+
+#[test]
+fn a_change_that_cannot_be_kept_is_not_made() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let state = place.path("gone/state").display().to_string();
+    std::fs::create_dir(place.path("gone")).unwrap();
+    let server = place.launch().with("--state").with(&state).start();
+    std::fs::remove_dir(place.path("gone")).unwrap();
+    let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    for words in [
+        &["namespace", "resize", "ns1", "32MiB"][..],
+        &["namespace", "add", "more", "1MiB"],
+        &["tenant", "add", "gold"],
+        &["subsystem", "rm", SUBSYSTEM],
+    ] {
+        let said = place.refused(words);
+        assert!(said.contains("cannot keep the change"), "{words:?}: {said}");
+    }
+    assert_eq!((host.namespaces(), host.blocks(1)), (vec![1], Ok(16 * MIB / 512)));
+    wait_until("the end of the tenant", PATIENCE, || {
+        !place.told(&["tenant", "list"]).contains("gold")
+    });
+    std::fs::create_dir(place.path("gone")).unwrap();
+    place.told(&["namespace", "resize", "ns1", "32MiB"]);
+    assert_eq!(host.event(), Event::NAMESPACE);
+}
+
+#[test]
+fn a_client_that_writes_all_the_time_loses_nothing_by_changes() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
+            let mut version = 0_u32;
+            while !done.load(order) {
+                version += 1;
+                let lba = u64::from(version % 1000) * 8;
+                client.write_blocks(lba, &pattern(lba, 8, version as u8), false);
+                assert_eq!(client.read_blocks(lba, 8), pattern(lba, 8, version as u8));
+            }
+            version
+        });
+        for step in 0..6 {
+            place.told(&["namespace", "resize", "ns1", &format!("{}MiB", 17 + step)]);
+            place.told(&["namespace", "resize", "ns1", "16MiB", "--shrink"]);
+            place.told(&["namespace", "add", "other", "1MiB"]);
+            place.told(&["namespace", "rm", "other"]);
+        }
+        done.store(true, order);
+        writer.join().unwrap()
+    });
+    assert!(written > 24, "{written} writes beside 24 changes");
+}
+
+#[test]
+fn a_reservation_is_not_that_of_a_namespace_that_gets_the_number_later() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let mut server = place.start();
+    place.told(&["namespace", "add", "logs", "1MiB"]);
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    io.register(2, 77, true).unwrap();
+    io.acquire(2, 77).unwrap();
+    place.told(&["namespace", "rm", "logs"]);
+    server.kill();
+    let mut server = place.start();
+    place.told(&["namespace", "add", "other", "1MiB"]);
+    server.kill();
+    let server = place.start();
+    let mut other = NvmeQueue::admin(server.listener(0), 2, SUBSYSTEM).unwrap();
+    assert_eq!(other.namespaces(), [1, 2]);
+    let mut io = other.io(server.listener(0), 2, SUBSYSTEM);
+    assert_eq!(io.write(2, 0, &[1; 512]), Ok(()));
 }

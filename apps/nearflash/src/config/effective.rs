@@ -26,7 +26,7 @@ impl Config {
             let count = self.cpus.as_ref().map_or(1, Vec::len);
             all.workers = Some(CrewSize::fixed(count)?);
         }
-        all.state.get_or_insert_with(|| "beside this file".to_owned());
+        all.admin.get_or_insert_with(crate::admin::default_place);
         if all.device.is_empty() {
             let spec = DEFAULT_DEVICE.to_owned();
             all.device.push(DeviceConfig::from_argument((0, &spec)));

@@ -19,6 +19,8 @@ use crate::fabric::Wakers;
 pub(crate) struct KeptReservation {
     subsystem: String,
     nsid: u32,
+    /// Which namespace that was: another one may get its number.
+    uuid: [u8; 16],
     generation: u32,
     registrants: Vec<(KeptHost, u64)>,
     /// The kind by its number; the holder, unless all registrants are.
@@ -44,12 +46,13 @@ impl KeptHost {
 }
 
 impl KeptReservation {
-    fn of(reserved: &Reserved) -> KeptReservation {
+    fn of(reserved: &Reserved, uuid: [u8; 16]) -> KeptReservation {
         let registrants = reserved.registrants.iter();
         let held = reserved.held.as_ref();
         KeptReservation {
             subsystem: reserved.subsystem.to_string(),
             nsid: reserved.nsid,
+            uuid,
             generation: reserved.generation,
             registrants: registrants.map(|(whom, key)| (KeptHost::of(whom), *key)).collect(),
             held: held.map(|(kind, holder)| (kind.0, holder.as_ref().map(KeptHost::of))),
@@ -98,7 +101,9 @@ impl Live {
         let Some(fabric) = self.fabric() else { return Ok(()) };
         let inner = self.lock();
         for kept in &inner.changes.reservations {
-            let restored = kept.reserved().map(|reserved| fabric.restore_reservation(reserved));
+            let is_it = inner.world.uuid_of(&kept.subsystem, kept.nsid) == Some(kept.uuid);
+            let reserved = kept.reserved().filter(|_| is_it);
+            let restored = reserved.map(|reserved| fabric.restore_reservation(reserved));
             if !matches!(restored, Some(Ok(()))) {
                 let (subsystem, nsid) = (&kept.subsystem, kept.nsid);
                 tracing::warn!(subsystem, nsid, "a kept reservation fits no namespace any more");
@@ -119,7 +124,11 @@ impl Live {
         let Some(fabric) = &self.fabric else { return };
         let mut inner = self.lock();
         let (change, reserved) = fabric.reservations_to_keep();
-        let reservations: Vec<KeptReservation> = reserved.iter().map(KeptReservation::of).collect();
+        let kept = |reserved: &Reserved| {
+            let uuid = inner.world.uuid_of(reserved.subsystem.as_str(), reserved.nsid)?;
+            Some(KeptReservation::of(reserved, uuid))
+        };
+        let reservations: Vec<KeptReservation> = reserved.iter().filter_map(kept).collect();
         let outcome = match reservations == inner.changes.reservations {
             true => Ok(()),
             false => {

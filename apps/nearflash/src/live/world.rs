@@ -42,6 +42,14 @@ impl World {
         Ok(world)
     }
 
+    /// What tells a namespace of a subsystem from all others.
+    pub(super) fn uuid_of(&self, subsystem: &str, nsid: u32) -> Option<[u8; 16]> {
+        let mut subsystems = self.nvme.as_ref()?.subsystems.iter();
+        let subsystem = subsystems.find(|one| one.nqn.as_str() == subsystem)?;
+        let namespace = subsystem.namespaces.iter().find(|one| one.nsid == nsid)?;
+        Some(namespace.identifiers.uuid)
+    }
+
     /// The fabric, if any listener speaks NVMe.
     pub(super) fn fabric(
         &self,
