@@ -125,6 +125,20 @@ struct Plan {
     boxes: Mutex<Vec<Option<PostBox>>>,
 }
 
+impl Plan {
+    /// The scheduler of a worker's queue to a device.
+    fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
+        let slots = self.limits.in_flight;
+        match self.no_scheduler {
+            true => AnyScheduler::PassThrough(PassThrough::new(slots)),
+            false => {
+                let limits = QueueLimits { slots, of_tenant: slots as u32 };
+                self.tenants.scheduler(device, worker, limits)
+            }
+        }
+    }
+}
+
 type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
@@ -501,15 +515,7 @@ fn build<N: Way>(
         .iter()
         .enumerate()
         .map(|(n, volume)| {
-            let slots = plan.limits.in_flight;
-            let scheduler = match plan.no_scheduler {
-                true => AnyScheduler::PassThrough(PassThrough::new(slots)),
-                false => {
-                    let limits = QueueLimits { slots, of_tenant: slots as u32 };
-                    plan.tenants.scheduler(n, number, limits)
-                }
-            };
-            Ok(Attached::new(volume.open_queue(&through, n, number)?, scheduler))
+            Ok(Attached::new(volume.open_queue(&through, n, number)?, plan.scheduler(n, number)))
         })
         .collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
