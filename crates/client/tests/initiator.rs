@@ -368,6 +368,52 @@ fn a_drained_server_is_left_when_it_owes_nothing() {
     assert_eq!(world.commands(again), [read(2), read(3)]);
 }
 
+#[test]
+fn what_a_drained_server_refuses_is_not_sent_again_across_a_barrier() {
+    let on_stream = |world: &mut World, command: Command, stream| {
+        let buf = (command.buffer_bytes() > 0).then(|| filled(command.buffer_bytes(), 3));
+        let op = Op { stream, ..Op::new(command, buf) };
+        world.initiator.submit(world.now, op).expect("there is room");
+    };
+    let (mut world, conn) = World::connected(options());
+    on_stream(&mut world, write(1), 0);
+    on_stream(&mut world, write(2), 1);
+    on_stream(&mut world, Command::Barrier, 0);
+    on_stream(&mut world, write(3), 0);
+    let seen = world.seen(conn);
+    world.reply(conn, &Reply::Notice(Notice::Draining), &[]);
+    // Its scheduler takes no more of either; the barrier has nothing to wait for, and 3 is carried
+    // out over the same blocks, for all that the client knows.
+    world.end(conn, &seen[0], Status::Retry, &[]);
+    world.end(conn, &seen[1], Status::Retry, &[]);
+    world.end(conn, &seen[2], Status::Ok, &[]);
+    world.end(conn, &seen[3], Status::Ok, &[]);
+    let ends = [(write(1), Status::Retry), (Command::Barrier, Status::Ok), (write(3), Status::Ok)];
+    assert_eq!(world.ends(), ends);
+    world.turn();
+    world.pass(20);
+    let again = world.come_up();
+    assert_eq!(world.commands(again), [write(2)], "barriers of other streams do not concern it");
+}
+
+#[test]
+fn a_refused_barrier_is_not_sent_again_behind_what_followed_it() {
+    let (mut world, conn) = World::connected(options());
+    for command in [Command::Barrier, write(1), Command::Barrier] {
+        submit(&mut world, command);
+    }
+    let seen = world.seen(conn);
+    world.reply(conn, &Reply::Notice(Notice::Draining), &[]);
+    world.end(conn, &seen[0], Status::Retry, &[]);
+    world.end(conn, &seen[1], Status::Ok, &[]);
+    world.end(conn, &seen[2], Status::Retry, &[]);
+    assert_eq!(world.ends(), [(Command::Barrier, Status::Retry), (write(1), Status::Ok)]);
+    world.turn();
+    world.pass(20);
+    let again = world.come_up();
+    assert_eq!(world.commands(again), [Command::Barrier], "nothing was behind the last");
+}
+
 /// What a misbehaving server does about a read.
 type Act = fn(&mut World, contract::ConnId, &Seen);
 

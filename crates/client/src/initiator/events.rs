@@ -129,11 +129,12 @@ impl<T: Dial> Initiator<T> {
     fn answer(&mut self, link: usize, tag: Tag, status: Status, body: usize) -> Result<(), Fatal> {
         let draining = self.links[link].draining;
         let (slot, flight) = self.owed(link, tag)?;
+        let is_lent = flight.lent.is_some();
         let Work::Data { command, .. } = flight.work else { return Err(Fatal::UnknownTag(tag)) };
         if body != if status.is_ok() { command.reply_bytes() } else { 0 } {
             return Err(Fatal::BadLength(body as u64));
         }
-        if status == Status::Retry && draining && flight.lent.is_none() {
+        if status == Status::Retry && draining && !is_lent && !self.is_ordered(slot) {
             self.put_back(link, slot);
         } else if body > 0 {
             self.links[link].arriving = Some((slot, 0));

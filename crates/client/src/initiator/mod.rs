@@ -87,6 +87,16 @@ enum Work {
     Control(Box<Control>),
 }
 
+impl Work {
+    /// A command, and the stream that barriers order it in.
+    fn place(&self) -> Option<(Command, u8)> {
+        match *self {
+            Work::Data { command, stream, .. } => Some((command, stream)),
+            Work::Control(_) => None,
+        }
+    }
+}
+
 impl<T: Dial> Initiator<T> {
     /// An initiator over `transport`, which dials when its first turn comes.
     ///

@@ -1,6 +1,6 @@
 //! The life of a connection beyond one socket: dialling, pausing, giving up, sending again.
 
-use contract::{ConnId, Dial, HelloReply, Instant, Slot, Status};
+use contract::{Command, ConnId, Dial, HelloReply, Instant, Slot, Status};
 
 use super::events::may_repeat;
 use super::link::State;
@@ -162,6 +162,21 @@ impl<T: Dial> Initiator<T> {
         self.links[link].sent -= 1;
         self.put_in_order(slot);
         self.leave_if_drained(link);
+    }
+
+    /// Whether a barrier was sent behind the request, or it is one and something was: the server
+    /// goes on with what lies behind, and whoever sends the request again breaks their order. Its
+    /// submitter is told that it was not carried out.
+    pub(super) fn is_ordered(&mut self, slot: Slot) -> bool {
+        let Flight { link, order, ref work, .. } = *self.flights.get(slot);
+        let Some((command, stream)) = work.place() else { return false };
+        self.flights.iter().any(|(_, other)| {
+            let is_behind = other.link == link && other.sent && other.order > order;
+            is_behind
+                && other.work.place().is_some_and(|(behind, its)| {
+                    its == stream && [command, behind].contains(&Command::Barrier)
+                })
+        })
     }
 
     /// Queues the request at its place in the original order.
