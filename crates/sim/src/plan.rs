@@ -10,6 +10,7 @@ use target::Limits;
 
 use crate::disk::{self, Lateness};
 use crate::network::{Sizes, Weather};
+use crate::nvme;
 use crate::office::{OfficePlan, TENANTS};
 use crate::steady;
 
@@ -71,6 +72,7 @@ pub(crate) struct Plan {
     pub(crate) weather: Weather,
     pub(crate) workers: Vec<WorkerPlan>,
     pub(crate) clients: Vec<steady::Habits>,
+    pub(crate) hosts: Vec<nvme::Habits>,
     pub(crate) hostile: usize,
     pub(crate) office: OfficePlan,
     /// In the order of time.
@@ -101,10 +103,15 @@ impl Plan {
         if clients.iter().any(|client| client.options.version == Version::One) {
             workers.iter_mut().for_each(queue_whatever_comes);
         }
+        let hosts = hosts(&mut Chance::new(seed ^ 0x4e56_4d65), quota, hot_blocks, 0..=think);
+        if !hosts.is_empty() {
+            workers.iter_mut().for_each(make_room_for_hosts);
+        }
         let count = workers.len();
         Plan {
             weather,
             workers,
+            hosts,
             clients,
             hostile: any(chance, &[0, 1, 2, 3]),
             happenings: {
@@ -182,6 +189,46 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
 /// gets nowhere for ever. A server gives each tenant's queue as many places as there are slots.
 fn queue_whatever_comes(worker: &mut WorkerPlan) {
     worker.queue_max = worker.queue_max.max(worker.limits.in_flight);
+}
+
+/// A host has a connection for each queue. Whoever may await payloads of the largest size leaves one
+/// for others, beside the one that is set aside.
+fn make_room_for_hosts(worker: &mut WorkerPlan) {
+    worker.sizes.connections_max = 64;
+    let largest = worker.pool.last_mut().expect("a pool has buffers");
+    largest.count = largest.count.max(3);
+}
+
+/// In every other world there are NVMe hosts.
+fn hosts(
+    chance: &mut Chance,
+    quota: u32,
+    hot_blocks: u64,
+    think: RangeInclusive<u64>,
+) -> Vec<nvme::Habits> {
+    let millis = |chance: &mut Chance, from: &[u64]| Duration::from_millis(any(chance, from));
+    let count = any(chance, &[0, 0, 1, 2]);
+    let host = |_| nvme::Habits {
+        queues: chance.within(1..=3) as usize,
+        entries: any(chance, &nvme::ENTRIES),
+        in_flight_max: any(chance, &[1, 4, 16, 40]),
+        header_digest: chance.happens(0.4),
+        data_digest: chance.happens(0.4),
+        flow_control: chance.happens(0.7),
+        keep_alive: millis(chance, &[0, 1_000, 2_000]),
+        dozes: any(chance, &[0.0, 0.0, 0.01]),
+        cuts: any(chance, &[0.0, 0.0, 0.01, 0.05]),
+        in_capsule: any(chance, &[0.0, 0.5, 0.9]),
+        silence_max: millis(chance, &[50, 1_000, 4_000]),
+        backoff: 1_000_000..=any(chance, &[2_000_000, 100_000_000]),
+        reissues_max: any(chance, &[0, 1, 8]),
+        quota: quota / 2,
+        reads: any(chance, &[0.2, 0.5, 0.8]),
+        hot_blocks,
+        think: think.clone(),
+        seed: chance.number(),
+    };
+    (0..count).map(host).collect()
 }
 
 fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {

@@ -1,9 +1,11 @@
 //! A worker in its place: what it was made of, so that it can be made again.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use contract::{BufPool, Instant, ListenerId, NamespaceId, Peer, Rights, TenantId, Turn};
+use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
 use flash::{Exclusive, FaultSwitch};
+use proto::nvme_tcp::Desk;
 use qos::AnyScheduler;
 use target::{
     Access, Attached, Fences, Line, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
@@ -15,11 +17,19 @@ use crate::disk::{Disk, Volume};
 use crate::layout::{BLOCKS, HOSTILE_BLOCKS};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
+use crate::nvme::Controllers;
 use crate::office::{HOSTILE, Office};
 use crate::plan::{Sabotage, WorkerPlan};
-use crate::spoken::Spoken;
+use crate::spoken::{Speakers, Spoken};
 
 pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier>;
+
+/// What the workers of a server share.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) parts: Arc<Parts>,
+    pub(crate) controllers: Controllers,
+}
 
 /// A worker in its place.
 pub(crate) struct Site {
@@ -41,7 +51,7 @@ impl Site {
         plan: WorkerPlan,
         port: Port,
         volume: Volume,
-        parts: Arc<Parts>,
+        common: &Common,
         sabotage: Sabotage,
         office: &mut Office,
         arena: &mut Arena,
@@ -59,7 +69,7 @@ impl Site {
             marks,
         };
         let (line, scheduler) = site.desk_of(office);
-        site.make(parts, line, scheduler, arena);
+        site.make(common, line, scheduler, arena);
         site
     }
 
@@ -72,7 +82,7 @@ impl Site {
 
     fn make(
         &mut self,
-        parts: Arc<Parts>,
+        common: &Common,
         line: Line<Courier>,
         scheduler: AnyScheduler,
         arena: &mut Arena,
@@ -83,16 +93,16 @@ impl Site {
         let disk = Disk::new(&self.volume, &self.plan.disk, scratch, seed);
         self.switch = disk.switch();
         self.faults_counted = (0, 0);
-        let new_session = match self.sabotage {
-            Sabotage::ScatteredStreams => Spoken::scattering,
-            _ => Spoken::faithful,
-        };
+        let fabric = common.controllers.fabric.clone();
+        let sessions = Box::new(Speakers {
+            desk: Rc::new(Desk::new(fabric, self.plan.number as u16)),
+            scatter: self.sabotage == Sabotage::ScatteredStreams,
+        });
         let attached = Attached::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);
         let (port, limits) = (self.port.clone(), self.plan.limits);
-        let new_session = move |_: Option<ListenerId>, _: &Peer| new_session();
-        let devices = vec![attached];
-        let worker = Worker::with_line(port, devices, pool, parts, limits, new_session, line);
+        let (devices, parts) = (vec![attached], common.parts.clone());
+        let worker = Worker::with_sessions(port, devices, pool, parts, limits, sessions, line);
         self.worker = Some(worker);
     }
 
@@ -108,7 +118,7 @@ impl Site {
     /// a new one.
     pub(crate) fn restart(
         &mut self,
-        parts: Arc<Parts>,
+        common: &Common,
         office: Option<&mut Office>,
         arena: &mut Arena,
     ) {
@@ -117,7 +127,7 @@ impl Site {
             Some(office) => self.desk_of(office),
             None => (line, scheduler),
         };
-        self.make(parts, line, scheduler, arena);
+        self.make(common, line, scheduler, arena);
     }
 
     /// Gives the memory of a worker at rest back.
@@ -149,6 +159,9 @@ impl Site {
         let buffers: usize = self.plan.pool.iter().map(|class| class.count).sum();
         if load.buffers + 1 >= buffers {
             self.marks.hit(Mark::PoolEmpty);
+        }
+        if load.put_off > 0 {
+            self.marks.hit(Mark::NvmeWaited);
         }
         let worker = self.worker();
         if worker.connections() == 0 && worker.ports().1.any(|disk| disk.in_flight() > 0) {
@@ -196,6 +209,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     let reading = Rights { read: true, write: false };
     let rules = vec![
         rule([10, 0, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
+        rule([10, 2, 0, 0], TenantId::DEFAULT, "", Scope::Only(vec![(first, Rights::ALL)])),
         rule(
             [10, 9, 0, 0],
             hostile,
@@ -206,7 +220,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     Arc::new(Parts {
         access: Access::new(rules),
         namespaces: Namespaces::new(namespaces),
-        listener_namespaces: vec![first],
+        listener_namespaces: vec![first, first],
         listener_tenants: Vec::new(),
         fences: Fences::default(),
     })

@@ -1,30 +1,64 @@
-//! The real session, and one that breaks the order of barriers on purpose.
+//! The real sessions, and one that breaks the order of barriers on purpose.
 
-use contract::{Event, Fatal, FrameHead, Reply, Session};
+use std::rc::Rc;
+
+use contract::{
+    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
+};
+use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
+use target::Sessions;
+
+use crate::nvme;
 
 /// A connection's session.
 #[derive(Debug)]
-pub(crate) struct Spoken {
+pub(crate) enum Spoken {
+    Reflex(Reflex),
+    Nvme(Box<TargetSession>),
+}
+
+/// A session of protocol `reflex`.
+#[derive(Debug)]
+pub(crate) struct Reflex {
     inner: ServerSession,
     /// Spread requests over streams, whatever they asked.
     scatters: bool,
     requests: u8,
 }
 
-impl Spoken {
-    /// The real one.
-    pub(crate) fn faithful() -> Self {
-        Spoken { inner: ServerSession::new(), scatters: false, requests: 0 }
+/// Where a worker's sessions come from.
+#[derive(Debug)]
+pub(crate) struct Speakers {
+    pub(crate) desk: Rc<Desk>,
+    /// Their barriers order nothing.
+    pub(crate) scatter: bool,
+}
+
+impl Sessions<Spoken> for Speakers {
+    fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> Spoken {
+        match listener {
+            Some(nvme::LISTENER) => {
+                Spoken::Nvme(Box::new(TargetSession::new(self.desk.clone(), nvme::PORT, conn)))
+            }
+            _ => Spoken::Reflex(Reflex {
+                inner: ServerSession::new(),
+                scatters: self.scatter,
+                requests: 0,
+            }),
+        }
     }
 
-    /// One whose barriers order nothing.
-    pub(crate) fn scattering() -> Self {
-        Spoken { scatters: true, ..Spoken::faithful() }
+    fn news(&mut self, now: Instant) -> Option<ConnId> {
+        self.desk.news(now)
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.desk.wake_at()
     }
 }
 
-impl Session for Spoken {
+impl Reflex {
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         let event = self.inner.next_event(input);
         match event {
@@ -36,28 +70,68 @@ impl Session for Spoken {
             event => event,
         }
     }
+}
+
+/// The same of either.
+macro_rules! either {
+    ($spoken:expr, $one:ident => $body:expr) => {
+        match $spoken {
+            Spoken::Reflex(Reflex { inner: $one, .. }) => $body,
+            Spoken::Nvme($one) => $body,
+        }
+    };
+}
+
+impl Session for Spoken {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        match self {
+            Spoken::Reflex(reflex) => reflex.next_event(input),
+            Spoken::Nvme(session) => session.next_event(input),
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        either!(self, one => one.has_more())
+    }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
-        self.inner.reply(reply, body)
+        either!(self, one => one.reply(reply, body))
+    }
+
+    fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
+        either!(self, one => one.invite(tag, slot, room))
+    }
+
+    fn attend(&mut self, now: Instant) -> Result<(), Fatal> {
+        either!(self, one => one.attend(now))
+    }
+
+    fn unsaid(&self) -> usize {
+        either!(self, one => one.unsaid())
+    }
+
+    fn speak(&mut self, to: &mut [u8]) -> usize {
+        either!(self, one => one.speak(to))
     }
 
     fn pack(&self) -> Option<Vec<u8>> {
-        let mut bytes = self.inner.pack()?;
-        bytes.push(u8::from(self.scatters));
+        let Spoken::Reflex(Reflex { inner, scatters, .. }) = self else { return None };
+        let mut bytes = inner.pack()?;
+        bytes.push(u8::from(*scatters));
         Some(bytes)
     }
 
     fn unpack(packed: &[u8]) -> Option<Self> {
         let (scatters, inner) = packed.split_last()?;
         let inner = ServerSession::unpack(inner)?;
-        Some(Spoken { inner, scatters: *scatters != 0, requests: 0 })
+        Some(Spoken::Reflex(Reflex { inner, scatters: *scatters != 0, requests: 0 }))
     }
 
     fn is_mid_message(&self) -> bool {
-        self.inner.is_mid_message()
+        either!(self, one => one.is_mid_message())
     }
 
     fn takes_notices(&self) -> bool {
-        self.inner.takes_notices()
+        either!(self, one => one.takes_notices())
     }
 }

@@ -9,18 +9,19 @@ use std::time::Duration;
 
 use contract::{BLOCK_BYTES, BufPool, Instant, Range, SizeClass, Tell};
 use flash::{Chance, MemVolume, RangeLocks};
-use target::Parts;
 
 use crate::arena::Arena;
 use crate::disk::Volume;
+use crate::good::Good;
 use crate::hostile::Hostile;
 use crate::layout::{self, COMPARED};
 use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::network::{Network, Port, Shared, Sizes};
+use crate::nvme::{self, Controllers, NvmeHost};
 use crate::office::{Office, OfficePlan};
 use crate::plan::{Happening, Plan, Sabotage};
-use crate::site::{self, Site};
+use crate::site::{self, Common, Site};
 use crate::stamp;
 use crate::steady::Steady;
 
@@ -63,7 +64,7 @@ pub struct World {
     chance: Chance,
     network: Shared,
     sites: Vec<Site>,
-    clients: Vec<Steady>,
+    clients: Vec<Good>,
     hostile: Vec<Hostile>,
     /// By party: workers, clients, hostile ones.
     drives: Vec<Drive>,
@@ -74,7 +75,7 @@ pub struct World {
     spin: Duration,
     /// What is still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
-    parts: Arc<Parts>,
+    common: Common,
     office_plan: OfficePlan,
     office: Office,
     /// Every worker drains, to start as a new process.
@@ -125,7 +126,7 @@ impl World {
             steps: 0,
             spin: SPIN.0,
             happenings,
-            parts: site::parts(office.hostile()),
+            common: common(&office, workers, Instant::ZERO),
             office_plan: plan.office,
             office,
             is_restarting: false,
@@ -147,9 +148,9 @@ impl World {
             }
             let address = ([10, 1, 0, n as u8], 7420);
             let port = self.host(address.into(), worker.sizes, worker.receive_buffers, true, arena);
-            let parts = self.parts_of_one();
+            let common = self.common_of_one();
             let (plan, office) = (worker.clone(), &mut self.office);
-            let site = Site::new(plan, port, volume, parts, self.sabotage, office, arena);
+            let site = Site::new(plan, port, volume, &common, self.sabotage, office, arena);
             self.sites.push(site);
         }
         let sizes = Sizes { connections_max: 64, frames_max: 64 };
@@ -160,7 +161,18 @@ impl World {
             let pool = client_pool(habits.options.in_flight_max, habits.huge, arena);
             let ledger = self.volume.ledger.clone();
             let marks = self.marks.clone();
-            self.clients.push(Steady::new(n, port, habits.clone(), ledger, pool, marks));
+            let steady = Steady::new(n, port, habits.clone(), ledger, pool, marks);
+            self.clients.push(Good::Reflex(Box::new(steady)));
+        }
+        for (n, habits) in plan.hosts.iter().enumerate() {
+            let address = ([10, 2, 0, n as u8], 1000);
+            let port = self.host(address.into(), sizes, buffers, false, arena);
+            self.network.borrow_mut().dial_to(port.host(), nvme::LISTENER);
+            let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
+            let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
+            let number = plan.clients.len() + n;
+            let host = NvmeHost::new(number, port, habits.clone(), ledger, pool, marks);
+            self.clients.push(Good::Nvme(Box::new(host)));
         }
         let sizes = Sizes { connections_max: 4, frames_max: 4096 };
         for n in 0..plan.hostile {
@@ -186,11 +198,12 @@ impl World {
         Port::new(self.network.clone(), host)
     }
 
-    fn parts_of_one(&self) -> Arc<Parts> {
-        match self.sabotage {
-            Sabotage::SeparateFences => site::parts(self.office.hostile()),
-            _ => self.parts.clone(),
+    fn common_of_one(&self) -> Common {
+        let mut common = self.common.clone();
+        if self.sabotage == Sabotage::SeparateFences {
+            common.parts = site::parts(self.office.hostile());
         }
+        common
     }
 
     /// Runs to the end and checks everything.
@@ -206,9 +219,9 @@ impl World {
     }
 
     fn live(&mut self, arena: &mut Arena) {
-        self.run_until(STORM, arena, |world| world.clients.iter().all(Steady::has_sent));
+        self.run_until(STORM, arena, |world| world.clients.iter().all(Good::has_sent));
         self.calm_down();
-        let content = |world: &mut World| world.clients.iter().all(Steady::is_content);
+        let content = |world: &mut World| world.clients.iter().all(Good::is_content);
         if !self.run_until(CALM, arena, content) {
             panic!("the good clients do not come to an end");
         }
@@ -252,6 +265,9 @@ impl World {
         self.restart_drained(arena);
         if self.office.due <= self.now {
             self.look_at_desk();
+        }
+        if self.common.controllers.take_woken() {
+            self.wake_workers();
         }
         self.network.borrow_mut().settle(self.now);
         let (mut due, mut next, mut spins) = (Vec::new(), Vec::new(), false);
@@ -367,9 +383,13 @@ impl World {
     fn look_at_desk(&mut self) {
         let served: Vec<_> = self.sites.iter().map(Site::served).collect();
         if self.office.look(self.now, &served) {
-            let workers = self.sites.len();
-            self.drives[..workers].iter_mut().for_each(|drive| drive.hot = true);
+            self.wake_workers();
         }
+    }
+
+    fn wake_workers(&mut self) {
+        let workers = self.sites.len();
+        self.drives[..workers].iter_mut().for_each(|drive| drive.hot = true);
     }
 
     /// Counts the tokens of a server whose workers have drained.
@@ -401,18 +421,18 @@ impl World {
             self.check_tokens();
             let plan = self.office_plan;
             self.office = Office::new(plan, count, self.sabotage, self.now, &self.marks);
-            self.parts = site::parts(self.office.hostile());
+            self.common = common(&self.office, count, self.now);
             is_new = true;
             self.marks.hit(Mark::Restarted);
         }
         for worker in drained {
             self.marks.hit(Mark::Drained);
-            let parts = self.parts_of_one();
+            let common = self.common_of_one();
             let host = self.sites[worker].port.host();
             let rests = self.network.borrow().is_at_rest(host);
             assert!(rests, "a drained worker's network is not at rest");
             let office = is_new.then_some(&mut self.office);
-            self.sites[worker].restart(parts, office, arena);
+            self.sites[worker].restart(&common, office, arena);
             self.network.borrow_mut().listen(host);
             self.drives[worker] = Drive { hot: true, ..Drive::default() };
             if self.is_deserted {
@@ -483,7 +503,7 @@ impl World {
         }
         let mut requests = 0;
         for client in self.clients {
-            requests += client.ended;
+            requests += client.ended();
             arena.give(client.into_pool().into_bufs());
         }
         arena.give(self.network.borrow_mut().take_buffers());
@@ -498,7 +518,7 @@ impl World {
             self.steps
         )];
         lines.extend(self.sites.iter_mut().map(Site::describe));
-        lines.extend(self.clients.iter().map(Steady::describe));
+        lines.extend(self.clients.iter().map(Good::describe));
         for party in 0..self.drives.len() {
             let host = self.host_of(party);
             let (drive, network) = (self.drives[party], self.network.borrow());
@@ -507,6 +527,12 @@ impl World {
         }
         lines.join("\n")
     }
+}
+
+/// What the workers of a server share, anew.
+fn common(office: &Office, workers: usize, now: Instant) -> Common {
+    let controllers = Controllers::new(workers, office.hostile(), now);
+    Common { parts: site::parts(office.hostile()), controllers }
 }
 
 fn client_pool(in_flight_max: usize, huge: bool, arena: &mut Arena) -> BufPool {

@@ -60,6 +60,11 @@ impl Awaited {
         }
     }
 
+    /// Requests that wait to ask.
+    pub(crate) fn put_off(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Whether something waits for the next turn.
     pub(crate) fn is_waiting(&self) -> bool {
         self.lines.tenants() > 0 || !self.speakers.is_empty()

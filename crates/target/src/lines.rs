@@ -60,6 +60,11 @@ impl Lines {
         self.turns.len()
     }
 
+    /// How many requests wait.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// Whether somebody of this tenant waits.
     pub(crate) fn has(&self, tenant: TenantId) -> bool {
         self.lines[tenant.0 as usize].len > 0

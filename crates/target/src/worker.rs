@@ -105,6 +105,8 @@ pub struct Load {
     pub buffers: usize,
     /// Bytes kept for stopped connections, at most [`Limits::carried`].
     pub carried: usize,
+    /// Requests that wait to ask for their payloads.
+    pub put_off: usize,
 }
 
 /// Received bytes that have not been taken yet.
@@ -601,7 +603,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// What it holds now.
     pub fn load(&self) -> Load {
         let buffers = self.pool.taken() - usize::from(self.spare.is_some());
-        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried }
+        let put_off = self.awaited.put_off();
+        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried, put_off }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world

@@ -23,6 +23,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-proto",
             "nearflash-qos",
             "nearflash-contract",
+            "nearflash-wire",
         ],
     ),
     ("nearflash", &["nearflash-client", "nearflash-io", "nearflash-proto", "nearflash-contract"]),

@@ -79,6 +79,8 @@ struct Host {
     buffers_max: usize,
     events: VecDeque<NetEvent>,
     listening: bool,
+    /// The listener that its dials go to.
+    dials: ListenerId,
     failed_dials: u32,
     /// Where its last dial arrived.
     last_server: Option<usize>,
@@ -147,10 +149,16 @@ impl Network {
             buffers,
             events: VecDeque::new(),
             listening,
+            dials: ListenerId(0),
             failed_dials: 0,
             last_server: None,
         });
         self.hosts.len() - 1
+    }
+
+    /// The host's dials go to that listener.
+    pub(crate) fn dial_to(&mut self, host: usize, listener: ListenerId) {
+        self.hosts[host].dials = listener;
     }
 
     /// The host accepts connections again.
@@ -295,7 +303,7 @@ impl Network {
         if far.is_none() {
             accepted.inbound.end(now, End::Reset(RESET));
         }
-        let (peer, listener) = (Peer::Internet(address), Some(ListenerId(0)));
+        let (peer, listener) = (Peer::Internet(address), Some(self.hosts[host].dials));
         self.hosts[server].events.push_back(NetEvent::Opened { conn: id, peer, listener });
         self.say(server, id, &format_args!("accepts {address}"));
     }

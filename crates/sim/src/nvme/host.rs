@@ -1,0 +1,679 @@
+//! A good host: it keeps one controller as Linux does, with an admin queue and some I/O queues, and
+//! tells the model everything.
+//!
+//! What was sent on a connection that is gone it sends again if that changes nothing. A write of it
+//! may still be on its way at the server, and nothing tells when it no longer is: so the host gives
+//! it up, as lost with its connection.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::time::Duration;
+
+use contract::{
+    BLOCK_BYTES, BufPool, Command, ConnId, Dial, Instant, NetEvent, Range, Status, Transport,
+};
+use flash::Chance;
+use proto::nvme::Nqn;
+use proto::nvme_tcp::{Carried, Digests, HostEvent, Ready};
+use wire::nvme::{
+    AdminOpcode, CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, Completion, ConnectCommand,
+    ConnectData, FABRICS_OPCODE, FabricsKind, Feature, Property, PropertyCommand, SglDescriptor,
+    Status as NvmeStatus, Submission,
+};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::line::{Line, Stage, Use};
+use super::work::{Work, discarding, status_of};
+use super::{QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
+use crate::layout::{self, COMPARED, HOT};
+use crate::ledger::{Lane, Ledger};
+use crate::marks::{Mark, Marks};
+use crate::network::Port;
+use crate::stamp::{self, Content};
+
+/// Requests that must succeed when nothing goes wrong any more.
+const PROBES: u32 = 4;
+/// How long it waits before it tries a probe again.
+const PROBE_PAUSE: Duration = Duration::from_millis(10);
+/// How long a host that dozes says nothing.
+const DOZE: Duration = Duration::from_millis(3_500);
+
+/// What a host does.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    pub(crate) queues: usize,
+    /// Entries of each I/O queue.
+    pub(crate) entries: u16,
+    pub(crate) in_flight_max: usize,
+    pub(crate) header_digest: bool,
+    pub(crate) data_digest: bool,
+    pub(crate) flow_control: bool,
+    /// Zero for none.
+    pub(crate) keep_alive: Duration,
+    /// The share of bursts behind which it says nothing for so long that a keep-alive ends.
+    pub(crate) dozes: f64,
+    /// The share of bursts behind which it cuts a connection, in the middle of what it was saying.
+    pub(crate) cuts: f64,
+    /// The share of payloads that travel in capsules.
+    pub(crate) in_capsule: f64,
+    /// How long the controller may stay silent while it owes an answer.
+    pub(crate) silence_max: Duration,
+    pub(crate) backoff: RangeInclusive<u64>,
+    pub(crate) reissues_max: u32,
+    pub(crate) quota: u32,
+    pub(crate) reads: f64,
+    pub(crate) hot_blocks: u64,
+    /// Nanoseconds between bursts of requests.
+    pub(crate) think: RangeInclusive<u64>,
+    pub(crate) seed: u64,
+}
+
+/// A good host.
+pub(crate) struct NvmeHost {
+    number: usize,
+    port: Port,
+    habits: Habits,
+    ledger: Rc<RefCell<Ledger>>,
+    bufs: BufPool,
+    chance: Chance,
+    /// The admin queue, then the others; empty while there is no connection.
+    lines: Vec<Line>,
+    cntlid: u16,
+    /// When to dial again, while there is no connection.
+    rested_at: Instant,
+    /// When to send the next keep-alive.
+    keep_alive_at: Instant,
+    /// A connection is to be cut at that time: what it had to say was cut already.
+    cut: Option<Instant>,
+    /// By place.
+    works: Vec<Option<Work>>,
+    /// Places of those that are to be sent, in their order.
+    ready: VecDeque<usize>,
+    /// Connections made so far.
+    associations: u64,
+    quota: u32,
+    probes: u32,
+    is_calm: bool,
+    /// What it last saw in the blocks that are compared and written.
+    seen: HashMap<u64, Content>,
+    rests_until: Instant,
+    backs_off: bool,
+    events: Vec<NetEvent>,
+    marks: Marks,
+    pub(crate) ended: u64,
+}
+
+impl NvmeHost {
+    pub(crate) fn new(
+        number: usize,
+        port: Port,
+        habits: Habits,
+        ledger: Rc<RefCell<Ledger>>,
+        bufs: BufPool,
+        marks: Marks,
+    ) -> Self {
+        NvmeHost {
+            number,
+            port,
+            ledger,
+            bufs,
+            chance: Chance::new(habits.seed),
+            lines: Vec::new(),
+            cntlid: 0,
+            rested_at: Instant::ZERO,
+            keep_alive_at: Instant::ZERO,
+            cut: None,
+            works: vec![None; habits.in_flight_max],
+            ready: VecDeque::new(),
+            associations: 0,
+            quota: habits.quota,
+            probes: 0,
+            is_calm: false,
+            seen: HashMap::new(),
+            rests_until: Instant::ZERO,
+            backs_off: false,
+            events: Vec::new(),
+            marks,
+            ended: 0,
+            habits,
+        }
+    }
+
+    /// Takes what has happened and sends what it still has to; whether anything happened.
+    pub(crate) fn turn(&mut self, now: Instant) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        self.port.poll(now, &mut events, usize::MAX);
+        let mut progressed = !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(now, event);
+        }
+        self.events = events;
+        progressed |= self.tend(now);
+        if std::mem::take(&mut self.backs_off) {
+            self.rests_until = now + PROBE_PAUSE;
+        }
+        if self.rests_until <= now && self.wants_more() {
+            self.burst(now);
+            let think = self.chance.within(self.habits.think.clone());
+            self.rests_until = self.rests_until.max(now + Duration::from_nanos(think));
+            progressed = true;
+        }
+        self.issue(now);
+        for line in &mut self.lines {
+            progressed |= line.flush(now, &mut self.port, &mut self.bufs);
+        }
+        self.port.kick(now);
+        progressed
+    }
+
+    fn in_flight(&self) -> usize {
+        self.works.iter().flatten().count()
+    }
+
+    fn wants_more(&self) -> bool {
+        (self.quota > 0 || self.probes > 0) && self.in_flight() < self.habits.in_flight_max
+    }
+
+    pub(crate) fn calm_down(&mut self) {
+        self.is_calm = true;
+        self.quota = 0;
+        self.probes = PROBES;
+    }
+
+    pub(crate) fn is_content(&self) -> bool {
+        self.quota == 0 && self.probes == 0 && self.in_flight() == 0
+    }
+
+    pub(crate) fn has_sent(&self) -> bool {
+        self.quota == 0
+    }
+
+    pub(crate) fn port(&mut self) -> &mut Port {
+        &mut self.port
+    }
+
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        let think = self.wants_more().then_some(self.rests_until);
+        let dial = self.lines.is_empty().then_some(self.rested_at);
+        let silent = self.lines.iter().filter_map(Line::silent_since).min();
+        let silent = silent.map(|since| since + self.habits.silence_max);
+        let keep_alive = self.keeps_alive().then_some(self.keep_alive_at);
+        [think, dial, silent, keep_alive, self.cut].into_iter().flatten().min()
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        let stages: Vec<_> = self.lines.iter().map(|line| line.stage).collect();
+        format!(
+            "host {}: {:?}, {} to send, {} probes left, {} ready, wakes {:?}\n  {:?}\n  {:?}",
+            self.number,
+            stages,
+            self.quota,
+            self.probes,
+            self.ready.len(),
+            self.wake_at(),
+            self.works.iter().flatten().map(|work| (work.op, work.command)).collect::<Vec<_>>(),
+            self.habits,
+        )
+    }
+
+    /// Takes it apart, when it is content, for its buffers.
+    pub(crate) fn into_pool(self) -> BufPool {
+        assert!(self.in_flight() == 0, "a request never ended");
+        assert!(self.bufs.is_whole(), "a host's buffer did not come back");
+        self.bufs
+    }
+
+    /// Whether keep-alives are due at some time.
+    fn keeps_alive(&self) -> bool {
+        let is_up = self.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
+        is_up && !self.habits.keep_alive.is_zero() && self.habits.dozes == 0.0
+    }
+
+    /// Does what the clock asks; whether that was anything.
+    fn tend(&mut self, now: Instant) -> bool {
+        if self.lines.is_empty() {
+            let dials = self.rested_at <= now;
+            if dials {
+                self.dial(now);
+            }
+            return dials;
+        }
+        let is_silent = |line: &Line| {
+            line.silent_since().is_some_and(|since| since + self.habits.silence_max <= now)
+        };
+        if self.cut.is_some_and(|at| at <= now) || self.lines.iter().any(is_silent) {
+            self.lose(now);
+            return true;
+        }
+        let may_say = self.cut.is_none() && self.lines[0].has_room(1);
+        if self.keeps_alive() && self.keep_alive_at <= now && may_say {
+            self.keep_alive_at = now + self.habits.keep_alive / 2;
+            let name = self.lines[0].name(Use::KeepAlive, now);
+            let entry = Submission::new(AdminOpcode::KEEP_ALIVE.0, name, 0);
+            self.lines[0].command(&entry, Carried::default(), &[]);
+            return true;
+        }
+        false
+    }
+
+    fn dial(&mut self, now: Instant) {
+        let conn = self.port.dial(now);
+        let digests = Digests { header: self.habits.header_digest, data: self.habits.data_digest };
+        let commands = if self.lines.is_empty() { 32 } else { self.habits.entries - 1 };
+        self.lines.push(Line::new(conn, digests, commands, now));
+    }
+
+    /// Gives all its connections up, and takes back what was sent on them.
+    fn lose(&mut self, now: Instant) {
+        let mut sent: Vec<usize> = self.lines.iter().flat_map(Line::works).collect();
+        for line in std::mem::take(&mut self.lines) {
+            self.port.close(line.conn);
+        }
+        self.cut = None;
+        self.rested_at =
+            now + Duration::from_nanos(self.chance.within(self.habits.backoff.clone()));
+        // Halves of one request have one place.
+        sent.sort_unstable();
+        sent.dedup();
+        let again = |place: &usize| self.works[*place].as_ref().expect("it was sent").op;
+        sent.sort_unstable_by_key(|place| std::cmp::Reverse(again(place)));
+        for place in sent {
+            let work = self.works[place].as_mut().expect("it was sent");
+            let harmless = matches!(work.command, Command::Read(_) | Command::Flush);
+            let may = harmless && work.reissues < self.habits.reissues_max;
+            if may {
+                work.reissues += 1;
+                work.data.clear();
+                self.ready.push_front(place);
+            } else {
+                self.finish(place, Status::ConnectionLost);
+            }
+        }
+    }
+
+    fn line_of(&self, conn: ConnId) -> Option<usize> {
+        self.lines.iter().position(|line| line.conn == conn)
+    }
+
+    fn handle(&mut self, now: Instant, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, .. } => {
+                if let Some(n) = self.line_of(conn) {
+                    self.lines[n].stage = Stage::Greeting;
+                    self.lines[n].hear(now);
+                    self.lines[n].greet();
+                }
+            }
+            NetEvent::Received { conn, buf, len } => {
+                // What is to be cut says nothing more, so it need not listen.
+                if self.cut.is_none() {
+                    self.receive(now, conn, &buf.bytes()[..len]);
+                }
+                self.port.give(buf);
+            }
+            NetEvent::Sent { buf, .. } => self.bufs.give(buf),
+            NetEvent::Closed { conn, .. } => {
+                if self.line_of(conn).is_some() {
+                    if self.rests_until > now + PROBE_PAUSE && self.habits.dozes > 0.0 {
+                        self.marks.hit(Mark::NvmeDozed);
+                    }
+                    self.lose(now);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, now: Instant, conn: ConnId, mut input: &[u8]) {
+        while let Some(n) = self.line_of(conn) {
+            let line = &mut self.lines[n];
+            line.hear(now);
+            match line.session.next_event(&mut input) {
+                Ok(None) => return,
+                Ok(Some(HostEvent::Open)) => self.connect(now, n),
+                Ok(Some(HostEvent::Data { cid, offset, bytes })) => {
+                    let Use::Work(place) = line.find(cid) else { panic!("data nobody asked for") };
+                    let data = &mut self.works[place].as_mut().expect("it is in progress").data;
+                    assert!(data.len() == offset, "data comes in order");
+                    data.extend_from_slice(bytes);
+                }
+                Ok(Some(HostEvent::Ready(ready))) => self.invited(n, &ready),
+                Ok(Some(HostEvent::Ended { completion, data })) => {
+                    assert!(data.is_ok(), "host {}: damaged data", self.number);
+                    self.completed(now, n, &completion);
+                }
+                Err(fatal) => {
+                    panic!("host {}: the server broke the protocol: {fatal}", self.number)
+                }
+            }
+        }
+    }
+
+    /// The controller agreed to talk: the first command makes the queue.
+    fn connect(&mut self, now: Instant, n: usize) {
+        let name = self.lines[n].name(Use::Connect, now);
+        let (size, cntlid) = match n {
+            0 => (32, CONNECT_CNTLID_DYNAMIC),
+            _ => (self.habits.entries, self.cntlid),
+        };
+        let (bytes, millis) = (size_of::<ConnectData>(), self.habits.keep_alive.as_millis());
+        let command = ConnectCommand {
+            opcode: FABRICS_OPCODE,
+            flags: Submission::FLAGS_SGL,
+            cid: name.into(),
+            kind: FabricsKind::CONNECT,
+            data: SglDescriptor::in_capsule(0, bytes as u32),
+            queue: (n as u16).into(),
+            queue_size: (size - 1).into(),
+            attributes: if self.habits.flow_control { 0 } else { CONNECT_DISABLE_FLOW_CONTROL },
+            keep_alive_ms: (if n == 0 { millis as u32 } else { 0 }).into(),
+            ..ConnectCommand::new_zeroed()
+        };
+        let data = ConnectData {
+            host_id: [self.number as u8 + 1; 16],
+            cntlid: cntlid.into(),
+            subsystem_nqn: Nqn::new(SUBSYSTEM).expect("a good name").to_field(),
+            host_nqn: host_nqn(self.number).to_field(),
+            ..ConnectData::new_zeroed()
+        };
+        self.lines[n].command(command.entry(), Carried::default(), data.as_bytes());
+    }
+
+    /// A command has ended.
+    fn completed(&mut self, now: Instant, n: usize, completion: &Completion) {
+        let status = completion.status();
+        let line = &mut self.lines[n];
+        match line.release(completion.cid.get()) {
+            Use::Work(place) => return self.answered(place, status),
+            // The server has no room for one more, or ends the controller: all over again.
+            _ if !status.is_ok() => return self.lose(now),
+            Use::Connect if n == 0 => {
+                self.cntlid = completion.result.get() as u16;
+                let command = PropertyCommand {
+                    opcode: FABRICS_OPCODE,
+                    flags: Submission::FLAGS_SGL,
+                    cid: line.name(Use::Enable, now).into(),
+                    kind: FabricsKind::PROPERTY_SET,
+                    offset: Property::CONFIGURATION.0.into(),
+                    value: 0x0046_0001.into(),
+                    ..PropertyCommand::new_zeroed()
+                };
+                line.command(command.entry(), Carried::default(), &[]);
+            }
+            Use::Enable => {
+                let name = line.name(Use::Queues, now);
+                let mut entry = Submission::new(AdminOpcode::SET_FEATURES.0, name, 0);
+                entry.dword10.set(u32::from(Feature::QUEUES.0));
+                let queues = self.habits.queues as u32 - 1;
+                entry.dword11.set(queues << 16 | queues);
+                line.command(&entry, Carried::default(), &[]);
+            }
+            Use::Queues => {
+                line.stage = Stage::Up;
+                let name = line.name(Use::Event, now);
+                let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, name, 0);
+                line.command(&entry, Carried::default(), &[]);
+                self.keep_alive_at = now + self.habits.keep_alive / 2;
+                (0..self.habits.queues).for_each(|_| self.dial(now));
+            }
+            Use::Connect => {
+                line.stage = Stage::Up;
+                self.marks.hit(Mark::NvmeConnected);
+                if n == self.habits.queues {
+                    self.associations += 1;
+                    if self.associations > 1 {
+                        self.marks.hit(Mark::NvmeReconnected);
+                    }
+                }
+            }
+            Use::KeepAlive => self.marks.hit(Mark::NvmeKeptAlive),
+            Use::Event => panic!("host {}: an event, where nothing changes", self.number),
+        }
+        self.lines[n].hear(now);
+    }
+
+    /// The controller has room for a payload.
+    fn invited(&mut self, n: usize, ready: &Ready) {
+        self.marks.hit(Mark::NvmeInvited);
+        let line = &mut self.lines[n];
+        let Use::Work(place) = line.find(ready.cid) else { panic!("only requests have payloads") };
+        let work = self.works[place].as_ref().expect("it is in progress");
+        // The names of a pair were taken in their order, but are not in any order of their own.
+        let is_second = work.names.get(1) == Some(&ready.cid);
+        line.data(ready, work.payload_of(is_second));
+    }
+
+    fn burst(&mut self, now: Instant) {
+        for _ in 0..self.chance.within(1..=8) {
+            if !self.wants_more() {
+                break;
+            }
+            let is_probe = self.quota == 0;
+            match is_probe {
+                true => self.probes -= 1,
+                false => self.quota -= 1,
+            }
+            self.submit(is_probe);
+        }
+        if self.is_calm || self.lines.is_empty() {
+            return;
+        }
+        if self.chance.happens(self.habits.dozes) {
+            self.rests_until = now + DOZE;
+        }
+        if self.cut.is_none() && self.chance.happens(self.habits.cuts) {
+            self.issue(now);
+            let n = self.chance.within(0..=self.lines.len() as u64 - 1) as usize;
+            let line = &mut self.lines[n];
+            if line.unsent() > 1 {
+                self.marks.hit(Mark::NvmeCut);
+                let left = self.chance.within(1..=line.unsent() as u64 - 1) as usize;
+                line.truncate(left);
+                let soon = Duration::from_nanos(self.chance.within(0..=1_000_000));
+                self.cut = Some(now + soon);
+            }
+        }
+    }
+
+    /// Makes a request, which waits to be sent.
+    fn submit(&mut self, is_probe: bool) {
+        let compares = !is_probe && self.chance.happens(0.06);
+        let command = match is_probe {
+            true => self.probe(),
+            false if compares => Command::Read(Range::new(self.compared().lba, 1)),
+            false => self.choose(),
+        };
+        let queue = self.chance.within(1..=self.habits.queues as u64) as usize;
+        let mut ledger = self.ledger.borrow_mut();
+        let op = ledger.next();
+        let mut payload = vec![0; command.payload_bytes()];
+        match command {
+            Command::Write { range, .. } => stamp::fill(op, range.lba, &mut payload),
+            Command::CompareAndWrite(range) => {
+                let expected = *self.seen.get(&range.lba).unwrap_or(&Content::Zero);
+                let (compared, new) = payload.split_at_mut(range.bytes());
+                fill(expected, range.lba, compared);
+                stamp::fill(op, range.lba, new);
+                ledger.compare(range.lba, expected);
+            }
+            Command::Read(range) if compares => {
+                payload = vec![0; range.bytes()];
+                let expected = *self.seen.get(&range.lba).unwrap_or(&Content::Zero);
+                fill(expected, range.lba, &mut payload);
+            }
+            Command::Discard(range) => payload = discarding(range),
+            _ => {}
+        }
+        ledger.submit(Lane { client: self.number, link: queue, stream: 0 }, command);
+        drop(ledger);
+        let in_capsule = self.chance.happens(self.habits.in_capsule);
+        let place = self.works.iter().position(Option::is_none).expect("it wants more");
+        self.works[place] = Some(Work {
+            op,
+            command,
+            is_probe,
+            queue,
+            compares,
+            in_capsule,
+            payload,
+            data: Vec::new(),
+            names: Vec::new(),
+            left: 0,
+            status: Status::Ok,
+            reissues: 0,
+        });
+        self.ready.push_back(place);
+    }
+
+    fn probe(&mut self) -> Command {
+        let range = Range::new(self.chance.within(HOT.lba..=HOT.lba + 3), 1);
+        if self.probes.is_multiple_of(2) {
+            Command::Write { range, fua: false }
+        } else {
+            Command::Read(range)
+        }
+    }
+
+    fn compared(&mut self) -> Range {
+        Range::new(COMPARED.lba + self.chance.within(0..=u64::from(COMPARED.blocks) - 1), 1)
+    }
+
+    fn choose(&mut self) -> Command {
+        let lba = self.chance.within(0..=self.habits.hot_blocks - 1);
+        let most = 32.min(u64::from(HOT.blocks) - lba);
+        let blocks = if self.chance.happens(0.5) { 1 } else { self.chance.within(1..=most) };
+        let range = Range::new(HOT.lba + lba, blocks as u32);
+        let fua = self.chance.happens(0.2);
+        if self.chance.happens(self.habits.reads) {
+            return match self.chance.within(0..=9) {
+                0..=7 => Command::Read(range),
+                _ => Command::Read(self.compared()),
+            };
+        }
+        match self.chance.within(0..=99) {
+            0..=64 => Command::Write { range, fua },
+            65..=71 => Command::WriteZeroes { range, fua },
+            72..=77 => Command::Discard(range),
+            78..=82 => Command::Flush,
+            83..=97 => Command::CompareAndWrite(self.compared()),
+            _ => Command::Read(Range::new(layout::BLOCKS - 1, 2)),
+        }
+    }
+
+    /// Sends what waits, as far as the queues have room; a queue that is full holds up the others.
+    fn issue(&mut self, now: Instant) {
+        if self.cut.is_some() {
+            return;
+        }
+        while let Some(&place) = self.ready.front() {
+            let work = self.works[place].as_mut().expect("it waits");
+            let line = self.lines.get_mut(work.queue);
+            let Some(line) = line.filter(|line| line.stage == Stage::Up) else { return };
+            if !line.has_room(work.commands()) {
+                return;
+            }
+            self.ready.pop_front();
+            work.left = work.commands();
+            work.status = Status::Ok;
+            work.names = (0..work.left).map(|_| line.name(Use::Work(place), now)).collect();
+            for sent in work.encode() {
+                if sent.capsule > 0 {
+                    self.marks.hit(Mark::NvmeInCapsule);
+                }
+                let payload = work.payload_of(sent.is_second);
+                line.command(&sent.entry, sent.carried, &payload[..sent.capsule]);
+            }
+        }
+    }
+
+    /// One command of a request has ended.
+    fn answered(&mut self, place: usize, status: NvmeStatus) {
+        let work = self.works[place].as_mut().expect("it is in progress");
+        let is_pair = work.commands() == 2;
+        let status = match status_of(status) {
+            Ok(status) => status,
+            // What the other half says is why.
+            Err(status) if is_pair && status.plain() == NvmeStatus::FAILED_FUSED => work.status,
+            Err(status) => panic!("host {}: {:?} ended as {status:?}", self.number, work.command),
+        };
+        work.left -= 1;
+        if work.status.is_ok() {
+            work.status = status;
+        }
+        if work.left == 0 {
+            let status = work.status;
+            self.finish(place, status);
+        }
+    }
+
+    /// A request has ended.
+    fn finish(&mut self, place: usize, status: Status) {
+        let work = self.works[place].take().expect("it was sent");
+        let Work { op, command, is_probe, compares, .. } = work;
+        self.ended += 1;
+        assert!(may_end(command, compares, status), "host {}: {command:?}: {status}", self.number);
+        self.count(&work, status);
+        // A compare that fails says nothing that the model knows.
+        let known = if compares { &work.payload } else { &work.data };
+        let data = match command {
+            Command::Read(range) if status.is_ok() => {
+                assert!(known.len() == range.bytes(), "host {}: data is missing", self.number);
+                Some(&known[..])
+            }
+            _ => None,
+        };
+        if let (Some(data), Some(range)) = (data, command.range())
+            && range.overlaps(COMPARED)
+            && let Ok(content) = stamp::read(range.lba, &data[..BLOCK_BYTES])
+        {
+            self.seen.insert(range.lba, content);
+        }
+        self.ledger.borrow_mut().done(op, status, data);
+        if is_probe && !status.is_ok() {
+            self.probes += 1;
+            self.backs_off = true;
+        }
+    }
+
+    fn count(&self, work: &Work, status: Status) {
+        if work.reissues > 0 && status.is_ok() {
+            self.marks.hit(Mark::NvmeReissued);
+        }
+        let mark = match (status, work.command) {
+            (Status::Ok, Command::CompareAndWrite(_)) => Mark::NvmeFusedWon,
+            (Status::CompareFailed, Command::CompareAndWrite(_)) => Mark::NvmeFusedLost,
+            (Status::Ok | Status::CompareFailed, _) if work.compares => Mark::NvmeCompared,
+            (Status::Ok, Command::Discard(_)) => Mark::NvmeDiscarded,
+            (Status::Ok, Command::WriteZeroes { .. }) => Mark::NvmeZeroed,
+            (Status::Ok, Command::Flush) => Mark::NvmeFlushed,
+            (Status::Ok, _) if self.habits.header_digest || self.habits.data_digest => {
+                Mark::NvmeDigested
+            }
+            _ => return,
+        };
+        self.marks.hit(mark);
+    }
+}
+
+fn fill(content: Content, lba: u64, block: &mut [u8]) {
+    match content {
+        Content::Zero => block.fill(0),
+        Content::By(op) => stamp::fill(op, lba, block),
+    }
+}
+
+/// Whether a host's request may end like that.
+fn may_end(command: Command, compares: bool, status: Status) -> bool {
+    let out = command.range().is_some_and(|range| !range.fits(layout::BLOCKS));
+    match status {
+        Status::Ok => !out,
+        Status::OutOfRange => out,
+        Status::CompareFailed => compares || matches!(command, Command::CompareAndWrite(_)),
+        Status::MediaError | Status::NoSpace | Status::Retry | Status::ConnectionLost => true,
+        _ => false,
+    }
+}
+
+/// Entries of a host's queues; the largest is the server's.
+pub(crate) const ENTRIES: [u16; 3] = [4, 16, QUEUE_ENTRIES_MAX];

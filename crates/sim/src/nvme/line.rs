@@ -1,0 +1,151 @@
+//! A connection of a host: one queue of its controller.
+
+use contract::{BufPool, ConnId, Frame, FrameHead, Instant, Transport};
+use proto::nvme_tcp::{Carried, Digests, HostSession, Ready};
+use wire::nvme::{CommandId, Submission};
+
+use crate::network::Port;
+
+/// What a command in progress is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// The connect that made the queue.
+    Connect,
+    /// The property that enables the controller.
+    Enable,
+    /// The feature that says how many queues there may be.
+    Queues,
+    KeepAlive,
+    /// An event request; it waits as long as nothing happens.
+    Event,
+    /// A request, by its place.
+    Work(usize),
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Waits for the network.
+    Dialling,
+    /// Waits for the controller to agree, and to answer what it has to be told first.
+    Greeting,
+    /// Commands may be sent.
+    Up,
+}
+
+/// A connection and its queue.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) conn: ConnId,
+    pub(super) stage: Stage,
+    pub(super) session: HostSession,
+    /// By the command's name.
+    uses: Vec<Option<Use>>,
+    outbox: Vec<u8>,
+    /// When the controller said something last, or was asked first after it had said everything.
+    heard: Instant,
+}
+
+impl Line {
+    pub(super) fn new(conn: ConnId, digests: Digests, commands_max: u16, now: Instant) -> Line {
+        Line {
+            conn,
+            stage: Stage::Dialling,
+            session: HostSession::new(digests, commands_max),
+            uses: vec![None; usize::from(commands_max)],
+            outbox: Vec::new(),
+            heard: now,
+        }
+    }
+
+    /// Whether it takes so many more commands.
+    pub(super) fn has_room(&self, commands: usize) -> bool {
+        self.uses.iter().filter(|one| one.is_none()).count() >= commands
+    }
+
+    /// A name for a command.
+    pub(super) fn name(&mut self, what: Use, now: Instant) -> CommandId {
+        if !self.is_owed() {
+            self.heard = now;
+        }
+        let free = self.uses.iter().position(Option::is_none).expect("has_room() said so");
+        self.uses[free] = Some(what);
+        free as CommandId
+    }
+
+    /// What a command that has ended was.
+    pub(super) fn release(&mut self, cid: CommandId) -> Use {
+        self.uses[usize::from(cid)].take().expect("the session knows what is in progress")
+    }
+
+    pub(super) fn find(&self, cid: CommandId) -> Use {
+        self.uses[usize::from(cid)].expect("the session knows what is in progress")
+    }
+
+    /// Places of the requests in progress.
+    pub(super) fn works(&self) -> impl Iterator<Item = usize> + '_ {
+        self.uses.iter().filter_map(|one| match one {
+            Some(Use::Work(place)) => Some(*place),
+            _ => None,
+        })
+    }
+
+    /// Whether the controller owes an answer.
+    fn is_owed(&self) -> bool {
+        self.stage != Stage::Up || self.uses.iter().flatten().any(|one| *one != Use::Event)
+    }
+
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    /// Since when the controller has owed an answer and said nothing.
+    pub(super) fn silent_since(&self) -> Option<Instant> {
+        self.is_owed().then_some(self.heard)
+    }
+
+    pub(super) fn greet(&mut self) {
+        self.outbox.extend_from_slice(&self.session.greeting());
+    }
+
+    pub(super) fn command(&mut self, entry: &Submission, carried: Carried, capsule: &[u8]) {
+        self.session.command(entry, carried, capsule, &mut self.outbox);
+    }
+
+    /// All that the controller is ready for, of this payload.
+    pub(super) fn data(&mut self, ready: &Ready, payload: &[u8]) {
+        let mut rest = &payload[ready.offset..ready.offset + ready.bytes];
+        while !rest.is_empty() {
+            let (head, bytes) = self.session.data(ready, rest);
+            self.outbox.extend_from_slice(head.bytes());
+            self.outbox.extend_from_slice(&rest[..bytes]);
+            self.outbox.extend_from_slice(head.tail());
+            rest = &rest[bytes..];
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn unsent(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// Forgets what lies behind the first so many bytes.
+    pub(super) fn truncate(&mut self, bytes: usize) {
+        self.outbox.truncate(bytes);
+    }
+
+    /// Sends what can be sent; whether anything was.
+    pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
+        let mut sent = 0;
+        while self.stage != Stage::Dialling && sent < self.outbox.len() && port.room() > 0 {
+            let Some(mut buf) = bufs.take(1) else { break };
+            let body_len = buf.capacity().min(self.outbox.len() - sent);
+            buf.prefix_mut(body_len).copy_from_slice(&self.outbox[sent..sent + body_len]);
+            let frame = Frame { head: FrameHead::new(&[]), body: Some(buf), body_len };
+            port.send(now, self.conn, frame);
+            sent += body_len;
+        }
+        self.outbox.drain(..sent);
+        sent > 0
+    }
+}

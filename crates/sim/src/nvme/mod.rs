@@ -1,0 +1,126 @@
+//! NVMe/TCP in the world: the fabric of its server, and hosts that speak to it.
+//!
+//! What is deliberately not here: discovery, authentication, reservations and changes of the fabric,
+//! which have tests of their own.
+
+mod host;
+mod line;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use contract::{Geometry, Instant, ListenerId, NamespaceId, REQUEST_BYTES_MAX, TenantId};
+use proto::nvme::{
+    Config, Fabric, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId, Subsystem,
+    Surroundings,
+};
+use wire::nvme::AddressFamily;
+
+pub(crate) use host::{ENTRIES, Habits, NvmeHost};
+
+use crate::layout::BLOCKS;
+
+/// The listener that hosts dial.
+pub(crate) const LISTENER: ListenerId = ListenerId(1);
+/// The same, as the fabric names it.
+pub(crate) const PORT: PortId = PortId(1);
+/// The subsystem that they use.
+const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:world";
+/// Its only namespace: the good clients'.
+const NSID: u32 = 1;
+/// Entries of queues at most.
+const QUEUE_ENTRIES_MAX: u16 = 64;
+
+/// A host's name.
+fn host_nqn(number: usize) -> Nqn {
+    Nqn::new(&format!("nqn.2026-01.io.nearflash:host{number}")).expect("a good name")
+}
+
+/// Tells the world that some worker has mail.
+#[derive(Debug, Default)]
+struct Around {
+    woken: Arc<AtomicBool>,
+}
+
+impl Surroundings for Around {
+    fn wake(&self, _: u16) {
+        self.woken.store(true, Ordering::Relaxed);
+    }
+
+    fn random(&self, _: &mut [u8]) {
+        unreachable!("nobody authenticates");
+    }
+
+    fn compute(&self) {
+        unreachable!("nobody authenticates");
+    }
+}
+
+/// The fabric of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Controllers {
+    pub(crate) fabric: Arc<Fabric>,
+    woken: Arc<AtomicBool>,
+}
+
+impl Controllers {
+    /// A fabric of so many workers. Every other host belongs to `other`.
+    pub(crate) fn new(workers: usize, other: TenantId, now: Instant) -> Controllers {
+        let namespace = Namespace {
+            nsid: NSID,
+            id: NamespaceId(1),
+            geometry: Geometry {
+                blocks: BLOCKS,
+                physical_block_bytes: 512,
+                atomic_blocks_max: (REQUEST_BYTES_MAX / 512) as u32,
+                volatile_cache: true,
+                read_only: false,
+            },
+            block_bytes: 512,
+            identifiers: Identifiers { uuid: [7; 16], ..Identifiers::default() },
+            ana_group: 1,
+            hosts: Hosts::Any,
+            tenant: None,
+        };
+        let subsystem = Subsystem {
+            nqn: Nqn::new(SUBSYSTEM).expect("a good name"),
+            serial: "world".to_owned(),
+            hosts: Hosts::Any,
+            ports: Vec::new(),
+            namespaces: vec![namespace],
+            ana: Vec::new(),
+            tenant: None,
+            must_authenticate: false,
+        };
+        let port = Port {
+            id: PORT,
+            family: AddressFamily::IPV4,
+            address: "10.1.0.0".to_owned(),
+            service: "4420".to_owned(),
+        };
+        let belongs = |n: usize| Host {
+            nqn: host_nqn(n),
+            tenant: (n % 2 == 1).then_some(other),
+            key: None,
+            controller_key: None,
+        };
+        let config = Config {
+            workers: workers as u16,
+            limits: Limits { queue_entries_max: QUEUE_ENTRIES_MAX, ..Limits::default() },
+            ports: vec![port],
+            subsystems: vec![subsystem],
+            hosts: (0..8).map(belongs).collect(),
+            ..Config::default()
+        };
+        let around = Around::default();
+        let woken = around.woken.clone();
+        let fabric = Fabric::new(&config, now, Box::new(around)).expect("a good configuration");
+        Controllers { fabric, woken }
+    }
+
+    /// Whether some worker has got mail since the last call.
+    pub(crate) fn take_woken(&self) -> bool {
+        self.woken.swap(false, Ordering::Relaxed)
+    }
+}

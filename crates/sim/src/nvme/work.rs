@@ -1,0 +1,148 @@
+//! A host's requests: what the model calls them, and what they are in NVMe's words.
+
+use contract::{Command, Range, Status};
+use proto::nvme_tcp::Carried;
+use wire::nvme::{
+    BLOCK_FUA, CommandId, DiscardRange, NvmOpcode, SglDescriptor, Status as NvmeStatus, Submission,
+};
+use zerocopy::IntoBytes;
+
+use super::NSID;
+
+/// Data that a capsule may carry.
+const CAPSULE_BYTES_MAX: usize = 8192;
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    /// The model's number.
+    pub(super) op: u32,
+    /// What the model was told.
+    pub(super) command: Command,
+    pub(super) is_probe: bool,
+    /// The queue that it is sent by.
+    pub(super) queue: usize,
+    /// It is sent as a compare, whose success says what a read would have returned.
+    pub(super) compares: bool,
+    /// Its payload travels in its capsule, where that can hold it.
+    pub(super) in_capsule: bool,
+    /// What it sends.
+    pub(super) payload: Vec<u8>,
+    /// What it received.
+    pub(super) data: Vec<u8>,
+    /// The names of its commands, once it was sent.
+    pub(super) names: Vec<CommandId>,
+    /// Commands of it that have not ended: two of a fused pair.
+    pub(super) left: usize,
+    /// How those that have ended did.
+    pub(super) status: Status,
+    /// How often it was sent again.
+    pub(super) reissues: u32,
+}
+
+/// One of its commands, ready to be sent.
+pub(super) struct Sent {
+    pub(super) entry: Submission,
+    pub(super) carried: Carried,
+    pub(super) is_second: bool,
+    /// Bytes of its payload that travel in the capsule: all or none.
+    pub(super) capsule: usize,
+}
+
+impl Work {
+    /// How many commands it is.
+    pub(super) fn commands(&self) -> usize {
+        1 + usize::from(matches!(self.command, Command::CompareAndWrite(_)))
+    }
+
+    /// What of the payload the command of this name, its first or second, carries.
+    pub(super) fn payload_of(&self, is_second: bool) -> &[u8] {
+        let half = self.payload.len() / 2;
+        match (self.command, is_second) {
+            (Command::CompareAndWrite(_), false) => &self.payload[..half],
+            (Command::CompareAndWrite(_), true) => &self.payload[half..],
+            _ => &self.payload,
+        }
+    }
+
+    /// Its commands, which have names.
+    pub(super) fn encode(&self) -> Vec<Sent> {
+        let entries: Vec<Submission> = match (self.command, &self.names[..]) {
+            (Command::CompareAndWrite(range), &[compare, write]) => {
+                let mut compare = on_blocks(NvmOpcode::COMPARE, compare, range, false);
+                let mut write = on_blocks(NvmOpcode::WRITE, write, range, false);
+                compare.flags |= 1;
+                write.flags |= 2;
+                vec![compare, write]
+            }
+            (_, &[name]) => vec![self.entry(name)],
+            _ => unreachable!("a name for each command"),
+        };
+        let encode = |(n, mut entry): (usize, Submission)| {
+            let is_second = n == 1;
+            let bytes = self.payload_of(is_second).len();
+            let receives = if self.compares { 0 } else { self.command.reply_bytes() };
+            let is_inside = self.in_capsule && bytes <= CAPSULE_BYTES_MAX;
+            if bytes > 0 && is_inside {
+                entry.data = SglDescriptor::in_capsule(0, bytes as u32);
+            } else if bytes + receives > 0 {
+                entry.data = SglDescriptor::transport((bytes + receives) as u32);
+            }
+            let capsule = if is_inside { bytes } else { 0 };
+            let carried = Carried { receives, sends: bytes - capsule, ..Carried::default() };
+            Sent { entry, carried, is_second, capsule }
+        };
+        entries.into_iter().enumerate().map(encode).collect()
+    }
+
+    fn entry(&self, name: CommandId) -> Submission {
+        match self.command {
+            Command::Read(range) if self.compares => {
+                on_blocks(NvmOpcode::COMPARE, name, range, false)
+            }
+            Command::Read(range) => on_blocks(NvmOpcode::READ, name, range, false),
+            Command::Write { range, fua } => on_blocks(NvmOpcode::WRITE, name, range, fua),
+            Command::WriteZeroes { range, fua } => {
+                on_blocks(NvmOpcode::WRITE_ZEROES, name, range, fua)
+            }
+            Command::Discard(_) => {
+                let mut entry = Submission::new(NvmOpcode::DATASET_MANAGEMENT.0, name, NSID);
+                entry.dword11.set(1 << 2);
+                entry
+            }
+            Command::Flush => Submission::new(NvmOpcode::FLUSH.0, name, NSID),
+            other => unreachable!("hosts do not send {other:?}"),
+        }
+    }
+}
+
+/// The payload of a Dataset Management that discards a range.
+pub(super) fn discarding(range: Range) -> Vec<u8> {
+    let listed =
+        DiscardRange { attributes: 0.into(), blocks: range.blocks.into(), lba: range.lba.into() };
+    listed.as_bytes().to_vec()
+}
+
+fn on_blocks(opcode: NvmOpcode, name: CommandId, range: Range, fua: bool) -> Submission {
+    let mut entry = Submission::new(opcode.0, name, NSID);
+    entry.dword10.set(range.lba as u32);
+    entry.dword12.set((range.blocks - 1) | if fua { BLOCK_FUA } else { 0 });
+    entry
+}
+
+/// The model's word for how a command ended.
+///
+/// # Errors
+/// The controller should never have said that.
+pub(super) fn status_of(status: NvmeStatus) -> Result<Status, NvmeStatus> {
+    Ok(match status.plain() {
+        NvmeStatus::SUCCESS => Status::Ok,
+        NvmeStatus::LBA_OUT_OF_RANGE => Status::OutOfRange,
+        NvmeStatus::COMPARE_FAILURE => Status::CompareFailed,
+        NvmeStatus::READ_ERROR | NvmeStatus::WRITE_FAULT => Status::MediaError,
+        NvmeStatus::CAPACITY_EXCEEDED => Status::NoSpace,
+        // The second: its controller is about to be gone.
+        NvmeStatus::INTERRUPTED | NvmeStatus::QUEUE_DELETED => Status::Retry,
+        _ => return Err(status),
+    })
+}
