@@ -328,16 +328,3 @@ fn free_port() -> Result<u16, String> {
     }
     Err("no free port from 20000 to 29999".to_owned())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_there_once() {
-        let mut names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), TESTS.len());
-    }
-}

@@ -1,5 +1,7 @@
 //! The kernel's own host proves who it is, or does not.
 
+use std::fs;
+
 use super::super::{Context, Verdict};
 use super::{Pair, Plan, provide};
 
@@ -12,6 +14,9 @@ const KEYS: [&str; 3] = [
     "DHHC-1:01:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgnCjZ2:",
     "DHHC-1:00:CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQlGwA0N:",
 ];
+
+/// Reads some of the device.
+const READ: &str = "dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null";
 
 /// A server that knows the host by this key.
 fn knowing(key: &str) -> String {
@@ -64,21 +69,45 @@ pub(in super::super) fn authenticate(context: &Context) -> Result<Verdict, Strin
     ))
 }
 
-/// The host's key is another after the server was started again: the old one is worth nothing, the
-/// new one lets in.
+/// The host's key becomes another: by the configuration of a server that is started again, then while
+/// the server runs, which holds over what the configuration says. The old one is worth nothing then.
 pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = cannot(context)? {
         return Ok(skipped);
     }
-    let [old, _, new] = KEYS;
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(old) };
+    let [first, _, second] = KEYS;
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &knowing(first) };
     let mut pair = Pair::of(context, &plan)?;
-    let with = |key: &str| format!("--hostnqn={HOST} --dhchap-secret={key}");
-    let lasting = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600";
-    pair.connect(&format!("{} {lasting}", with(old)))?;
+    pair.connect(&lasting(first))?;
     pair.target.kill();
-    pair.target.configure(&Plan { more: &knowing(new), ..plan })?;
+    pair.target.configure(&Plan { more: &knowing(second), ..plan })?;
     pair.target.restart()?;
+    replaced(&mut pair, first, second)?;
+    let file = context.folder.join("key");
+    fs::write(&file, first).map_err(|error| format!("{}: {error}", file.display()))?;
+    pair.target.operate(&["host", "key", HOST, &file.display().to_string()])?;
+    // Who is connected proves nothing anew before its next connection.
+    pair.must(READ)?;
+    pair.must("nvme reset /dev/nvme0; true")?;
+    replaced(&mut pair, second, first)?;
+    pair.target.restart()?;
+    pair.await_paths(1)?;
+    pair.must(READ)?;
+    pair.disconnect()?;
+    pair.end()?;
+    Ok(Verdict::Passed(
+        "the old key stopped to work, by a restart and while the server ran".to_owned(),
+    ))
+}
+
+/// A connection with this key that comes back when the server does.
+fn lasting(key: &str) -> String {
+    let patient = "--keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=600";
+    format!("--hostnqn={HOST} --dhchap-secret={key} {patient}")
+}
+
+/// Waits until the connected host has failed with its old key, and connects it with the new one.
+fn replaced(pair: &mut Pair, old: &str, new: &str) -> Result<(), String> {
     // It tries, and is not let in; the newer kernel gives up at once, the older one goes on trying.
     pair.must(
         "for n in $(seq 600); do dmesg | grep -qi 'authentication.*\\(failed\\|error\\)' && break; \
@@ -86,10 +115,9 @@ pub(in super::super) fn rotated(context: &Context) -> Result<Verdict, String> {
          dmesg | grep -i auth; ! grep -q live /sys/class/nvme/nvme*/state",
     )?;
     pair.must("nvme disconnect-all; true")?;
-    pair.refused(&with(old))?;
-    pair.connect(&with(new))?;
-    pair.must("dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct 2>/dev/null")?;
-    pair.disconnect()?;
-    pair.end()?;
-    Ok(Verdict::Passed("the old key stopped to work, the new one lets in".to_owned()))
+    pair.refused(&format!("--hostnqn={HOST} --dhchap-secret={old}"))?;
+    pair.must("dmesg --clear")?;
+    pair.connect(&lasting(new))?;
+    pair.must(READ)?;
+    Ok(())
 }
