@@ -169,8 +169,8 @@ impl Plan<'_> {
         let pairs = self.listen.iter().zip(self.endpoints).enumerate();
         let ports = pairs.filter(|(_, (at, _))| at.protocol == Protocol::NvmeTcp);
         ports
-            .filter_map(|(n, (_, endpoint))| {
-                let address = endpoint.internet()?;
+            .filter_map(|(n, (at, endpoint))| {
+                let address = at.advertised.or_else(|| endpoint.internet())?;
                 let family = match address.ip() {
                     IpAddr::V4(_) => AddressFamily::IPV4,
                     IpAddr::V6(_) => AddressFamily::IPV6,

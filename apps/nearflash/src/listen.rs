@@ -15,7 +15,8 @@ pub(crate) enum Protocol {
 }
 
 /// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
-/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or `nvme-tcp://HOST:PORT[?tenant=NAME]`.
+/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or
+/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
     pub(crate) endpoint: Endpoint,
@@ -24,6 +25,8 @@ pub(crate) struct ListenAt {
     pub(crate) namespace: NamespaceId,
     /// The tenant of whoever no access rule gives another: all of version 1.
     pub(crate) tenant: Option<String>,
+    /// The address that discovery tells NVMe hosts, where it is another than `endpoint`.
+    pub(crate) advertised: Option<SocketAddr>,
     /// The permissions of a Unix socket's file.
     mode: u32,
 }
@@ -34,7 +37,7 @@ pub(crate) const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
 const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
                     reflex://127.0.0.1:7420, \
                     reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], or \
-                    nvme-tcp://HOST:PORT[?tenant=NAME]";
+                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]";
 
 /// The server's user, and nobody else.
 const DEFAULT_MODE: u32 = 0o600;
@@ -61,6 +64,7 @@ impl ListenAt {
             protocol,
             namespace: NamespaceId(1),
             tenant: None,
+            advertised: None,
             mode: DEFAULT_MODE,
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -79,6 +83,9 @@ impl ListenAt {
                 })?);
             }
             (Some(("tenant", name)), _) => self.tenant = Some(name.to_owned()),
+            (Some(("advertise", host)), _) if self.protocol == Protocol::NvmeTcp => {
+                self.advertised = Some(advertised(host)?);
+            }
             (Some(("mode", mode)), Endpoint::Unix(_)) => {
                 let parsed = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777);
                 self.mode = parsed.ok_or_else(|| {
@@ -105,6 +112,15 @@ fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
         .map_err(|error| format!("{url:?}: {error}; {FORM}"))?
         .next()
         .ok_or_else(|| format!("{url:?}: the host has no address"))
+}
+
+/// An address that hosts can use as it stands.
+fn advertised(host: &str) -> Result<SocketAddr, String> {
+    let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let is_usable = |found: &SocketAddr| found.port() != 0 && !found.ip().is_unspecified();
+    looked_up.filter(is_usable).ok_or_else(|| {
+        format!("advertise {host:?} is not an address at which hosts can connect: HOST:PORT")
+    })
 }
 
 /// The URL of a server that listens there.
@@ -134,6 +150,21 @@ mod tests {
             assert!(error.contains("reflex://HOST:PORT"), "{bad}: {error}");
         }
         assert!(ListenAt::parse("reflex://127.0.0.1:1?namespace=0").is_err());
+    }
+
+    #[test]
+    fn hosts_can_be_told_another_address() {
+        let listen = ListenAt::parse("nvme-tcp://0.0.0.0:4420?advertise=192.0.2.7:14420").unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), "nvme-tcp://0.0.0.0:4420");
+        assert_eq!(listen.advertised, Some("192.0.2.7:14420".parse().unwrap()));
+        let listen = ListenAt::parse("nvme-tcp://[::]:4420?advertise=[2001:db8::7]:4420").unwrap();
+        assert_eq!(listen.advertised, Some("[2001:db8::7]:4420".parse().unwrap()));
+        for bad in ["192.0.2.7", "192.0.2.7:0", "0.0.0.0:4420", "[::]:4420", "", ":4420"] {
+            let error = ListenAt::parse(&format!("nvme-tcp://[::]:1?advertise={bad}")).unwrap_err();
+            assert!(error.contains("HOST:PORT"), "{bad}: {error}");
+        }
+        let error = ListenAt::parse("reflex://127.0.0.1:1?advertise=192.0.2.7:1").unwrap_err();
+        assert!(error.contains("unknown option"), "{error}");
     }
 
     #[test]
