@@ -25,17 +25,11 @@ pub(in super::super) fn discover(context: &Context) -> Result<Verdict, String> {
     if records != 4 || found.contains(secret) {
         return Err(format!("not the two subsystems at two ports each:\n{found}"));
     }
-    // Hosts are told where the server listens, which is another machine's loopback here.
-    for port in pair.target.ports.clone() {
-        let relay =
-            format!("exec busybox nc -ll -p {port} -e /bin/busybox nc {} {port}", ADDRESSES[0]);
-        pair.guest.start(&relay)?;
-    }
     pair.must(&format!("nvme connect-all {at} -i 1"))?;
     pair.await_paths(2)?;
-    pair.says("nvme list-subsys", &[NQN, "127.0.0.1", "live"])?;
+    pair.says("nvme list-subsys", &[NQN, ADDRESSES[0], "live"])?;
     pair.says("nvme list", &["n1 ", "nearflash"])?;
-    pair.must("nvme disconnect-all; busybox pkill -f nc.-ll; true")?;
+    pair.must("nvme disconnect-all")?;
     persist(&mut pair, &at)?;
     pair.end()?;
     Ok(Verdict::Passed("two paths found and connected; another host's subsystem unseen".to_owned()))

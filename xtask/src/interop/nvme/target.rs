@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::{Context, free_port};
+use super::pair::ADDRESSES;
 use crate::bench::process::Server;
 use crate::shell;
 
@@ -63,7 +64,9 @@ impl Target {
             text.push_str(&format!("[[device]]\nname = \"d{n}\"\nspec = \"{spec}\"\n"));
         }
         for port in &self.ports {
-            text.push_str(&format!("[[listen]]\nurl = \"nvme-tcp://127.0.0.1:{port}\"\n"));
+            // Guests reach the loopback of this machine by another address.
+            let url = format!("nvme-tcp://127.0.0.1:{port}?advertise={}:{port}", ADDRESSES[0]);
+            text.push_str(&format!("[[listen]]\nurl = \"{url}\"\n"));
         }
         text.push_str(&format!("[[subsystem]]\nnqn = \"{NQN}\"\n{}", plan.more));
         fs::write(&self.config, text).map_err(|e| format!("{}: {e}", self.config.display()))
