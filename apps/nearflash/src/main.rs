@@ -19,6 +19,7 @@ mod interface;
 mod listen;
 mod live;
 mod locate;
+mod log;
 mod operate;
 mod pages;
 mod plot;
@@ -28,9 +29,10 @@ mod serve;
 mod sessions;
 mod stage;
 mod tenancy;
+mod top;
+mod trace;
 mod volumes;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -72,6 +74,10 @@ enum Command {
     Worker(operate::WorkerArgs),
     /// Show the connections of a running server, and move them between workers
     Conn(operate::ConnArgs),
+    /// Watch a running server: tenants against their SLOs, devices, workers
+    Top(top::Args),
+    /// Write down the way of some requests through a running server, for Perfetto and Chrome
+    Trace(trace::Args),
     /// Look at this machine as a server of flash, and say what to change
     Doctor(doctor::Args),
     /// Make the figures and tables of the ReFlex paper anew, beside the paper's
@@ -84,8 +90,22 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
-    let result = match cli.command {
+    let (form, filter) = match &cli.command {
+        Command::Serve(args) => args.log(),
+        _ => (log::Form::Text, None),
+    };
+    let result = log::start(form, filter).and_then(|()| run(cli.command));
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("nearflash: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode, String> {
+    match command {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
@@ -101,27 +121,10 @@ fn main() -> ExitCode {
         Command::Device(args) => operate::device(&args),
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("nearflash: {error}");
-            ExitCode::FAILURE
-        }
     }
-}
-
-/// Logs go to standard error; `NEARFLASH_LOG` chooses what (`debug`, `warn,nearflash_target=debug`).
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("NEARFLASH_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }

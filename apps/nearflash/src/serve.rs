@@ -32,6 +32,7 @@ use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, Protocol, url};
 use crate::live::{Changes, Ground, Live, Store};
+use crate::log;
 use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
 use crate::volumes::{AnyDevice, Through, Volume};
@@ -84,6 +85,12 @@ pub(crate) struct Args {
     /// Tenants that have metrics of their own; the others are added up
     #[arg(long, value_name = "N", default_value_t = control::metrics::TENANTS_DEFAULT)]
     metrics_tenants: usize,
+    /// The form of the log, on standard error
+    #[arg(long, value_enum, value_name = "FORM", default_value_t)]
+    log_format: log::Form,
+    /// What is logged: a level, or levels by crate, such as warn,nearflash_target=debug
+    #[arg(long, value_name = "FILTER", env = "NEARFLASH_LOG", default_value = "warn")]
+    log: String,
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
@@ -97,6 +104,13 @@ pub(crate) struct Args {
     /// system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
+}
+
+impl Args {
+    /// The form of the log, and what is in it.
+    pub(crate) fn log(&self) -> (log::Form, Option<&str>) {
+        (self.log_format, Some(&self.log))
+    }
 }
 
 /// What every worker is made of.
@@ -144,6 +158,7 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 /// Serves until it is told to stop, by SIGTERM or SIGINT.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
+    log::tell_what_is_left_out();
     let insecure = args.insecure;
     let base = merge(&args)?;
     let (store, changes) = open_state(&args, &base)?;

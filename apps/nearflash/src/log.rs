@@ -1,0 +1,164 @@
+//! What the program writes to standard error while it runs: which events, in which form, and how many
+//! of a kind.
+//!
+//! A peer can cause an event for each thing it does wrong, as often as it likes. So of each place in
+//! the code that warns or tells, so many events a period are written; the others are counted, and
+//! told of in a line of their own when the period is over. What is deliberately not here: files and
+//! their rotation, which is what journals and containers are for.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+/// Events of one place in the code that are written in a [`PERIOD`].
+const BURST: u32 = 20;
+
+/// How long left-out events are counted.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Places in the code that are told apart; a power of two. Those that fall together share a burst.
+const CELLS: usize = 256;
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people
+    #[default]
+    Text,
+    /// One object a line, for programs
+    Json,
+}
+
+/// Starts the log. Without a `filter` the environment variable `NEARFLASH_LOG` chooses what
+/// (`debug`, `warn,nearflash_target=debug`), and warnings are written otherwise.
+///
+/// # Errors
+/// When the filter makes no sense.
+pub(crate) fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
+    let given = filter.map(str::to_owned).or_else(|| std::env::var("NEARFLASH_LOG").ok());
+    let chosen = given.as_deref().unwrap_or("warn");
+    let which = EnvFilter::try_new(chosen).map_err(|error| {
+        format!("the log filter {chosen:?} makes no sense: {error}; expected a level such as info, or TARGET=LEVEL,…")
+    })?;
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = match form {
+        Form::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        Form::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(Limit::new(&LIMITS))).with(which).init();
+    Ok(())
+}
+
+/// Tells of what was left out, every now and then, for as long as the process lives.
+pub(crate) fn tell_what_is_left_out() {
+    let telling = || {
+        loop {
+            std::thread::sleep(PERIOD);
+            let left_out = LIMITS.take_left_out();
+            if left_out > 0 {
+                tracing::warn!(
+                    left_out,
+                    "events like others were left out of this log in the last {} s",
+                    PERIOD.as_secs()
+                );
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("log".to_owned()).spawn(telling);
+    if let Err(error) = started {
+        tracing::warn!(%error, "what is left out of the log will not be told");
+    }
+}
+
+/// How much of each place was written, shared by all threads.
+static LIMITS: Limits = Limits {
+    cells: [const { Cell { period: AtomicU64::new(0), written: AtomicU32::new(0) } }; CELLS],
+    left_out: AtomicU64::new(0),
+};
+
+struct Limits {
+    cells: [Cell; CELLS],
+    left_out: AtomicU64,
+}
+
+struct Cell {
+    /// The number of the period that is counted.
+    period: AtomicU64,
+    written: AtomicU32,
+}
+
+impl Limits {
+    /// Whether an event of a place may be written in a period, by number. Two threads at the begin of
+    /// a period may write a few more.
+    fn takes(&self, place: usize, period: u64) -> bool {
+        let cell = &self.cells[place % CELLS];
+        if cell.period.swap(period, Ordering::Relaxed) != period {
+            cell.written.store(0, Ordering::Relaxed);
+        }
+        let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < BURST;
+        if !is_taken {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        is_taken
+    }
+
+    fn take_left_out(&self) -> u64 {
+        self.left_out.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// Leaves out what is too much.
+struct Limit {
+    limits: &'static Limits,
+    started: Instant,
+}
+
+impl Limit {
+    #[expect(clippy::disallowed_methods, reason = "a log is written in real time")]
+    fn new(limits: &'static Limits) -> Limit {
+        Limit { limits, started: Instant::now() }
+    }
+}
+
+impl Filter<Registry> for Limit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, Registry>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
+        let metadata = event.metadata();
+        // Errors are our own; who asks for more than what is told wants all of it.
+        if *metadata.level() == Level::ERROR || *metadata.level() > Level::INFO {
+            return true;
+        }
+        let place = metadata.file().map_or(0, |file| file.len() * 31)
+            + metadata.line().unwrap_or(0) as usize;
+        let period = 1 + self.started.elapsed().as_secs() / PERIOD.as_secs();
+        self.limits.takes(place, period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_a_burst_a_period_and_others_have_theirs() {
+        let limits = Limits {
+            cells: std::array::from_fn(|_| Cell {
+                period: AtomicU64::new(0),
+                written: AtomicU32::new(0),
+            }),
+            left_out: AtomicU64::new(0),
+        };
+        let written = |place, period| (0..1_000).filter(|_| limits.takes(place, period)).count();
+        assert_eq!([written(7, 1), written(8, 1), written(7, 2)], [20, 20, 20]);
+        assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
+    }
+}

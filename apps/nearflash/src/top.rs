@@ -1,0 +1,97 @@
+//! `nearflash top`: a running server on one screen, over its admin API.
+//!
+//! Tenants beside their promises, devices, workers and namespaces, each sorted as one likes; and one
+//! tenant with where its reads spend their time. What is shown is decided by `view.rs` from what
+//! `state.rs` holds, so that tests draw to a terminal of memory.
+
+mod rows;
+mod state;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use control::admin::{AdminAddress, Client, ClientError};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use state::{Data, State};
+
+/// Shows a running server: tenants against their SLOs, devices, workers
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The admin API of the server: the path of its socket or http://127.0.0.1:PORT [default: the
+    /// socket that a server of this user makes, or /run/nearflash/nearflash.sock]
+    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
+    admin: Option<AdminAddress>,
+    /// Print one table of each and exit
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    every: f64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+    let say = |error: ClientError| error.to_string();
+    let address = args.admin.clone().unwrap_or_else(crate::admin::where_to_look);
+    let mut client = Client::new(address.clone()).map_err(say)?;
+    let data = look(&mut client, None).map_err(say)?;
+    if args.once || !std::io::stdout().is_terminal() {
+        println!("{}", rows::plain(&data));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !(0.1..=3600.0).contains(&args.every) {
+        return Err(format!("--every is {}; expected 0.1 to 3600 seconds", args.every));
+    }
+    let mut terminal = ratatui::init();
+    let state = State::new(address.to_string(), data);
+    let ended = watch(&mut terminal, &mut client, state, Duration::from_secs_f64(args.every));
+    ratatui::restore();
+    ended.map(|()| ExitCode::SUCCESS).map_err(|error| format!("the terminal failed: {error}"))
+}
+
+/// Shows until it is told to stop.
+fn watch(
+    terminal: &mut ratatui::DefaultTerminal,
+    client: &mut Client,
+    mut state: State,
+    every: Duration,
+) -> std::io::Result<()> {
+    let mut looked_at = now();
+    loop {
+        terminal.draw(|frame| view::draw(frame, &mut state))?;
+        let left = every.saturating_sub(looked_at.elapsed());
+        if event::poll(left)? {
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => {
+                    if state.press(key).is_break() {
+                        return Ok(());
+                    }
+                }
+                _ => {}
+            }
+        }
+        if looked_at.elapsed() >= every || state.is_stale() {
+            let looked = look(client, state.opened());
+            state.take(looked.map_err(|error| error.to_string()));
+            looked_at = now();
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a screen is drawn again in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// What the server says now, of one tenant more closely.
+fn look(client: &mut Client, opened: Option<&str>) -> Result<Data, ClientError> {
+    Ok(Data {
+        tenants: client.tenants()?,
+        devices: client.devices()?.devices,
+        flows: client.flows()?,
+        // It may have gone meanwhile.
+        stages: opened.and_then(|name| client.stages(name).ok()),
+    })
+}

@@ -1,0 +1,281 @@
+//! What stands in the tables: the same on the screen and in plain text.
+
+use std::cmp::Ordering;
+
+use control::admin::{Class, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, State, Tenant};
+
+use super::state::Data;
+use crate::report::{number_text, time_text};
+
+/// Whose fault a figure is, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Warn,
+    Dim,
+}
+
+/// A figure in a table: what is shown, and what it is sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) text: String,
+    pub(super) number: f64,
+    pub(super) tone: Tone,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) title: &'static str,
+    pub(super) is_number: bool,
+}
+
+const fn words(title: &'static str) -> Column {
+    Column { title, is_number: false }
+}
+
+const fn numbers(title: &'static str) -> Column {
+    Column { title, is_number: true }
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Rows {
+    pub(super) columns: &'static [Column],
+    pub(super) rows: Vec<Vec<Figure>>,
+}
+
+fn text(text: impl Into<String>) -> Figure {
+    Figure { text: text.into(), number: 0.0, tone: Tone::Plain }
+}
+
+fn number(number: f64) -> Figure {
+    let tone = if number == 0.0 { Tone::Dim } else { Tone::Plain };
+    Figure { text: number_text(number.round()), number, tone }
+}
+
+fn none() -> Figure {
+    Figure { text: "-".to_owned(), number: -1.0, tone: Tone::Dim }
+}
+
+fn micros(us: f64) -> Figure {
+    Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
+}
+
+fn percent(share: f64) -> Figure {
+    let text = if share >= 99.95 { "100 %".to_owned() } else { format!("{share:.1} %") };
+    Figure { text, number: share, tone: Tone::Plain }
+}
+
+/// Bytes a second as a figure.
+pub(super) fn rate(bytes: f64) -> Figure {
+    let units = [("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)];
+    let (unit, size) = units.into_iter().find(|(_, size)| bytes >= *size).unwrap_or(("B/s", 1.0));
+    let value = bytes / size;
+    let places = if size == 1.0 || value >= 100.0 { 0 } else { 1 };
+    let tone = if bytes == 0.0 { Tone::Dim } else { Tone::Plain };
+    Figure { text: format!("{value:.places$} {unit}"), number: bytes, tone }
+}
+
+impl Figure {
+    fn toned(self, tone: Tone) -> Figure {
+        Figure { tone, ..self }
+    }
+}
+
+impl Rows {
+    /// Sorts by a column, from its largest number or its first word on.
+    pub(super) fn sort(&mut self, column: usize, is_reversed: bool) {
+        let is_number = self.columns[column].is_number;
+        self.rows.sort_by(|a, b| {
+            let (a, b) = (&a[column], &b[column]);
+            let order = match is_number {
+                true => b.number.partial_cmp(&a.number).unwrap_or(Ordering::Equal),
+                false => a.text.cmp(&b.text),
+            };
+            if is_reversed { order.reverse() } else { order }
+        });
+    }
+}
+
+/// How a tenant stands, in a word or two.
+fn status(tenant: &Tenant) -> Figure {
+    let measured = &tenant.measured;
+    let (word, tone, rank) = match (&tenant.slo, measured.slo_percentile_us) {
+        _ if tenant.state == State::Leaving => ("leaving", Tone::Dim, 0.0),
+        _ if measured.iops == 0.0 => ("idle", Tone::Dim, 1.0),
+        (None, _) => ("best effort", Tone::Plain, 2.0),
+        (Some(_), _) if measured.tokens > tenant.tokens_needed as f64 * control::BURST => {
+            ("over its SLO", Tone::Warn, 4.0)
+        }
+        (Some(slo), Some(us)) if us > slo.latency_us.into() => ("late", Tone::Bad, 5.0),
+        _ => ("kept", Tone::Good, 3.0),
+    };
+    Figure { text: word.to_owned(), number: rank, tone }
+}
+
+/// Tenants against their promises.
+pub(super) fn tenants(tenants: &[Tenant]) -> Rows {
+    const COLUMNS: [Column; 11] = [
+        words("TENANT"),
+        numbers("STATUS"),
+        numbers("IOPS"),
+        numbers("SLO"),
+        numbers("p95 READ"),
+        numbers("SLO"),
+        numbers("IN BOUND 1m"),
+        numbers("TOKENS/S"),
+        numbers("READ"),
+        numbers("WRITTEN"),
+        numbers("FAILED/S"),
+    ];
+    let row = |tenant: &Tenant| {
+        let (measured, slo) = (&tenant.measured, tenant.slo.as_ref());
+        let tail = slo.map_or(measured.p95_us, |_| measured.slo_percentile_us);
+        let state = status(tenant);
+        let within = measured.compliance.minute.map_or_else(none, |share| {
+            let wanted = slo.map_or(0.0, |slo| slo.percentile / 100.0);
+            let tone = if share < wanted { Tone::Bad } else { Tone::Good };
+            percent(share * 100.0).toned(tone)
+        });
+        let failures = number(measured.failures);
+        vec![
+            text(&tenant.name),
+            state.clone(),
+            number(measured.iops),
+            slo.map_or_else(none, |slo| number(slo.iops.into())),
+            tail.map_or_else(none, |us| micros(us).toned(state.tone)),
+            slo.map_or_else(none, |slo| micros(slo.latency_us.into())),
+            within,
+            number(measured.tokens),
+            rate(measured.read_bytes),
+            rate(measured.written_bytes),
+            if measured.failures > 0.0 { failures.toned(Tone::Bad) } else { failures },
+        ]
+    };
+    Rows { columns: &COLUMNS, rows: tenants.iter().map(row).collect() }
+}
+
+/// Devices with their tokens.
+pub(super) fn devices(devices: &[Device], flows: &[FlowOfDevice]) -> Rows {
+    const COLUMNS: [Column; 11] = [
+        words("DEVICE"),
+        numbers("IOPS"),
+        numbers("READ"),
+        numbers("WRITTEN"),
+        numbers("p95 AT IT"),
+        numbers("DEPTH"),
+        numbers("WAITING"),
+        numbers("SPENT/S"),
+        numbers("MADE/S"),
+        numbers("PROMISED"),
+        numbers("LENT/S"),
+    ];
+    let row = |(device, flow): (&Device, &FlowOfDevice)| {
+        let tokens = &flow.tokens;
+        vec![
+            text(&device.name),
+            number(flow.iops),
+            rate(flow.read_bytes),
+            rate(flow.written_bytes),
+            flow.p95_us.map_or_else(none, |us| {
+                let figure = micros(us);
+                Figure { text: format!("≤ {}", figure.text), ..figure }
+            }),
+            number(flow.depth.into()),
+            number(flow.queued.into()),
+            number(tokens.spent),
+            device.tokens.map_or_else(none, |made| number(made as f64)),
+            number(device.tokens_promised as f64),
+            number(tokens.borrowed),
+        ]
+    };
+    Rows { columns: &COLUMNS, rows: devices.iter().zip(flows).map(row).collect() }
+}
+
+/// Workers and what their time goes into.
+pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
+    const COLUMNS: [Column; 12] = [
+        words("WORKER"),
+        numbers("BUSY"),
+        numbers("TURNS/S"),
+        numbers("CONNS"),
+        numbers("IN FLIGHT"),
+        numbers("BUFFERS"),
+        numbers("NETWORK"),
+        numbers("PROTOCOL"),
+        numbers("SCHEDULING"),
+        numbers("DEVICE"),
+        numbers("KERNEL"),
+        numbers("UPKEEP"),
+    ];
+    let row = |flow: &FlowOfWorker| {
+        let busy = match flow.busy_percent {
+            90.0.. => Tone::Bad,
+            70.0.. => Tone::Warn,
+            _ => Tone::Plain,
+        };
+        let mut row = vec![
+            text(flow.number.to_string()),
+            percent(flow.busy_percent).toned(busy),
+            number(flow.turns),
+            number(flow.connections.into()),
+            number(flow.in_flight.into()),
+            number(flow.buffers.into()),
+        ];
+        row.extend(flow.parts.map(|share| if share > 0.0 { percent(share) } else { none() }));
+        row
+    };
+    Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
+}
+
+/// Namespaces.
+pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
+    const COLUMNS: [Column; 4] =
+        [words("NAMESPACE"), numbers("IOPS"), numbers("READ"), numbers("WRITTEN")];
+    let row = |flow: &FlowOfNamespace| {
+        let name = text(flow.number.to_string());
+        vec![name, number(flow.iops), rate(flow.read_bytes), rate(flow.written_bytes)]
+    };
+    Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
+}
+
+/// Whether a tenant has a promise.
+pub(super) fn is_promised(tenant: &Tenant) -> bool {
+    tenant.class == Class::LatencyCritical
+}
+
+/// All tables as plain text.
+pub(super) fn plain(data: &Data) -> String {
+    let tables = [
+        tenants(&data.tenants),
+        devices(&data.devices, &data.flows.devices),
+        workers(&data.flows.workers),
+        namespaces(&data.flows.namespaces),
+    ];
+    let filled = tables.iter().filter(|table| !table.rows.is_empty());
+    filled.map(plain_table).collect::<Vec<_>>().join("\n\n")
+}
+
+fn plain_table(table: &Rows) -> String {
+    let width = |n: usize| {
+        let cells = table.rows.iter().map(|row| row[n].text.chars().count());
+        cells.chain([table.columns[n].title.chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let mut line = String::new();
+        for ((cell, width), column) in cells.into_iter().zip(&widths).zip(table.columns) {
+            let pad = " ".repeat(width - cell.chars().count());
+            // The state is sorted like a number and read like a word.
+            let is_left = !column.is_number || column.title == "STATUS";
+            line += &if is_left { format!("{cell}{pad}  ") } else { format!("{pad}{cell}  ") };
+        }
+        line.trim_end().to_owned()
+    };
+    let head = line(table.columns.iter().map(|column| column.title).collect());
+    let rows = table.rows.iter().map(|row| line(row.iter().map(|f| f.text.as_str()).collect()));
+    std::iter::once(head).chain(rows).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,166 @@
+//! What the screen shows, and what keys do to it.
+
+use std::ops::ControlFlow;
+
+use control::admin::{Device, Flows, Stages, Tenant};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::widgets::TableState;
+
+use super::rows::{self, Rows};
+
+/// What the server said last.
+#[derive(Debug, Default)]
+pub(super) struct Data {
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) devices: Vec<Device>,
+    pub(super) flows: Flows,
+    /// Of the tenant that is looked at more closely.
+    pub(super) stages: Option<Stages>,
+}
+
+/// A table of the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tab {
+    Tenants,
+    Devices,
+    Workers,
+    Namespaces,
+}
+
+impl Tab {
+    pub(super) const ALL: [Tab; 4] = [Tab::Tenants, Tab::Devices, Tab::Workers, Tab::Namespaces];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Tab::Tenants => "Tenants",
+            Tab::Devices => "Devices",
+            Tab::Workers => "Workers",
+            Tab::Namespaces => "Namespaces",
+        }
+    }
+}
+
+/// How a table is sorted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    pub(super) column: usize,
+    pub(super) is_reversed: bool,
+}
+
+/// The screen.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) address: String,
+    pub(super) data: Data,
+    /// Why the server does not answer any more.
+    pub(super) trouble: Option<String>,
+    pub(super) tab: Tab,
+    /// By table.
+    pub(super) orders: [Order; 4],
+    pub(super) selected: TableState,
+    opened: Option<String>,
+    is_stale: bool,
+}
+
+impl State {
+    pub(super) fn new(address: String, data: Data) -> State {
+        let by = |column| Order { column, is_reversed: false };
+        State {
+            address,
+            data,
+            trouble: None,
+            tab: Tab::Tenants,
+            // Those in trouble first; the others by name.
+            orders: [by(1), by(0), by(0), by(0)],
+            selected: TableState::new().with_selected(0),
+            opened: None,
+            is_stale: false,
+        }
+    }
+
+    /// Takes what the server says, or why it does not.
+    pub(super) fn take(&mut self, looked: Result<Data, String>) {
+        self.is_stale = false;
+        match looked {
+            Ok(data) => (self.data, self.trouble) = (data, None),
+            Err(why) => self.trouble = Some(why),
+        }
+    }
+
+    /// Whether something is to be shown that was not asked for yet.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// The tenant that is looked at more closely.
+    pub(super) fn opened(&self) -> Option<&str> {
+        self.opened.as_deref()
+    }
+
+    pub(super) fn order(&self) -> Order {
+        self.orders[self.tab as usize]
+    }
+
+    /// The table of the screen, sorted.
+    pub(super) fn rows(&self) -> Rows {
+        let mut rows = match self.tab {
+            Tab::Tenants => rows::tenants(&self.data.tenants),
+            Tab::Devices => rows::devices(&self.data.devices, &self.data.flows.devices),
+            Tab::Workers => rows::workers(&self.data.flows.workers),
+            Tab::Namespaces => rows::namespaces(&self.data.flows.namespaces),
+        };
+        let Order { column, is_reversed } = self.order();
+        rows.sort(column, is_reversed);
+        rows
+    }
+
+    /// A key was pressed; `Break` ends.
+    pub(super) fn press(&mut self, key: KeyEvent) -> ControlFlow<()> {
+        let columns = self.rows().columns.len();
+        let last = self.rows().rows.len().saturating_sub(1);
+        let order = &mut self.orders[self.tab as usize];
+        match key.code {
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                return ControlFlow::Break(());
+            }
+            KeyCode::Char('q') => return ControlFlow::Break(()),
+            KeyCode::Esc | KeyCode::Backspace | KeyCode::Left if self.opened.is_some() => {
+                self.opened = None;
+            }
+            KeyCode::Esc => return ControlFlow::Break(()),
+            _ if self.opened.is_some() => {}
+            KeyCode::Char(digit @ '1'..='4') => self.turn_to(digit as usize - '1' as usize),
+            KeyCode::Tab => self.turn_to((self.tab as usize + 1) % Tab::ALL.len()),
+            KeyCode::BackTab => self.turn_to((self.tab as usize + 3) % Tab::ALL.len()),
+            KeyCode::Char('s' | '>') => order.column = (order.column + 1) % columns,
+            KeyCode::Char('S' | '<') => order.column = (order.column + columns - 1) % columns,
+            KeyCode::Char('r') => order.is_reversed = !order.is_reversed,
+            KeyCode::Down | KeyCode::Char('j') => self.select(|n| (n + 1).min(last)),
+            KeyCode::Up | KeyCode::Char('k') => self.select(|n| n.saturating_sub(1)),
+            KeyCode::PageDown => self.select(|n| (n + 20).min(last)),
+            KeyCode::PageUp => self.select(|n| n.saturating_sub(20)),
+            KeyCode::Home => self.select(|_| 0),
+            KeyCode::End => self.select(|_| last),
+            KeyCode::Enter | KeyCode::Right if self.tab == Tab::Tenants => self.open(),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn turn_to(&mut self, n: usize) {
+        self.tab = Tab::ALL[n];
+        self.selected = TableState::new().with_selected(0);
+    }
+
+    fn select(&mut self, to: impl FnOnce(usize) -> usize) {
+        self.selected.select(Some(to(self.selected.selected().unwrap_or(0))));
+    }
+
+    fn open(&mut self) {
+        let rows = self.rows().rows;
+        let row = self.selected.selected().and_then(|n| rows.get(n));
+        self.opened = row.map(|row| row[0].text.clone());
+        self.data.stages = None;
+        self.is_stale = true;
+    }
+}

@@ -1,0 +1,158 @@
+//! The screen as it is drawn, beside `screens.txt`. `UPDATE_SNAPSHOTS=1` writes that anew.
+
+use super::*;
+
+use control::admin::{
+    Class, Compliance, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Measured,
+    Origin, Share, Slo, TokenRates,
+};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::top::state::Data;
+
+fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> Tenant {
+    let slo = promise.map(|(latency_us, ..)| Slo {
+        latency_us,
+        percentile: 95.0,
+        iops: 120_000,
+        read_percent: 100,
+        request_bytes: 4096,
+    });
+    let compliance = promise.map_or(Compliance::default(), |(_, _, minute)| Compliance {
+        second: Some(minute),
+        minute: Some(minute),
+        kept: Some(1.0),
+    });
+    let us = promise.map(|(_, us, _)| us);
+    let is_promised = slo.is_some();
+    Tenant {
+        name: name.to_owned(),
+        number: 1,
+        state: control::admin::State::Active,
+        origin: Origin::Operator,
+        class: if is_promised { Class::LatencyCritical } else { Class::BestEffort },
+        device: "fast".to_owned(),
+        tokens_needed: if is_promised { 120_000 } else { 0 },
+        slo,
+        share: Share { weight: 1, cap_tokens: None },
+        measured: Measured {
+            iops,
+            tokens: iops,
+            p95_us: us.or(Some(2_310.0)).filter(|_| iops > 0.0),
+            slo_percentile_us: us.filter(|_| iops > 0.0),
+            read_bytes: iops * 4096.0,
+            written_bytes: if is_promised { 0.0 } else { 12_300_000.0 },
+            failures: if name == "silver" { 3.0 } else { 0.0 },
+            compliance,
+            ..Measured::default()
+        },
+        connections: 2,
+        in_flight: 17,
+    }
+}
+
+fn data() -> Data {
+    let device = Device {
+        name: "fast".to_owned(),
+        has_model: true,
+        tokens: Some(420_000),
+        tokens_promised: 240_000,
+        tokens_left: Some(180_000),
+        strictest: None,
+        correction: None,
+    };
+    let flow = FlowOfDevice {
+        name: "fast".to_owned(),
+        iops: 300_123.0,
+        read_bytes: 1.2e9,
+        written_bytes: 12.3e6,
+        p95_us: Some(262.144),
+        depth: 64,
+        queued: 9,
+        tokens: TokenRates { spent: 410_000.0, borrowed: 12_000.0, ..TokenRates::default() },
+    };
+    let worker = |number, busy_percent| FlowOfWorker {
+        number,
+        busy_percent,
+        turns: 51_234.0,
+        connections: 3,
+        in_flight: 40,
+        buffers: 38,
+        parts: [20.4, 24.0, 6.1, 3.5, 45.0, 1.0],
+    };
+    let namespace =
+        FlowOfNamespace { number: 1, iops: 300_123.0, read_bytes: 1.2e9, written_bytes: 12.3e6 };
+    let mut latency = vec![0; 18];
+    latency[5..9].copy_from_slice(&[120, 9_000, 2_000, 90]);
+    let mut short = vec![0; 18];
+    short[0..3].copy_from_slice(&[300, 40, 2]);
+    Data {
+        tenants: vec![
+            tenant("gold", 118_250.0, Some((500, 412.0, 0.998))),
+            tenant("silver", 99_000.0, Some((500, 731.0, 0.912))),
+            tenant("batch", 61_000.0, None),
+            tenant("idle one", 0.0, None),
+        ],
+        devices: vec![device],
+        flows: Flows {
+            devices: vec![flow],
+            workers: vec![worker(0, 96.2), worker(1, 41.0)],
+            namespaces: vec![namespace],
+        },
+        stages: Some(Stages {
+            edges_us: (0..17).map(|n| 4.096 * f64::from(1 << n)).collect(),
+            scheduler: short.clone(),
+            device: latency.iter().map(|count| count / 32).collect(),
+            latency,
+            reply: short,
+        }),
+    }
+}
+
+fn screen(state: &mut State, width: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, 18)).unwrap();
+    terminal.draw(|frame| draw(frame, state)).unwrap();
+    let text = terminal.backend().to_string();
+    // The backend's lines stand in quotes.
+    let lines = text.lines().map(|line| line.trim_matches('"').trim_end());
+    lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+#[test]
+fn screens_look_as_they_did() {
+    let mut state = State::new("/run/nearflash/nearflash.sock".to_owned(), data());
+    let mut all = String::new();
+    let mut show = |title: &str, state: &mut State, width| {
+        all += &format!("== {title}\n{}\n\n", screen(state, width));
+    };
+    let key = |code| KeyEvent::new(code, KeyModifiers::NONE);
+    show("tenants, those in trouble first", &mut state, 132);
+    assert!(state.press(key(KeyCode::Char('s'))).is_continue());
+    assert!(state.press(key(KeyCode::Char('r'))).is_continue());
+    show("tenants, the least requests first", &mut state, 132);
+    show("tenants on a narrow screen", &mut state, 80);
+    for (digit, title) in [('2', "devices"), ('3', "workers"), ('4', "namespaces")] {
+        assert!(state.press(key(KeyCode::Char(digit))).is_continue());
+        show(title, &mut state, 132);
+    }
+    assert!(state.press(key(KeyCode::Char('1'))).is_continue());
+    for code in [KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Enter] {
+        assert!(state.press(key(code)).is_continue());
+    }
+    assert_eq!((state.opened(), state.is_stale()), (Some("gold"), true));
+    state.take(Ok(data()));
+    show("one tenant", &mut state, 132);
+    assert!(state.press(key(KeyCode::Esc)).is_continue());
+    state.take(Err("no answer from /run/nearflash/nearflash.sock: refused".to_owned()));
+    show("a server that is gone", &mut state, 132);
+    assert!(state.press(key(KeyCode::Char('q'))).is_break());
+    all += &format!("== once\n{}\n", rows::plain(&data()));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/top/view/screens.txt");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(path, &all).unwrap();
+    }
+    let before = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(all == before, "the screens are not those of {path}; they are\n{all}");
+}

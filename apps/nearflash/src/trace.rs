@@ -1,0 +1,85 @@
+//! `nearflash trace`: some requests of a running server on their way, as a file that Perfetto and
+//! Chrome open.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use control::admin::{AdminAddress, Client};
+use serde_json::Value;
+
+/// Seconds of one question to the server.
+const PIECE: f64 = 5.0;
+
+/// Writes down the way of some requests through a running server, for https://ui.perfetto.dev
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The admin API of the server: the path of its socket or http://127.0.0.1:PORT [default: the
+    /// socket that a server of this user makes, or /run/nearflash/nearflash.sock]
+    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
+    admin: Option<AdminAddress>,
+    /// For how long
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    seconds: f64,
+    /// Which requests: one in so many, such as 1/1000
+    #[arg(long, value_name = "1/N", default_value = "1/1000", value_parser = one_in)]
+    sample: u32,
+    /// The file
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    output: PathBuf,
+}
+
+fn one_in(text: &str) -> Result<u32, String> {
+    let number = text.strip_prefix("1/").unwrap_or(text).parse().ok();
+    number.filter(|n| *n > 0).ok_or_else(|| "expected 1/N, such as 1/1000".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
+    if !(0.1..=600.0).contains(&args.seconds) {
+        return Err(format!("--seconds is {}; expected 0.1 to 600", args.seconds));
+    }
+    let address = args.admin.clone().unwrap_or_else(crate::admin::where_to_look);
+    let mut client = Client::new(address).map_err(|error| error.to_string())?;
+    let (mut left, mut all) = (args.seconds, None::<Value>);
+    while left > 0.0 {
+        let piece =
+            client.trace(left.min(PIECE), args.sample).map_err(|error| error.to_string())?;
+        left -= PIECE;
+        match &mut all {
+            None => all = Some(piece),
+            Some(all) => join(all, piece)?,
+        }
+    }
+    let all = all.expect("there was time for one piece");
+    let count = events(&all).map_or(0, |events| {
+        events.iter().filter(|event| event["args"]["tenant"].is_string()).count()
+    });
+    std::fs::write(&args.output, all.to_string())
+        .map_err(|error| format!("cannot write {}: {error}", args.output.display()))?;
+    println!(
+        "{count} requests are in {}; open it at https://ui.perfetto.dev",
+        args.output.display()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn events(trace: &Value) -> Option<&Vec<Value>> {
+    trace["traceEvents"].as_array()
+}
+
+fn join(all: &mut Value, mut piece: Value) -> Result<(), String> {
+    let broken = || "the server's answer is no trace".to_owned();
+    let more = piece["traceEvents"].as_array_mut().ok_or_else(broken)?;
+    all["traceEvents"].as_array_mut().ok_or_else(broken)?.append(more);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_one_in_so_many() {
+        assert_eq!((one_in("1/1000"), one_in("5")), (Ok(1000), Ok(5)));
+        assert!(one_in("1/0").is_err() && one_in("2/3").is_err() && one_in("").is_err());
+    }
+}
