@@ -120,7 +120,14 @@ async fn wait<T: Send + 'static>(
 }
 
 /// The connections of all workers.
-#[utoipa::path(get, path = "/v1/connections", responses((status = 200, body = Connections)))]
+#[utoipa::path(
+    get,
+    path = "/v1/connections",
+    responses(
+        (status = 200, body = Connections),
+        (status = 408, description = "A worker did not answer in time", body = Failure),
+    )
+)]
 async fn list_connections(State(api): State<Api>) -> Result<Json<Connections>, Problem> {
     let infos = wait(move || api.foreman.connections()).await?;
     let each = infos.into_iter().map(|info| Connection {
