@@ -10,9 +10,7 @@ use std::time::Duration;
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddNamespace, AdminAddress, Client, RemoveNamespace};
 use serde_json::Value;
-use support::{
-    Launch, NvmeQueue, PATIENCE, Server, V2, host_nqn, pattern, wait_until, words,
-};
+use support::{Launch, NvmeQueue, PATIENCE, Server, V2, host_nqn, pattern, wait_until, words};
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
