@@ -63,13 +63,12 @@ fn watch(
         terminal.draw(|frame| view::draw(frame, &mut state))?;
         let left = every.saturating_sub(looked_at.elapsed());
         if event::poll(left)? {
-            match event::read()? {
-                Event::Key(key) if key.kind == KeyEventKind::Press => {
-                    if state.press(key).is_break() {
-                        return Ok(());
-                    }
-                }
-                _ => {}
+            let pressed = match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => Some(key),
+                _ => None,
+            };
+            if pressed.is_some_and(|key| state.press(key).is_break()) {
+                return Ok(());
             }
         }
         if looked_at.elapsed() >= every || state.is_stale() {

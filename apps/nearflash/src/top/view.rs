@@ -292,8 +292,8 @@ fn histograms(stages: &Stages) -> Vec<Line<'static>> {
             let count = column.get(n).copied().unwrap_or(0);
             let eighths = (count * BAR as u64 * 8).div_ceil(*most) as usize;
             let mut bar = "█".repeat(eighths / 8);
-            if eighths % 8 > 0 {
-                bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8 - 1]);
+            if let Some(rest) = (eighths % 8).checked_sub(1) {
+                bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][rest]);
             }
             let pad = " ".repeat(BAR + 2 - bar.chars().count());
             spans.push(Span::styled(bar, Style::new().fg(Color::Cyan)));
