@@ -243,7 +243,8 @@ fn connects_that_cannot_be_say_why() {
     let cntlid = own.admin.cntlid();
     let invalid = Status::CONNECT_INVALID.dnr();
     let good = connect_data(&host(1), SUBSYSTEM, cntlid);
-    assert_eq!(join(&connect_data(&host(2), SUBSYSTEM, cntlid), 32), (invalid, 1 << 16 | 512));
+    // Another host's controller is as good as none.
+    assert_eq!(join(&connect_data(&host(2), SUBSYSTEM, cntlid), 32), (invalid, 1 << 16 | 16));
     assert_eq!(join(&connect_data(&host(1), SUBSYSTEM, cntlid + 1), 32), (invalid, 1 << 16 | 16));
     assert_eq!(join(&good, 129), (invalid, 44));
     assert_eq!(join(&good, 1), (invalid, 44));

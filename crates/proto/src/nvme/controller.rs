@@ -92,6 +92,8 @@ pub(super) struct Controller {
     /// Namespaces that changed since the host read the log.
     pub(super) changed: BTreeSet<u32>,
     pub(super) notices: Notices,
+    /// Changes of what discovery tells this host.
+    pub(super) discovery_changes: u64,
     pub(super) created: Instant,
 }
 
@@ -122,6 +124,7 @@ impl Controller {
             events: Events::default(),
             changed: BTreeSet::new(),
             notices: Notices::default(),
+            discovery_changes: 0,
             created: now,
         }
     }

@@ -42,8 +42,11 @@ impl State {
             let port = Port { id: *id, family, address, service };
             entries.push(self.entry(&port, &own, SubsystemKind::REFERRAL));
         }
+        // Its own changes alone: what others are told is nothing to this host. It begins with the
+        // time, so that the host does not take what it reads when it comes again for what it knew.
+        let since = controller.created.since(self.started).as_micros() as u64;
         let head = DiscoveryHeader {
-            generation: U64::new(self.discovery_changes),
+            generation: U64::new(1 + since + controller.discovery_changes),
             entries: U64::new(entries.len() as u64),
             ..DiscoveryHeader::new_zeroed()
         };

@@ -37,7 +37,7 @@ impl Fabric {
     pub fn add_port(&self, port: Port) -> Result<(), Refusal> {
         self.with(|state| {
             state.add_port(port)?;
-            state.discovery_changed(&Hosts::Any);
+            state.discovery_changed(|_| true);
             Ok(())
         })
     }
@@ -58,7 +58,7 @@ impl Fabric {
             for cntlid in gone {
                 state.remove_controller(cntlid, CloseReason::SubsystemRemoved);
             }
-            state.discovery_changed(&Hosts::Any);
+            state.discovery_changed(|_| true);
             Ok(())
         })
     }
@@ -67,7 +67,7 @@ impl Fabric {
     pub fn set_referrals(&self, referrals: Vec<Referral>) {
         self.with(|state| {
             state.referrals = referrals;
-            state.discovery_changed(&Hosts::Any);
+            state.discovery_changed(|_| true);
         });
     }
 
@@ -79,7 +79,7 @@ impl Fabric {
         self.with(|state| {
             let hosts = subsystem.hosts.clone();
             state.add_subsystem(subsystem)?;
-            state.discovery_changed(&hosts);
+            state.discovery_changed(|host| hosts.contain(host));
             Ok(())
         })
     }
@@ -95,7 +95,7 @@ impl Fabric {
             }
             let gone = state.subsystems.remove(nqn);
             let gone = gone.ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))?;
-            state.discovery_changed(&gone.hosts);
+            state.discovery_changed(|host| gone.hosts.contain(host));
             Ok(())
         })
     }
@@ -106,13 +106,13 @@ impl Fabric {
     /// There is no such subsystem.
     pub fn set_hosts(&self, nqn: &Nqn, hosts: Hosts) -> Result<(), Refusal> {
         self.with(|state| {
-            state.subsystem(nqn)?.hosts = hosts.clone();
+            let before = core::mem::replace(&mut state.subsystem(nqn)?.hosts, hosts.clone());
             for cntlid in state.controllers_in(nqn) {
                 if !hosts.contain(&state.controllers[&cntlid].host) {
                     state.remove_controller(cntlid, CloseReason::HostRemoved);
                 }
             }
-            state.discovery_changed(&Hosts::Any);
+            state.discovery_changed(|host| before.contain(host) != hosts.contain(host));
             Ok(())
         })
     }
@@ -326,7 +326,6 @@ impl State {
             must_authenticate: subsystem.must_authenticate,
             namespaces: BTreeMap::new(),
             ana: BTreeMap::new(),
-            ana_changes: 0,
             retired: BTreeMap::new(),
         };
         self.subsystems.insert(nqn.clone(), served);
@@ -391,8 +390,8 @@ impl State {
             return Err(Refusal::AnaGroup(group));
         }
         let subsystem = self.subsystem(nqn)?;
-        subsystem.ana_changes += 1;
-        subsystem.ana.insert((port, group), (access, subsystem.ana_changes));
+        let (_, changes) = subsystem.access(port, group);
+        subsystem.ana.insert((port, group), (access, changes + 1));
         Ok(())
     }
 

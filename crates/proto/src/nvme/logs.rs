@@ -151,8 +151,9 @@ impl State {
         for (nsid, attached) in self.namespaces_of(controller) {
             groups.entry(attached.config.ana_group).or_default().push(nsid);
         }
+        let changes = groups.keys().map(|group| subsystem.access(controller.port, *group).1).sum();
         let head = AnaHeader {
-            changes: U64::new(subsystem.ana_changes),
+            changes: U64::new(changes),
             groups: U16::new(groups.len() as u16),
             reserved: [0; 6],
         };

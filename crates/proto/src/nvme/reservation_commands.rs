@@ -10,10 +10,11 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::config::Nqn;
+use super::controller::Controller;
 use super::data;
 use super::queue::{Call, Done};
 use super::reservation::{Change, Registrant, Reservation};
-use super::state::{State, path_status};
+use super::state::{Attached, State, path_status};
 
 /// Ignore existing key.
 const IGNORE_KEY: u32 = 1 << 3;
@@ -164,10 +165,14 @@ impl State {
         }
     }
 
-    /// Reservation notices to the controllers of the hosts that they are for.
+    /// Reservation notices to the controllers of the hosts that they are for, unless the namespace
+    /// has been hidden from them since they registered.
     fn notify(&mut self, nqn: &Nqn, nsid: u32, change: &Change) {
-        let State { controllers, mail, .. } = self;
-        for controller in controllers.values_mut().filter(|own| own.subsystem == *nqn) {
+        let State { controllers, subsystems, mail, .. } = self;
+        let namespace = subsystems.get(nqn).and_then(|served| served.namespaces.get(&nsid));
+        let Some(Attached { config, .. }) = namespace else { return };
+        let sees = |own: &&mut Controller| own.subsystem == *nqn && config.hosts.contain(&own.host);
+        for controller in controllers.values_mut().filter(sees) {
             let own = controller.registrant();
             for (kind, _) in change.notices.iter().filter(|(_, whom)| *whom == own) {
                 if controller.features.reservation_mask >> kind.0 & 1 == 0 {

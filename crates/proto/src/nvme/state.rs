@@ -47,9 +47,9 @@ pub(super) struct Served {
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
-    /// State and changes of a group through a port; what is not here is optimized.
+    /// State and changes of a group through a port; what is not here is optimized. Each counts for
+    /// itself: who sees one group does not learn of another.
     pub(super) ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
-    pub(super) ana_changes: u64,
     /// Counts of queues that are gone, by host; of at most [`RETIRED_MAX`] hosts.
     pub(super) retired: BTreeMap<Nqn, Sum>,
 }
@@ -119,8 +119,6 @@ pub(super) struct State {
     pub(super) methods: Methods,
     pub(super) referrals: Vec<Referral>,
     pub(super) controllers: BTreeMap<u16, Controller>,
-    /// Changes of what discovery tells.
-    pub(super) discovery_changes: u64,
     /// Powers that authentications wait for, the oldest first; at most one for each queue.
     pub(super) jobs: VecDeque<Job>,
     /// Changes of reservations.
@@ -156,7 +154,6 @@ impl State {
             methods: config.methods.clone(),
             referrals: Vec::new(),
             controllers: BTreeMap::new(),
-            discovery_changes: 1,
             jobs: VecDeque::new(),
             reservation_changes: 0,
             keeps: false,
@@ -313,11 +310,14 @@ impl State {
     }
 
     /// What discovery tells has changed, for these hosts.
-    pub(super) fn discovery_changed(&mut self, hosts: &Hosts) {
-        self.discovery_changes += 1;
-        self.raise(Event::DISCOVERY, |controller| {
-            controller.kind == Kind::Discovery && hosts.contain(&controller.host)
-        });
+    pub(super) fn discovery_changed(&mut self, whom: impl Fn(&Nqn) -> bool) {
+        let State { controllers, mail, .. } = self;
+        let told = |own: &&mut Controller| own.kind == Kind::Discovery && whom(&own.host);
+        for controller in controllers.values_mut().filter(told) {
+            controller.discovery_changes += 1;
+            controller.events.raise(Event::DISCOVERY);
+            controller.send_events(mail);
+        }
     }
 
     /// A namespace was attached, detached or changed, for these hosts.
