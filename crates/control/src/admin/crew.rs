@@ -150,7 +150,9 @@ async fn list_connections(State(api): State<Api>) -> Result<Json<Connections>, P
     request_body = MoveTo,
     responses(
         (status = 200, body = HasMoved),
+        (status = 400, description = "The name or the body makes no sense", body = Failure),
         (status = 404, description = "There is no such connection (any more), or worker", body = Failure),
+        (status = 408, description = "A worker did not answer in time", body = Failure),
         (status = 409, description = "It stays where it is; the message says why", body = Failure),
     )
 )]
@@ -179,6 +181,7 @@ async fn move_connection(
     request_body = SetWorker,
     responses(
         (status = 204),
+        (status = 400, description = "The body makes no sense", body = Failure),
         (status = 404, description = "There is no such worker", body = Failure),
         (status = 409, description = "It is the one that listens", body = Failure),
     )
