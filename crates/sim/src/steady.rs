@@ -21,9 +21,9 @@ use crate::office::{self, HOSTILE};
 use crate::stamp::{self, Content};
 
 /// Requests that must succeed when nothing goes wrong any more.
-const PROBES: u32 = 4;
+pub(crate) const PROBES: u32 = 4;
 /// How long it waits before it tries a probe again.
-const PROBE_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a client does.
 #[derive(Clone, Debug)]

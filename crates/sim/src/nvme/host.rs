@@ -32,11 +32,8 @@ use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
 use crate::stamp::{self, Content};
+use crate::steady::{PROBE_PAUSE, PROBES};
 
-/// Requests that must succeed when nothing goes wrong any more.
-const PROBES: u32 = 4;
-/// How long it waits before it tries a probe again.
-const PROBE_PAUSE: Duration = Duration::from_millis(10);
 /// How long a host that dozes says nothing.
 const DOZE: Duration = Duration::from_millis(3_500);
 
