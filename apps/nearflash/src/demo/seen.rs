@@ -1,7 +1,7 @@
 //! What a demonstration has shown.
 
 use super::board::Phase;
-use super::tenants::{DEVICE_TOKENS, Got, TENANTS, Tenant};
+use super::tenants::{DEVICE_TOKENS, Got, Slo, TENANTS, Tenant};
 use crate::report::{number_text, time_text};
 
 /// A part, and what each tenant got in it.
@@ -36,9 +36,15 @@ impl Part {
 
     /// Whether everybody got what was promised.
     pub(super) fn is_kept(&self) -> bool {
+        self.is_kept_within(1.0)
+    }
+
+    /// Whether everybody got what was promised, within this share of the latency.
+    pub(super) fn is_kept_within(&self, share_of_latency: f64) -> bool {
         self.tenants().all(|(tenant, got)| {
             let share = self.phase.share(tenant.name);
-            tenant.slo(self.phase.slow).is_none_or(|slo| got.meets(slo, share))
+            let within = |slo: Slo| Slo { p95: slo.p95.mul_f64(share_of_latency), ..slo };
+            tenant.slo(self.phase.slow).is_none_or(|slo| got.meets(within(slo), share))
         })
     }
 
