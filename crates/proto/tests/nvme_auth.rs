@@ -361,3 +361,37 @@ fn the_hosts_end_proves_itself_and_wants_proof() {
         assert_eq!(cut.take(message), Err(ProofFailure::Nonsense), "{message:?}");
     }
 }
+
+/// Without a challenge the host has asked for no proof, so there is none.
+#[test]
+fn a_controller_that_only_says_that_all_is_well_has_proven_nothing() {
+    let credentials = Credentials {
+        host: host(1).nqn,
+        subsystem: SUBSYSTEM.to_owned(),
+        key: secret(1),
+        controller_key: Some(secret(2)),
+    };
+    let proof = Proof::new(credentials, [7; _]);
+    let own: AuthHead = read(&proof.negotiation());
+    let success = AuthSuccess1 {
+        head: AuthHead {
+            transaction: own.transaction,
+            ..head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS1)
+        },
+        hash_bytes: 32,
+        ..AuthSuccess1::new_zeroed()
+    };
+    assert_eq!(proof.clone().take(success.as_bytes()), Err(ProofFailure::Nonsense));
+    let challenge = AuthChallenge {
+        head: AuthHead { message: AuthMessage::CHALLENGE, ..success.head },
+        hash_bytes: 32,
+        hash: Hash::Sha256.id(),
+        sequence: 9.into(),
+        ..AuthChallenge::new_zeroed()
+    };
+    let challenge = [challenge.as_bytes(), &[5; 32]].concat();
+    let mut asked = proof;
+    assert!(matches!(asked.take(&challenge), Ok(Proven::Reply(_))));
+    assert_eq!(asked.take(&challenge), Err(ProofFailure::Nonsense), "one response for one chance");
+    assert_eq!(asked.take(success.as_bytes()), Err(ProofFailure::Impostor));
+}

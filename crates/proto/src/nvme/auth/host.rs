@@ -70,14 +70,22 @@ impl fmt::Display for ProofFailure {
 pub struct Proof {
     credentials: Credentials,
     chance: [u8; PROOF_CHANCE_BYTES],
-    /// The response that the controller owes, once it was challenged.
-    expected: Option<Vec<u8>>,
+    stage: Stage,
+}
+
+/// What the controller has to say next.
+#[derive(Clone, Debug)]
+enum Stage {
+    /// A challenge.
+    Challenge,
+    /// Whether the host is let in, and this response, if the controller was challenged.
+    Verdict(Option<Vec<u8>>),
 }
 
 impl Proof {
     /// An authentication that draws on this chance, which must be used for no other.
     pub fn new(credentials: Credentials, chance: [u8; PROOF_CHANCE_BYTES]) -> Proof {
-        Proof { credentials, chance, expected: None }
+        Proof { credentials, chance, stage: Stage::Challenge }
     }
 
     fn transaction(&self) -> u16 {
@@ -126,9 +134,17 @@ impl Proof {
                 Err(ProofFailure::Refused(said.explanation))
             }
             _ if head.transaction.get() != self.transaction() => Err(ProofFailure::Nonsense),
-            AuthMessage::CHALLENGE => self.reply(message).ok_or(ProofFailure::Nonsense),
-            AuthMessage::SUCCESS1 => self.verdict(message),
-            _ => Err(ProofFailure::Nonsense),
+            // Each once, and in this order: a controller that says at once that all is well has
+            // proven nothing, and chance serves one response alone.
+            said => match (&self.stage, said) {
+                (Stage::Challenge, AuthMessage::CHALLENGE) => {
+                    self.reply(message).ok_or(ProofFailure::Nonsense)
+                }
+                (Stage::Verdict(expected), AuthMessage::SUCCESS1) => {
+                    self.verdict(message, expected.as_deref())
+                }
+                _ => Err(ProofFailure::Nonsense),
+            },
         }
     }
 
@@ -168,16 +184,16 @@ impl Proof {
         let none = alloc::vec![0; hash.bytes()];
         let own_challenge = if challenges { own_challenge } else { &none };
         let message = [reply.as_bytes(), &proof, own_challenge, &own_value].concat();
-        self.expected = expected;
+        self.stage = Stage::Verdict(expected);
         Some(Answer::Reply(message))
     }
 
-    fn verdict(&self, message: &[u8]) -> Result<Answer, ProofFailure> {
-        let Some(expected) = &self.expected else { return Ok(Answer::Done) };
+    fn verdict(&self, message: &[u8], expected: Option<&[u8]>) -> Result<Answer, ProofFailure> {
+        let Some(expected) = expected else { return Ok(Answer::Done) };
         let (success, response) =
             AuthSuccess1::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
         let response = response.get(..expected.len()).unwrap_or_default();
-        if success.responds == 0 || !bool::from(expected[..].ct_eq(response)) {
+        if success.responds == 0 || !bool::from(expected.ct_eq(response)) {
             return Err(ProofFailure::Impostor);
         }
         let head = self.head(AuthKind::DH_HMAC_CHAP, AuthMessage::SUCCESS2);
