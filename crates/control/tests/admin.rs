@@ -367,14 +367,36 @@ fn a_port_of_loopback_wants_a_name_of_loopback() {
     let mut client = Client::new(format!("http://{address}").parse().unwrap()).unwrap();
     assert_eq!(client.workers().unwrap().workers.len(), 2);
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403)] {
-        let stream = TcpStream::connect(address).unwrap();
-        let request = "GET /v1/tenants HTTP/1.1\r\nconnection: close\r\nhost: ";
-        let (code, _) = parse(&talk(stream, &format!("{request}{host}\r\n\r\n")));
+        let request =
+            format!("GET /v1/tenants HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n");
+        let (code, _) = parse(&talk(TcpStream::connect(address).unwrap(), &request));
         assert_eq!(code, expected, "{host}");
+        // `ssh -L` makes a Unix socket a port of loopback.
+        assert_eq!(parse(&Api::start().raw(&request)).0, expected, "{host} by the socket");
     }
     let stream = TcpStream::connect(address).unwrap();
     let (code, _) = parse(&talk(stream, "GET /v1/tenants HTTP/1.0\r\n\r\n"));
     assert_eq!(code, 403, "no host at all");
+}
+
+#[test]
+fn pages_of_other_origins_change_nothing() {
+    let api = Api::start();
+    let body = r#"{"name":"x"}"#;
+    let post = |origin: &str| {
+        parse(&api.raw(&format!(
+            "POST /v1/tenants HTTP/1.1\r\nhost: localhost:80\r\nconnection: close\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n{origin}\r\n{body}",
+            body.len()
+        )))
+    };
+    for origin in ["http://evil.example", "http://localhost:3000", "null"] {
+        let (code, answer) = post(&format!("origin: {origin}\r\n"));
+        assert_eq!((code, &answer["error"]["code"]), (403, &json!("forbidden")), "{origin}");
+    }
+    assert_eq!(post("sec-fetch-site: cross-site\r\n").0, 403);
+    assert!(api.tenants.list().is_empty());
+    assert_eq!(post("origin: http://localhost:80\r\nsec-fetch-site: same-origin\r\n").0, 201);
 }
 
 #[test]

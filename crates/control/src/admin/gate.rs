@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::header::HOST;
+use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -24,16 +25,40 @@ pub(super) async fn in_time(request: Request, next: Next) -> Response {
     }
 }
 
-/// Lets in only who calls the server by a name of loopback: a page in a browser that had its own name
-/// lead here is not let in.
-pub(super) async fn by_its_name(request: Request, next: Next) -> Response {
-    let host = request.headers().get(HOST).and_then(|value| value.to_str().ok());
-    match host.is_some_and(is_loopback) {
-        true => next.run(request).await,
-        false => {
-            let message = "the header `host` must be localhost or an address of loopback";
-            Problem::new(Code::Forbidden, message).into_response()
-        }
+/// What browsers say of the page that asks: `same-origin`, `same-site`, `cross-site`, or `none` where
+/// a person did (W3C, Fetch Metadata).
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What browsers want the answer for: `navigate` to show it as a page.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Lets in only who calls the server by a name of loopback, and no page of another site: neither one
+/// that had its own name lead here, nor one that asks across. A Unix socket is no exception: `ssh -L`
+/// makes it a port of somebody's loopback.
+pub(super) async fn from_here(request: Request, next: Next) -> Response {
+    match trouble(request.method(), request.headers()) {
+        None => next.run(request).await,
+        Some(message) => Problem::new(Code::Forbidden, message).into_response(),
+    }
+}
+
+/// Why a request is not let in.
+fn trouble(method: &Method, headers: &HeaderMap) -> Option<&'static str> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).unwrap_or_default();
+    if !is_loopback(host) {
+        return Some("the header `host` must be localhost or an address of loopback");
+    }
+    let is_own = |origin: &str| origin.strip_prefix("http://") == Some(host);
+    if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
+        return Some("pages of other origins are not let in");
+    }
+    // A link that leads here may be followed; its page does not see what comes.
+    let is_link = *method == Method::GET && text(FETCH_MODE) == Some("navigate");
+    match text(FETCH_SITE) {
+        None | Some("same-origin" | "none") => None,
+        Some(_) if is_link => None,
+        Some(_) => Some("pages of other sites are not let in"),
     }
 }
 
@@ -66,6 +91,45 @@ mod tests {
         for host in ["", "example.org", "localhost.example.org:80", "10.0.0.1:80", "127.0.0.1.nip"]
         {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    /// What is said to a request with these headers.
+    fn said(method: Method, headers: &[(&'static str, &'static str)]) -> Option<&'static str> {
+        let each = headers.iter().map(|(name, value)| {
+            (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value))
+        });
+        trouble(&method, &each.collect())
+    }
+
+    #[test]
+    fn pages_of_others_are_not_let_in() {
+        const HERE: (&str, &str) = ("host", "localhost:7480");
+        let link = [HERE, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+        for headers in [
+            &[HERE][..],
+            &[HERE, ("origin", "http://localhost:7480"), ("sec-fetch-site", "same-origin")],
+            &[HERE, ("sec-fetch-site", "none"), ("sec-fetch-mode", "navigate")],
+        ] {
+            assert_eq!(said(Method::GET, headers), None, "{headers:?}");
+            assert_eq!(said(Method::POST, headers), None, "{headers:?}");
+        }
+        assert_eq!(said(Method::GET, &link), None);
+        assert!(said(Method::POST, &link).unwrap().contains("other sites"));
+        for headers in [
+            // The port of another program, a name that leads here, and frames without a name.
+            &[HERE, ("origin", "http://localhost:3000"), ("sec-fetch-site", "same-site")][..],
+            &[HERE, ("origin", "http://evil.example")],
+            &[HERE, ("origin", "https://localhost:7480")],
+            &[HERE, ("origin", "null")],
+            &[HERE, ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")],
+            &[HERE, ("sec-fetch-site", "same-site"), ("sec-fetch-mode", "cors")],
+            &[("host", "evil.example"), ("origin", "http://evil.example")],
+            &[("host", "evil.example"), ("sec-fetch-mode", "navigate")],
+            &[],
+        ] {
+            assert!(said(Method::GET, headers).is_some(), "{headers:?}");
+            assert!(said(Method::PUT, headers).is_some(), "{headers:?}");
         }
     }
 

@@ -56,7 +56,9 @@ pub enum Door {
 /// When the door is a TCP socket that is not on loopback.
 pub fn start(router: Router, door: Door) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router = router.layer(middleware::from_fn(gate::in_time));
+    let router = router
+        .layer(middleware::from_fn(gate::in_time))
+        .layer(middleware::from_fn(gate::from_here));
     let (router, door) = match door {
         Door::Unix(listener, owner) => {
             listener.set_nonblocking(true)?;
@@ -68,7 +70,6 @@ pub fn start(router: Router, door: Door) -> io::Result<JoinHandle<()>> {
             assert!(address.ip().is_loopback(), "the admin API is for this machine");
             listener.set_nonblocking(true)?;
             let _context = runtime.enter();
-            let router = router.layer(middleware::from_fn(gate::by_its_name));
             (router, Entry::Tcp(TcpListener::from_std(listener)?))
         }
     };
