@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::{BLOCK_BYTES, Buf, Completion, Device, Geometry, Instant, SizeClass, Submission};
+use contract::{
+    BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, SizeClass, Submission,
+};
 use flash::sim_flash::{SimQueue, SimVolume};
 use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
 use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
@@ -224,6 +226,10 @@ impl Device for AnyDevice {
 
     fn room(&self) -> usize {
         each!(self, device => device.room())
+    }
+
+    fn excludes(&self, command: Command) -> bool {
+        each!(self, device => device.excludes(command))
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {

@@ -57,6 +57,12 @@ pub trait Device {
     /// How many submissions it takes now.
     fn room(&self) -> usize;
 
+    /// Whether it keeps everybody else off the command's range while it carries it out: with locks
+    /// that are this process's.
+    fn excludes(&self, command: Command) -> bool {
+        matches!(command, Command::WriteAtomic(_) | Command::CompareAndWrite(_))
+    }
+
     /// Takes a command. Never blocks, never completes inside the call.
     fn submit(&mut self, now: Instant, submission: Submission);
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing in it belongs to a worker: no slot, no buffer, nothing that is shared by address. What is
 //! deliberately not here: how it is encoded for another process, and the socket itself, which the
-//! transports pass among themselves.
+//! transports pass among themselves. `proto::takeover` encodes it.
 
 use alloc::vec::Vec;
 
@@ -67,8 +67,10 @@ pub struct ParcelPlace {
     pub client: u128,
     /// Which of its connections.
     pub connection: u32,
-    /// Which holder of that name.
+    /// Which holder of that name, within one server.
     pub serial: u64,
+    /// A newer connection took the name: nothing of this one may start any more.
+    pub is_superseded: bool,
 }
 
 /// A request that no device has seen.

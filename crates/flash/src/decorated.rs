@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use contract::{Completion, Device, Geometry, Instant, Submission};
+use contract::{Command, Completion, Device, Geometry, Instant, Submission};
 
 use crate::{Decorations, Delayed, Faults, Faulty};
 
@@ -58,6 +58,10 @@ impl<D: Device> Device for Decorated<D> {
 
     fn room(&self) -> usize {
         inside!(self, device => device.room())
+    }
+
+    fn excludes(&self, command: Command) -> bool {
+        inside!(self, device => device.excludes(command))
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {

@@ -4,7 +4,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
 
-use contract::{Completion, Device, Geometry, Instant, Submission};
+use contract::{Command, Completion, Device, Geometry, Instant, Submission};
 
 use crate::{Chance, Delay};
 
@@ -88,6 +88,10 @@ impl<D: Device> Device for Delayed<D> {
 
     fn room(&self) -> usize {
         self.inner.room().min(self.depth - self.outstanding)
+    }
+
+    fn excludes(&self, command: Command) -> bool {
+        self.inner.excludes(command)
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {

@@ -210,6 +210,10 @@ impl<D: Device> Device for Exclusive<D> {
         inner.min(self.ops.room()).saturating_sub(self.refused.len())
     }
 
+    fn excludes(&self, command: Command) -> bool {
+        op::is_alone(command, self.granule)
+    }
+
     fn submit(&mut self, now: Instant, submission: Submission) {
         assert_valid(&submission, self.inner.geometry().blocks);
         assert!(self.room() > 0, "more submissions than the device has room for");

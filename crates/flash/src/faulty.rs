@@ -150,6 +150,10 @@ impl<D: Device> Device for Faulty<D> {
         self.inner.room().min(self.depth - self.outstanding)
     }
 
+    fn excludes(&self, command: Command) -> bool {
+        self.inner.excludes(command)
+    }
+
     fn submit(&mut self, now: Instant, submission: Submission) {
         self.outstanding += 1;
         let verdict = self.verdict(submission.command);

@@ -5,7 +5,7 @@
 //! request that waits costs its worker nothing but the asking.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 
@@ -21,6 +21,8 @@ const REGION_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
 #[derive(Debug)]
 pub struct RangeLocks {
     stripes: Box<[Stripe]>,
+    /// Claims to be alone that were begun and not released.
+    alone: AtomicUsize,
 }
 
 /// On a cache line of its own, so that workers in different regions do not slow each other.
@@ -83,11 +85,20 @@ impl Default for RangeLocks {
 impl RangeLocks {
     /// Locks that nobody holds: 64 KiB of memory, whatever the volume's size.
     pub fn new() -> Self {
-        RangeLocks { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
+        let stripes = (0..STRIPES).map(|_| Stripe::default()).collect();
+        RangeLocks { stripes, alone: AtomicUsize::new(0) }
+    }
+
+    /// Whether anybody has a range alone, or waits for one.
+    pub fn is_claimed_alone(&self) -> bool {
+        self.alone.load(Ordering::SeqCst) > 0
     }
 
     /// Takes what can be taken now; true once everything is held.
     pub(crate) fn advance(&self, claim: &mut Claim) -> bool {
+        if claim.mode == Mode::Alone && claim.held == 0 && claim.ticket.is_none() {
+            self.alone.fetch_add(usize::from(claim.count > 0), Ordering::SeqCst);
+        }
         while claim.held < claim.count {
             let stripe = &self.stripes[claim.stripe(claim.held)];
             let entered = match claim.ticket {
@@ -112,6 +123,9 @@ impl RangeLocks {
         assert!(claim.held == claim.count, "a claim is released once it is held");
         for nth in 0..claim.count {
             self.stripes[claim.stripe(nth)].leave(claim.mode);
+        }
+        if claim.mode == Mode::Alone {
+            self.alone.fetch_sub(usize::from(claim.count > 0), Ordering::SeqCst);
         }
     }
 }
@@ -208,6 +222,19 @@ mod tests {
         let mut claim = Claim::new(range, mode);
         let held = locks.advance(&mut claim);
         (claim, held)
+    }
+
+    #[test]
+    fn whoever_is_alone_or_wants_to_be_is_counted() {
+        let locks = RangeLocks::new();
+        let (shared, held) = claim(&locks, region(1), Mode::Shared);
+        assert!(held && !locks.is_claimed_alone());
+        let (mut alone, held) = claim(&locks, region(1), Mode::Alone);
+        assert!(!held && locks.is_claimed_alone());
+        locks.release(&shared);
+        assert!(locks.advance(&mut alone) && locks.is_claimed_alone());
+        locks.release(&alone);
+        assert!(!locks.is_claimed_alone());
     }
 
     #[test]

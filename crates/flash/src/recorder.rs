@@ -122,6 +122,10 @@ impl<D: Device> Device for Recorder<D> {
         self.inner.room()
     }
 
+    fn excludes(&self, command: Command) -> bool {
+        self.inner.excludes(command)
+    }
+
     fn submit(&mut self, now: Instant, submission: Submission) {
         let Submission { slot, command, .. } = submission;
         self.in_flight.push((slot, command));

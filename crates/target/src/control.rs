@@ -9,6 +9,7 @@ use contract::{
 };
 
 use crate::connection::{Connection, Receiving};
+use crate::fence::Place;
 use crate::worker::Worker;
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
@@ -151,13 +152,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Lets in the connections whose fences are clear.
     pub(crate) fn answer_greetings(&mut self) {
+        let shared = self.shared.clone();
+        let waits = |place: &Place| place.is_waiting() || shared.fences.holds(place);
         for n in (0..self.greetings.len()).rev() {
             let id = self.greetings[n];
             let greeting = match self.find(id) {
-                Some(conn)
-                    if conn.entering.is_some()
-                        || conn.place.as_ref().is_some_and(|place| place.is_waiting()) =>
-                {
+                Some(conn) if conn.entering.is_some() || conn.place.as_ref().is_some_and(waits) => {
                     continue;
                 }
                 Some(conn) => conn.greeting.take(),

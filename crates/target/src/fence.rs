@@ -6,7 +6,7 @@
 //! answered only when no earlier connection of that name can change data any more
 //! (docs/adr/0003-fences.md).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +14,37 @@ use contract::{ParcelPlace, TenantId};
 
 /// A client's name for one of its connections, within its tenant: who belongs to another cannot
 /// take it.
-type Key = (TenantId, u128, u32);
+pub type Key = (TenantId, u128, u32);
 
 /// The fences of all workers of a server.
+///
+/// While another process has a part of the server's connections (docs/adr/0009-upgrade.md), they also
+/// say what must wait for it: hellos that name a connection, and requests that need their range for
+/// themselves.
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Mutex<Table>,
+    /// Whether any hello waits for another process.
+    holds_hellos: AtomicBool,
+    /// Whether requests that exclude others wait for another process.
+    holds_exclusives: AtomicBool,
 }
+
+/// Whose hellos wait for another process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Hold {
+    /// Nobody's.
+    #[default]
+    Nobody,
+    /// Everybody's who gives a name.
+    All,
+    /// Of these names, which connections there still have.
+    Names(HashSet<Key>),
+}
+
+/// A name that was taken over from another process, until its connection has landed.
+#[derive(Debug)]
+pub struct Adopted(#[expect(dead_code, reason = "it is held, not read")] Option<Arc<Fence>>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -29,6 +53,7 @@ struct Table {
     names: HashMap<Key, Name>,
     /// Names after the last clean-up; the next one is due at twice as many.
     cleaned: usize,
+    hold: Hold,
 }
 
 /// Who has a name.
@@ -79,7 +104,7 @@ impl Fences {
     /// The place of a connection that came from another worker, which keeps its own until this one
     /// has been taken. Where a newer connection has the name by now, it is one that starts nothing.
     pub(crate) fn rejoin(&self, place: ParcelPlace) -> Place {
-        let ParcelPlace { tenant, client, connection, serial } = place;
+        let ParcelPlace { tenant, client, connection, serial, .. } = place;
         let key = (tenant, client, connection);
         let table = self.table.lock().expect("no holder of this lock panics");
         let own = table.names.get(&key).filter(|name| name.fence.serial == serial);
@@ -88,6 +113,58 @@ impl Fences {
             Arc::new(Fence { serial, superseded, ..Fence::default() })
         });
         Place { key, fence, before: None }
+    }
+
+    /// Lets hellos wait for another process, or not any more.
+    pub fn hold_hellos(&self, hold: Hold) {
+        let mut table = self.table.lock().expect("no holder of this lock panics");
+        self.holds_hellos.store(hold != Hold::Nobody, Ordering::SeqCst);
+        table.hold = hold;
+    }
+
+    /// Whether the hello of a connection with this place waits for another process.
+    pub(crate) fn holds(&self, place: &Place) -> bool {
+        if !self.holds_hellos.load(Ordering::SeqCst) {
+            return false;
+        }
+        match &self.table.lock().expect("no holder of this lock panics").hold {
+            Hold::Nobody => false,
+            Hold::All => true,
+            Hold::Names(names) => names.contains(&place.key),
+        }
+    }
+
+    /// Lets requests that exclude others wait for another process, or not any more. What workers
+    /// have given to devices goes on.
+    pub fn hold_exclusives(&self, hold: bool) {
+        self.holds_exclusives.store(hold, Ordering::SeqCst);
+    }
+
+    pub(crate) fn holds_exclusives(&self) -> bool {
+        self.holds_exclusives.load(Ordering::Relaxed)
+    }
+
+    /// The names that connections have, or requests that still run.
+    pub fn names(&self) -> Vec<Key> {
+        let table = self.table.lock().expect("no holder of this lock panics");
+        let is_used = |name: &Name| Arc::strong_count(&name.fence) > 1 || name.is_running();
+        let used = table.names.iter().filter(|(_, name)| is_used(name));
+        used.map(|(key, _)| *key).collect()
+    }
+
+    /// The place of a connection that comes from another process, as one of this one's: it is kept
+    /// until what else is returned is dropped. A connection that took the name here is a newer one.
+    pub fn adopt(&self, place: ParcelPlace) -> (ParcelPlace, Adopted) {
+        let ParcelPlace { tenant, client, connection, is_superseded, .. } = place;
+        let key = (tenant, client, connection);
+        let mut table = self.table.lock().expect("no holder of this lock panics");
+        if is_superseded || table.names.contains_key(&key) {
+            return (ParcelPlace { serial: 0, is_superseded: true, ..place }, Adopted(None));
+        }
+        table.holders += 1;
+        let fence = Arc::new(Fence { serial: table.holders, ..Fence::default() });
+        table.names.insert(key, Name { fence: fence.clone(), before: None });
+        (ParcelPlace { serial: fence.serial, ..place }, Adopted(Some(fence)))
     }
 
     /// The connection is gone. Its name stays taken while requests of it run, so that a later
@@ -127,7 +204,8 @@ impl Place {
     /// The place as plain data, for another worker. Nothing is waited for any more.
     pub(crate) fn to_parcel(&self) -> ParcelPlace {
         let (tenant, client, connection) = self.key;
-        ParcelPlace { tenant, client, connection, serial: self.fence.serial }
+        let is_superseded = self.fence.superseded.load(Ordering::SeqCst);
+        ParcelPlace { tenant, client, connection, serial: self.fence.serial, is_superseded }
     }
 
     pub(crate) fn fence(&self) -> &Arc<Fence> {
@@ -205,6 +283,39 @@ mod tests {
         // Whoever was superseded leaves the name alone.
         fences.leave(again);
         assert!(newer.fence().is_running());
+    }
+
+    #[test]
+    fn hellos_wait_for_another_process_by_name_or_all() {
+        let fences = Fences::default();
+        let (one, other) = (fences.take(TENANT, 7, 0), fences.take(TENANT, 8, 0));
+        let held = || (fences.holds(&one), fences.holds(&other));
+        assert_eq!(held(), (false, false));
+        fences.hold_hellos(Hold::All);
+        assert_eq!(held(), (true, true));
+        fences.hold_hellos(Hold::Names([(TENANT, 8, 0)].into()));
+        assert_eq!(held(), (false, true));
+        fences.hold_hellos(Hold::Nobody);
+        assert_eq!(held(), (false, false));
+    }
+
+    #[test]
+    fn a_place_of_another_process_is_the_older_one() {
+        let (there, here) = (Fences::default(), Fences::default());
+        let old = there.take(TENANT, 7, 0);
+        assert_eq!(there.names(), [(TENANT, 7, 0)]);
+        let (place, _adopted) = here.adopt(old.to_parcel());
+        let moved = here.rejoin(place);
+        assert!(moved.fence().start(), "it has the name here");
+        moved.fence().end();
+        let newer = here.take(TENANT, 7, 0);
+        assert!(!moved.fence().start() && newer.fence().start());
+        // It arrives after its successor has said hello, or had been superseded before.
+        let (place, _adopted) = here.adopt(old.to_parcel());
+        assert!(!here.rejoin(place).fence().start());
+        let _ = there.take(TENANT, 7, 0);
+        let (place, _adopted) = Fences::default().adopt(old.to_parcel());
+        assert!(place.is_superseded && !here.rejoin(place).fence().start());
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod worker;
 
 pub use access::{Access, Grant, Rule, Scope, Stands, Who};
 pub use contract::Namespace;
-pub use fence::Fences;
+pub use fence::{Adopted, Fences, Hold, Key as FenceName};
 pub use limits::Limits;
 pub use namespaces::Namespaces;
 pub use sessions::Sessions;

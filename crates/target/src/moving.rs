@@ -241,6 +241,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         tenants.sort();
         tenants.dedup();
         let (mut taken, in_flight) = (Vec::new(), &mut self.in_flight);
+        if self.shared.fences.holds_exclusives() {
+            // What waits for another process could wait longer than anybody for us.
+            for attached in &mut self.devices {
+                let first = taken.len();
+                attached.unpark(|slot| in_flight.get(slot).conn == id, &mut taken);
+                for slot in &taken[first..] {
+                    let command = in_flight.get(*slot).command;
+                    attached.scheduler.refund(command.work(), command.work_bytes());
+                }
+            }
+        }
         let mut is_its = |slot: Slot| in_flight.get(slot).conn == id;
         for attached in self.devices.iter_mut().filter(|a| a.scheduler.queued() > 0) {
             for tenant in &tenants {

@@ -84,6 +84,20 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
         }
     }
 
+    /// Whether a command, of the device's blocks, needs its range for itself.
+    fn excludes(&self, command: Command) -> bool {
+        self.device.excludes(command)
+    }
+
+    /// Takes the requests that wait for buffers, or for another process, and of which this is true.
+    pub(crate) fn unpark(&mut self, mut is_meant: impl FnMut(Slot) -> bool, taken: &mut Vec<Slot>) {
+        self.parked.retain(|slot| {
+            let is_meant = is_meant(*slot);
+            taken.extend(is_meant.then_some(*slot));
+            !is_meant
+        });
+    }
+
     /// Whether the device takes one more, and the scheduler wants it to.
     fn has_room(&self) -> bool {
         self.room() > 0
@@ -361,6 +375,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
         };
         let command = entry.command.with_lba(entry.lba);
+        let is_write = command.kind() == Kind::Write;
+        if is_write && self.shared.fences.holds_exclusives() && self.devices[n].excludes(command) {
+            return false;
+        }
         if let (Kind::Write, Some(place)) = (command.kind(), &conn.place) {
             if !place.fence().start() {
                 let id = entry.conn;

@@ -133,6 +133,11 @@ fn mode(command: Command, range: Range, granule: u64) -> Mode {
     }
 }
 
+/// Whether the command holds its range alone.
+pub(super) fn is_alone(command: Command, granule: u64) -> bool {
+    command.range().is_some_and(|range| mode(command, range, granule) == Mode::Alone)
+}
+
 /// Whether the range is made of whole granules.
 fn is_whole(range: Range, granule: u64) -> bool {
     (range.lba | u64::from(range.blocks)).is_multiple_of(granule)
