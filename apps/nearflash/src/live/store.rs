@@ -43,19 +43,13 @@ impl Store {
         };
         let kept =
             kept.map_err(|error| format!("{}: {error}{}", shown.display(), way(path, previous)))?;
-        if previous {
-            let aside = beside(path, "broken");
-            match fs::rename(path, &aside) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(format!("cannot put {} aside: {error}", path.display()));
-                }
-                _ => {}
-            }
-        }
         let (generation, changes) = kept.unwrap_or_default();
         let mut store = Store { path: path.to_owned(), generation };
         if previous {
-            store.save(&changes).map_err(|error| format!("{}: {error}", path.display()))?;
+            // The broken one stays in its place until the other takes that: with no file there, a
+            // server would start as if nothing had ever been kept.
+            let put = store.put(&changes, "broken");
+            put.map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok((store, changes))
     }
@@ -68,12 +62,17 @@ impl Store {
     /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
     /// when it fails, that is what was kept before.
     pub(crate) fn save(&mut self, changes: &Changes) -> io::Result<()> {
+        self.put(changes, "bak")
+    }
+
+    /// The same; what was there before is found under another ending then.
+    fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
         let head = format!("{FORMAT} generation {generation} sha256 {}\n", digest(&body));
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
-        keep_previous(&self.path)?;
+        keep_as(&self.path, ending)?;
         fs::rename(&new, &self.path)?;
         // From here on a restart may find the new one, so there is no way back.
         self.generation = generation;
@@ -150,9 +149,9 @@ fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Lets what is kept now be reached as what was kept before, too.
-fn keep_previous(path: &Path) -> io::Result<()> {
-    let (old, step) = (beside(path, "bak"), beside(path, "step"));
+/// Lets what is kept now be reached under another ending, too.
+fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
+    let (old, step) = (beside(path, ending), beside(path, "step"));
     let remove = fs::remove_file(&step);
     match fs::hard_link(path, &step) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -234,5 +233,24 @@ mod tests {
         assert_eq!(changes, with_key("one"));
         store.save(&with_key("two")).unwrap();
         assert_eq!(Store::open(&path, false).unwrap().1, with_key("two"));
+    }
+
+    /// With neither of both in its place, a server would start without anything that was changed.
+    #[test]
+    fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save(&with_key("one")).unwrap();
+        store.save(&with_key("two")).unwrap();
+        fs::write(&path, b"broken").unwrap();
+        // As on a full disk: the new file cannot be written.
+        fs::create_dir(beside(&path, "new")).unwrap();
+        assert!(Store::open(&path, true).is_err());
+        assert!(Store::open(&path, false).unwrap_err().contains("--previous-state"));
+        fs::remove_dir(beside(&path, "new")).unwrap();
+        assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
+        assert_eq!(fs::read(beside(&path, "broken")).unwrap(), b"broken");
+        assert_eq!(Store::open(&path, false).unwrap().1, with_key("one"));
     }
 }
