@@ -60,7 +60,8 @@ impl Store {
     }
 
     /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
-    /// when it fails, that is what was kept before.
+    /// when it fails, that is what was kept before, unless the disk failed at the very last step, the
+    /// directory's: then it may be either, until the next change is kept.
     pub(crate) fn save(&mut self, changes: &Changes) -> io::Result<()> {
         self.put(changes, "bak")
     }
@@ -73,10 +74,13 @@ impl Store {
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
         keep_as(&self.path, ending)?;
+        // Opened before the point of no return: that may fail, for want of descriptors or rights.
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = File::open(parent.unwrap_or(Path::new(".")))?;
         fs::rename(&new, &self.path)?;
-        // From here on a restart may find the new one, so there is no way back.
+        // From here on a restart may find the new one.
         self.generation = generation;
-        sync_directory(&self.path)
+        directory.sync_all()
     }
 }
 
@@ -159,11 +163,6 @@ fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
         Ok(()) => drop(remove), // it need not have been there
     }
     fs::rename(&step, &old)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
