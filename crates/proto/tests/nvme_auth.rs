@@ -244,6 +244,21 @@ fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     unproven(&fabric);
 }
 
+/// Whoever connected under the host's name before it had a key may be anybody.
+#[test]
+fn who_came_before_there_was_a_key_goes_when_keys_are_asked_for() {
+    let fabric = fabric(&config());
+    let _early = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));
+    fabric.set_host(with_keys().hosts.remove(0)).unwrap();
+    assert_eq!(fabric.controllers().len(), 1, "nothing asks for keys yet");
+    let mut proven = unproven(&fabric);
+    let plan = plan(Hash::Sha256, Group::Null);
+    assert_eq!(authenticate(&fabric, 0, &mut proven.admin, &host(1), &plan), Ok(()));
+    fabric.set_must_authenticate(&nqn(SUBSYSTEM), true).unwrap();
+    let left: Vec<u16> = fabric.controllers().iter().map(|own| own.cntlid).collect();
+    assert_eq!(left, [proven.admin.cntlid()]);
+}
+
 #[test]
 fn only_methods_that_are_allowed_are_agreed_on() {
     let mut config = with_keys();

@@ -129,7 +129,8 @@ impl Fabric {
         })
     }
 
-    /// Whether a subsystem refuses hosts without a key; controllers of such hosts end when it does.
+    /// Whether a subsystem refuses hosts without a key; controllers of such hosts end when it does, and
+    /// so do those that were made before their host had one.
     ///
     /// # Errors
     /// There is no such subsystem.
@@ -395,7 +396,8 @@ impl State {
         Ok(())
     }
 
-    /// Ends controllers whose hosts have no key although their subsystem asks for one.
+    /// Ends controllers whose hosts have no key although their subsystem asks for one, or had none when
+    /// they connected: those may be anybody.
     fn end_strangers(&mut self) {
         let strangers: Vec<u16> = self
             .controllers
@@ -403,8 +405,9 @@ impl State {
             .filter(|own| {
                 let served = self.subsystems.get(&own.subsystem);
                 let known = self.hosts.get(&own.host);
+                let was_let_in = own.queues.values().any(|record| !record.must_prove);
                 served.is_some_and(|served| served.must_authenticate)
-                    && known.is_none_or(|host| host.key.is_none())
+                    && (was_let_in || known.is_none_or(|host| host.key.is_none()))
             })
             .map(|own| own.link.cntlid)
             .collect();
