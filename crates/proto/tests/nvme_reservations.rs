@@ -67,9 +67,11 @@ impl Party {
         }
     }
 
-    /// Whether it may read, and write.
+    /// Whether it may read, and write; a flush is one of the commands that write.
     fn rights(&mut self) -> (bool, bool) {
-        (self.may(NvmOpcode::READ), self.may(NvmOpcode::WRITE))
+        let (reads, writes) = (self.may(NvmOpcode::READ), self.may(NvmOpcode::WRITE));
+        assert_eq!(self.may(NvmOpcode::FLUSH), writes);
+        (reads, writes)
     }
 
     fn report(&mut self) -> (ReservationHead, Vec<RegistrantExtended>) {

@@ -87,7 +87,7 @@ fn command(
     through: bool,
 ) -> Result<Command, Status> {
     if opcode == NvmOpcode::FLUSH {
-        return permit(seen.others).map(|()| Command::Flush);
+        return permit(seen.flushes).map(|()| Command::Flush);
     }
     let writes = matches!(opcode, NvmOpcode::WRITE | NvmOpcode::WRITE_ZEROES);
     let range = range(seen, entry.lba(), u64::from(entry.blocks()))?;

@@ -105,8 +105,8 @@ pub(super) struct Seen {
     pub(super) reads: Status,
     /// The same for commands that write.
     pub(super) writes: Status,
-    /// The same for commands that do neither.
-    pub(super) others: Status,
+    /// The same for a flush.
+    pub(super) flushes: Status,
 }
 
 /// What a controller may reach, as of a generation of its [`Link`].

@@ -222,7 +222,7 @@ impl State {
         let registrant = controller.registrant();
         let seen = |(nsid, attached): (u32, &Attached)| {
             let (state, _) = subsystem.access(controller.port, attached.config.ana_group);
-            let (reads, writes) = statuses(attached, &registrant);
+            let (reads, writes, flushes) = statuses(attached, &registrant);
             let path = path_status(state);
             Seen {
                 nsid,
@@ -232,7 +232,7 @@ impl State {
                 shift: attached.shift(),
                 reads: path.unwrap_or(reads),
                 writes: path.unwrap_or(writes),
-                others: path.unwrap_or(Status::SUCCESS),
+                flushes: path.unwrap_or(flushes),
             }
         };
         View { generation, namespaces: self.namespaces_of(controller).map(seen).collect() }
@@ -383,18 +383,20 @@ impl State {
     }
 }
 
-/// What reservation and write protection say to commands that read, and to those that write.
-fn statuses(attached: &Attached, registrant: &Registrant) -> (Status, Status) {
+/// What reservation and write protection say to commands that read, to those that write, and to a
+/// flush: to reservations it is one that writes, to protection it is not.
+fn statuses(attached: &Attached, registrant: &Registrant) -> (Status, Status, Status) {
     let allowed = |allowed: bool| match allowed {
         true => Status::SUCCESS,
         false => Status::RESERVATION_CONFLICT.dnr(),
     };
     let (reads, writes) = attached.reservation.allows(registrant);
+    let flushes = allowed(writes);
     let writes = match attached.config.geometry.read_only {
         true => Status::WRITE_PROTECTED.dnr(),
-        false => allowed(writes),
+        false => flushes,
     };
-    (allowed(reads), writes)
+    (allowed(reads), writes, flushes)
 }
 
 /// What commands are told through a path in this state, if they may not pass (Base 8.1.3).
