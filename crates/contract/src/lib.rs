@@ -50,7 +50,8 @@ pub use status::Status;
 pub use time::Instant;
 pub use traces::{Seam, Trace, Traces};
 pub use transport::{
-    CloseReason, ConnId, Dial, Frame, ListenerId, NetEvent, Peer, Ticket, Transport, Turn,
+    CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, ListenerId, NetEvent, Peer, Ticket,
+    Transport, Turn,
 };
 pub use worker_meter::{
     DEVICES_MAX, DeviceMeter, DeviceReading, Gauges, NAMESPACES_MAX, NamespaceMeter,

@@ -84,6 +84,16 @@ pub enum Event<'a> {
     Control(Box<Control>),
 }
 
+/// Payload that comes next, and nothing else before it has all come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Of an awaited request ([`Event::Piece`]): which, and where in its payload it belongs. `None`:
+    /// of the last request ([`Event::Payload`]), behind what has come.
+    pub place: Option<(Slot, usize)>,
+    /// How many bytes; not zero.
+    pub bytes: usize,
+}
+
 /// Requests about the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
@@ -405,6 +415,13 @@ pub trait Session {
     /// # Errors
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
+
+    /// The payload that the next bytes are, if they are. Whoever has those bytes where they belong
+    /// shows them to [`next_event`](Session::next_event) there, which takes them like any others: the
+    /// event's bytes are they.
+    fn expects(&self) -> Option<Expected> {
+        None
+    }
 
     /// Encodes the head of a reply whose body is `body` (empty unless data is returned). A head
     /// without bytes means that there is nothing to send (yet).

@@ -79,6 +79,19 @@ pub enum NetEvent {
         /// How many.
         len: usize,
     },
+    /// What a [`Transport::receive_into`] came to: its buffer, with bytes or without. `len` is below
+    /// what was asked for where no more had arrived, and zero where the connection was paused, is
+    /// told to be still or ends.
+    Filled {
+        /// From where.
+        conn: ConnId,
+        /// The buffer that was lent.
+        buf: Buf,
+        /// Where in it the bytes begin: what was asked for.
+        at: usize,
+        /// How many.
+        len: usize,
+    },
     /// The body of a frame has left for good; its buffer returns to the pool it came from.
     Sent {
         /// To where.
@@ -87,7 +100,7 @@ pub enum NetEvent {
         buf: Buf,
     },
     /// The connection is gone; nothing more comes from it, and all its frames' buffers have come
-    /// back in `Sent`. Its index may be used again. A peer that shuts its sending direction has
+    /// back in `Sent`, the one that was received into in `Filled`. Its index may be used again. A peer that shuts its sending direction has
     /// ended the connection, even if it would still read: there are no half-closed ones.
     Closed {
         /// Which.
@@ -126,6 +139,10 @@ impl Frame {
     }
 }
 
+/// From so many bytes on it is worth while to receive them where they belong
+/// ([`Transport::receive_into`]) rather than to copy them there.
+pub const DIRECT_BYTES_MIN: usize = 32 << 10;
+
 /// One worker's connections. Methods only queue work or drain inboxes; the kernel is entered by the
 /// outer loop alone, once a turn.
 ///
@@ -138,6 +155,18 @@ pub trait Transport {
     /// Returns the lent buffer of a `Received` event.
     fn give(&mut self, buf: Buf);
 
+    /// Receives the connection's next bytes straight into `buf[at..until]`: one receive, at most one
+    /// at a time for a connection. [`NetEvent::Filled`] brings the buffer back, before anything else
+    /// of the connection. Whoever expects more asks again before the next [`kick`](Transport::kick):
+    /// then no other receive comes in between.
+    ///
+    /// # Errors
+    /// The buffer comes back at once where that cannot be done now: the bytes come as `Received`.
+    fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
+        let _received_otherwise = (conn, at, until);
+        Err(buf)
+    }
+
     /// How many more frames `send` takes now, over all connections.
     fn room(&self) -> usize;
 
@@ -145,7 +174,8 @@ pub trait Transport {
     /// `Sent` all the same.
     fn send(&mut self, now: Instant, conn: ConnId, frame: Frame);
 
-    /// Starts sending what was queued.
+    /// Starts sending what was queued, and receiving again where nobody asked for bytes in a place of
+    /// their own.
     fn kick(&mut self, now: Instant);
 
     /// Stops receiving from `conn` (back-pressure). What the kernel had delivered already still

@@ -109,6 +109,7 @@ impl Hostile {
             }
             NetEvent::Received { buf, .. } => self.port.give(buf),
             NetEvent::Sent { .. } => unreachable!("it sends no bodies"),
+            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Closed { conn, .. } => {
                 if self.conn == Some(conn) {
                     if self.is_open {

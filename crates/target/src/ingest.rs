@@ -79,6 +79,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             NetEvent::Received { conn, buf, len } => {
                 self.inbox.push_back(Chunk { conn, buf, taken: 0, len });
             }
+            NetEvent::Filled { conn, .. } => unreachable!("nothing is received into for {conn:?}"),
             NetEvent::Sent { conn, buf } => {
                 self.give_back(Some(buf));
                 self.look_again(conn);

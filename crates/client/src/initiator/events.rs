@@ -26,6 +26,7 @@ impl<T: Dial> Initiator<T> {
                 }
                 self.transport.give(buf);
             }
+            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Sent { conn, buf } => {
                 self.take_back(self.link_of(conn), buf);
             }

@@ -137,6 +137,7 @@ impl<T: Dial> Host<T> {
                 }
                 self.transport.give(buf);
             }
+            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Sent { conn, buf } => {
                 self.take_back(self.line_of(conn), buf);
             }

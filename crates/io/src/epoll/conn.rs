@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use contract::Buf;
+
 use crate::frames::FrameQueue;
 
 /// Where a connection is in its life.
@@ -13,6 +15,14 @@ pub(super) enum Phase {
     Open,
     /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
     Finishing,
+}
+
+/// A buffer whose bytes from `at` to `until` are to be filled next.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) buf: Buf,
+    pub(super) at: usize,
+    pub(super) until: usize,
 }
 
 /// A place in the table of connections.
@@ -30,6 +40,12 @@ pub(super) struct Conn {
     pub(super) writable: bool,
     /// Back-pressure: do not receive.
     pub(super) paused: bool,
+    /// Where the next bytes belong.
+    pub(super) target: Option<Target>,
+    /// Bounded receives that may still bring no payload, before receives take what there is again.
+    pub(super) patience: u8,
+    /// A bounded receive has ended: unless more is expected somewhere, the next waits for a kick.
+    pub(super) is_resting: bool,
     /// Made by us, so not counted among the accepted ones.
     pub(super) dialled: bool,
     pub(super) queue: FrameQueue,
@@ -53,6 +69,9 @@ impl Conn {
             ending: false,
             writable: false,
             paused: false,
+            target: None,
+            patience: 0,
+            is_resting: false,
             dialled: false,
             queue: FrameQueue::EMPTY,
             unsent: 0,
@@ -71,10 +90,12 @@ impl Conn {
     /// Closes the socket and makes the place ready for another connection.
     pub(super) fn vacate(&mut self) {
         assert!(self.queue.is_empty(), "frames of a closed connection are returned");
+        assert!(self.target.is_none(), "so is the buffer that was to be filled");
         *self = Conn {
             generation: self.generation.wrapping_add(1),
             is_ready: self.is_ready,
             is_in_line: self.is_in_line,
+            is_resting: self.is_resting,
             ..Conn::vacant()
         };
     }
@@ -82,7 +103,8 @@ impl Conn {
     /// Whether a receive makes sense now.
     pub(super) fn wants_receive(&self) -> bool {
         let receives = matches!(self.phase, Phase::Open | Phase::Finishing);
-        self.socket.is_some() && receives && self.readable && !self.paused
+        let is_free = !self.is_resting || self.target.is_some();
+        self.socket.is_some() && receives && self.readable && !self.paused && is_free
     }
 
     /// Whether a send makes sense now.

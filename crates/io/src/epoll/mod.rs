@@ -10,6 +10,7 @@
 //! ([`SocketsConfig::zero_copy`] does nothing here).
 
 mod conn;
+mod direct;
 mod handover;
 mod reactor;
 mod sendmsg;
@@ -35,7 +36,7 @@ use crate::endpoint::{address_of, hang_up_reason, peer_of};
 use crate::frames::FrameStore;
 use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
-use crate::sockets::{ACCEPT_PAUSE, FINISH_LIMIT};
+use crate::sockets::{ACCEPT_PAUSE, FINISH_LIMIT, LOOK_BYTES};
 use crate::spread::Arrival;
 use crate::{Endpoint, Error, Listener, SocketsConfig, Spread, carve};
 
@@ -63,6 +64,8 @@ pub struct EpollSockets {
     ready: Vec<u32>,
     /// Connections to receive from, who waited longest first.
     line: VecDeque<u32>,
+    /// Connections whose bounded receives have ended.
+    resting: Vec<u32>,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
     listeners: Vec<Listening>,
@@ -100,6 +103,7 @@ impl EpollSockets {
             reported: Vec::with_capacity(1024),
             ready: Vec::with_capacity(1024),
             line: VecDeque::with_capacity(1024),
+            resting: Vec::with_capacity(64),
             finishing: VecDeque::new(),
             listeners: Vec::new(),
             accept_again: None,
@@ -326,28 +330,29 @@ impl EpollSockets {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
         let mut buf = self.bufs.pop().expect("the caller looked");
+        if let Some(target) = conn.target.take() {
+            return self.receive_directly(index, target, buf);
+        }
         let socket = conn.socket.as_ref().expect("it wants to receive");
-        match rustix::net::recv(socket, buf.bytes_mut(), RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => {
-                self.bufs.push(buf);
-                self.end(index, CloseReason::Peer);
-            }
-            Ok((_, len)) => {
-                // What came with less than a buffer was all there was; its end comes behind it.
-                conn.readable = len == buf.capacity() || conn.ending;
+        let most = if conn.patience > 0 { LOOK_BYTES.min(buf.capacity()) } else { buf.capacity() };
+        match rustix::net::recv(socket, buf.prefix_mut(most), RecvFlags::DONTWAIT) {
+            Ok((_, len)) if len > 0 => {
+                // What came with less than there was room for was all; its end comes behind it.
+                conn.readable = len == most || conn.ending;
+                let was_bounded = conn.patience > 0;
+                conn.patience = if len == most { 0 } else { conn.patience.saturating_sub(1) };
                 if conn.phase == Phase::Open {
                     self.events.push_back(NetEvent::Received { conn: id, buf, len });
                 } else {
                     self.bufs.push(buf);
                 }
-            }
-            Err(errno) => {
-                self.bufs.push(buf);
-                match errno {
-                    Errno::AGAIN => conn.readable = false,
-                    Errno::INTR => {}
-                    _ => self.end(index, CloseReason::Reset(errno.raw_os_error())),
+                if was_bounded {
+                    self.rest(index);
                 }
+            }
+            ended => {
+                self.bufs.push(buf);
+                self.received_nothing(index, ended.err());
             }
         }
     }
@@ -417,6 +422,7 @@ impl EpollSockets {
     /// The connection ends for `reason`. Nothing of it is in flight, so it ends at once.
     fn end(&mut self, index: u32, reason: CloseReason) {
         let id = self.id(index);
+        self.release_target(index);
         let conn = &mut self.conns[index as usize];
         while let Some(frame) = self.frames.pop(&mut conn.queue) {
             if let Some(buf) = frame.body {
@@ -498,6 +504,10 @@ impl Transport for EpollSockets {
         self.bufs.push(buf);
     }
 
+    fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
+        self.begin_direct(conn, buf, at, until)
+    }
+
     fn room(&self) -> usize {
         self.frames.room()
     }
@@ -527,11 +537,14 @@ impl Transport for EpollSockets {
             self.flush(self.ready[n]);
         }
         self.ready.drain(..count);
+        self.end_rests();
     }
 
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
-        if !std::mem::replace(&mut found.paused, true) && found.ending {
+        let is_over = !std::mem::replace(&mut found.paused, true) && found.ending;
+        self.release_target(conn.index);
+        if is_over {
             self.hung_up(conn.index);
         }
     }

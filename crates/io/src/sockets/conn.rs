@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use contract::CloseReason;
 
+use super::direct::Direct;
 use crate::Endpoint;
 use crate::frames::FrameQueue;
 use crate::sendblock::SendBlock;
@@ -29,6 +30,10 @@ pub(super) enum Receiving {
     Idle,
     /// Yes, until a completion says that no more follow.
     Armed,
+    /// A little, once.
+    Little,
+    /// Once, to where the bytes belong.
+    Direct,
 }
 
 /// A place in the table of connections.
@@ -39,6 +44,12 @@ pub(super) struct Conn {
     pub(super) socket: Option<OwnedFd>,
     pub(super) phase: Phase,
     pub(super) receiving: Receiving,
+    /// What a bounded receive points to, and the buffer that is to be filled next.
+    pub(super) direct: Option<Box<Direct>>,
+    /// Bounded receives that may still bring no payload.
+    pub(super) patience: u8,
+    /// It is in the list of connections whose bounded receives have ended.
+    pub(super) is_resting: bool,
     /// Back-pressure: do not receive.
     pub(super) paused: bool,
     /// The kernel tells of the connection's end, once. It stays when the connection is read again:
@@ -70,6 +81,9 @@ impl Conn {
             socket: None,
             phase: Phase::Closing(CloseReason::Local),
             receiving: Receiving::Idle,
+            direct: None,
+            patience: 0,
+            is_resting: false,
             paused: false,
             is_watched: false,
             is_tcp: false,
@@ -97,6 +111,7 @@ impl Conn {
             generation: self.generation.wrapping_add(1),
             is_ready: self.is_ready,
             is_starved: self.is_starved,
+            is_resting: self.is_resting,
             ..Conn::vacant()
         };
     }

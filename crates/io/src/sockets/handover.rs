@@ -12,7 +12,7 @@ impl Sockets {
     pub(super) fn quieten(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
         let was_paused = std::mem::replace(&mut conn.paused, true);
-        let receives = conn.receiving == Receiving::Armed && !was_paused;
+        let receives = conn.receiving != Receiving::Idle && !was_paused;
         let is_watched = conn.is_watched;
         if receives {
             self.cancel(id.index, Operation::Receive);

@@ -11,6 +11,8 @@
 #![allow(unsafe_code)]
 
 mod conn;
+mod dial;
+mod direct;
 mod handover;
 mod provided;
 
@@ -19,13 +21,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, Ticket, Transport,
-};
+use contract::{Buf, CloseReason, ConnId, Frame, Instant, ListenerId, NetEvent, Ticket, Transport};
 use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
 
 use self::conn::{Conn, Operation, Phase, Receiving};
+use self::direct::Direct;
+pub(crate) use self::direct::{LOOK_BYTES, PATIENCE};
 use self::provided::ProvidedBuffers;
 use crate::endpoint::{address_of, hang_up_reason, peer_of};
 use crate::frames::{FrameQueue, FrameStore};
@@ -91,12 +93,19 @@ pub struct Sockets {
     /// Vectors that no send uses. More are made when more connections send at the same time than
     /// ever before, at most one for each.
     blocks: Vec<Box<SendBlock>>,
+    /// What no bounded receive uses, in the same way.
+    #[allow(clippy::vec_box, reason = "the boxes themselves go to connections and come back")]
+    directs: Vec<Box<Direct>>,
+    /// Buffers of bounded receives that are not lent.
+    looks: Vec<Buf>,
     events: VecDeque<NetEvent>,
     completions: Vec<RingEvent>,
     /// Connections with frames and no send in flight.
     ready: Vec<u32>,
     /// Connections whose receive ended for want of buffers.
     starved: VecDeque<u32>,
+    /// Connections whose bounded receives have ended.
+    resting: Vec<u32>,
     /// Connections that wait for the peer's close, with their deadlines, earliest first.
     finishing: VecDeque<(Instant, ConnId)>,
     listeners: Vec<Listening>,
@@ -138,10 +147,13 @@ impl Sockets {
             frames: FrameStore::new(config.frames_max),
             provided,
             blocks: (0..BLOCKS).map(|_| SendBlock::new()).collect(),
+            directs: (0..BLOCKS).map(|_| Direct::new()).collect(),
+            looks: direct::carve_looks(config.receive_buffers)?,
             events: VecDeque::with_capacity(config.receive_buffers),
             completions: Vec::with_capacity(1024),
             ready: Vec::new(),
             starved: VecDeque::new(),
+            resting: Vec::with_capacity(BLOCKS),
             finishing: VecDeque::new(),
             listeners: Vec::new(),
             accept_again: None,
@@ -298,6 +310,9 @@ impl Sockets {
     fn received(&mut self, index: u32, event: RingEvent) {
         let id = self.id(index);
         let conn = &mut self.conns[index as usize];
+        if conn.direct.is_some() {
+            return self.received_bounded(index, event);
+        }
         if !cqueue::more(event.flags) {
             conn.receiving = Receiving::Idle;
         }
@@ -310,12 +325,10 @@ impl Sockets {
                 self.provided.give(buf);
             }
         }
-        match event.result {
-            0 => self.end(index, CloseReason::Peer),
-            n if n > 0 => {}
-            n if n == -libc::ENOBUFS => self.starve(index),
-            n if n == -libc::ECANCELED || n == -libc::EINTR => {}
-            n => self.end(index, CloseReason::Reset(-n)),
+        match end_of(event.result) {
+            Some(reason) => self.end(index, reason),
+            None if event.result == -libc::ENOBUFS => self.starve(index),
+            None => {}
         }
         self.receive_or_free(index);
     }
@@ -387,8 +400,8 @@ impl Sockets {
         }
         let cancel = match (dialling, conn.receiving) {
             (true, _) => Some(Operation::Connect),
-            (false, Receiving::Armed) => Some(Operation::Receive),
-            _ => None,
+            (false, Receiving::Idle) => None,
+            (false, _) => Some(Operation::Receive),
         };
         let watch = self.conns[index as usize].is_watched.then_some(Operation::Watch);
         for operation in cancel.into_iter().chain(watch) {
@@ -599,7 +612,11 @@ impl Transport for Sockets {
     }
 
     fn give(&mut self, buf: Buf) {
-        self.provided.give(buf);
+        self.take_back(buf);
+    }
+
+    fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
+        self.begin_direct(conn, buf, at, until)
     }
 
     fn room(&self) -> usize {
@@ -633,6 +650,7 @@ impl Transport for Sockets {
             self.start_send(self.ready[n]);
         }
         self.ready.clear();
+        self.receive_rested();
         // As many as there are buffers: the others would only run dry again, each time at the price
         // of a receive.
         for _ in 0..self.provided.available() {
@@ -649,7 +667,7 @@ impl Transport for Sockets {
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
         let was_paused = std::mem::replace(&mut found.paused, true);
-        if found.receiving == Receiving::Armed && !was_paused {
+        if found.receiving != Receiving::Idle && !was_paused {
             self.cancel(conn.index, Operation::Receive);
         }
         self.watch(conn.index);
@@ -734,51 +752,24 @@ impl Sockets {
     }
 }
 
+/// How a receive with this result ends the connection, if it does.
+fn end_of(result: i32) -> Option<CloseReason> {
+    match result {
+        0 => Some(CloseReason::Peer),
+        n if n > 0 => None,
+        n => match -n {
+            libc::ENOBUFS | libc::ECANCELED | libc::EINTR => None,
+            errno => Some(CloseReason::Reset(errno)),
+        },
+    }
+}
+
 impl Drop for Sockets {
-    /// What sends in flight point to is left to the kernel for good.
+    /// What operations in flight point to is left to the kernel for good.
     fn drop(&mut self) {
         for conn in &mut self.conns {
             std::mem::forget(conn.sending.take());
+            std::mem::forget(conn.direct.take());
         }
-    }
-}
-
-impl Dial for Sockets {
-    fn dial(&mut self, _now: Instant) -> ConnId {
-        let server = self.server.as_ref().expect("dial_to() was called before");
-        let (family, address) = (server.family(), server.internet());
-        let target = Box::new(conn::SocketAddress::from(server));
-        let flags = rustix::net::SocketFlags::CLOEXEC;
-        let placed = rustix::net::socket_with(family, rustix::net::SocketType::STREAM, flags, None)
-            .map_err(|e| e.raw_os_error())
-            .and_then(|socket| {
-                self.config.tcp.apply(&socket, address);
-                let placed = self.place(socket, Phase::Dialling, address.is_some());
-                placed.map_err(|_refused| libc::EMFILE)
-            });
-        let index = match placed {
-            Ok(index) => index,
-            Err(errno) => return self.unreachable(errno),
-        };
-        let (pointer, length) = target.as_raw();
-        let conn = &mut self.conns[index as usize];
-        conn.dialling = Some(target);
-        conn.dialled = true;
-        let entry = opcode::Connect::new(types::Fixed(index), pointer, length).build();
-        let data = Operation::Connect.data(index, conn.generation);
-        // SAFETY: the address is boxed and kept in `dialling` until the connect's completion.
-        unsafe { self.ring.push(Owner::Sockets, data, entry) };
-        self.id(index)
-    }
-}
-
-impl Sockets {
-    /// A dial that failed before the kernel was asked to connect.
-    fn unreachable(&mut self, errno: i32) -> ConnId {
-        self.failed_dials = self.failed_dials.wrapping_add(1);
-        let conn = ConnId { index: u32::MAX, generation: self.failed_dials };
-        let reason = CloseReason::Unreachable(errno);
-        self.events.push_back(NetEvent::Closed { conn, reason });
-        conn
     }
 }

@@ -311,6 +311,7 @@ impl NvmeHost {
                 self.port.give(buf);
             }
             NetEvent::Sent { buf, .. } => self.bufs.give(buf),
+            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
             NetEvent::Closed { conn, .. } => {
                 if self.line_of(conn).is_some() {
                     if self.rests_until > now + PROBE_PAUSE && self.habits.dozes > 0.0 {
