@@ -14,3 +14,4 @@ mod carry;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod reflex;
+pub mod takeover;

@@ -1,0 +1,161 @@
+//! The head of a message: 24 bytes, which will be the same in every version, so that each can tell
+//! another why it is refused.
+//!
+//! Magic `nftk` (4 bytes), version (2), kind (2), ticket (8), bytes of the body (4), descriptors that
+//! come with it (2), zero (2); little-endian.
+
+use super::bytes::{Reader, Writer};
+use super::{BODY_BYTES_MAX, Unfit, VERSION};
+
+const MAGIC: [u8; 4] = *b"nftk";
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Kind {
+    /// New: it wants to take over, and who it is.
+    Hello = 1,
+    /// Old: what it serves, which does not change from now on.
+    Estate = 2,
+    /// Old: the descriptors of its devices' files.
+    Files = 3,
+    /// Old: the descriptors of its listeners.
+    Listeners = 4,
+    /// New: it could serve.
+    Ready = 5,
+    /// Old: it accepts no more; connections follow.
+    Still = 6,
+    /// Old: a connection (the ticket names it), with its socket.
+    Parcel = 7,
+    /// New: it has room for the connection, and everything about it.
+    Taken = 8,
+    /// New: it cannot take the connection; why.
+    Refused = 9,
+    /// Old: the connection is the new one's.
+    Yours = 10,
+    /// Old: all that could has moved; the rest is the new one's, too.
+    Commit = 11,
+    /// New: it serves.
+    Committed = 12,
+    /// Old: nothing of it runs any more.
+    Rest = 13,
+    /// Either: it goes no further; why. Not behind `Committed`.
+    Stop = 14,
+}
+
+impl Kind {
+    const ALL: [Kind; 14] = [
+        Kind::Hello,
+        Kind::Estate,
+        Kind::Files,
+        Kind::Listeners,
+        Kind::Ready,
+        Kind::Still,
+        Kind::Parcel,
+        Kind::Taken,
+        Kind::Refused,
+        Kind::Yours,
+        Kind::Commit,
+        Kind::Committed,
+        Kind::Rest,
+        Kind::Stop,
+    ];
+}
+
+/// The head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it says.
+    pub kind: Kind,
+    /// The connection that it is about; zero if none.
+    pub ticket: u64,
+    /// Bytes that follow.
+    pub body_bytes: usize,
+    /// Descriptors that come with its first byte.
+    pub descriptors: u16,
+}
+
+impl Head {
+    /// Bytes of a head.
+    pub const BYTES: usize = 24;
+
+    /// The head as bytes.
+    ///
+    /// # Errors
+    /// [`Unfit::TooLarge`] when there is no message with so large a body.
+    pub fn to_bytes(self) -> Result<[u8; Head::BYTES], Unfit> {
+        if self.body_bytes > BODY_BYTES_MAX {
+            return Err(Unfit::TooLarge);
+        }
+        let mut to = Writer::default();
+        to.put(MAGIC);
+        to.put(VERSION.to_le_bytes());
+        to.put((self.kind as u16).to_le_bytes());
+        to.put(self.ticket.to_le_bytes());
+        to.count(self.body_bytes)?;
+        to.put(self.descriptors.to_le_bytes());
+        to.put([0; 2]);
+        Ok(to.0.try_into().expect("the fields make a head"))
+    }
+
+    /// What these bytes are the head of.
+    ///
+    /// # Errors
+    /// When they are foreign, of another version, of no known kind, or of too large a message.
+    pub fn parse(bytes: &[u8; Head::BYTES]) -> Result<Head, Unfit> {
+        let from = &mut Reader(bytes);
+        if from.array()? != MAGIC {
+            return Err(Unfit::Foreign);
+        }
+        let version = from.u16()?;
+        if version != VERSION {
+            return Err(Unfit::Version(version));
+        }
+        let number = usize::from(from.u16()?);
+        let kind = number.checked_sub(1).and_then(|index| Kind::ALL.get(index));
+        let head = Head {
+            kind: *kind.ok_or(Unfit::Value("kind"))?,
+            ticket: from.u64()?,
+            body_bytes: from.u32()? as usize,
+            descriptors: from.u16()?,
+        };
+        match (head.body_bytes, from.u16()?) {
+            (BODY_BYTES_MAX.., _) => Err(Unfit::TooLarge),
+            (_, 0) => Ok(head),
+            _ => Err(Unfit::Value("head")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_what_was_said() {
+        for (n, kind) in Kind::ALL.into_iter().enumerate() {
+            let (ticket, descriptors) = (u64::MAX - n as u64, n as u16);
+            let head = Head { kind, ticket, body_bytes: n * 1000, descriptors };
+            assert_eq!(Head::parse(&head.to_bytes().unwrap()), Ok(head));
+        }
+    }
+
+    #[test]
+    fn other_heads_are_refused() {
+        let good = Head { kind: Kind::Hello, ticket: 0, body_bytes: 0, descriptors: 0 };
+        let good = good.to_bytes().unwrap();
+        let with = |at: usize, byte: u8| {
+            let mut bytes = good;
+            bytes[at] = byte;
+            Head::parse(&bytes)
+        };
+        assert_eq!(with(0, b'x'), Err(Unfit::Foreign));
+        assert_eq!(with(4, 9), Err(Unfit::Version(9)));
+        assert_eq!(with(6, 0), Err(Unfit::Value("kind")));
+        assert_eq!(with(6, 15), Err(Unfit::Value("kind")));
+        assert_eq!(with(19, 0xff), Err(Unfit::TooLarge));
+        assert_eq!(with(23, 1), Err(Unfit::Value("head")));
+        let large = Head { kind: Kind::Parcel, ticket: 0, body_bytes: usize::MAX, descriptors: 1 };
+        assert_eq!(large.to_bytes(), Err(Unfit::TooLarge));
+    }
+}

@@ -1,0 +1,451 @@
+//! A connection as bytes, for another process: [`Parcel`] with tenants by name and times as ages.
+//!
+//! Magic `nfparcel` (8 bytes), version (2), bytes that follow (4), then the fields in the order in
+//! which [`encode`] puts them; little-endian. Each count is checked against what is left before
+//! anything is made of it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use contract::{
+    Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
+    ParcelRequest, Payload, Peer, REQUEST_BYTES_MAX, Range, Request, Rights, Status, TenantId,
+    Ticket,
+};
+
+use super::bytes::{Reader, Writer};
+use super::{BODY_BYTES_MAX, Unfit, VERSION};
+
+const MAGIC: [u8; 8] = *b"nfparcel";
+
+/// Bytes before the fields.
+const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
+
+/// Streams of a connection.
+const STREAMS: u8 = 8;
+
+/// The place in the table of names of whoever has none.
+const NOBODY: u16 = u16::MAX;
+
+/// The tenants that a parcel names.
+#[derive(Default)]
+struct Names(Vec<(TenantId, String)>);
+
+impl Names {
+    fn place(&self, tenant: TenantId) -> Result<u16, Unfit> {
+        let place = self.0.iter().position(|(known, _)| *known == tenant);
+        place.map(|place| place as u16).ok_or_else(|| Unfit::Tenant(String::new()))
+    }
+}
+
+/// The parcel as bytes. `name` says what a tenant is called, if it is (still) one of this epoch; of a
+/// `None` epoch, whichever it has.
+///
+/// # Errors
+/// When somebody whom it needs has no name any more, or it is too large.
+pub fn encode(
+    parcel: &Parcel,
+    now: Instant,
+    mut name: impl FnMut(TenantId, Option<u32>) -> Option<String>,
+) -> Result<Vec<u8>, Unfit> {
+    let mut names = Names::default();
+    let mut know = |tenant: TenantId, epoch: Option<u32>| {
+        let found = name(tenant, epoch);
+        if let (Some(found), Err(_)) = (&found, names.place(tenant)) {
+            names.0.push((tenant, found.clone()));
+        }
+        found.map(|_| tenant)
+    };
+    let entered = parcel.entered.map(|member| know(member.tenant, Some(member.epoch)));
+    let handles: Vec<Option<TenantId>> = parcel
+        .handles
+        .iter()
+        .map(|held| held.and_then(|member| know(member.tenant, Some(member.epoch))))
+        .collect();
+    let grant = parcel.grant.iter().map(|grant| grant.tenant);
+    let place = parcel.place.iter().map(|place| place.tenant);
+    let requests = parcel.requests.iter().map(|request| request.tenant);
+    for tenant in grant.chain(place).chain(requests) {
+        know(tenant, None).ok_or_else(|| Unfit::Tenant(String::new()))?;
+    }
+    let entered = match entered {
+        Some(None) => return Err(Unfit::Tenant(String::new())),
+        Some(Some(tenant)) => names.place(tenant)?,
+        None => NOBODY,
+    };
+    let mut to = Writer::default();
+    to.put(MAGIC);
+    to.put(VERSION.to_le_bytes());
+    to.put([0; 4]);
+    put_names(&mut to, &names)?;
+    put_self(&mut to, parcel, now)?;
+    put_grant(&mut to, parcel.grant.as_ref(), &names)?;
+    to.put(entered.to_le_bytes());
+    to.count(handles.len())?;
+    for handle in handles {
+        let place = handle.map_or(Ok(NOBODY), |tenant| names.place(tenant))?;
+        to.put(place.to_le_bytes());
+    }
+    put_place(&mut to, parcel.place.as_ref(), &names)?;
+    to.count(parcel.requests.len())?;
+    for request in &parcel.requests {
+        put_request(&mut to, request, now, &names)?;
+    }
+    put_waiting(&mut to, parcel.waiting.as_ref())?;
+    to.flag(parcel.discards);
+    to.string(&parcel.unparsed)?;
+    if to.0.len() > BODY_BYTES_MAX {
+        return Err(Unfit::TooLarge);
+    }
+    let length = (to.0.len() - PREFIX_BYTES) as u32;
+    to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+    Ok(to.0)
+}
+
+/// The parcel that these bytes are, from worker number `from`; its ticket means nothing. `member`
+/// says who has a name here.
+///
+/// # Errors
+/// When they are foreign, of another version or cut, when they say something that cannot be, and when
+/// there is no tenant of a name that is needed.
+pub fn decode(
+    bytes: &[u8],
+    from: u16,
+    now: Instant,
+    mut member: impl FnMut(&str) -> Option<Member>,
+) -> Result<Parcel, Unfit> {
+    let input = &mut Reader(bytes);
+    if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
+        return Err(Unfit::Foreign);
+    }
+    let version = input.u16()?;
+    if version != VERSION {
+        return Err(Unfit::Version(version));
+    }
+    if input.u32()? as usize != input.0.len() {
+        return Err(Unfit::Length);
+    }
+    let mut names: Vec<Result<Member, String>> = Vec::new();
+    for _ in 0..input.count(4)? {
+        let name = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
+        names.push(member(name).ok_or_else(|| name.to_string()));
+    }
+    let age = input.u64()?;
+    let (peer, listener) = (take_peer(input)?, ListenerId(input.u16()?));
+    let (namespace, session) = (NamespaceId(input.u16()?), input.string()?.to_vec());
+    let grant = take_grant(input, &names)?;
+    let entered = take_member(input, &names)?.map(|known| known.ok_or(Unfit::Value("tenant")));
+    let entered = entered.transpose()?;
+    let mut handles = Vec::new();
+    for _ in 0..input.count(2)? {
+        handles.push(take_member(input, &names)?.flatten());
+    }
+    let place = take_place(input, &names)?;
+    let mut requests = Vec::new();
+    for _ in 0..input.count(REQUEST_BYTES_MIN)? {
+        requests.push(take_request(input, now, &names)?);
+    }
+    let waiting = take_waiting(input)?;
+    let discards = input.flag("discarding")?;
+    let unparsed = input.string()?.to_vec();
+    if !input.0.is_empty() {
+        return Err(Unfit::Length);
+    }
+    check_begun(&requests, waiting.is_some(), discards)?;
+    let ticket = Ticket(0);
+    let paused_at = earlier(now, age);
+    Ok(Parcel {
+        from,
+        ticket,
+        peer,
+        listener,
+        namespace,
+        session,
+        grant,
+        entered,
+        handles,
+        place,
+        requests,
+        waiting,
+        discards,
+        unparsed,
+        paused_at,
+    })
+}
+
+/// At most one payload is under way: the last request's, one that waits, or one that is thrown away.
+fn check_begun(requests: &[ParcelRequest], waits: bool, discards: bool) -> Result<(), Unfit> {
+    let is_begun = |request: &ParcelRequest| matches!(request.payload, Payload::Begun(_));
+    let (last, others) = match requests.split_last() {
+        Some((last, others)) => (is_begun(last), others),
+        None => (false, requests),
+    };
+    let under_way = u8::from(last) + u8::from(waits) + u8::from(discards);
+    match under_way > 1 || others.iter().any(is_begun) {
+        true => Err(Unfit::Value("payload")),
+        false => Ok(()),
+    }
+}
+
+fn earlier(now: Instant, age: u64) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(age))
+}
+
+fn put_names(to: &mut Writer, names: &Names) -> Result<(), Unfit> {
+    to.count(names.0.len())?;
+    names.0.iter().try_for_each(|(_, name)| to.string(name.as_bytes()))
+}
+
+fn put_self(to: &mut Writer, parcel: &Parcel, now: Instant) -> Result<(), Unfit> {
+    to.put(nanos(now, parcel.paused_at));
+    match parcel.peer {
+        Peer::Internet(SocketAddr::V4(address)) => {
+            to.put([0]);
+            to.put(address.ip().octets());
+            to.put(address.port().to_le_bytes());
+        }
+        Peer::Internet(SocketAddr::V6(address)) => {
+            to.put([1]);
+            to.put(address.ip().octets());
+            to.put(address.port().to_le_bytes());
+            to.put(address.flowinfo().to_le_bytes());
+            to.put(address.scope_id().to_le_bytes());
+        }
+        Peer::Local { uid } => {
+            to.put([2]);
+            to.put(uid.to_le_bytes());
+        }
+    }
+    to.put(parcel.listener.0.to_le_bytes());
+    to.put(parcel.namespace.0.to_le_bytes());
+    to.string(&parcel.session)
+}
+
+fn nanos(now: Instant, then: Instant) -> [u8; 8] {
+    now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
+}
+
+fn take_peer(input: &mut Reader<'_>) -> Result<Peer, Unfit> {
+    Ok(match input.u8()? {
+        0 => {
+            let ip = Ipv4Addr::from(input.array::<4>()?);
+            Peer::Internet(SocketAddrV4::new(ip, input.u16()?).into())
+        }
+        1 => {
+            let (ip, port) = (Ipv6Addr::from(input.array::<16>()?), input.u16()?);
+            let (flow, scope) = (input.u32()?, input.u32()?);
+            Peer::Internet(SocketAddrV6::new(ip, port, flow, scope).into())
+        }
+        2 => Peer::Local { uid: input.u32()? },
+        _ => return Err(Unfit::Value("peer")),
+    })
+}
+
+fn put_rights(to: &mut Writer, rights: Rights) {
+    to.put([u8::from(rights.read) | u8::from(rights.write) << 1]);
+}
+
+fn take_rights(input: &mut Reader<'_>) -> Result<Rights, Unfit> {
+    match input.u8()? {
+        bits @ 0..=3 => Ok(Rights { read: bits & 1 != 0, write: bits & 2 != 0 }),
+        _ => Err(Unfit::Value("rights")),
+    }
+}
+
+fn put_grant(to: &mut Writer, grant: Option<&ParcelGrant>, names: &Names) -> Result<(), Unfit> {
+    to.flag(grant.is_some());
+    let Some(grant) = grant else { return Ok(()) };
+    to.put(names.place(grant.tenant)?.to_le_bytes());
+    to.flag(grant.register);
+    put_rights(to, grant.all);
+    to.count(grant.single.len())?;
+    grant.single.iter().for_each(|rights| put_rights(to, *rights));
+    Ok(())
+}
+
+fn take_grant(
+    input: &mut Reader<'_>,
+    names: &[Result<Member, String>],
+) -> Result<Option<ParcelGrant>, Unfit> {
+    if !input.flag("grant")? {
+        return Ok(None);
+    }
+    let (tenant, register) = (take_tenant(input, names)?, input.flag("right to register")?);
+    let (all, count) = (take_rights(input)?, input.count(1)?);
+    let single = (0..count).map(|_| take_rights(input)).collect::<Result<_, _>>()?;
+    Ok(Some(ParcelGrant { tenant, register, all, single }))
+}
+
+/// Somebody of the table of names: `None` where nobody is meant, `Some(None)` if there is none here.
+fn take_member(
+    input: &mut Reader<'_>,
+    names: &[Result<Member, String>],
+) -> Result<Option<Option<Member>>, Unfit> {
+    match input.u16()? {
+        NOBODY => Ok(None),
+        place => {
+            let known = names.get(usize::from(place)).ok_or(Unfit::Value("tenant"))?;
+            Ok(Some(known.as_ref().ok().copied()))
+        }
+    }
+}
+
+/// Somebody who is needed.
+fn take_tenant(
+    input: &mut Reader<'_>,
+    names: &[Result<Member, String>],
+) -> Result<TenantId, Unfit> {
+    let place = usize::from(input.u16()?);
+    match names.get(place) {
+        Some(Ok(member)) => Ok(member.tenant),
+        Some(Err(name)) => Err(Unfit::Tenant(name.clone())),
+        None => Err(Unfit::Value("tenant")),
+    }
+}
+
+fn put_place(to: &mut Writer, place: Option<&ParcelPlace>, names: &Names) -> Result<(), Unfit> {
+    to.flag(place.is_some());
+    let Some(place) = place else { return Ok(()) };
+    to.put(names.place(place.tenant)?.to_le_bytes());
+    to.put(place.client.to_le_bytes());
+    to.put(place.connection.to_le_bytes());
+    to.flag(place.is_superseded);
+    Ok(())
+}
+
+fn take_place(
+    input: &mut Reader<'_>,
+    names: &[Result<Member, String>],
+) -> Result<Option<ParcelPlace>, Unfit> {
+    if !input.flag("place")? {
+        return Ok(None);
+    }
+    Ok(Some(ParcelPlace {
+        tenant: take_tenant(input, names)?,
+        client: input.u128()?,
+        connection: input.u32()?,
+        serial: 0,
+        is_superseded: input.flag("place")?,
+    }))
+}
+
+fn put_command(to: &mut Writer, command: Command) {
+    let (number, fua) = match command {
+        Command::Read(_) => (0, false),
+        Command::Write { fua, .. } => (1, fua),
+        Command::WriteAtomic(_) => (2, false),
+        Command::Compare(_) => (3, false),
+        Command::CompareAndWrite(_) => (4, false),
+        Command::Flush => (5, false),
+        Command::Discard(_) => (6, false),
+        Command::WriteZeroes { fua, .. } => (7, fua),
+        Command::Barrier => (8, false),
+    };
+    let range = command.range().unwrap_or(Range::new(0, 0));
+    to.put([number]);
+    to.flag(fua);
+    to.put(range.lba.to_le_bytes());
+    to.put(range.blocks.to_le_bytes());
+}
+
+fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
+    let (number, fua) = (input.u8()?, input.flag("command")?);
+    let range = Range::new(input.u64()?, input.u32()?);
+    let command = match number {
+        0 => Command::Read(range),
+        1 => Command::Write { range, fua },
+        2 => Command::WriteAtomic(range),
+        3 => Command::Compare(range),
+        4 => Command::CompareAndWrite(range),
+        5 => Command::Flush,
+        6 => Command::Discard(range),
+        7 => Command::WriteZeroes { range, fua },
+        8 => Command::Barrier,
+        _ => return Err(Unfit::Value("command")),
+    };
+    let whole = command.range().is_none_or(|range| range.blocks > 0 && range.end().is_some());
+    match whole && command.buffer_bytes() <= 2 * REQUEST_BYTES_MAX {
+        true => Ok(command),
+        false => Err(Unfit::Value("range")),
+    }
+}
+
+/// Bytes of a request without a payload.
+const REQUEST_BYTES_MIN: usize = 8 + 1 + 2 + 14 + 2 + 1 + 8 + 1 + 4 + 8;
+
+fn put_request(
+    to: &mut Writer,
+    request: &ParcelRequest,
+    now: Instant,
+    names: &Names,
+) -> Result<(), Unfit> {
+    to.put(request.tag.to_le_bytes());
+    to.put([request.stream]);
+    to.put(names.place(request.tenant)?.to_le_bytes());
+    put_command(to, request.command);
+    to.put(request.namespace.0.to_le_bytes());
+    to.put([request.device]);
+    to.put(request.lba.to_le_bytes());
+    let (is_begun, bytes) = match &request.payload {
+        Payload::Whole(bytes) => (false, bytes),
+        Payload::Begun(bytes) => (true, bytes),
+    };
+    to.flag(is_begun);
+    to.string(bytes)?;
+    to.put(nanos(now, request.received_at));
+    Ok(())
+}
+
+fn take_request(
+    input: &mut Reader<'_>,
+    now: Instant,
+    names: &[Result<Member, String>],
+) -> Result<ParcelRequest, Unfit> {
+    let (tag, stream) = (input.u64()?, input.u8()?);
+    let (tenant, command) = (take_tenant(input, names)?, take_command(input)?);
+    let (namespace, device) = (NamespaceId(input.u16()?), input.u8()?);
+    let (lba, is_begun) = (input.u64()?, input.flag("payload")?);
+    let bytes = input.string()?.to_vec();
+    let received_at = earlier(now, input.u64()?);
+    let total = command.payload_bytes();
+    let payload = match is_begun {
+        false if bytes.len() == total => Payload::Whole(bytes),
+        true if bytes.len() < total => Payload::Begun(bytes),
+        _ => return Err(Unfit::Value("payload")),
+    };
+    if stream >= STREAMS {
+        return Err(Unfit::Value("stream"));
+    }
+    Ok(ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at })
+}
+
+fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> {
+    to.flag(waiting.is_some());
+    let Some(request) = waiting else { return Ok(()) };
+    to.put(request.tag.to_le_bytes());
+    to.put([request.stream]);
+    to.put(request.namespace.map_or(0, |number| number.0).to_le_bytes());
+    to.put(request.tenant.to_le_bytes());
+    put_command(to, request.command);
+    to.count(request.payload_bytes)?;
+    to.put(request.verdict.code().to_le_bytes());
+    Ok(())
+}
+
+fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, Unfit> {
+    if !input.flag("request")? {
+        return Ok(None);
+    }
+    let (tag, stream) = (input.u64()?, input.u8()?);
+    let namespace = Some(NamespaceId(input.u16()?)).filter(|number| number.0 > 0);
+    let (tenant, command) = (input.u16()?, take_command(input)?);
+    let (payload_bytes, verdict) = (input.u32()? as usize, Status::from_code(input.u16()?));
+    if stream >= STREAMS || payload_bytes > 2 * REQUEST_BYTES_MAX {
+        return Err(Unfit::Value("request"));
+    }
+    Ok(Some(Request { tag, stream, namespace, tenant, command, payload_bytes, verdict }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use super::*;
+use alloc::boxed::Box;
+use alloc::vec;
+use core::time::Duration;
+
+const NOW: Instant = Instant::from_nanos(5_000_000);
+
+/// What tenant 1 and 2 are called; 2 is in its fourth epoch.
+fn name(tenant: TenantId, epoch: Option<u32>) -> Option<String> {
+    match (tenant.0, epoch) {
+        (1, None | Some(0)) => Some("gold".to_string()),
+        (2, None | Some(3)) => Some("silver".to_string()),
+        _ => None,
+    }
+}
+
+/// The other server numbers them otherwise.
+fn member(name: &str) -> Option<Member> {
+    let number = ["default", "silver", "tin", "gold"].iter().position(|known| *known == name)?;
+    Some(Member { tenant: TenantId(number as u32), epoch: 7 })
+}
+
+fn request(tag: u64, command: Command, payload: Payload) -> ParcelRequest {
+    let received_at = Instant::from_nanos(NOW.as_nanos() - 1000 * tag);
+    let (stream, namespace, device) = ((tag % 8) as u8, NamespaceId(3), 1);
+    let (tenant, lba) = (TenantId(2), 1 << 40);
+    ParcelRequest { tag, stream, tenant, command, namespace, device, lba, payload, received_at }
+}
+
+fn parcel() -> Parcel {
+    let range = Range::new(8, 2);
+    let whole = |bytes: usize| Payload::Whole(vec![7; bytes]);
+    let commands = [
+        (Command::Read(range), 0),
+        (Command::Write { range, fua: true }, 1024),
+        (Command::WriteAtomic(range), 1024),
+        (Command::Compare(range), 1024),
+        (Command::CompareAndWrite(range), 2048),
+        (Command::Flush, 0),
+        (Command::Discard(range), 0),
+        (Command::WriteZeroes { range, fua: false }, 0),
+        (Command::Barrier, 0),
+    ];
+    let each = (1..).zip(commands);
+    let mut requests: Vec<ParcelRequest> =
+        each.map(|(tag, (command, bytes))| request(tag, command, whole(bytes))).collect();
+    let last = Command::Write { range, fua: false };
+    requests.push(request(99, last, Payload::Begun(vec![1; 1000])));
+    let single = vec![Rights::NONE, Rights { read: false, write: true }];
+    Parcel {
+        from: 4,
+        ticket: Ticket(9),
+        peer: Peer::Internet("192.0.2.1:7420".parse().unwrap()),
+        listener: ListenerId(2),
+        namespace: NamespaceId(3),
+        session: vec![b'r', 1, 2, 3],
+        grant: Some(ParcelGrant { tenant: TenantId(1), register: true, all: Rights::ALL, single }),
+        entered: Some(Member { tenant: TenantId(1), epoch: 0 }),
+        handles: vec![
+            None,
+            Some(Member { tenant: TenantId(2), epoch: 3 }),
+            Some(Member { tenant: TenantId(2), epoch: 2 }),
+        ],
+        place: Some(ParcelPlace {
+            tenant: TenantId(1),
+            client: 1 << 100,
+            connection: 6,
+            serial: 11,
+            is_superseded: true,
+        }),
+        requests,
+        waiting: None,
+        discards: false,
+        unparsed: vec![1, 2, 3],
+        paused_at: Instant::from_nanos(4_000_000),
+    }
+}
+
+/// The parcel as it arrives, when the other clock is so far ahead.
+fn arrives(parcel: &Parcel, ahead: Duration) -> Result<Parcel, Unfit> {
+    decode(&encode(parcel, NOW, name).unwrap(), parcel.from, NOW + ahead, member)
+}
+
+#[test]
+fn a_parcel_arrives_with_its_tenants_by_name() {
+    let sent = parcel();
+    let ahead = Duration::from_secs(1000);
+    let arrived = arrives(&sent, ahead).unwrap();
+    let (gold, silver) = (member("gold").unwrap(), member("silver").unwrap());
+    let later = |at: Instant| at + ahead;
+    let requests = sent.requests.iter().cloned().map(|request| ParcelRequest {
+        tenant: silver.tenant,
+        received_at: later(request.received_at),
+        ..request
+    });
+    let expected = Parcel {
+        ticket: Ticket(0),
+        grant: sent.grant.clone().map(|grant| ParcelGrant { tenant: gold.tenant, ..grant }),
+        entered: Some(gold),
+        handles: vec![None, Some(silver), None],
+        place: sent.place.map(|place| ParcelPlace { tenant: gold.tenant, serial: 0, ..place }),
+        requests: requests.collect(),
+        paused_at: later(sent.paused_at),
+        ..sent.clone()
+    };
+    assert_eq!(arrived, expected);
+}
+
+#[test]
+fn one_that_has_said_nothing_arrives_too() {
+    let sent = Parcel {
+        peer: Peer::Local { uid: 1000 },
+        grant: None,
+        entered: None,
+        handles: vec![],
+        place: None,
+        requests: vec![],
+        discards: true,
+        unparsed: vec![],
+        ticket: Ticket(0),
+        ..parcel()
+    };
+    assert_eq!(arrives(&sent, Duration::ZERO), Ok(sent));
+}
+
+#[test]
+fn a_request_that_waits_for_a_buffer_arrives() {
+    let mut sent = parcel();
+    sent.requests.pop();
+    let command = Command::Write { range: Range::new(0, 8), fua: false };
+    let (tag, payload_bytes, namespace) = (5, 4096, Some(NamespaceId(1)));
+    let (stream, tenant, verdict) = (1, 2, Status::Ok);
+    let waiting = Request { tag, stream, namespace, tenant, command, payload_bytes, verdict };
+    sent.waiting = Some(waiting);
+    sent.peer = Peer::Internet("[2001:db8::1]:9".parse().unwrap());
+    let arrived = arrives(&sent, Duration::ZERO).unwrap();
+    assert_eq!((arrived.waiting, arrived.peer), (Some(waiting), sent.peer));
+}
+
+#[test]
+fn who_is_needed_must_be_known_on_both_sides() {
+    let nobody = |_: TenantId, _: Option<u32>| None;
+    let unnamed = Err(Unfit::Tenant(String::new()));
+    assert_eq!(encode(&parcel(), NOW, nobody), unnamed);
+    let mut gone = parcel();
+    gone.entered = Some(Member { tenant: TenantId(1), epoch: 1 });
+    assert_eq!(encode(&gone, NOW, name), unnamed);
+    let bytes = encode(&parcel(), NOW, name).unwrap();
+    let only_gold = |name: &str| member(name).filter(|_| name == "gold");
+    assert_eq!(decode(&bytes, 0, NOW, only_gold), Err(Unfit::Tenant("silver".to_string())));
+}
+
+#[test]
+fn what_is_no_parcel_is_refused() {
+    let good = encode(&parcel(), NOW, name).unwrap();
+    for cut in 0..good.len() {
+        assert!(decode(&good[..cut], 0, NOW, member).is_err(), "the first {cut} bytes");
+    }
+    let refused = |bytes: &[u8]| decode(bytes, 0, NOW, member).unwrap_err();
+    let mut newer = good.clone();
+    newer[8] = 2;
+    assert_eq!(refused(&newer), Unfit::Version(2));
+    assert_eq!(refused(&[&good[..], &[0]].concat()), Unfit::Length);
+    assert_eq!(refused(b"something else"), Unfit::Foreign);
+    let mut begun_twice = parcel();
+    begun_twice.discards = true;
+    assert_eq!(arrives(&begun_twice, Duration::ZERO), Err(Unfit::Value("payload")));
+    let mut long = parcel();
+    long.requests[1].payload = Payload::Whole(vec![0; 512]);
+    assert_eq!(arrives(&long, Duration::ZERO), Err(Unfit::Value("payload")));
+    let said: Box<str> = refused(&newer).to_string().into();
+    assert!(said.contains("version 2"), "{said}");
+}

@@ -1,0 +1,243 @@
+//! Connections as bytes that anybody may have changed, on their way to another process: decoding them
+//! never panics, makes nothing that the bytes did not pay for, and what is decoded means the same when
+//! it is sent on.
+//!
+//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
+//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use contract::{
+    Command, Instant, ListenerId, Member, NamespaceId, Parcel, ParcelGrant, ParcelPlace,
+    ParcelRequest, Payload, Peer, Range, Request, Rights, Status, TenantId, Ticket,
+};
+use nearflash_proto::takeover::{Head, Unfit, decode, encode};
+
+/// Rounds unless a time is given.
+const ROUNDS: u64 = 3000;
+
+const NOW: Instant = Instant::from_nanos(1 << 40);
+
+/// Tenants that there are.
+const TENANTS: u32 = 5;
+
+/// Chance from a seed (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.word() % bound as u64) as usize
+    }
+
+    fn happens(&mut self) -> bool {
+        self.word() & 1 == 0
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most + 1)).map(|_| self.word() as u8).collect()
+    }
+
+    fn instant(&mut self) -> Instant {
+        Instant::from_nanos(NOW.as_nanos() - self.word() % (1 << 39))
+    }
+
+    fn tenant(&mut self) -> TenantId {
+        TenantId(self.below(TENANTS as usize) as u32)
+    }
+
+    fn rights(&mut self) -> Rights {
+        Rights { read: self.happens(), write: self.happens() }
+    }
+
+    fn command(&mut self) -> Command {
+        let range = Range::new(self.word() >> 8, 1 + self.below(4) as u32);
+        let fua = self.happens();
+        match self.below(9) {
+            0 => Command::Read(range),
+            1 => Command::Write { range, fua },
+            2 => Command::WriteAtomic(range),
+            3 => Command::Compare(range),
+            4 => Command::CompareAndWrite(range),
+            5 => Command::Flush,
+            6 => Command::Discard(range),
+            7 => Command::WriteZeroes { range, fua },
+            _ => Command::Barrier,
+        }
+    }
+
+    fn request(&mut self, may_be_begun: bool) -> ParcelRequest {
+        let command = self.command();
+        let total = command.payload_bytes();
+        let payload = match may_be_begun && total > 0 && self.happens() {
+            true => Payload::Begun(vec![1; self.below(total)]),
+            false => Payload::Whole(vec![2; total]),
+        };
+        ParcelRequest {
+            tag: self.word(),
+            stream: self.below(8) as u8,
+            tenant: self.tenant(),
+            command,
+            namespace: NamespaceId(self.word() as u16),
+            device: self.word() as u8,
+            lba: self.word(),
+            payload,
+            received_at: self.instant(),
+        }
+    }
+
+    fn peer(&mut self) -> Peer {
+        let port = self.word() as u16;
+        match self.below(3) {
+            0 => Peer::Internet((Ipv4Addr::from(self.word() as u32), port).into()),
+            1 => Peer::Internet((Ipv6Addr::from(u128::from(self.word())), port).into()),
+            _ => Peer::Local { uid: self.word() as u32 },
+        }
+    }
+
+    fn member(&mut self) -> Option<Member> {
+        self.happens().then(|| Member { tenant: self.tenant(), epoch: 0 })
+    }
+
+    fn parcel(&mut self) -> Parcel {
+        let count = self.below(6);
+        let requests: Vec<ParcelRequest> =
+            (0..count).map(|n| self.request(n + 1 == count)).collect();
+        let is_begun = requests.iter().any(|one| matches!(one.payload, Payload::Begun(_)));
+        let waits = !is_begun && self.happens();
+        let tenant = self.tenant();
+        let grant = ParcelGrant {
+            tenant,
+            register: self.happens(),
+            all: self.rights(),
+            single: (0..self.below(4)).map(|_| self.rights()).collect(),
+        };
+        let place = ParcelPlace {
+            tenant,
+            client: u128::from(self.word()),
+            connection: self.word() as u32,
+            serial: 0,
+            is_superseded: self.happens(),
+        };
+        let waiting = Request {
+            tag: self.word(),
+            stream: self.below(8) as u8,
+            namespace: self.happens().then(|| NamespaceId(1 + self.below(9) as u16)),
+            tenant: self.word() as u16,
+            command: self.command(),
+            payload_bytes: self.below(1 << 20),
+            verdict: Status::Ok,
+        };
+        Parcel {
+            from: self.word() as u16,
+            ticket: Ticket(0),
+            peer: self.peer(),
+            listener: ListenerId(self.word() as u16),
+            namespace: NamespaceId(self.word() as u16),
+            session: self.bytes(60),
+            grant: self.happens().then_some(grant),
+            entered: self.member(),
+            handles: (0..self.below(4)).map(|_| self.member()).collect(),
+            place: self.happens().then_some(place),
+            requests,
+            waiting: waits.then_some(waiting),
+            discards: !is_begun && !waits && self.happens(),
+            unparsed: self.bytes(3000),
+            paused_at: self.instant(),
+        }
+    }
+}
+
+fn name(tenant: TenantId, _: Option<u32>) -> Option<String> {
+    (tenant.0 < TENANTS).then(|| format!("tenant {}", tenant.0))
+}
+
+fn member(name: &str) -> Option<Member> {
+    let number = name.strip_prefix("tenant ")?.parse().ok().filter(|n| *n < TENANTS)?;
+    Some(Member { tenant: TenantId(number), epoch: 0 })
+}
+
+fn arrives(bytes: &[u8], from: u16) -> Result<Parcel, Unfit> {
+    decode(bytes, from, NOW, member)
+}
+
+/// Prints the seed when its round panics.
+struct Round(u64);
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay this round with FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+/// One parcel as it is, and many that were changed on the way; how many of those were believed.
+fn round(seed: u64) -> usize {
+    let _round = Round(seed);
+    let mut chance = Chance(seed);
+    let sent = chance.parcel();
+    let good = encode(&sent, NOW, name).expect("all tenants have names");
+    assert_eq!(arrives(&good, sent.from), Ok(sent.clone()));
+    let mut believed = 0;
+    for _ in 0..30 {
+        let mut bytes = good.clone();
+        for _ in 0..1 + chance.below(4) {
+            let at = chance.below(bytes.len());
+            match chance.below(4) {
+                0 => bytes[at] = chance.word() as u8,
+                1 => bytes[at] ^= 1 << chance.below(8),
+                2 => bytes.truncate(at.max(1)),
+                _ => {
+                    let most = bytes.len().min(at + 4);
+                    bytes[at..most].fill(if chance.happens() { 0xff } else { 0 });
+                }
+            }
+        }
+        // Where the length would give it away, say that it is right.
+        if chance.happens() && bytes.len() >= 14 {
+            let length = (bytes.len() - 14) as u32;
+            bytes[10..14].copy_from_slice(&length.to_le_bytes());
+        }
+        let Ok(arrived) = arrives(&bytes, 0) else { continue };
+        believed += 1;
+        let again = encode(&arrived, NOW, name).expect("it names only who is there");
+        assert_eq!(arrives(&again, 0), Ok(arrived));
+    }
+    let mut head = [0; Head::BYTES];
+    head.fill_with(|| chance.word() as u8);
+    if chance.happens() {
+        head[..8].copy_from_slice(b"nftk\x01\x00\x07\x00");
+    }
+    if let Ok(parsed) = Head::parse(&head) {
+        assert_eq!(parsed.to_bytes(), Ok(head));
+    }
+    believed
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "fuzzing lasts for a while on the wall")]
+fn changed_parcels_are_refused_or_mean_something() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("FUZZ_SEED").unwrap_or(0);
+    let end = number("FUZZ_SECONDS")
+        .map(|seconds| std::time::Instant::now() + Duration::from_secs(seconds));
+    let (mut believed, mut rounds) = (0, 0);
+    while match end {
+        Some(end) => std::time::Instant::now() < end,
+        None => rounds < ROUNDS,
+    } {
+        believed += round(first + rounds);
+        rounds += 1;
+    }
+    println!("{rounds} rounds, {believed} changed parcels made sense");
+    assert!(believed > 0, "some changes do no harm");
+}
