@@ -1,7 +1,9 @@
 //! Listening sockets, and the options that every stream of ours gets.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -57,9 +59,46 @@ const BIND_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Listener {
     // Before the socket: while that is open, nobody takes the file for a dead server's.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
     pub(crate) socket: OwnedFd,
     endpoint: Endpoint,
+}
+
+/// A listener's socket once more, for another process.
+#[derive(Debug)]
+pub struct Kept {
+    socket: OwnedFd,
+    endpoint: Endpoint,
+    stays: Option<Arc<AtomicBool>>,
+}
+
+impl Kept {
+    /// The socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Says whether the file of a Unix socket is another process's, so that it stays when the
+    /// listener goes.
+    pub fn give_away(&self, is_given: bool) {
+        if let Some(stays) = &self.stays {
+            stays.store(is_given, Ordering::SeqCst);
+        }
+    }
+
+    /// The listener itself, as it is here.
+    ///
+    /// # Errors
+    /// When there are too few descriptors.
+    pub fn listener(&self) -> std::io::Result<Listener> {
+        let socket = self.socket.try_clone()?;
+        Ok(Listener { file: None, socket, endpoint: self.endpoint.clone() })
+    }
 }
 
 /// Connections that may wait to be accepted; the kernel has a limit of its own.
@@ -98,7 +137,7 @@ impl Listener {
         }
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
-        Ok(Listener { _file: None, socket: listener.into(), endpoint: address.into() })
+        Ok(Listener { file: None, socket: listener.into(), endpoint: address.into() })
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed with
@@ -108,7 +147,7 @@ impl Listener {
     /// Says what is in the way: another server, a file that is no socket, a missing directory.
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
-        Ok(Listener { _file: Some(file), socket, endpoint: path.clone().into() })
+        Ok(Listener { file: Some(file), socket, endpoint: path.clone().into() })
     }
 
     /// The socket once more, for those who accept in their own way; the file of a Unix socket stays
@@ -118,6 +157,34 @@ impl Listener {
     /// When there are too few descriptors.
     pub fn try_clone(&self) -> std::io::Result<OwnedFd> {
         self.socket.try_clone()
+    }
+
+    /// A listener of another process, which goes on with this one. The file of a Unix socket is this
+    /// one's from now on.
+    ///
+    /// # Errors
+    /// When the socket does not listen, or is none.
+    pub fn adopt(socket: OwnedFd, endpoint: Endpoint) -> Result<Listener, Error> {
+        let listens = rustix::net::sockopt::socket_acceptconn(&socket);
+        if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
+            return Err(Error::new(format!("what was passed for {endpoint} does not listen")));
+        }
+        // Of the open file, so the other process's way to the kernel may have set it.
+        let _ = rustix::io::ioctl_fionbio(&socket, false);
+        let file = match &endpoint {
+            Endpoint::Internet(_) => None,
+            Endpoint::Unix(path) => SocketFile::of(path),
+        };
+        Ok(Listener { file, socket, endpoint })
+    }
+
+    /// What another process takes over from this listener, wherever that is meanwhile.
+    ///
+    /// # Errors
+    /// When there are too few descriptors.
+    pub fn keep(&self) -> std::io::Result<Kept> {
+        let stays = self.file.as_ref().map(SocketFile::stays);
+        Ok(Kept { socket: self.try_clone()?, endpoint: self.endpoint.clone(), stays })
     }
 
     /// Where it listens, with the port that was taken.

@@ -47,6 +47,12 @@ pub trait Network: Dial + Sized {
     /// When the listener cannot be watched.
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error>;
 
+    /// Accepts nothing for now (arrivals wait in the kernel), or again.
+    fn hold(&mut self, is_held: bool);
+
+    /// Whether an accept may still bring a connection.
+    fn accepts(&self) -> bool;
+
     /// Makes [`Dial::dial`] connect to `server`.
     fn dial_to(&mut self, server: impl Into<Endpoint>);
 }
@@ -95,6 +101,14 @@ impl Network for Sockets {
         Ok(())
     }
 
+    fn hold(&mut self, is_held: bool) {
+        Sockets::hold(self, is_held);
+    }
+
+    fn accepts(&self) -> bool {
+        Sockets::accepts(self)
+    }
+
     fn dial_to(&mut self, server: impl Into<Endpoint>) {
         Sockets::dial_to(self, server);
     }
@@ -113,6 +127,14 @@ impl Network for EpollSockets {
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
         EpollSockets::listen(self, id, listener)
+    }
+
+    fn hold(&mut self, is_held: bool) {
+        EpollSockets::hold(self, is_held);
+    }
+
+    fn accepts(&self) -> bool {
+        EpollSockets::accepts(self)
     }
 
     fn dial_to(&mut self, server: impl Into<Endpoint>) {

@@ -1,7 +1,7 @@
 //! Spreading new connections evenly over workers, and the rack where sockets wait that change hands.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -14,6 +14,8 @@ use crate::Waker;
 #[derive(Debug)]
 pub struct Spread {
     workers: Vec<Desk>,
+    /// Who is no worker but takes sockets out of the rack, for another process.
+    courier: Desk,
     /// The workers that new connections go to, a bit for each.
     open_to: AtomicU64,
     /// Sockets that are between two workers, by their tickets.
@@ -21,9 +23,9 @@ pub struct Spread {
     tickets: AtomicU64,
 }
 
-/// A socket that is between two workers.
+/// A socket that is between two workers, or two processes.
 #[derive(Debug)]
-pub(crate) struct Shelved {
+pub struct Shelved {
     pub(crate) socket: OwnedFd,
     pub(crate) is_tcp: bool,
     /// The worker among whose connections it is counted.
@@ -47,12 +49,20 @@ pub(crate) struct Arrival {
     pub(crate) listener: ListenerId,
 }
 
+impl Shelved {
+    /// The socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Spread {
     /// For this many workers.
     pub fn new(workers: usize) -> Arc<Self> {
         assert!((1..=64).contains(&workers), "a bit for each worker");
         Arc::new(Spread {
             workers: (0..workers).map(|_| Desk::default()).collect(),
+            courier: Desk::default(),
             open_to: AtomicU64::new(u64::MAX),
             rack: Mutex::default(),
             tickets: AtomicU64::new(0),
@@ -118,18 +128,48 @@ impl Spread {
         Ticket(ticket)
     }
 
-    /// Gives a socket to a worker.
+    /// The number of the courier, who is no worker.
+    pub fn courier(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Takes the socket of a connection that comes from another process, for the worker with the
+    /// fewest connections; which that is.
+    pub fn land(&self, socket: OwnedFd, is_tcp: bool) -> (Ticket, usize) {
+        // Of the open file, so the other process's way to the kernel may have set it.
+        let _ = rustix::io::ioctl_fionbio(&socket, false);
+        let worker = self.place();
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.rack().insert(ticket, Shelved { socket, is_tcp, counted: worker });
+        (Ticket(ticket), worker)
+    }
+
+    /// A connection that the courier had is another process's now: its socket is closed here.
+    pub fn let_go(&self, shelved: Shelved) {
+        drop(shelved);
+        self.gone(self.courier());
+    }
+
+    /// Throws away the socket of a connection that nobody has room for.
+    pub fn discard(&self, ticket: Ticket) {
+        let shelved = self.rack().remove(&ticket.0);
+        if let Some(shelved) = shelved {
+            self.gone(shelved.counted);
+        }
+    }
+
+    /// Gives a socket to a worker, or to the courier.
     ///
     /// # Panics
     /// When somebody has it already.
-    pub(crate) fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
+    pub fn fetch(&self, ticket: Ticket, worker: usize) -> Shelved {
         let shelved = self.rack().remove(&ticket.0).expect("a ticket is used once");
         self.recount(shelved.counted, worker);
         Shelved { counted: worker, ..shelved }
     }
 
-    /// Takes a socket back from a worker that found no place for it.
-    pub(crate) fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
+    /// Takes a socket back from a worker, or the courier, that found no place for it.
+    pub fn shelve_again(&self, ticket: Ticket, shelved: Shelved) {
         self.rack().insert(ticket.0, shelved);
     }
 
@@ -139,12 +179,17 @@ impl Spread {
 
     fn recount(&self, from: usize, to: usize) {
         self.gone(from);
-        self.workers[to].connections.fetch_add(1, Ordering::Relaxed);
+        self.desk(to).connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Of a worker, or of the courier.
+    fn desk(&self, number: usize) -> &Desk {
+        self.workers.get(number).unwrap_or(&self.courier)
     }
 
     /// A connection of `worker` is gone.
     pub(crate) fn gone(&self, worker: usize) {
-        self.workers[worker].connections.fetch_sub(1, Ordering::Relaxed);
+        self.desk(worker).connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -173,6 +218,22 @@ mod tests {
         spread.shelve_again(ticket, shelved);
         assert_eq!(spread.fetch(ticket, 1).counted, 1);
         assert_eq!(spread.connections(), [0, 1]);
+    }
+
+    #[test]
+    fn sockets_leave_for_another_process_and_come_from_it() {
+        let (here, there) = (Spread::new(1), Spread::new(2));
+        assert_eq!((here.place(), there.place()), (0, 0));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ticket = here.shelve(socket.into(), false, 0, here.courier());
+        let shelved = here.fetch(ticket, here.courier());
+        let passed = shelved.socket().try_clone_to_owned().unwrap();
+        here.let_go(shelved);
+        assert_eq!(here.connections(), [0]);
+        let (ticket, worker) = there.land(passed, false);
+        assert_eq!((worker, there.connections()), (1, vec![1, 1]));
+        there.discard(ticket);
+        assert_eq!(there.connections(), [1, 0]);
     }
 
     #[test]

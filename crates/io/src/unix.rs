@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode};
@@ -24,11 +26,28 @@ pub(crate) struct SocketFile {
     path: UnixPath,
     /// Device and inode: a file that somebody else put there meanwhile stays.
     identity: (u64, u64),
+    /// Another process has it.
+    stays: Arc<AtomicBool>,
+}
+
+impl SocketFile {
+    /// The file that is there now; `None` if there is none.
+    pub(crate) fn of(path: &UnixPath) -> Option<SocketFile> {
+        let found = fs::symlink_metadata(path.as_path()).ok()?;
+        let (path, identity) = (path.clone(), identity(&found));
+        Some(SocketFile { path, identity, stays: Arc::default() })
+    }
+
+    /// Whether it stays when this goes: for whoever may have to say so later.
+    pub(crate) fn stays(&self) -> Arc<AtomicBool> {
+        self.stays.clone()
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let ours = |found: &Metadata| identity(found) == self.identity;
+        let stays = self.stays.load(Ordering::SeqCst);
+        let ours = |found: &Metadata| !stays && identity(found) == self.identity;
         if fs::symlink_metadata(self.path.as_path()).as_ref().is_ok_and(ours) {
             let _ = fs::remove_file(self.path.as_path()); // what stays is replaced next time
         }
@@ -71,7 +90,8 @@ pub(crate) fn listen(
     rustix::net::listen(&socket, backlog).map_err(fail)?;
     let said = |e: io::Error| Error::system(format!("cannot set the permissions of {path}"), e);
     let found = fs::symlink_metadata(path.as_path()).map_err(said)?;
-    let file = SocketFile { path: path.clone(), identity: identity(&found) };
+    let (identity, stays) = (identity(&found), Arc::default());
+    let file = SocketFile { path: path.clone(), identity, stays };
     fs::set_permissions(path.as_path(), Permissions::from_mode(mode)).map_err(said)?;
     Ok((socket, file))
 }
@@ -195,6 +215,25 @@ mod tests {
             drop(listener);
             assert!(!path.as_path().exists());
         }
+    }
+
+    #[test]
+    fn a_file_that_is_given_away_is_the_others() {
+        let folder = Folder::new("nearflash-given");
+        let path = folder.socket();
+        let listener = Listener::bind_unix(&path, 0o600).unwrap();
+        let kept = listener.keep().unwrap();
+        kept.give_away(true);
+        let other =
+            Listener::adopt(kept.socket().try_clone_to_owned().unwrap(), path.clone().into());
+        let other = other.unwrap();
+        drop(listener);
+        UnixStream::connect(path.as_path()).unwrap();
+        drop(other);
+        assert!(!path.as_path().exists());
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let error = Listener::adopt(stream.into(), path.into()).unwrap_err().to_string();
+        assert!(error.contains("does not listen"), "{error}");
     }
 
     #[test]

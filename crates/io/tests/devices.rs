@@ -370,3 +370,23 @@ fn two_servers_do_not_share_a_file_unless_both_only_read() {
     let _another = FileVolume::open(&path, None, read_only).unwrap();
     assert!(complaint(&path, None, options).contains("is in use by another server"));
 }
+
+#[test]
+fn a_file_that_is_passed_on_stays_locked_and_keeps_its_journal() {
+    let scratch = Scratch::new("adopt", false);
+    let path = scratch.file("volume");
+    let options = FileOptions::default();
+    let old = FileVolume::open(&path, Some(1 << 20), options).unwrap();
+    let files: Vec<_> = old.files().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
+    assert_eq!(files.len(), 2, "the file and its journal");
+    let new = FileVolume::adopt(&path, None, options, files).unwrap();
+    assert_eq!(new.geometry(), old.geometry());
+    assert_eq!(new.granularity_bytes(), old.granularity_bytes());
+    drop(old);
+    assert!(complaint(&path, None, options).contains("is in use by another server"));
+    let other = scratch.file("other");
+    std::fs::write(&other, [0; 4096]).unwrap();
+    let files: Vec<_> = new.files().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
+    let error = FileVolume::adopt(&other, None, options, files).unwrap_err().to_string();
+    assert!(error.contains("another file"), "{error}");
+}

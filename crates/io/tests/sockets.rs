@@ -66,6 +66,7 @@ over_both! {
     frames_to_a_connection_that_is_gone_come_back
     a_place_is_used_again_under_another_name
     connections_beyond_the_maximum_are_refused
+    arrivals_wait_while_accepting_is_held
     connections_are_spread_over_workers
     nobody_is_let_in_after_listening_was_stopped
     an_idle_end_sleeps
@@ -651,6 +652,24 @@ fn connections_beyond_the_maximum_are_refused<N: Network>() {
     drop(streams.pop());
     server.await_closed();
     let _admitted = TcpStream::connect(address).unwrap();
+    server.await_opened();
+}
+
+fn arrivals_wait_while_accepting_is_held<N: Network>() {
+    let (mut server, address) = End::<N>::listening();
+    server.sockets.hold(true);
+    for _ in 0..1000 {
+        server.turn();
+        if !server.sockets.accepts() {
+            break;
+        }
+    }
+    assert!(!server.sockets.accepts());
+    let _waiting = TcpStream::connect(address).unwrap();
+    for _ in 0..20 {
+        assert!(server.turn().is_empty());
+    }
+    server.sockets.hold(false);
     server.await_opened();
 }
 

@@ -1,7 +1,7 @@
 //! Opening the file behind a volume.
 
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::align::{self, Alignment};
 use super::journal::{self, Journal, Plain};
-use crate::Error;
+use crate::{Error, is_same_file};
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,16 @@ impl Shared {
     }
 }
 
+/// A file that is open, before anything is known of it.
+struct Opened {
+    file: OwnedFd,
+    alignment: Alignment,
+    /// It was just made.
+    missing: bool,
+    /// The journal that another process has passed on; or that there is none.
+    journal: Option<Option<OwnedFd>>,
+}
+
 impl FileVolume {
     /// Opens `path`. A file that is missing or empty is made `size` bytes large (sparse, its
     /// directories too); without a size, and where an existing one is smaller than `size`, that is
@@ -91,6 +101,56 @@ impl FileVolume {
         }
         let (file, alignment) = open_aligned(path, options, &mut notes)?;
         lock(&file, path, options)?;
+        let opened = Opened { file, alignment, missing, journal: None };
+        FileVolume::of(path, size, options, opened, notes)
+    }
+
+    /// Opens what another process has open and passes on, with its lock: the file, and its journal if
+    /// it has one, as [`files`](FileVolume::files) gave them. That process's atomic writes have to
+    /// have ended when this one's begin.
+    ///
+    /// # Errors
+    /// As [`open`](FileVolume::open); and when `path` is another file by now.
+    pub fn adopt(
+        path: impl AsRef<Path>,
+        size: Option<u64>,
+        options: FileOptions,
+        files: Vec<OwnedFd>,
+    ) -> Result<FileVolume, Error> {
+        let path = path.as_ref();
+        let mut files = files.into_iter();
+        let file = files.next().ok_or_else(|| Error::new("no file was passed"))?;
+        let is_same = is_same_file(&file, path)
+            .map_err(|e| Error::system(format!("cannot look at {}", path.display()), e))?;
+        if !is_same {
+            return Err(Error::new(format!(
+                "{} is another file than the one that is served",
+                path.display()
+            )));
+        }
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| failed("ask about", path, e))?;
+        let direct = flags.contains(OFlags::DIRECT).then(|| align::of(&file)).flatten();
+        let alignment = direct.unwrap_or(align::BUFFERED);
+        let offset = alignment.offset.max(options.granularity_bytes_min);
+        let alignment = Alignment { offset, ..alignment };
+        let opened = Opened { file, alignment, missing: false, journal: Some(files.next()) };
+        FileVolume::of(path, size, options, opened, Vec::new())
+    }
+
+    /// What another process needs to [adopt](FileVolume::adopt) it.
+    pub fn files(&self) -> Vec<BorrowedFd<'_>> {
+        let journal = self.shared.journal.iter().map(|journal| journal.file.as_fd());
+        std::iter::once(self.shared.file.as_fd()).chain(journal).collect()
+    }
+
+    fn of(
+        path: &Path,
+        size: Option<u64>,
+        options: FileOptions,
+        opened: Opened,
+        mut notes: Vec<String>,
+    ) -> Result<FileVolume, Error> {
+        let Opened { file, alignment, missing, journal: adopted } = opened;
         let status = rustix::fs::fstat(&file).map_err(|e| failed("ask about", path, e))?;
         let block_device = match FileType::from_raw_mode(status.st_mode) {
             FileType::RegularFile => false,
@@ -107,11 +167,11 @@ impl FileVolume {
             (status.st_blksize as u32).clamp(512, 65_536).next_power_of_two()
         };
         let blocks = usable_blocks(bytes, alignment, path, &mut notes)?;
-        let journal = if block_device {
-            None
-        } else {
-            let data = Plain { file: &file, path };
-            open_journal(&data, status.st_ino, blocks, alignment, options, &mut notes)?
+        let data = Plain { file: &file, path };
+        let journal = match adopted {
+            Some(journal) => journal.map(|file| Journal::adopt(file, status.st_ino)).transpose()?,
+            None if block_device => None,
+            None => open_journal(&data, status.st_ino, blocks, alignment, options, &mut notes)?,
         };
         if missing {
             sync_directory(path)?;

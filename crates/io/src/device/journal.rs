@@ -72,6 +72,24 @@ fn offset_of(index: usize) -> u64 {
 }
 
 impl Journal {
+    /// A journal that another process has open, and whose records are all cleared when this one's
+    /// first is written.
+    pub(super) fn adopt(file: OwnedFd, inode: u64) -> Result<Journal, Error> {
+        let headers = carve(&[SizeClass { bytes: HEADER_BYTES, count: SLOTS }])?.bufs;
+        Ok(Journal::new(file, headers, inode, 1))
+    }
+
+    fn new(file: OwnedFd, headers: Vec<Buf>, inode: u64, sequence: u64) -> Journal {
+        let slots = headers.into_iter().enumerate();
+        Journal {
+            free: Mutex::new(slots.map(|(index, header)| JournalSlot { index, header }).collect()),
+            sequence: AtomicU64::new(sequence),
+            inode,
+            broken: AtomicBool::new(false),
+            file,
+        }
+    }
+
     /// A slot, or `None` while all are in use.
     pub(super) fn take(&self) -> Option<JournalSlot> {
         self.free.lock().expect("nothing panics with the slots").pop()
@@ -273,15 +291,7 @@ pub(super) fn recover(
     }
     plain.sync()?;
     let next = found.last().map_or(1, |(record, _)| record.sequence.wrapping_add(1));
-    let slots = headers.into_iter().enumerate();
-    let opened = Journal {
-        free: Mutex::new(slots.map(|(index, header)| JournalSlot { index, header }).collect()),
-        sequence: AtomicU64::new(next),
-        inode,
-        broken: AtomicBool::new(false),
-        file: journal,
-    };
-    Ok((opened, found.len()))
+    Ok((Journal::new(journal, headers, inode, next), found.len()))
 }
 
 /// The buffer for a record's data, made when the first record is seen.

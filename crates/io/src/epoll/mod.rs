@@ -71,6 +71,8 @@ pub struct EpollSockets {
     listeners: Vec<Listening>,
     /// When accepting, which failed, is tried again.
     accept_again: Option<Instant>,
+    /// Nothing is accepted for now.
+    is_held: bool,
     spread: Option<(Arc<Spread>, usize)>,
     server: Option<Endpoint>,
     /// Names dials that never became a connection.
@@ -107,6 +109,7 @@ impl EpollSockets {
             finishing: VecDeque::new(),
             listeners: Vec::new(),
             accept_again: None,
+            is_held: false,
             spread: None,
             server: None,
             failed_dials: 0,
@@ -133,6 +136,16 @@ impl EpollSockets {
             .map_err(|e| Error::system(format!("cannot watch {}", listener.endpoint()), e))?;
         self.listeners.push(Listening { id, listener, waiting: true });
         Ok(())
+    }
+
+    /// Accepts nothing for now, or again.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Whether an accept may still bring a connection.
+    pub fn accepts(&self) -> bool {
+        !self.is_held && !self.listeners.is_empty()
     }
 
     /// Makes [`Dial::dial`] connect to `server`.
@@ -201,7 +214,7 @@ impl EpollSockets {
 
     /// Accepts what waits, unless accepting has to wait.
     fn accept(&mut self) {
-        if self.accept_again.is_some_and(|at| at > self.now) {
+        if self.is_held || self.accept_again.is_some_and(|at| at > self.now) {
             return;
         }
         self.accept_again = None;
@@ -603,7 +616,9 @@ impl Transport for EpollSockets {
 
     fn wake_at(&self) -> Option<Instant> {
         let receives = !self.line.is_empty() && !self.bufs.is_empty();
-        let accepts = self.accept_again.is_none() && self.listeners.iter().any(|l| l.waiting);
+        let accepts = !self.is_held
+            && self.accept_again.is_none()
+            && self.listeners.iter().any(|l| l.waiting);
         let busy = receives || accepts || !self.ready.is_empty() || !self.events.is_empty();
         if busy || self.reactor.has_events() {
             return Some(Instant::ZERO);

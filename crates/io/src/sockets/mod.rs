@@ -111,6 +111,8 @@ pub struct Sockets {
     listeners: Vec<Listening>,
     /// When listeners whose accept failed are tried again.
     accept_again: Option<Instant>,
+    /// Nothing is accepted for now.
+    is_held: bool,
     spread: Option<(Arc<Spread>, usize)>,
     server: Option<Endpoint>,
     /// Names dials that never became a connection.
@@ -157,6 +159,7 @@ impl Sockets {
             finishing: VecDeque::new(),
             listeners: Vec::new(),
             accept_again: None,
+            is_held: false,
             spread: None,
             server: None,
             failed_dials: 0,
@@ -183,9 +186,23 @@ impl Sockets {
         self.server = Some(server.into());
     }
 
+    /// Accepts nothing for now, or again.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        match is_held {
+            true => (0..self.listeners.len()).for_each(|n| self.cancel_accept(n as u32)),
+            false => self.arm_accepts(),
+        }
+    }
+
+    /// Whether an accept may still bring a connection.
+    pub fn accepts(&self) -> bool {
+        self.listeners.iter().any(|listening| listening.armed)
+    }
+
     fn arm_accepts(&mut self) {
         for n in 0..self.listeners.len() {
-            if self.listeners[n].armed {
+            if self.listeners[n].armed || self.is_held {
                 continue;
             }
             self.listeners[n].armed = true;
@@ -219,6 +236,11 @@ impl Sockets {
         };
         listening.armed = cqueue::more(event.flags);
         let listener = listening.id;
+        if event.result == -libc::ECANCELED {
+            // The hold may be over by now.
+            self.accept_again = (!self.is_held).then_some(self.now);
+            return;
+        }
         if event.result < 0 {
             let error = std::io::Error::from_raw_os_error(-event.result);
             tracing::warn!(%error, "cannot accept (too few descriptors? raise `ulimit -n`)");

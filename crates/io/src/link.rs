@@ -1,0 +1,213 @@
+//! A stream to another process of this user, over which descriptors travel (`unix(7)`, `SCM_RIGHTS`).
+//!
+//! What is deliberately not here: what is said on it.
+
+use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Read, Result, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+
+/// Descriptors that come with one message at most: what the kernel lets through is 253.
+pub const DESCRIPTORS_MAX: usize = 128;
+
+/// Room for their control message.
+const SPACE: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX));
+
+/// One end of the stream. A clone made by [`try_clone`](Link::try_clone) is the same end, so that one
+/// thread can read while another writes.
+#[derive(Debug)]
+pub struct Link {
+    stream: UnixStream,
+}
+
+impl Link {
+    /// Connects to who listens at a path.
+    ///
+    /// # Errors
+    /// When nobody listens there, or not for this user.
+    pub fn connect(path: &Path) -> Result<Link> {
+        UnixStream::connect(path).map(Link::new)
+    }
+
+    /// An accepted stream.
+    pub fn new(stream: UnixStream) -> Link {
+        Link { stream }
+    }
+
+    /// The same end once more.
+    ///
+    /// # Errors
+    /// When there are too few descriptors.
+    pub fn try_clone(&self) -> Result<Link> {
+        self.stream.try_clone().map(Link::new)
+    }
+
+    /// How long a read and a write may take; `None`: for ever.
+    ///
+    /// # Errors
+    /// When the limit is zero.
+    pub fn set_patience(&self, read: Option<Duration>, write: Option<Duration>) -> Result<()> {
+        self.stream.set_read_timeout(read)?;
+        self.stream.set_write_timeout(write)
+    }
+
+    /// The user at the other end.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn peer_uid(&self) -> Result<u32> {
+        Ok(rustix::net::sockopt::socket_peercred(&self.stream)?.uid.as_raw())
+    }
+
+    /// Ends both directions: the other end, and whoever reads at this one, finds the end.
+    pub fn shut(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both); // it may have ended already
+    }
+
+    /// Sends all bytes; the descriptors go with the first.
+    ///
+    /// # Errors
+    /// When the other end is gone, or takes too long.
+    ///
+    /// # Panics
+    /// When there are more descriptors than [`DESCRIPTORS_MAX`], or no bytes to go with them.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        assert!(descriptors.len() <= DESCRIPTORS_MAX, "{} descriptors", descriptors.len());
+        if descriptors.is_empty() {
+            return (&self.stream).write_all(bytes);
+        }
+        let mut space = [MaybeUninit::uninit(); SPACE];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "they have room");
+        let sent = loop {
+            let pieces = [IoSlice::new(bytes)];
+            match rustix::net::sendmsg(&self.stream, &pieces, &mut control, SendFlags::NOSIGNAL) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        assert!(sent > 0, "descriptors go with a byte");
+        (&self.stream).write_all(&bytes[sent..])
+    }
+
+    /// Fills `bytes`, and appends the descriptors that came with them.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the other end is gone before, or the time is over; `InvalidData` when more
+    /// descriptors came than fit.
+    pub fn receive(&self, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<()> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let mut space = [MaybeUninit::uninit(); SPACE];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let pieces = &mut [IoSliceMut::new(&mut bytes[filled..])];
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            let got = match rustix::net::recvmsg(&self.stream, pieces, &mut control, flags) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(rights) = message {
+                    descriptors.extend(rights);
+                }
+            }
+            if got.flags.contains(rustix::net::ReturnFlags::CTRUNC) {
+                return Err(Error::new(ErrorKind::InvalidData, "too many descriptors came"));
+            }
+            if got.bytes == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            filled += got.bytes;
+        }
+        Ok(())
+    }
+
+    /// Fills `bytes`, with which no descriptors come.
+    ///
+    /// # Errors
+    /// As [`receive`](Link::receive).
+    pub fn receive_plain(&self, bytes: &mut [u8]) -> Result<()> {
+        (&self.stream).read_exact(bytes)
+    }
+}
+
+/// Whether two descriptors are of the same file.
+///
+/// # Errors
+/// When the system does not say.
+pub fn is_same_file(one: impl AsFd, path: &Path) -> Result<bool> {
+    let (open, named) = (rustix::fs::fstat(one)?, rustix::fs::stat(path)?);
+    let is_same =
+        (open.st_dev, open.st_ino, open.st_rdev) == (named.st_dev, named.st_ino, named.st_rdev);
+    Ok(is_same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Seek;
+
+    fn pair() -> (Link, Link) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Link::new(one), Link::new(other))
+    }
+
+    #[test]
+    fn descriptors_arrive_with_their_message() {
+        let (one, other) = pair();
+        let mut file = tempfile();
+        file.write_all(b"precious").unwrap();
+        one.send(b"first", &[]).unwrap();
+        one.send(b"second", &[file.as_fd(), file.as_fd()]).unwrap();
+        one.send(b"third", &[]).unwrap();
+        let (mut bytes, mut descriptors) = ([0; 5], Vec::new());
+        other.receive(&mut bytes, &mut descriptors).unwrap();
+        assert!(&bytes == b"first" && descriptors.is_empty());
+        let mut bytes = [0; 6];
+        other.receive(&mut bytes, &mut descriptors).unwrap();
+        assert!(&bytes == b"second" && descriptors.len() == 2);
+        let mut again = File::from(descriptors.pop().unwrap());
+        again.rewind().unwrap();
+        let mut text = String::new();
+        again.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "precious");
+        let mut bytes = [0; 5];
+        other.receive_plain(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"third");
+    }
+
+    #[test]
+    fn the_end_and_a_long_wait_are_errors() {
+        let (one, other) = pair();
+        one.set_patience(Some(Duration::from_millis(10)), None).unwrap();
+        let late = one.receive(&mut [0; 4], &mut Vec::new()).unwrap_err();
+        assert!(matches!(late.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{late}");
+        assert_eq!(one.peer_uid().unwrap(), rustix::process::geteuid().as_raw());
+        other.shut();
+        let gone = one.receive(&mut [0; 4], &mut Vec::new()).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_file_is_known_again() {
+        let path = std::env::temp_dir().join(format!("nearflash-link-{}", std::process::id()));
+        let file = File::create(&path).unwrap();
+        assert!(is_same_file(&file, &path).unwrap());
+        assert!(!is_same_file(&file, Path::new("/proc/self/exe")).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_same_file(&file, &path).is_err());
+    }
+
+    fn tempfile() -> File {
+        let fd = rustix::fs::memfd_create("link", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        File::from(fd)
+    }
+}
