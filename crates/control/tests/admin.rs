@@ -316,7 +316,8 @@ fn nonsense_is_answered_with_what_to_do() {
         ("DELETE", "/v1/tenants/none", "", 404, "none yet"),
         ("POST", "/v1/tenants/other", r#"{"slo":{"iops":1,"latency_us":900}}"#, 405, "PUT"),
         ("PATCH", "/v1/tenants", "", 405, "/openapi.json"),
-        ("GET", "/", "", 404, "/openapi.json"),
+        ("GET", "/nothing", "", 404, "/openapi.json"),
+        ("GET", "/ui/nothing.js", "", 404, "/ui/"),
         ("GET", "/v2/tenants", "", 404, "/openapi.json"),
     ] {
         let (code, answer) = api.ask(method, path, body);

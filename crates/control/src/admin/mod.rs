@@ -16,6 +16,7 @@ mod estate_routes;
 mod gate;
 mod model;
 mod openapi;
+mod pages;
 mod problem;
 mod routes;
 mod scrape;

@@ -66,6 +66,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Api { tenants, foreman, site })
         .merge(watched)
+        .merge(super::pages::pages_router())
 }
 
 /// A body in JSON; what is wrong with it is said in JSON, too.

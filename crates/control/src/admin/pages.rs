@@ -1,0 +1,182 @@
+//! The dashboard: pages for a browser, from within the program.
+//!
+//! They are files of `crates/control/ui`, as a browser takes them, and are served as they are; what
+//! they show they ask of the API. What is deliberately not here: anything that a page changes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+
+use super::problem::{Code, Problem};
+
+/// What a page may do: run and show what comes from here, and ask here. Nothing inline, no evaluated
+/// text, no frames, no forms that go anywhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// Says to browsers who else may load a file.
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// A file of the pages.
+struct File {
+    /// From `ui/`, with slashes.
+    path: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! files {
+    ($($path:literal),+ $(,)?) => {
+        &[$(File { path: $path, bytes: include_bytes!(concat!("../../ui/", $path)) }),+]
+    };
+}
+
+/// All files.
+const FILES: &[File] = files![
+    "index.html",
+    "api.js",
+    "app.js",
+    "base.css",
+    "chart.js",
+    "dom.js",
+    "format.js",
+    "icon.svg",
+    "tenants.js",
+    "theme.js",
+    "vendor/uplot/LICENSE",
+    "vendor/uplot/uPlot.iife.min.js",
+    "vendor/uplot/uPlot.min.css",
+];
+
+/// The pages as a service.
+pub(super) fn pages_router() -> Router {
+    Router::new()
+        .route("/", get(async || Redirect::temporary("/ui/")))
+        .route("/ui", get(async || Redirect::temporary("/ui/")))
+        .route("/ui/", get(async |headers: HeaderMap| serve("index.html", &headers)))
+        .route(
+            "/ui/{*path}",
+            get(async |Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers)),
+        )
+}
+
+fn serve(path: &str, asked: &HeaderMap) -> Response {
+    let Some(file) = FILES.iter().find(|file| file.path == path) else {
+        return Problem::new(Code::NotFound, "the dashboard is at /ui/").into_response();
+    };
+    let tag = HeaderValue::from_str(&file.tag()).expect("digits and quotes");
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static(file.kind())),
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (RESOURCE_POLICY, HeaderValue::from_static("same-origin")),
+        // A browser asks each time whether its copy is the one of this version.
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (ETAG, tag.clone()),
+    ];
+    match asked.get(IF_NONE_MATCH) {
+        Some(known) if *known == tag => (StatusCode::NOT_MODIFIED, headers).into_response(),
+        _ => (headers, file.bytes).into_response(),
+    }
+}
+
+impl File {
+    fn kind(&self) -> &'static str {
+        match self.path.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("html") => "text/html; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            _ => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// Another one when the bytes are others.
+    fn tag(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.bytes.hash(&mut hasher);
+        format!("\"{:016x}\"", hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::{Path, PathBuf};
+
+    fn files_below(folder: &Path) -> Vec<PathBuf> {
+        let entries = folder.read_dir().unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] })
+            .collect()
+    }
+
+    fn text(file: &File) -> &'static str {
+        std::str::from_utf8(file.bytes).unwrap()
+    }
+
+    #[test]
+    fn every_file_is_served() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");
+        let found = files_below(&folder)
+            .into_iter()
+            .map(|path| path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned());
+        let mut found: Vec<String> = found.filter(|path| !path.ends_with(".toml")).collect();
+        found.sort();
+        let mut served: Vec<&str> = FILES.iter().map(|file| file.path).collect();
+        served.sort_unstable();
+        assert_eq!(found, served);
+        assert_eq!(serve("vendored.toml", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+        assert_eq!(serve("../Cargo.toml", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn nothing_comes_from_elsewhere() {
+        for file in FILES.iter().filter(|file| !file.path.starts_with("vendor/")) {
+            let text = text(file).replace("http://www.w3.org/", "");
+            for word in ["http://", "https://", "//cdn", "innerHTML", "eval("] {
+                assert!(!text.contains(word), "{}: {word}", file.path);
+            }
+        }
+    }
+
+    #[test]
+    fn what_files_name_is_there() {
+        let known = |path: &str| FILES.iter().any(|file| file.path == path);
+        let mut seen = 0;
+        for file in FILES.iter().filter(|file| !file.path.starts_with("vendor/")) {
+            let text = text(file);
+            for sign in ["from \"./", "src=\"", "href=\""] {
+                let names = text.split(sign).skip(1).map(|rest| rest.split('"').next().unwrap());
+                for name in names.filter(|name| !name.starts_with('#')) {
+                    assert!(known(name), "{}: {name}", file.path);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 10, "{seen} names");
+    }
+
+    #[test]
+    fn a_copy_of_this_version_is_not_sent_again() {
+        let first = serve("app.js", &HeaderMap::new());
+        let policy = first.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self';"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        let tag = first.headers()[ETAG].clone();
+        let again = serve("app.js", &HeaderMap::from_iter([(IF_NONE_MATCH, tag.clone())]));
+        assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+        let other = serve("api.js", &HeaderMap::from_iter([(IF_NONE_MATCH, tag)]));
+        assert_eq!(other.status(), StatusCode::OK);
+    }
+}
