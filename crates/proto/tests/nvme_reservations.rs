@@ -163,15 +163,9 @@ fn a_survivor_preempts_and_the_others_hear_of_it() {
     let expected =
         [(one.session.place.conn, cid, event), (three.session.place.conn, released, event)];
     assert_eq!(told, expected);
-    let kinds: Vec<_> = (0..3).map(|_| one.notice().kind).collect();
-    assert_eq!(
-        kinds,
-        [
-            ReservationNoticeKind::REGISTRATION_PREEMPTED,
-            ReservationNoticeKind::PREEMPTED,
-            ReservationNoticeKind::EMPTY
-        ]
-    );
+    let kinds: Vec<_> = (0..2).map(|_| one.notice().kind).collect();
+    let expected = [ReservationNoticeKind::REGISTRATION_PREEMPTED, ReservationNoticeKind::EMPTY];
+    assert_eq!(kinds, expected);
     assert_eq!(three.notice().kind, ReservationNoticeKind::RELEASED);
     assert_eq!(two.notice().kind, ReservationNoticeKind::EMPTY);
     let (head, registrants) = two.report();
@@ -181,6 +175,38 @@ fn a_survivor_preempts_and_the_others_hear_of_it() {
     two.release(1, 0, 0xb).unwrap();
     assert_eq!(two.report().1.len(), 0);
     assert_eq!(three.notice().kind, ReservationNoticeKind::PREEMPTED);
+}
+
+#[test]
+fn a_host_that_names_its_own_key_loses_its_own_registration() {
+    let (_fabric, [mut one, mut two, mut three]) = three(&config());
+    three.register(0, 0, 0xb).unwrap();
+    one.acquire(0, 1, 0xa, 0).unwrap();
+    two.acquire(1, 1, 0xb, 0xb).unwrap();
+    assert_eq!(one.report().1.len(), 1, "two and three are registered no more");
+    assert_eq!(two.acquire(1, 1, 0xb, 0xa), Err(CONFLICT));
+    assert_eq!((one.rights(), two.rights()), ((true, true), (true, false)));
+    // The holder may take its own, as another kind; then it stays.
+    one.acquire(1, 2, 0xa, 0xa).unwrap();
+    assert_eq!((one.report().0.kind.0, one.report().1.len()), (2, 1));
+    one.release(0, 2, 0xa).unwrap();
+    one.acquire(0, 6, 0xa, 0).unwrap();
+    one.acquire(1, 6, 0xa, 0xa).unwrap();
+    assert_eq!(one.report().0.kind.0, 0, "the last of all that hold it");
+    assert_eq!(two.rights(), (true, true));
+}
+
+#[test]
+fn who_stays_registered_hears_that_the_kind_has_changed() {
+    let (_fabric, [mut one, mut two, mut three]) = three(&config());
+    three.register(0, 0, 0xc).unwrap();
+    one.acquire(0, 1, 0xa, 0).unwrap();
+    two.acquire(1, 3, 0xb, 0xa).unwrap();
+    assert_eq!(one.notice().kind, ReservationNoticeKind::REGISTRATION_PREEMPTED);
+    assert_eq!(three.notice().kind, ReservationNoticeKind::RELEASED);
+    three.acquire(1, 3, 0xc, 0xb).unwrap();
+    assert_eq!(two.notice().kind, ReservationNoticeKind::REGISTRATION_PREEMPTED);
+    assert_eq!(three.notice().kind, ReservationNoticeKind::EMPTY);
 }
 
 #[test]

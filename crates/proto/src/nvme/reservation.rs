@@ -140,7 +140,9 @@ impl Reservation {
         }
     }
 
-    /// Takes registrations, and with them perhaps the reservation, from others (Base 8.19.7).
+    /// Takes registrations, and with them perhaps the reservation, from others, and the host's own
+    /// registration if it names its own key and does not take the reservation (Base 8.19.7). Who loses
+    /// a registration hears of that alone; who keeps one, that a reservation of another kind is no more.
     pub(super) fn preempt(
         &mut self,
         host: &Registrant,
@@ -156,24 +158,32 @@ impl Reservation {
         if key == 0 && !everybody {
             return Err(Status::INVALID_FIELD.dnr());
         }
+        let takes_it = everybody || of_holder;
+        // Who takes the reservation stays registered, whatever key it has.
+        let is_gone = |known: &Registrant, own: u64| match known == host {
+            true => !takes_it && own == key,
+            false => everybody || own == key,
+        };
         let (gone, kept): (Vec<_>, Vec<_>) = core::mem::take(&mut self.registrants)
             .into_iter()
-            .partition(|(known, own)| known != host && (everybody || *own == key));
+            .partition(|(known, own)| is_gone(known, *own));
         self.registrants = kept;
-        if gone.is_empty() && !of_holder && !everybody {
+        if gone.is_empty() && !takes_it {
             return Err(Status::RESERVATION_CONFLICT.dnr());
         }
         self.generation = self.generation.wrapping_add(1);
-        let gone = gone.into_iter().map(|(known, _)| known);
-        let mut all = notices(ReservationNoticeKind::REGISTRATION_PREEMPTED, gone);
-        if let (true, Some((before, holder))) = (everybody || of_holder, held) {
-            self.hold(host, kind);
-            if let Some(holder) = holder.filter(|holder| holder != host) {
-                all.push((ReservationNoticeKind::PREEMPTED, holder));
+        let told = gone.into_iter().map(|(known, _)| known).filter(|known| known != host);
+        let mut all = notices(ReservationNoticeKind::REGISTRATION_PREEMPTED, told);
+        match held {
+            Some((before, _)) if takes_it => {
+                self.hold(host, kind);
+                if before != kind {
+                    let others = self.others(host).into_iter();
+                    all.extend(notices(ReservationNoticeKind::RELEASED, others));
+                }
             }
-            if before != kind {
-                all.extend(Change::released(before, self.others(host)).notices);
-            }
+            Some((_, None)) if self.registrants.is_empty() => self.held = None,
+            _ => {}
         }
         Ok(Change { notices: all })
     }
