@@ -3,7 +3,7 @@
 mod nvme_host;
 
 use contract::Instant;
-use nearflash_proto::nvme::{Config, Queue, Refusal, Reserved, Step};
+use nearflash_proto::nvme::{Config, Outcome, Queue, Refusal, Reserved, Step};
 use nvme_host::*;
 use wire::nvme::{
     Event, Feature, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire, ReservationHead,
@@ -281,7 +281,7 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
         let step = party.queue.begin(&entry);
         assert!(matches!(step, Step::Controller { payload_bytes: 16 }));
         let outcome = party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
-        assert_eq!(outcome, nearflash_proto::nvme::Outcome::Parked);
+        assert_eq!(outcome, Outcome::Parked);
     };
     waits(&mut party, 2 | 3 << 30, 0xb);
     let (change, kept) = fabric.reservations_to_keep();
@@ -300,4 +300,30 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
     assert_eq!(kept[0].registrants[0].1, 0xc);
     fabric.kept_reservations(change, false);
     assert_eq!(answers(&fabric), [Status::INTERNAL], "it could not be kept");
+}
+
+/// A host may send more than its queue has entries; what waits for the disk does not grow by that.
+#[test]
+fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
+    let fabric = fabric(&config());
+    let mut party = Party::new(&fabric, 1);
+    fabric.keep_reservations();
+    let keys = ReservationRegister { current_key: 0.into(), new_key: 0xa.into() };
+    let outcomes: Vec<_> = (0..1000)
+        .map(|cid| {
+            let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, cid, 1);
+            entry.dword10 = (3 << 30).into();
+            entry.data = SglDescriptor::in_capsule(0, 16);
+            party.queue.begin(&entry);
+            party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new())
+        })
+        .collect();
+    let entries = usize::from(party.queue.size());
+    let (parked, refused) = outcomes.split_at(entries);
+    assert!(parked.iter().all(|outcome| *outcome == Outcome::Parked));
+    let is_refused = |outcome: &Outcome| matches!(outcome, Outcome::Done(answer) if answer.status == Status::INTERRUPTED);
+    assert!(refused.iter().all(is_refused));
+    let (change, _) = fabric.reservations_to_keep();
+    fabric.kept_reservations(change, true);
+    assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
 }

@@ -230,6 +230,7 @@ impl State {
     fn set_persistence(&mut self, cntlid: u16, call: &Call) -> Result<Done, Status> {
         let nsid = call.entry.nsid.get();
         self.check_any_namespace(cntlid, nsid)?;
+        self.check_unkept(cntlid, call)?;
         let (subsystem, host) = {
             let controller = self.controller(cntlid)?;
             (controller.subsystem.clone(), controller.host.clone())

@@ -120,6 +120,7 @@ impl State {
         call: &Call,
         change: impl FnOnce(&mut Reservation, &Registrant) -> Result<Change, Status>,
     ) -> Result<Done, Status> {
+        self.check_unkept(cntlid, call)?;
         let nsid = call.entry.nsid.get();
         let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
         let (nqn, port, host) =
@@ -144,6 +145,18 @@ impl State {
         self.access_changed(&nqn);
         self.notify(&nqn, nsid, &change);
         self.await_keeping(cntlid, call, persists)
+    }
+
+    /// Whether a command may have to wait until a reservation is kept: of a queue no more may than it
+    /// has entries, whatever its host sends.
+    pub(super) fn check_unkept(&self, cntlid: u16, call: &Call) -> Result<(), Status> {
+        let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
+        let own = self.unkept.iter().filter(|(_, place, _)| *place == record.place);
+        match own.count() < usize::from(record.size) {
+            true => Ok(()),
+            false => Err(Status::INTERRUPTED),
+        }
     }
 
     /// A command that changed a reservation, one that persists or did, is answered when that is kept,

@@ -126,7 +126,7 @@ pub(super) struct State {
     /// Whether somebody keeps reservations over a restart.
     pub(super) keeps: bool,
     /// Commands that changed reservations which persist, with the change: they are answered when it
-    /// is kept. At most one for each command of a queue.
+    /// is kept. Of a queue at most as many as it has entries.
     pub(super) unkept: Vec<(u64, Place, CommandId)>,
     pub(super) mail: Mail,
     /// When the fabric began.
