@@ -32,7 +32,7 @@ pub(crate) fn fine(nanos: u64) -> usize {
 
 /// Where a narrow bucket begins, in nanoseconds; that of one more than the last is where the last
 /// one is said to end.
-pub(crate) fn fine_edge(bucket: usize) -> u64 {
+pub fn fine_edge(bucket: usize) -> u64 {
     let Some(step) = bucket.checked_sub(1) else { return 0 };
     let (octave, within) = (step / PER_OCTAVE, step % PER_OCTAVE);
     ((PER_OCTAVE + within) as u64) << (FINE_SMALLEST as usize + octave) >> PER_OCTAVE.ilog2()

@@ -17,8 +17,10 @@ use qos::{
 };
 
 use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
+use crate::history::{self, History};
 use crate::measured::{Promised, Window};
 use crate::metrics::Detail;
+use crate::standing::Standing;
 use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
@@ -131,6 +133,7 @@ pub struct Book {
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
     pub(crate) flows: Flows,
+    history: History,
     /// Changes of namespaces of which workers have not been told.
     pub(crate) places: Vec<Tell>,
     /// How many there ever were.
@@ -150,6 +153,7 @@ impl Book {
         let device = |setup: DeviceSetup| Device::new(setup, tenants_max);
         Book {
             flows: Flows::new(devices.len(), workers),
+            history: History::default(),
             devices: devices.into_iter().map(device).collect(),
             entries: (0..tenants_max).map(|_| None).collect(),
             names: HashMap::new(),
@@ -462,6 +466,7 @@ impl Book {
     /// Ends a window of measurement and starts the next.
     pub fn measure(&mut self, now: Instant) {
         self.measured_at = now;
+        let mut all = history::Window { ended_at: now, ..history::Window::default() };
         for n in 0..self.entries.len() {
             if self.entries[n].is_none() {
                 continue;
@@ -475,10 +480,23 @@ impl Book {
                 percentile_tenths: entry.slo.percentile_tenths,
                 tokens: entry.tokens_needed,
             };
-            entry.window.end(reading, usage, workers, now, promised);
+            all.add_reads(&entry.window.end(reading, usage, workers, now, promised));
+            let info = self.info(tenant);
+            all.requests += info.measured.iops;
+            all.bytes[0] += info.measured.read_bytes;
+            all.bytes[1] += info.measured.written_bytes;
+            all.standings[Standing::of(&info) as usize] += 1;
         }
         let made = self.devices.iter().map(|device| device.registry.totals().into());
         self.flows.end(&self.meters, &made.collect::<Vec<_>>(), now);
+        let devices = self.device_infos().into_iter().zip(self.flows.devices());
+        all.devices = devices.map(|(info, flow)| history::OfDevice::new(&info, &flow)).collect();
+        self.history.push(all);
+    }
+
+    /// The last minutes.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     /// Corrects the devices' models, and bounds their depths, by what was measured since the last
@@ -541,6 +559,26 @@ impl Book {
             (self.info(tenant), detail)
         });
         (each.collect(), Some(end).filter(|end| *end < self.entries.len()))
+    }
+
+    /// The tenants of so many numbers from `from` on, and the number after those, if there are more.
+    pub(crate) fn listed(&self, from: usize, count: usize) -> (Vec<TenantInfo>, Option<usize>) {
+        let end = self.entries.len().min(from + count);
+        let numbers = (from..end).filter(|n| self.entries[*n].is_some());
+        let infos = numbers.map(|n| self.info(TenantId(n as u32))).collect();
+        (infos, Some(end).filter(|end| *end < self.entries.len()))
+    }
+
+    /// The model of a device.
+    ///
+    /// # Errors
+    /// When there is no such device, or it has no model.
+    pub(crate) fn model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
+        let device = &self.devices[self.device(Some(device))?];
+        match device.has_model {
+            true => Ok(device.registry.model()),
+            false => Err(Refusal::NoModel { device: device.name.clone() }),
+        }
     }
 
     /// What was counted of a tenant.

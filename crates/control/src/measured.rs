@@ -77,7 +77,8 @@ impl Window {
         }
     }
 
-    /// Ends the window and starts the next. So many workers have connections of the tenant.
+    /// Ends the window and starts the next. So many workers have connections of the tenant. What was
+    /// counted in it.
     pub(crate) fn end(
         &mut self,
         reading: Reading,
@@ -85,7 +86,7 @@ impl Window {
         workers: usize,
         now: Instant,
         promised: Promised,
-    ) {
+    ) -> Reading {
         let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
         let between = reading.since(&self.reading);
         let reads = between.reads_total();
@@ -117,6 +118,7 @@ impl Window {
         self.reading = reading;
         self.usage = usage;
         self.started_at = now;
+        between
     }
 
     fn judge(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::Instant;
+use contract::{Instant, Kind};
 use nearflash_control::admin::{
     AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Correction, Door, Origin,
     Router, SetTenant, Share, Site, Slo, State, Strictest, document, start,
@@ -112,6 +112,15 @@ fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
 
 fn add(name: &str, slo: Option<Slo>) -> AddTenant {
     AddTenant { name: name.to_owned(), device: None, slo, share: None }
+}
+
+fn to_contract(slo: Option<Slo>) -> contract::Slo {
+    slo.map_or_else(contract::Slo::default, |slo| contract::Slo {
+        latency_us: slo.latency_us,
+        iops: slo.iops,
+        read_percent: slo.read_percent,
+        ..contract::Slo::default()
+    })
 }
 
 fn to(slo: Option<Slo>) -> SetTenant {
@@ -446,6 +455,80 @@ fn a_thousand_tenants_come_and_go_over_one_connection() {
 }
 
 #[test]
+fn a_page_is_told_of_few_tenants_however_many_there_are() {
+    let api = Api::start();
+    for n in 0..1_000 {
+        let promise = (n % 10 == 0).then(|| slo(2_000, 100, 100));
+        api.tenants.register(&format!("Tenant {n:03}"), &to_contract(promise), None, None).unwrap();
+    }
+    let (code, stood) = api.ask("GET", "/v1/standing", "");
+    assert_eq!((code, &stood["total"], &stood["matched"]), (200, &json!(1_000), &json!(1_000)));
+    assert_eq!(stood["standings"]["idle"], json!(1_000), "nobody has done anything");
+    assert_eq!(stood["tenants"].as_array().unwrap().len(), 50);
+    let (_, found) = api.ask("GET", "/v1/standing?search=TENANT%2099&order=name&limit=3", "");
+    let names: Vec<&str> = found["tenants"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|of| of["tenant"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (names, &found["matched"]),
+        (vec!["Tenant 990", "Tenant 991", "Tenant 992"], &json!(10))
+    );
+    let (_, most) = api.ask("GET", "/v1/standing?limit=100000", "");
+    assert_eq!(most["tenants"].as_array().unwrap().len(), 500);
+    assert_eq!(api.ask("GET", "/v1/standing?order=colour", "").0, 400);
+}
+
+#[test]
+fn the_last_seconds_are_told_once() {
+    let api = Api::start();
+    api.tenants.register("gold", &to_contract(Some(slo(500, 1_000, 100))), None, None).unwrap();
+    let meters = api.tenants.meters(0);
+    let gold = api.tenants.find("gold").unwrap();
+    meters.get(gold).unwrap().record(Kind::Read, 4_096, 700_000);
+    let second = |n| api.tenants.book().measure(Instant::ZERO + Duration::from_secs(n));
+    second(1);
+    second(2);
+    let (code, history) = api.ask("GET", "/v1/history", "");
+    assert_eq!((code, &history["devices"]), (200, &json!(["fast", "disk"])));
+    let seconds = history["seconds"].as_array().unwrap();
+    let first = &seconds[0];
+    assert_eq!((&first["number"], &first["standings"]["late"]), (&json!(1), &json!(1)));
+    let bucket = first["reads"]["from"].as_u64().unwrap() as usize;
+    assert_eq!(first["reads"]["counts"], json!([1]));
+    let edge = |n: usize| history["edges_us"][n].as_f64().unwrap();
+    assert!((edge(bucket - 1)..edge(bucket)).contains(&700.0), "{bucket}");
+    assert_eq!(first["devices"][0]["made"], json!(420_000));
+    assert_eq!(
+        (&first["devices"][1]["made"], &first["devices"][0]["bound_us"]),
+        (&Value::Null, &json!(500))
+    );
+    assert_eq!(
+        (&seconds[1]["standings"]["idle"], &seconds[1]["reads"]["counts"]),
+        (&json!(1), &json!([]))
+    );
+    let later = api.ask("GET", "/v1/history?after=1", "").1;
+    assert_eq!(later["seconds"].as_array().unwrap().len(), 1);
+    let restarted = api.ask("GET", "/v1/history?after=99", "").1;
+    assert_eq!(restarted["seconds"].as_array().unwrap().len(), 2, "the number of an earlier run");
+}
+
+#[test]
+fn a_model_is_told_as_it_was_measured() {
+    let api = Api::start();
+    let (code, model) = api.ask("GET", "/v1/devices/fast/model", "");
+    let first = json!({"latency_us": 500, "mixed": 420_000, "read_only": 850_000});
+    assert_eq!((code, &model["p95"][0], &model["p99"]), (200, &first, &json!([])));
+    assert_eq!((&model["write_price"], &model["read_only_price"]), (&json!(10.0), &json!(0.5)));
+    for (device, expected) in [("disk", "no-model"), ("tape", "no-device")] {
+        let (code, answer) = api.ask("GET", &format!("/v1/devices/{device}/model"), "");
+        assert_eq!((code, &answer["error"]["code"]), (422, &json!(expected)));
+    }
+}
+
+#[test]
 fn a_client_without_a_server_says_where_it_looked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.sock");
@@ -475,7 +558,7 @@ fn the_document_describes_what_answers() {
             seen += 1;
         }
     }
-    assert_eq!(seen, 29);
+    assert_eq!(seen, 32);
     let text = served.to_string();
     for reference in text.split("\"#/components/schemas/").skip(1) {
         let name = reference.split('"').next().unwrap();

@@ -1,6 +1,6 @@
 //! Workers and connections: what they are, and moves.
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -37,6 +37,9 @@ pub struct Connection {
 pub struct Connections {
     /// By worker.
     pub connections: Vec<Connection>,
+    /// How many there are, also of those that were not asked for.
+    #[serde(default)]
+    pub total: usize,
 }
 
 /// Where a connection is to go.
@@ -119,18 +122,39 @@ async fn wait<T: Send + 'static>(
     done.map_err(|_| Problem::new(Code::Internal, "an order failed"))?.map_err(Problem::from)
 }
 
+/// Which connections are listed.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Which {
+    /// So many at most; all unless told.
+    limit: Option<usize>,
+    /// Those whose tenant or peer has this text in it.
+    search: Option<String>,
+}
+
 /// The connections of all workers.
 #[utoipa::path(
     get,
     path = "/v1/connections",
+    params(Which),
     responses(
         (status = 200, body = Connections),
         (status = 408, description = "A worker did not answer in time", body = Failure),
     )
 )]
-async fn list_connections(State(api): State<Api>) -> Result<Json<Connections>, Problem> {
+async fn list_connections(
+    State(api): State<Api>,
+    Query(which): Query<Which>,
+) -> Result<Json<Connections>, Problem> {
     let infos = wait(move || api.foreman.connections()).await?;
-    let each = infos.into_iter().map(|info| Connection {
+    let total = infos.len();
+    let wanted = |info: &foreman::ConnectionInfo| {
+        let Some(text) = &which.search else { return true };
+        let has = |of: &str| of.to_lowercase().contains(&text.to_lowercase());
+        info.tenant.as_deref().is_some_and(has) || has(&info.listed.peer.to_string())
+    };
+    let found = infos.into_iter().filter(wanted).take(which.limit.unwrap_or(usize::MAX));
+    let each = found.map(|info| Connection {
         id: name(info.worker, info.listed.conn),
         worker: info.worker,
         peer: info.listed.peer.to_string(),
@@ -139,7 +163,7 @@ async fn list_connections(State(api): State<Api>) -> Result<Json<Connections>, P
         messages: info.listed.messages,
         can_move: info.listed.can_move,
     });
-    Ok(Json(Connections { connections: each.collect() }))
+    Ok(Json(Connections { connections: each.collect(), total }))
 }
 
 /// Moves a connection to another worker, while it is used. Its client notices nothing but a pause.

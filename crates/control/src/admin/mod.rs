@@ -11,6 +11,7 @@
 mod address;
 mod client;
 mod crew;
+mod dashboard;
 mod estate;
 mod estate_routes;
 mod gate;
@@ -28,6 +29,9 @@ pub use axum::Router;
 pub use address::{AddressError, AdminAddress};
 pub use client::{Client, ClientError};
 pub use crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
+pub use dashboard::{
+    History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingOf, Standings, Stood,
+};
 pub use estate::{
     AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, Exported, Host, Hosts,
     Listener, Listeners, Namespace, Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace,

@@ -44,6 +44,7 @@ pub(super) struct Api {
 /// The API as a service, without time-outs and without asking who calls.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
     let watched = super::watch::watch_router(tenants.clone());
+    let dashboard = super::dashboard::dashboard_router(tenants.clone());
     Router::new()
         .route("/v1/tenants", get(list_tenants).post(add_tenant))
         // A tenant may be named `check`: only POST means the question.
@@ -66,6 +67,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Api { tenants, foreman, site })
         .merge(watched)
+        .merge(dashboard)
         .merge(super::pages::pages_router())
 }
 
