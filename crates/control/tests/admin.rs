@@ -390,6 +390,31 @@ fn a_port_of_loopback_wants_a_name_of_loopback() {
 }
 
 #[test]
+fn pages_of_other_sites_are_not_let_in() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    start(router(&tenants()), Door::Tcp(listener)).unwrap();
+    let link = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
+    for (path, said, expected) in [
+        ("/openapi.json", link.to_owned(), 200),
+        ("/v1/workers", link.to_owned(), 403),
+        ("/v1/workers", String::new(), 200),
+        ("/v1/workers", format!("origin: http://{address}\r\n"), 200),
+        ("/v1/workers", "sec-fetch-site: same-origin\r\n".to_owned(), 200),
+        ("/v1/workers", "sec-fetch-site: none\r\n".to_owned(), 200),
+        // Another port of this machine is another site's as well.
+        ("/v1/workers", "origin: http://127.0.0.1:1\r\n".to_owned(), 403),
+        ("/v1/workers", "sec-fetch-site: cross-site\r\n".to_owned(), 403),
+        ("/v1/workers", "sec-fetch-site: same-site\r\n".to_owned(), 403),
+    ] {
+        let head = format!("GET {path} HTTP/1.1\r\nconnection: close\r\nhost: {address}\r\n");
+        let request = head + &said + "\r\n";
+        let (code, _) = parse(&talk(TcpStream::connect(address).unwrap(), &request));
+        assert_eq!(code, expected, "{path} {said}");
+    }
+}
+
+#[test]
 fn pages_of_other_origins_change_nothing() {
     let api = Api::start();
     let body = r#"{"name":"x"}"#;

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::Request;
+use axum::http::Method;
 use axum::http::header::{HOST, HeaderName, ORIGIN};
-use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -36,15 +36,15 @@ const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// that had its own name lead here, nor one that asks across. A Unix socket is no exception: `ssh -L`
 /// makes it a port of somebody's loopback.
 pub(super) async fn from_here(request: Request, next: Next) -> Response {
-    match trouble(request.method(), request.headers()) {
+    match trouble(&request) {
         None => next.run(request).await,
         Some(message) => Problem::new(Code::Forbidden, message).into_response(),
     }
 }
 
 /// Why a request is not let in.
-fn trouble(method: &Method, headers: &HeaderMap) -> Option<&'static str> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+fn trouble(request: &Request) -> Option<&'static str> {
+    let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
     if !is_loopback(host) {
         return Some("the header `host` must be localhost or an address of loopback");
@@ -53,8 +53,10 @@ fn trouble(method: &Method, headers: &HeaderMap) -> Option<&'static str> {
     if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
         return Some("pages of other origins are not let in");
     }
-    // A link that leads here may be followed; its page does not see what comes.
-    let is_link = *method == Method::GET && text(FETCH_MODE) == Some("navigate");
+    // A link to what people look at may be followed; its page does not see what comes. One to the API
+    // would cost workers time.
+    let is_page = *request.method() == Method::GET && !request.uri().path().starts_with("/v1/");
+    let is_link = is_page && text(FETCH_MODE) == Some("navigate");
     match text(FETCH_SITE) {
         None | Some("same-origin" | "none") => None,
         Some(_) if is_link => None,
