@@ -289,6 +289,54 @@ fn what_was_changed_stays_over_a_restart() {
 }
 
 #[test]
+fn a_connected_host_that_belongs_to_no_tenant_any_more_lets_it_go() {
+    let place = Place::new();
+    place.configure(&subsystem());
+    let server = place.start();
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    for set in [["subsystem", "set", SUBSYSTEM], ["host", "set", &host_nqn(1)]] {
+        place.told(&["tenant", "add", "gold"]);
+        place.told(&[&set[..], &["--tenant", "gold"]].concat());
+        io.write(1, 0, &[1; 512]).unwrap();
+        place.told(&[&set[..], &["--tenant", "none"]].concat());
+        io.write(1, 0, &[2; 512]).unwrap();
+        place.told(&["tenant", "rm", "gold"]);
+        wait_until("the end of the tenant", PATIENCE, || {
+            !place.told(&["tenant", "list"]).contains("gold")
+        });
+        assert_eq!(io.read(1, 0), Ok(vec![2; 512]));
+    }
+    // Removed while the host says nothing: by its next command it belongs to another, or to none.
+    for next in ["silver", "none"] {
+        place.told(&["tenant", "add", "gold"]);
+        place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", "gold"]);
+        io.write(1, 0, &[3; 512]).unwrap();
+        if next == "silver" {
+            place.told(&["tenant", "add", "silver"]);
+        }
+        place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", next]);
+        place.told(&["tenant", "rm", "gold"]);
+        assert_eq!(io.read(1, 0), Ok(vec![3; 512]));
+    }
+    // Another tenant may have its number by then.
+    place.told(&["tenant", "add", "gold"]);
+    place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", "gold"]);
+    io.write(1, 0, &[4; 512]).unwrap();
+    place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", "none"]);
+    place.told(&["tenant", "rm", "gold"]);
+    wait_until("the end of the tenant", PATIENCE, || {
+        !place.told(&["tenant", "list"]).contains("gold")
+    });
+    place.told(&["tenant", "add", "copper"]);
+    place.told(&["subsystem", "set", SUBSYSTEM, "--tenant", "copper"]);
+    assert_eq!(io.read(1, 0), Ok(vec![4; 512]));
+    drop((host, io));
+    place.told(&["tenant", "rm", "silver"]);
+    NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+}
+
+#[test]
 fn reservations_that_persist_are_there_after_a_crash() {
     let place = Place::new();
     place.configure(&subsystem());

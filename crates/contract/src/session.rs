@@ -78,8 +78,9 @@ pub enum Event<'a> {
     },
     /// The session has work of its own to do: [`Session::attend`] does it. Rare.
     Own,
-    /// The session knows whose requests follow: from now on they are charged to this tenant.
-    Attached(TenantId),
+    /// The session knows whose requests follow: from now on they are charged to this tenant; `None`: to
+    /// the one that the connection belongs to by itself.
+    Attached(Option<TenantId>),
     /// Something about the connection rather than the data. Rare, so boxed.
     Control(Box<Control>),
 }

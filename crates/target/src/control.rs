@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::{
-    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, Mailbox,
+    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, Mailbox, Member,
     NamespaceId, NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag,
     TenantId, Transport,
 };
@@ -93,10 +93,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// The session knows whose requests they are; what those may do, the rules say.
-    pub(crate) fn attach(&mut self, id: ConnId, tenant: TenantId) {
+    pub(crate) fn attach(&mut self, id: ConnId, tenant: Option<TenantId>) {
         let conn = self.find(id).expect("it is attached");
-        let granted = conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant)));
+        let granted = match tenant {
+            Some(tenant) => conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
+            None => {
+                let (peer, listener) = (conn.peer, conn.listener);
+                let own = self.shared.listener_tenants.get(listener);
+                self.shared.access.open(&peer, b"", "", own).ok()
+            }
+        };
         self.set_grant(id, granted);
+        // An operator may have made the tenant, and may remove it while the connection is idle.
+        let member = tenant.map(|tenant| Member { tenant, epoch: self.meter(tenant).epoch() });
+        let conn = self.find(id).expect("it is attached");
+        conn.entered = member.filter(|_| conn.grant.is_some());
     }
 
     fn hello(&mut self, id: ConnId, hello: &Hello) {

@@ -92,6 +92,12 @@ impl Queue {
         self.made.size
     }
 
+    /// Counts what the controller was seen to be: another number says that it may reach something
+    /// else now, or that others are charged.
+    pub fn generation(&self) -> u64 {
+        self.view.generation
+    }
+
     /// Says what to do with a submission.
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();

@@ -53,8 +53,10 @@ pub struct TargetSession {
     /// The host does without flow control of its submission queue, so data may say that its command
     /// succeeded (section 3.6.2.9).
     says_success: bool,
-    /// Whom the last request was charged to, where its queue said.
+    /// Whom the last request was charged to; `None`: whomever the connection belongs to.
     tenant: Option<TenantId>,
+    /// The queue's [`generation`](Queue::generation) when that was said.
+    tenant_as_of: u64,
     /// Where a fused compare is whose write has not come.
     compare: Option<u16>,
     /// What the data that is coming is for.
@@ -104,7 +106,7 @@ enum Data {
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Own,
-    Attached(TenantId),
+    Attached(Option<TenantId>),
     Request(Request),
     Awaited(Request),
 }
@@ -166,6 +168,7 @@ impl TargetSession {
             queue: None,
             says_success: false,
             tenant: None,
+            tenant_as_of: 0,
             compare: None,
             data: Data::Skipped,
             exchanges: Vec::new(),
@@ -299,14 +302,27 @@ impl TargetSession {
         } else if io.payload_bytes > 0 {
             event = Pending::Awaited(request);
         }
-        if io.tenant != self.tenant
-            && let Some(tenant) = io.tenant
-        {
-            self.tenant = Some(tenant);
-            self.pending.push_back(event);
-            event = Pending::Attached(tenant);
+        Ok(Some(self.charged(io.tenant, event)))
+    }
+
+    /// A request's event, behind the word whom it is charged to, if that has to be said.
+    fn charged(&mut self, tenant: Option<TenantId>, event: Pending) -> Pending {
+        if !self.is_another(tenant) {
+            return event;
         }
-        Ok(Some(event))
+        self.pending.push_back(event);
+        Pending::Attached(tenant)
+    }
+
+    /// Whether it has to be said who is charged from now on. A tenant may be gone and another have its
+    /// number, so it is said again whenever anything about the controller has changed.
+    fn is_another(&mut self, tenant: Option<TenantId>) -> bool {
+        let as_of = self.queue.as_ref().map_or(0, Queue::generation);
+        if tenant == self.tenant && (tenant.is_none() || as_of == self.tenant_as_of) {
+            return false;
+        }
+        (self.tenant, self.tenant_as_of) = (tenant, as_of);
+        true
     }
 
     /// H2CData (section 3.6.2.8): data that was asked for, in order.

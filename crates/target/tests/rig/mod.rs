@@ -1,6 +1,6 @@
 //! A worker whose network, scheduler and sessions a test holds in its hands.
 //!
-//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on, `W n` asks to
+//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own), `W n` asks to
 //! write n times 4 KiB when invited, `P n` is the whole payload of its n-th write. A frame's head is
 //! `I n` for an invitation and `R n status` for an answer.
 
@@ -109,7 +109,7 @@ impl Session for Speech {
         let Some((&[what, n], rest)) = input.split_first_chunk() else { return Ok(None) };
         *input = rest;
         Ok(Some(match what {
-            b'T' => Event::Attached(TenantId(u32::from(n))),
+            b'T' => Event::Attached((n > 0).then(|| TenantId(u32::from(n)))),
             b'W' => {
                 self.writes.push((usize::from(n), None));
                 let bytes = usize::from(n) * UNIT;

@@ -114,11 +114,8 @@ impl TargetSession {
         let Ok(place) = self.place(Exchange::Discard { io, left, status: Status::Ok }) else {
             return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
         };
-        if io.tenant != self.tenant
-            && let Some(tenant) = io.tenant
-        {
-            self.tenant = Some(tenant);
-            self.pending.push_back(Pending::Attached(tenant));
+        if self.is_another(io.tenant) {
+            self.pending.push_back(Pending::Attached(io.tenant));
         }
         self.pending.extend(ranges.iter().map(|range| {
             Pending::Request(Request {
