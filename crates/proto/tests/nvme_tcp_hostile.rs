@@ -5,7 +5,7 @@ mod nvme_host;
 mod nvme_tcp_pair;
 mod support;
 
-use contract::Fatal;
+use contract::{Fatal, TenantId};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, HostSession};
 use nvme_tcp_pair::{DEPTH, Pair, Target, connect_entry, ranged};
 use support::Chance;
@@ -350,6 +350,18 @@ fn a_fused_compare_and_write_is_one_however_its_halves_travel() {
             assert!(!open.target.session_owes_bytes());
         }
     }
+}
+
+#[test]
+fn a_fused_compare_and_write_is_charged_to_whom_its_queue_says() {
+    let mut open = pair(PLAIN);
+    let (gold, silver) = (Some(TenantId(5)), Some(TenantId(6)));
+    for (tenant, in_capsule) in [(gold, [true, true]), (silver, [false, true]), (None, [true; 2])] {
+        open.target.charge(tenant);
+        fused(&mut open, in_capsule, [&[0; 1024], &[0; 1024]]);
+        fused(&mut open, in_capsule, [&[0; 1024], &[0; 1024]]);
+    }
+    assert_eq!(open.target.charged, [gold, silver, None]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use contract::{
     BLOCK_BYTES, Command, ConnId, Event, Fatal, FrameHead, Instant, Reply, Request,
-    SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status,
+    SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
 };
 use nearflash_proto::nvme::PortId;
 use nearflash_proto::nvme_tcp::{Carried, Desk, Digests, HostEvent, HostSession, TargetSession};
@@ -35,6 +35,8 @@ pub struct Target {
     pub out: Vec<u8>,
     /// Why it ended.
     pub ended: Option<Fatal>,
+    /// Whom its requests were charged to, as it said.
+    pub charged: Vec<Option<TenantId>>,
     memory: Vec<u8>,
     awaited: SlotTable<Whole>,
     receiving: Option<Whole>,
@@ -59,6 +61,7 @@ impl Target {
             session,
             out: Vec::new(),
             ended: None,
+            charged: Vec::new(),
             memory: vec![0; BLOCKS * BLOCK_BYTES],
             awaited: SlotTable::new(64),
             receiving: None,
@@ -115,7 +118,7 @@ impl Target {
                 self.ended = self.session.attend(Instant::ZERO).err();
                 self.say();
             }
-            Event::Attached(_) => {}
+            Event::Attached(tenant) => self.charged.push(tenant),
             Event::Control(control) => panic!("{control:?} is of another protocol"),
         }
     }
@@ -212,6 +215,12 @@ impl Target {
             assert!(bytes > 0, "what was announced is said");
             self.out.extend_from_slice(&to[..bytes]);
         }
+    }
+
+    /// Charges the subsystem's I/O to another tenant.
+    pub fn charge(&self, tenant: Option<TenantId>) {
+        let fabric = &self.admin.as_ref().expect("its controller lives").fabric;
+        fabric.set_subsystem_tenant(&host::nqn(host::SUBSYSTEM), tenant).unwrap();
     }
 
     /// Whether the host owes it bytes.

@@ -161,7 +161,7 @@ impl TargetSession {
             answers.into_iter().for_each(|answer| self.answer(answer, &[]));
             return Pending::Own;
         }
-        Pending::Awaited(Request {
+        let request = Request {
             tag: Tag::from(place),
             stream: 0,
             namespace: Some(io.namespace),
@@ -169,7 +169,8 @@ impl TargetSession {
             command: io.command,
             payload_bytes: io.command.payload_bytes(),
             verdict: Status::Ok,
-        })
+        };
+        self.charged(io.tenant, Pending::Awaited(request))
     }
 
     /// A fused operation has ended: the answers to its commands.
