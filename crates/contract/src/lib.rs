@@ -42,8 +42,8 @@ pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
 pub use session::{
-    Control, Event, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceInfo, Notice,
-    Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,
+    Control, Event, Expected, Fatal, FrameHead, HEAD_BYTES_MAX, Hello, HelloReply, NamespaceInfo,
+    Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,
 };
 pub use slot::{Slot, SlotTable};
 pub use status::Status;

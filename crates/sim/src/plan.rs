@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use client::{Options, Version};
-use contract::{SizeClass, Status};
+use contract::{DIRECT_BYTES_MIN, SizeClass, Status};
 use flash::{Chance, Delay, Faults};
 use target::Limits;
 
@@ -155,6 +155,7 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
         tenants: TENANTS,
         in_flight_of_connection: any(chance, &[1, 3, 8, 64]),
         unsent_of_connection: any(chance, &[1_000, 20_000, 1 << 20]),
+        direct_min: [1, 700, 8 << 10, DIRECT_BYTES_MIN][(in_flight / 16 + number) % 4],
         carried: any(chance, &[20_000, 200_000, 4 << 20]),
         stuck: seconds(chance, &[2, 5, 10]),
         stuck_under_pressure: seconds(chance, &[1, 2]),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use contract::{
-    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
+    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
 };
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
@@ -92,6 +92,10 @@ impl Session for Spoken {
 
     fn has_more(&self) -> bool {
         either!(self, one => one.has_more())
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        either!(self, one => one.expects())
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {

@@ -183,6 +183,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let total = entry.command.payload_bytes();
         let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
         buf.prefix_mut(total)[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.piece_came(id);
+    }
+
+    /// A piece of an awaited payload is where it belongs.
+    pub(crate) fn piece_came(&mut self, id: ConnId) {
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
         conn.progress.messages = conn.progress.messages.wrapping_add(1);
     }

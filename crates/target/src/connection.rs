@@ -38,6 +38,8 @@ pub(crate) struct Connection<P> {
     pub(crate) owed: usize,
     /// Where the bytes of the message being received go.
     pub(crate) receiving: Receiving,
+    /// The request whose buffer the transport has, to receive into it; its return ends this.
+    pub(crate) filling: Option<Slot>,
     /// A request that waits for a buffer, or for its tenant to hold less, whose payload has not been
     /// looked at; the next turn that finds a buffer, or the end of one of the tenant's requests,
     /// ends this.
@@ -129,6 +131,7 @@ impl<P> Connection<P> {
             asked: Chain::default(),
             owed: 0,
             receiving: Receiving::Nothing,
+            filling: None,
             waiting: None,
             streams: [Stream::default(); STREAMS],
             stalled: None,

@@ -67,6 +67,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 Stop::Empty | Stop::Stall | Stop::Gone => self.transport.give(chunk.buf),
             }
         }
+        if !self.fillable.is_empty() {
+            self.receive_directly();
+        }
         self.lap(Part::Protocol);
         if self.laps.is_tracing {
             self.trace_queued();
@@ -79,7 +82,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             NetEvent::Received { conn, buf, len } => {
                 self.inbox.push_back(Chunk { conn, buf, taken: 0, len });
             }
-            NetEvent::Filled { conn, .. } => unreachable!("nothing is received into for {conn:?}"),
+            NetEvent::Filled { conn, buf, at, len } => self.filled(conn, buf, at, len),
             NetEvent::Sent { conn, buf } => {
                 self.give_back(Some(buf));
                 self.look_again(conn);
@@ -111,7 +114,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 return self.carry(chunk.conn, rest);
             }
             Stop::Batch | Stop::Shortage => chunk.taken = chunk.len - rest.len(),
-            Stop::Empty | Stop::Gone => {}
+            Stop::Empty => self.look_for_payload(chunk.conn),
+            Stop::Gone => {}
         }
         stop
     }
@@ -474,12 +478,25 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             conn.receiving = Receiving::Nothing;
         }
         let Receiving::Into(slot) = receiving else { return };
-        let now = self.now;
         let entry = self.in_flight.get(slot);
         let total = entry.command.payload_bytes();
         let buf = entry.buf.as_mut().expect("a request with a payload has a buffer");
         buf.prefix_mut(total)[entry.filled..entry.filled + bytes.len()].copy_from_slice(bytes);
-        entry.filled += bytes.len();
+        self.payload_came(id, slot, bytes.len(), end);
+    }
+
+    /// So many bytes more of a payload are where they belong.
+    pub(crate) fn payload_came(
+        &mut self,
+        id: ConnId,
+        slot: Slot,
+        bytes: usize,
+        end: Option<Status>,
+    ) {
+        let now = self.now;
+        let entry = self.in_flight.get(slot);
+        let total = entry.command.payload_bytes();
+        entry.filled += bytes;
         match end {
             None => {}
             Some(Status::Ok) => {

@@ -11,6 +11,7 @@ mod awaited;
 mod chain;
 mod connection;
 mod control;
+mod direct;
 mod fence;
 mod housekeeping;
 mod inflight;

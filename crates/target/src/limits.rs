@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use contract::DIRECT_BYTES_MIN;
+
 /// What a worker takes on. Every number is a maximum that is enforced; none is a target.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -16,6 +18,8 @@ pub struct Limits {
     /// Bytes of replies that a connection may leave unread, or is owed by requests in flight,
     /// before it is not read from.
     pub unsent_of_connection: usize,
+    /// From so many bytes on, what is left of a payload is received straight into its buffer.
+    pub direct_min: usize,
     /// Bytes that had arrived already when connections were stopped, over all connections; the one
     /// that would exceed it is ended.
     pub carried: usize,
@@ -38,6 +42,7 @@ impl Default for Limits {
             tenants: 1024,
             in_flight_of_connection: 1024,
             unsent_of_connection: 4 << 20,
+            direct_min: DIRECT_BYTES_MIN,
             carried: 64 << 20,
             stuck: Duration::from_secs(30),
             stuck_under_pressure: Duration::from_secs(2),

@@ -215,7 +215,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = conn.filter(|_| !draining).ok_or(Stays::Gone)?;
         let greeted = conn.greeting.is_some() || conn.entering.is_some();
         let comes = !self.transport.is_still(id) || self.inbox.iter().any(|c| c.conn == id);
-        if greeted || comes || !conn.luggage.is_empty() {
+        if greeted || comes || conn.filling.is_some() || !conn.luggage.is_empty() {
             return if is_late { Err(Stays::Busy) } else { Ok(false) };
         }
         if self.moves.leaving[n].withdrawn.is_none() {

@@ -161,6 +161,8 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) quotas: Quotas,
     /// At most as many as the transport has receive buffers.
     pub(crate) inbox: VecDeque<Chunk>,
+    /// Connections whose next bytes may be payload of a request, to be received into its buffer.
+    pub(crate) fillable: Vec<ConnId>,
     /// Connections whose stall may be over.
     pub(crate) stalled: VecDeque<ConnId>,
     /// Connections that wait for what the worker is short of, each once, the first in front.
@@ -254,6 +256,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             awaited: Awaited::new(&limits),
             quotas: Quotas::default(),
             inbox: VecDeque::with_capacity(1024),
+            fillable: Vec::with_capacity(64),
             stalled: VecDeque::new(),
             starving: VecDeque::new(),
             carried: 0,

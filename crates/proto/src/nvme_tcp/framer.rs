@@ -198,6 +198,11 @@ impl Framer {
         self.state != State::Head || !self.carry.is_empty()
     }
 
+    /// Bytes of data that come next, and nothing before them.
+    pub(super) fn data_left(&self) -> usize {
+        if self.state == State::Data { self.left as usize } else { 0 }
+    }
+
     /// Takes the next part off the front of `input`. `None`: all of `input` was taken. A header that
     /// came in pieces is put together in `room`.
     ///

@@ -6,7 +6,8 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use contract::{
-    ConnId, Event, Fatal, FrameHead, Instant, Reply, Request, Session, Slot, Status, Tag, TenantId,
+    ConnId, Event, Expected, Fatal, FrameHead, Instant, Reply, Request, Session, Slot, Status, Tag,
+    TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -480,6 +481,23 @@ impl Session for TargetSession {
 
     fn has_more(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        let bytes = self.framer.data_left();
+        if bytes == 0 || self.has_more() {
+            return None;
+        }
+        match self.data {
+            Data::Request => Some(Expected { place: None, bytes }),
+            Data::Piece { place } => match &self.exchanges[usize::from(place)] {
+                Exchange::Device { transfer: Some(transfer), .. } => {
+                    Some(Expected { place: Some((transfer.slot, transfer.came)), bytes })
+                }
+                _ => None, // halves of a fused operation are small
+            },
+            Data::Skipped | Data::Own { .. } | Data::Held { .. } => None,
+        }
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {

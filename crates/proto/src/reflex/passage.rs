@@ -47,6 +47,11 @@ impl Passage {
         self.left > 0
     }
 
+    /// Bytes that are still to come.
+    pub(super) fn left(&self) -> usize {
+        self.left as usize
+    }
+
     /// Takes the next piece, as large as possible, off the front of `input`; with the last one
     /// comes whether the checksum was good. `None` when `input` is empty.
     pub(super) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<(&'a [u8], Option<Status>)> {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Control, Event, Fatal, FrameHead, Reply, Request, Session};
+use contract::{Control, Event, Expected, Fatal, FrameHead, Reply, Request, Session};
 use wire::reflex_v1::{self, MessageHead};
 use wire::reflex_v2::{
     HelloHead, MAGIC, Opcode, RequestHead, SloBody, TENANT_BYTES_MAX, TOKEN_BYTES_MAX,
@@ -208,6 +208,11 @@ impl Session for ServerSession {
             Phase::Unanswered | Phase::Refused if input.is_empty() => Ok(None),
             Phase::Unanswered | Phase::Refused => Err(Fatal::OutOfOrder),
         }
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        let bytes = self.payload.left();
+        (bytes > 0).then_some(Expected { place: None, bytes })
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {

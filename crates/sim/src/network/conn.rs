@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use contract::{CloseReason, ConnId, Frame, Instant};
+use contract::{Buf, CloseReason, ConnId, Frame, Instant};
 
 use super::pipe::{End, Pipe};
 
@@ -33,12 +33,22 @@ pub(super) struct Sending {
     pub(super) done_at: Option<Instant>,
 }
 
+/// A buffer whose bytes from `at` to `until` are to be filled next.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) buf: Buf,
+    pub(super) at: usize,
+    pub(super) until: usize,
+}
+
 /// One end of a connection, and the pipe towards it.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) generation: u32,
     pub(super) phase: Phase,
     pub(super) paused: bool,
+    /// Where the next bytes belong.
+    pub(super) target: Option<Target>,
     /// The other end: its host and its name there; `None` when nobody is there (any more).
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
@@ -61,6 +71,7 @@ impl Conn {
             generation: 0,
             phase: Phase::Vacant,
             paused: false,
+            target: None,
             peer: None,
             queue: VecDeque::new(),
             unsent: 0,
@@ -92,7 +103,7 @@ impl Conn {
             Phase::Closing(_) => Some(self.quiet_at),
             Phase::Open | Phase::Finishing => {
                 let finishing = self.phase == Phase::Finishing;
-                let receives = !self.paused && (can_receive || finishing);
+                let receives = !self.paused && (can_receive || finishing || self.target.is_some());
                 let sent = self.sending.as_ref().and_then(|sending| match sending.done_at {
                     Some(at) => Some(at),
                     None => at_once(can_send),

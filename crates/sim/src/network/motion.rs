@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::{CloseReason, ConnId, Instant, NetEvent, Peer};
 
-use super::conn::{Phase, Sending};
+use super::conn::{Phase, Sending, Target};
 use super::pipe::End;
 use super::{Network, RESET};
 use crate::marks::Mark;
@@ -247,6 +247,10 @@ impl Network {
             conn.inbound.read(&mut vec![0; arrived]); // what comes now means nothing any more
             return false;
         }
+        if let Some(target) = conn.target.take() {
+            self.fill(host, index, target, arrived.min(most));
+            return true;
+        }
         let Some(mut buf) = owner.buffers.pop() else {
             self.marks.hit(Mark::ReceiveDry);
             return false;
@@ -258,6 +262,29 @@ impl Network {
         conn.inbound.read(buf.prefix_mut(len));
         owner.events.push_back(NetEvent::Received { conn: id, buf, len });
         true
+    }
+
+    /// Receives up to `most` bytes where they belong.
+    fn fill(&mut self, host: usize, index: u32, target: Target, most: usize) {
+        let id = self.id(host, index);
+        let Target { mut buf, at, until } = target;
+        let len = most.min(until - at);
+        let whole = if at + len == until { Mark::FilledWhole } else { Mark::FilledInPart };
+        self.marks.hit(whole);
+        let owner = &mut self.hosts[host];
+        let room = &mut buf.prefix_mut(until)[at..at + len];
+        owner.conns[index as usize].inbound.read(room);
+        owner.events.push_back(NetEvent::Filled { conn: id, buf, at, len });
+    }
+
+    /// Nobody fills the buffer any more: it goes back as it is.
+    pub(super) fn release_target(&mut self, host: usize, index: u32) {
+        let conn = self.id(host, index);
+        let owner = &mut self.hosts[host];
+        if let Some(Target { buf, at, .. }) = owner.conns[index as usize].target.take() {
+            self.marks.hit(Mark::FilledNothing);
+            owner.events.push_back(NetEvent::Filled { conn, buf, at, len: 0 });
+        }
     }
 
     /// The connection ends for `reason`; `Closed` follows when what is in flight has ended.
@@ -279,6 +306,9 @@ impl Network {
             self.marks.hit(Mark::SendCutByClose);
         }
         let unread = !conn.inbound.is_empty();
+        self.release_target(host, index);
+        let owner = &mut self.hosts[host];
+        let conn = &mut owner.conns[index as usize];
         conn.phase = Phase::Closing(reason);
         conn.quiet_at = self.now + Duration::from_nanos(pause);
         let carried = conn.sending.as_ref().map_or(0, |sending| sending.frames);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, NetEvent, Ticket, Transport};
 
 use super::Shared;
-use super::conn::Phase;
+use super::conn::{Phase, Target};
 use crate::marks::Mark;
 
 /// How long a connection that we finished may take to close its side.
@@ -49,6 +49,27 @@ impl Transport for Port {
         let owner = &mut self.network.borrow_mut().hosts[self.host];
         assert!(owner.buffers.len() < owner.buffers_max, "a receive buffer was returned twice");
         owner.buffers.push(buf);
+    }
+
+    fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
+        assert!(at < until && until <= buf.capacity(), "bytes {at} to {until} of {buf:?}");
+        let mut network = self.network.borrow_mut();
+        let is_its =
+            |event: &NetEvent| matches!(event, NetEvent::Received { conn: id, .. } if *id == conn);
+        let comes_first = network.hosts[self.host].events.iter().any(is_its);
+        let refuses = network.chance.happens(0.1);
+        match network.find(self.host, conn) {
+            Some(found) if found.phase == Phase::Open && !found.paused && !comes_first => {
+                assert!(found.target.is_none(), "one at a time");
+                if refuses {
+                    network.marks.hit(Mark::FillRefused);
+                    return Err(buf);
+                }
+                found.target = Some(Target { buf, at, until });
+                Ok(())
+            }
+            _ => Err(buf),
+        }
     }
 
     fn room(&self) -> usize {
@@ -101,6 +122,7 @@ impl Transport for Port {
         if open && network.chance.happens(0.5) && network.receive_piece(self.host, conn.index) {
             network.marks.hit(Mark::PausedStillDelivered);
         }
+        network.release_target(self.host, conn.index);
     }
 
     fn resume(&mut self, conn: ConnId) {

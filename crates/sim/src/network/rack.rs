@@ -10,8 +10,8 @@ impl Network {
     /// Whether nothing of a paused connection is in flight.
     pub(super) fn is_still(&mut self, host: usize, id: ConnId) -> bool {
         let waits = |event: &NetEvent| {
-            matches!(event, NetEvent::Received { conn, .. } | NetEvent::Sent { conn, .. }
-                if *conn == id)
+            matches!(event, NetEvent::Received { conn, .. } | NetEvent::Filled { conn, .. }
+                | NetEvent::Sent { conn, .. } if *conn == id)
         };
         let unread = self.hosts[host].events.iter().any(waits);
         self.find(host, id).is_some_and(|conn| conn.phase == Phase::Open && conn.paused && !unread)
