@@ -138,6 +138,8 @@ pub struct Book {
     pub(crate) places: Vec<Tell>,
     /// How many there ever were.
     placed: u64,
+    /// Another process takes over: tenants stay as they are.
+    is_frozen: bool,
     measured_at: Instant,
     observed_at: Instant,
 }
@@ -163,6 +165,7 @@ impl Book {
             leaves: Vec::new(),
             places: Vec::new(),
             placed: 0,
+            is_frozen: false,
             measured_at: Instant::ZERO,
             observed_at: Instant::ZERO,
         }
@@ -228,6 +231,7 @@ impl Book {
         origin: Origin,
         now: Instant,
     ) -> Result<Admission, Refusal> {
+        self.check_thawed()?;
         check_name(name)?;
         if self.names.contains_key(name) {
             return Err(Refusal::Taken(name.to_owned()));
@@ -300,6 +304,7 @@ impl Book {
         slo: &Slo,
         now: Instant,
     ) -> Result<Admission, Refusal> {
+        self.check_thawed()?;
         let device = self.entry(tenant).device;
         self.check_model(device, slo)?;
         let changed = self.devices[device].registry.change(tenant, slo, now);
@@ -398,6 +403,7 @@ impl Book {
     /// # Errors
     /// When there is no such tenant, or the configuration names it.
     pub fn unregister(&mut self, name: &str, now: Instant) -> Result<(), Refusal> {
+        self.check_thawed()?;
         let tenant = self.known(name)?;
         if let Some(by) = &self.entry(tenant).pinned_by {
             return Err(Refusal::InUse { name: name.to_owned(), by: by.clone() });
@@ -810,6 +816,8 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+mod upgrade;
 
 #[cfg(test)]
 mod tests;

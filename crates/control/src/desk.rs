@@ -53,9 +53,21 @@ impl Desk {
     /// A desk for so many workers, and a mailbox for each.
     pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
         let (post, boxes) = posts(workers);
+        (Desk::at(tenants, post, workers), boxes)
+    }
+
+    /// The same, with a mailbox for the courier that connections go to and come from another process
+    /// by: it has the number behind the last worker's.
+    pub fn with_courier(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>, PostBox) {
+        let (post, mut boxes) = posts(workers + 1);
+        let courier = boxes.pop().expect("there is one more");
+        (Desk::at(tenants, post, workers), boxes, courier)
+    }
+
+    fn at(tenants: Tenants, post: Post, workers: usize) -> Desk {
         let outgoing = (0..workers).map(|_| VecDeque::new()).collect();
-        let foreman = Foreman::new(tenants.clone(), post.ways());
-        (Desk { tenants, post, outgoing, reports: VecDeque::new(), foreman }, boxes)
+        let foreman = Foreman::new(tenants.clone(), post.ways(), workers);
+        Desk { tenants, post, outgoing, reports: VecDeque::new(), foreman }
     }
 
     /// Who tells workers what operators want of them.
@@ -63,7 +75,7 @@ impl Desk {
         self.foreman.clone()
     }
 
-    /// How a worker is told that it has mail.
+    /// How a worker, or the courier, is told that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
         self.post.set_wake(worker, wake);
     }
@@ -340,6 +352,7 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
             bare(Status::Unsupported)
         }
         Refusal::TableFull { .. } | Refusal::TooMany { .. } => bare(Status::NoResources),
+        Refusal::Upgrading => bare(Status::Retry),
         Refusal::TooTight { latency_us, .. } => Answer {
             limited_by: LimitedBy::ThisSlo,
             limit_latency_us: *latency_us,

@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the sizing does nothing after an operator has added or retired a worker.
 const OPERATORS_TURN: Duration = Duration::from_secs(60);
 
+/// How often, and how far apart, a worker whose box is full is told to give its connections away.
+const GIVE_TRIES: u32 = 100;
+const GIVE_PAUSE: Duration = Duration::from_millis(1);
+
 /// Orders that wait for their answers at a time.
 const WAITING_MAX: usize = 256;
 
@@ -160,13 +164,14 @@ pub struct Foreman {
 }
 
 impl Foreman {
-    pub(crate) fn new(tenants: Tenants, ways: Arc<[Way]>) -> Foreman {
-        let meters = (0..ways.len()).map(|worker| tenants.meters(worker)).collect();
+    /// For so many workers; the ways may be to others besides.
+    pub(crate) fn new(tenants: Tenants, ways: Arc<[Way]>, workers: usize) -> Foreman {
+        let meters = (0..workers).map(|worker| tenants.meters(worker)).collect();
         let crew = Crew {
-            states: vec![WorkerState::Active; ways.len()],
-            busy: vec![0.0; ways.len()],
-            looked: (vec![0; ways.len()], Instant::ZERO),
-            sizing: Sizing::new(ways.len().max(1), ways.len().max(1)),
+            states: vec![WorkerState::Active; workers],
+            busy: vec![0.0; workers],
+            looked: (vec![0; workers], Instant::ZERO),
+            sizing: Sizing::new(workers.max(1), workers.max(1)),
             open_to: None,
             waiting: Vec::new(),
             orders: 0,
@@ -185,7 +190,7 @@ impl Foreman {
     /// now on; said before anybody connects.
     pub fn size(&self, least: usize) {
         let mut crew = self.crew();
-        let most = self.ways.len();
+        let most = self.meters.len();
         crew.sizing = Sizing::new(least, most);
         crew.states[least..].fill(WorkerState::Parked);
         crew.tell_open();
@@ -233,7 +238,7 @@ impl Foreman {
     }
 
     fn check(&self, worker: usize) -> Result<u16, OrderRefused> {
-        match worker < self.ways.len() {
+        match worker < self.meters.len() {
             true => Ok(worker as u16),
             false => Err(OrderRefused::NoWorker(worker)),
         }
@@ -267,7 +272,7 @@ impl Foreman {
     /// When a worker does not answer.
     pub fn connections(&self) -> Result<Vec<ConnectionInfo>, OrderRefused> {
         let mut all = Vec::new();
-        for worker in 0..self.ways.len() {
+        for worker in 0..self.meters.len() {
             let mut from = Some(0);
             while let Some(place) = from {
                 let key = Key::Listed(worker as u16, place);
@@ -305,7 +310,7 @@ impl Foreman {
             crew.busy[n] = (f64::from(count.wrapping_sub(*before)) / passed_us).min(1.0);
         }
         crew.looked.0 = counts;
-        for worker in 0..self.ways.len() {
+        for worker in 0..self.meters.len() {
             if crew.states[worker] == WorkerState::Retiring {
                 match self.meters[worker].worker.connections() {
                     0 => crew.states[worker] = WorkerState::Parked,
@@ -317,7 +322,7 @@ impl Foreman {
         match crew.sizing.decide(now, &serving, strain) {
             Step::Stay => {}
             Step::Add => {
-                let idle = (0..self.ways.len()).find(|n| crew.states[*n] != WorkerState::Active);
+                let idle = (0..self.meters.len()).find(|n| crew.states[*n] != WorkerState::Active);
                 if let Some(worker) = idle {
                     tracing::info!(worker, strain, "added: the others are busy");
                     self.activate(&mut crew, worker);
@@ -369,6 +374,38 @@ impl Foreman {
         crew.active().for_each(|to| self.give(worker, to, each));
     }
 
+    /// Lets every worker give all connections that can move to the courier, who takes them to another
+    /// process; or those go on that have not left, and none follow. The sizing rests meanwhile.
+    pub fn hand_over(&self, is_on: bool) {
+        let now = self.tenants.now();
+        self.crew().sizing.rest(now, OPERATORS_TURN);
+        let (count, to) = (if is_on { u32::MAX } else { 0 }, self.meters.len() as u16);
+        for way in &self.ways[..self.meters.len()] {
+            let mut tell = Tell::Give { count, to };
+            // A worker takes its mail in every turn.
+            for _ in 0..GIVE_TRIES {
+                match way.send(tell) {
+                    Ok(()) => break,
+                    Err(refused) => tell = refused,
+                }
+                std::thread::sleep(GIVE_PAUSE);
+            }
+        }
+    }
+
+    /// Connections of all workers, as they last said.
+    pub fn connection_count(&self) -> usize {
+        self.meters.iter().map(|meters| meters.worker.connections() as usize).sum()
+    }
+
+    /// Sends to a worker.
+    ///
+    /// # Errors
+    /// The message comes back: its box is full.
+    pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
+        self.ways[to].send(tell)
+    }
+
     /// Lets a worker take connections; the first that rests unless it is named. Its number.
     ///
     /// # Errors
@@ -379,7 +416,7 @@ impl Foreman {
         let rests = |n: &usize| crew.states[*n] != WorkerState::Active;
         let worker = match worker {
             Some(worker) => usize::from(self.check(worker)?),
-            None => (0..self.ways.len()).find(rests).ok_or(OrderRefused::AllServe)?,
+            None => (0..self.meters.len()).find(rests).ok_or(OrderRefused::AllServe)?,
         };
         if rests(&worker) {
             self.activate(&mut crew, worker);

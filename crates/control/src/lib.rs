@@ -38,4 +38,6 @@ pub use post::{PostBox, Wake};
 pub use standing::{Standing, tail_share};
 pub use tally::{Tally, seconds_of};
 pub use tenants::{Clock, Tenants};
-pub use words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
+pub use words::{
+    Admission, DeviceInfo, Refusal, Share, State, TenantInfo, UPGRADING, Verdict, Ways,
+};

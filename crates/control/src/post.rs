@@ -97,7 +97,7 @@ pub(crate) enum Waited {
     Deserted,
 }
 
-/// The mail of so many workers.
+/// The mail of so many members: workers, and who takes connections to another process.
 pub(crate) fn posts(workers: usize) -> (Post, Vec<PostBox>) {
     let (asks, mail) = sync_channel(POST_MAX * workers.max(1));
     let (ways, tells): (Vec<Way>, Vec<_>) = (0..workers)

@@ -62,6 +62,8 @@ pub enum Refusal {
         /// How many that is.
         tenants_max: usize,
     },
+    /// Another process takes over: nothing changes until that has ended.
+    Upgrading,
     /// The device has no model, so that no latency can be promised on it.
     NoModel {
         /// The device.
@@ -100,6 +102,9 @@ pub enum Refusal {
     },
 }
 
+/// Why nothing changes just now.
+pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -124,6 +129,7 @@ impl fmt::Display for Refusal {
                 "clients of this tenant have made {tenants_max} tenants, a quarter of what the table \
                  takes, and may make no more: unregister one, or raise limits.tenants"
             ),
+            Refusal::Upgrading => f.write_str(UPGRADING),
             Refusal::NoModel { device } => write!(
                 f,
                 "device {device:?} has no model, so no latency can be promised on it; measure one \

@@ -61,7 +61,7 @@ impl Api {
         let tenants = tenants();
         let listener = UnixListener::bind(&path).unwrap();
         let router = router(&tenants);
-        start(router, Door::Unix(listener, owner)).unwrap();
+        start(router, Door::Unix(listener, owner), false).unwrap();
         Api { _folder: folder, path, tenants }
     }
 
@@ -373,7 +373,7 @@ fn only_the_owner_and_root_are_let_in() {
 fn a_port_of_loopback_wants_a_name_of_loopback() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    start(router(&tenants()), Door::Tcp(listener)).unwrap();
+    start(router(&tenants()), Door::Tcp(listener), false).unwrap();
     let mut client = Client::new(format!("http://{address}").parse().unwrap()).unwrap();
     assert_eq!(client.workers().unwrap().workers.len(), 2);
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 403)] {
@@ -432,6 +432,28 @@ fn pages_of_other_origins_change_nothing() {
     assert_eq!(post("sec-fetch-site: cross-site\r\n").0, 403);
     assert!(api.tenants.list().is_empty());
     assert_eq!(post("origin: http://localhost:80\r\nsec-fetch-site: same-origin\r\n").0, 201);
+}
+
+#[test]
+fn whoever_comes_while_it_is_held_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("admin.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let door = Door::Unix(listener, own_uid());
+    let running = start(router(&tenants()), door, true).unwrap();
+    let ask = "GET /v1/tenants HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut early = UnixStream::connect(&path).unwrap();
+    early.write_all(ask.as_bytes()).unwrap();
+    early.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(early.read(&mut [0]).is_err(), "nobody answers");
+    running.hold(false);
+    early.set_read_timeout(None).unwrap();
+    let mut answer = String::new();
+    early.read_to_string(&mut answer).unwrap();
+    assert_eq!(parse(&answer).0, 200);
+    running.hold(true);
+    running.hold(false);
+    assert_eq!(parse(&talk(UnixStream::connect(&path).unwrap(), ask)).0, 200);
 }
 
 #[test]

@@ -46,5 +46,5 @@ pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
 pub use scrape::scrape_router;
-pub use server::{Door, start};
+pub use server::{Door, Running, start};
 pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Stages, TokenRates};

@@ -196,6 +196,7 @@ impl From<Refusal> for Problem {
             Refusal::NoDevice { .. } => Code::NoDevice,
             Refusal::InUse { .. } => Code::InUse,
             Refusal::TableFull { .. } | Refusal::TooMany { .. } => Code::TableFull,
+            Refusal::Upgrading => Code::Busy,
             Refusal::NoModel { .. } => Code::NoModel,
             Refusal::NotMeasured { .. } => Code::NotMeasured,
             Refusal::TooTight { .. } => Code::TooTight,

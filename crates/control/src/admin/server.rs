@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::{Router, middleware};
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::gate;
 use super::problem::{Code, Problem};
@@ -47,14 +47,28 @@ pub enum Door {
     Tcp(std::net::TcpListener),
 }
 
-/// Starts a thread that answers at `door` for as long as the process lives.
+/// An API that answers. It goes on when this is dropped.
+#[derive(Clone, Debug)]
+pub struct Running {
+    is_held: Arc<watch::Sender<bool>>,
+}
+
+impl Running {
+    /// Accepts no more connections (they wait in the kernel), or again. Those that there are go on.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+}
+
+/// Starts a thread that answers at `door` for as long as the process lives; if it is held, from when
+/// it is told.
 ///
 /// # Errors
 /// When the system has no thread or descriptor left.
 ///
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
-pub fn start(router: Router, door: Door) -> io::Result<JoinHandle<()>> {
+pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let router = router
         .layer(middleware::from_fn(gate::in_time))
@@ -73,9 +87,11 @@ pub fn start(router: Router, door: Door) -> io::Result<JoinHandle<()>> {
             (router, Entry::Tcp(TcpListener::from_std(listener)?))
         }
     };
+    let (sender, receiver) = watch::channel(is_held);
     std::thread::Builder::new()
         .name("admin".to_owned())
-        .spawn(move || runtime.block_on(accept_all(&door, router)))
+        .spawn(move || runtime.block_on(accept_all(&door, router, receiver)))?;
+    Ok(Running { is_held: Arc::new(sender) })
 }
 
 /// A listener of the runtime.
@@ -84,7 +100,7 @@ enum Entry {
     Tcp(TcpListener),
 }
 
-async fn accept_all(entry: &Entry, router: Router) {
+async fn accept_all(entry: &Entry, router: Router, mut is_held: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let forbidden = Router::new().fallback(async || {
         let message = "this socket is for the user who runs the server, and for root";
@@ -92,22 +108,42 @@ async fn accept_all(entry: &Entry, router: Router) {
     });
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
-        let accepted = match entry {
-            Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
-                let uid = stream.peer_cred()?.uid();
-                let router = if gate::may_use(uid, *owner) { &router } else { &forbidden };
-                tokio::spawn(serve(stream, router.clone(), permit));
-                Ok(())
-            }),
-            Entry::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(serve(stream, router.clone(), permit));
-            }),
+        // The sender is gone if nobody wants to say anything any more.
+        while *is_held.borrow_and_update() && is_held.changed().await.is_ok() {}
+        let accepting = async {
+            match entry {
+                Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
+                    let uid = stream.peer_cred()?.uid();
+                    let router = if gate::may_use(uid, *owner) { &router } else { &forbidden };
+                    tokio::spawn(serve(stream, router.clone(), permit));
+                    Ok(())
+                }),
+                Entry::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                    tokio::spawn(serve(stream, router.clone(), permit));
+                }),
+            }
         };
+        let held = async {
+            if is_held.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let Some(accepted) = first(accepting, held).await else { continue };
         if let Err(error) = accepted {
             tracing::warn!(%error, "the admin API cannot accept");
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     }
+}
+
+/// What `one` comes to, unless `other` ends before.
+async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    std::future::poll_fn(|context| match other.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => one.as_mut().poll(context).map(Some),
+    })
+    .await
 }
 
 /// One connection.

@@ -157,3 +157,20 @@ fn what_the_configuration_names_stays() {
     book.change("gold", &slo(0, 0, 0), NOW).unwrap();
     assert_eq!(book.list()[0].class, Class::BestEffort);
 }
+
+#[test]
+fn a_frozen_book_stays_as_it_is_and_knows_names() {
+    let mut book = book();
+    let gold = add(&mut book, "gold", slo(500, 1000, 100)).unwrap().tenant;
+    let member = book.member("gold").unwrap();
+    assert_eq!((member.tenant, member.epoch), (gold, 0));
+    assert_eq!(book.name_of(gold, None), Some("gold"));
+    assert_eq!(book.name_of(gold, Some(1)), None, "that is somebody else");
+    book.freeze(true);
+    assert_eq!(add(&mut book, "silver", slo(0, 0, 0)).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(book.change("gold", &slo(0, 0, 0), NOW).unwrap_err(), Refusal::Upgrading);
+    assert_eq!(book.unregister("gold", NOW).unwrap_err(), Refusal::Upgrading);
+    book.freeze(false);
+    book.unregister("gold", NOW).unwrap();
+    assert_eq!((book.name_of(gold, None), book.member("gold")), (None, None));
+}
