@@ -1,18 +1,21 @@
 //! Where the admin API of a server is, and where the commands that use it look for it.
 
 use std::env;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use control::admin::{AdminAddress, Door, Estate, Router, Site, router, scrape_router, start};
+use control::admin::{
+    AdminAddress, Door, Estate, Router, Running, Site, router, scrape_router, start,
+};
 use control::{Foreman, Tenants};
-use io::{Listener, UnixPath};
+use io::{Listener, TcpOptions, UnixPath};
 use serde::{Deserialize, Serialize};
 
 use crate::live::Live;
+use crate::upgrade::{Heir, Role, Socket};
 
 /// The permissions of the socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
@@ -64,10 +67,20 @@ impl TryFrom<String> for Wanted {
     }
 }
 
-/// The sockets of an admin API: the file of a Unix socket goes with this.
+/// An API that answers: the file of a Unix socket goes with this.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    _listener: Option<Listener>,
+    listener: Listener,
+    role: Role,
+    wanted: String,
+    pub(crate) running: Running,
+}
+
+impl Opened {
+    /// What the next process is passed of it.
+    pub(crate) fn socket(&self) -> Result<Socket, String> {
+        Socket::of(&self.listener, self.role, self.wanted.clone())
+    }
 }
 
 /// The workers of a server, as the admin API tells of them.
@@ -90,12 +103,13 @@ impl Site for Crew {
 }
 
 /// Starts the admin API where it is wanted, or in the default place; `None` when there is none.
-/// Only a place that was asked for has to be available.
+/// Only a place that was asked for has to be available. An heir's is held.
 pub(crate) fn open(
     wanted: Option<&Wanted>,
     tenants: &Tenants,
     crew: Crew,
     metrics_tenants: usize,
+    heir: Option<&mut Heir>,
 ) -> Result<Option<Opened>, String> {
     let foreman = crew.foreman.clone();
     let site: Arc<dyn Site> = Arc::new(crew);
@@ -105,12 +119,11 @@ pub(crate) fn open(
     };
     let opened = match wanted {
         Some(Wanted::Nowhere) => return Ok(None),
-        Some(Wanted::At(address)) => open_at(address.clone(), router())?,
+        Some(Wanted::At(address)) => open_at(address, router(), heir)?,
         None => {
             let Some(path) = default_socket() else { return Ok(None) };
-            match make_parent(&path)
-                .and_then(|()| open_at(AdminAddress::Unix(path.clone()), router()))
-            {
+            let address = AdminAddress::Unix(path.clone());
+            match make_parent(&path).and_then(|()| open_at(&address, router(), heir)) {
                 Ok(opened) => opened,
                 Err(error) => {
                     eprintln!(
@@ -125,39 +138,57 @@ pub(crate) fn open(
     Ok(Some(opened))
 }
 
-fn open_at(address: AdminAddress, router: Router) -> Result<Opened, String> {
-    let fail = |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
-    let (door, listener) = match &address {
+fn open_at(
+    address: &AdminAddress,
+    router: Router,
+    heir: Option<&mut Heir>,
+) -> Result<Opened, String> {
+    let (wanted, is_held) = (address.to_string(), heir.is_some());
+    let passed = heir.map(|heir| heir.socket(|role| *role == Role::Admin, &wanted)).transpose()?;
+    let bind = || match address {
         AdminAddress::Unix(path) => {
             let path = UnixPath::new(path).map_err(|e| e.to_string())?;
-            let listener = Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())?;
-            let socket: OwnedFd = listener.try_clone().map_err(fail)?;
-            let owner = rustix::process::geteuid().as_raw();
-            (Door::Unix(socket.into(), owner), Some(listener))
+            Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())
         }
-        AdminAddress::Tcp(at) => (Door::Tcp(TcpListener::bind(at).map_err(fail)?), None),
+        AdminAddress::Tcp(at) => Listener::bind(*at, &TcpOptions::default())
+            .map_err(|error| format!("cannot start the admin API: {error}")),
     };
-    start(router, door).map_err(fail)?;
-    Ok(Opened { _listener: listener })
+    let listener = passed.flatten().map_or_else(bind, Ok)?;
+    let fail = |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
+    let socket: OwnedFd = listener.try_clone().map_err(fail)?;
+    let door = match address {
+        AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
+        AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
+    };
+    let running = start(router, door, is_held).map_err(fail)?;
+    Ok(Opened { listener, role: Role::Admin, wanted, running })
 }
 
-/// Answers scrapes at an address of their own.
+/// Answers scrapes at an address of their own; an heir's are held.
 pub(crate) fn open_metrics(
     address: SocketAddr,
     tenants: &Tenants,
     metrics_tenants: usize,
-) -> Result<(), String> {
+    heir: Option<&mut Heir>,
+) -> Result<Opened, String> {
     if !address.ip().is_loopback() {
         return Err(format!(
             "metrics are for this machine, and {address} is not on loopback: expected an address such \
              as 127.0.0.1:9420"
         ));
     }
-    let fail = |error| format!("cannot offer metrics at {address}: {error}");
-    let listener = TcpListener::bind(address).map_err(fail)?;
+    let (wanted, is_held) = (address.to_string(), heir.is_some());
+    let passed =
+        heir.map(|heir| heir.socket(|role| *role == Role::Metrics, &wanted)).transpose()?;
+    let bind = || Listener::bind(address, &TcpOptions::default());
+    let fail =
+        |error: &dyn std::fmt::Display| format!("cannot offer metrics at {address}: {error}");
+    let listener = passed.flatten().map_or_else(bind, Ok).map_err(|error| fail(&error))?;
+    let socket = listener.try_clone().map_err(|error| fail(&error))?;
     let scraped = scrape_router(tenants.clone(), metrics_tenants);
-    start(scraped, Door::Tcp(listener)).map_err(fail)?;
-    Ok(())
+    let running =
+        start(scraped, Door::Tcp(socket.into()), is_held).map_err(|error| fail(&error))?;
+    Ok(Opened { listener, role: Role::Metrics, wanted, running })
 }
 
 fn make_parent(path: &std::path::Path) -> Result<(), String> {

@@ -11,6 +11,7 @@
 
 mod api;
 mod changes;
+mod freeze;
 mod kept;
 mod namespaces;
 mod reconcile;
@@ -72,6 +73,10 @@ struct Inner {
     /// Numbers of namespaces that are gone: in this process requests of them may still be under way
     /// between workers.
     retired: Vec<NamespaceId>,
+    /// Another process takes over: what is kept is not this one's to change.
+    is_frozen: bool,
+    /// Reservations wait for the end of that.
+    keeps_later: bool,
 }
 
 /// What a change needs of a device before it can be: so many blocks from the first on that nobody
@@ -86,6 +91,7 @@ struct Need {
 impl Inner {
     /// Keeps what the changes are to be.
     fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
+        self.check_thawed()?;
         if let Some(store) = &mut self.store {
             store.save(&changes).map_err(|error| {
                 let path = store.path().display();
@@ -108,7 +114,10 @@ impl Live {
     ) -> Result<Arc<Live>, String> {
         let world = World::of(base.with(&changes), &ground, false)?;
         let fabric = world.fabric(&ground, wakers)?;
-        let inner = Mutex::new(Inner { base, changes, store, world, retired: Vec::new() });
+        let retired = Vec::new();
+        let (is_frozen, keeps_later) = (false, false);
+        let inner = Inner { base, changes, store, world, retired, is_frozen, keeps_later };
+        let inner = Mutex::new(inner);
         let live = Arc::new(Live { ground, fabric, inner });
         live.clone().keep_reservations(wakers)?;
         Ok(live)
@@ -129,6 +138,7 @@ impl Live {
         edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
     ) -> Result<(), Problem> {
         let mut inner = self.lock();
+        inner.check_thawed()?;
         let mut changes = inner.changes.clone();
         let needs = edit(&inner, &mut changes)?;
         let config = inner.base.with(&changes);

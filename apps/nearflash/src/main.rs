@@ -21,6 +21,7 @@ mod live;
 mod locate;
 mod log;
 mod operate;
+mod orders;
 mod pages;
 mod plot;
 mod report;
@@ -31,6 +32,7 @@ mod stage;
 mod tenancy;
 mod top;
 mod trace;
+mod upgrade;
 mod volumes;
 
 use std::process::ExitCode;
@@ -48,6 +50,8 @@ struct Cli {
 enum Command {
     /// Export devices over TCP and Unix sockets
     Serve(serve::Args),
+    /// Start a new server that takes over from the running one, with its connections
+    Upgrade(upgrade::Args),
     /// Measure a server or a local device
     Bench(bench::Arguments),
     /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
@@ -107,6 +111,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode, String> {
     match command {
         Command::Serve(args) => serve::run(args),
+        Command::Upgrade(args) => upgrade::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Bench(arguments) => Ok(bench::main(&arguments)),

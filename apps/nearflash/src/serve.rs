@@ -1,21 +1,23 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
 
+mod doors;
+mod duty;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId, NamespaceId, Turn};
-use control::{Desk, PostBox, Tenants};
+use contract::{BufPool, ListenerId, NamespaceId};
+use control::{Desk, Foreman, PostBox, Tenants};
 use flash::Decorated;
 use io::{
-    Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
-    Waker,
+    Clock, Endpoint, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread,
+    TcpOptions, Waker,
 };
 use proto::nvme::Fabric;
 use proto::nvme_tcp;
@@ -24,20 +26,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
 
-use crate::admin::{self, Crew, Wanted};
+use self::doors::Doors;
+use self::duty::Duty;
+use crate::admin::{Crew, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
-use crate::listen::{ListenAt, Protocol, url};
+use crate::listen::{ListenAt, Protocol};
 use crate::live::{Changes, Ground, Live, Store};
 use crate::log;
+use crate::orders::Orders;
 use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
+use crate::upgrade::{self, Courier, Grounds, Heir};
 use crate::volumes::{AnyDevice, Through, Volume};
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Configuration file (TOML); the options below override it
     #[arg(long, value_name = "FILE")]
@@ -68,6 +74,14 @@ pub(crate) struct Args {
     /// Start once with what was kept before the last change, because the state file is broken
     #[arg(long)]
     previous_state: bool,
+    /// Take over from the server that runs with this configuration, with its listeners and connections,
+    /// instead of binding
+    #[arg(long, conflicts_with = "previous_state")]
+    upgrade: bool,
+    /// Where the next server finds this one to take over from it: the path of a socket, or none
+    /// [default: beside the admin API's socket]
+    #[arg(long, value_name = "PATH")]
+    upgrade_socket: Option<String>,
     /// Say whether a server with this configuration would start, without touching its devices
     #[arg(long)]
     check: bool,
@@ -111,6 +125,11 @@ impl Args {
     pub(crate) fn log(&self) -> (log::Form, Option<&str>) {
         (self.log_format, Some(&self.log))
     }
+
+    /// Whether it is to take over from another.
+    pub(crate) fn is_upgrade(&self) -> bool {
+        self.upgrade
+    }
 }
 
 /// What every worker is made of.
@@ -119,9 +138,7 @@ struct Plan {
     shared: Arc<Parts>,
     limits: Limits,
     spread: Arc<Spread>,
-    stopping: AtomicBool,
-    /// Workers that have drained.
-    drained: AtomicUsize,
+    orders: Arc<Orders>,
     cpus: Option<Vec<usize>>,
     spin: SpinPolicy,
     zero_copy: bool,
@@ -151,70 +168,143 @@ impl Plan {
             }
         }
     }
+
+    fn workers(&self) -> usize {
+        self.spread.connections().len()
+    }
+
+    /// What changes of the running server are made on.
+    fn ground(&self, listen: &[ListenAt], endpoints: Vec<Endpoint>) -> Ground {
+        Ground {
+            volumes: self.volumes.clone(),
+            listen: listen.to_vec(),
+            endpoints,
+            workers: self.workers(),
+            clock: self.clock,
+            tenants: self.tenants.clone(),
+        }
+    }
+
+    /// What another process can take over, or what is taken over is added to.
+    fn grounds(
+        &self,
+        doors: &mut Doors,
+        live: Arc<Live>,
+        foreman: Foreman,
+        wakers: Vec<Waker>,
+        listeners: Vec<(ListenerId, Listener)>,
+    ) -> Grounds {
+        Grounds {
+            tenants: self.tenants.clone(),
+            foreman,
+            spread: self.spread.clone(),
+            shared: self.shared.clone(),
+            volumes: self.volumes.clone(),
+            live,
+            clock: self.clock,
+            orders: self.orders.clone(),
+            wakers,
+            sockets: doors.take_sockets(),
+            apis: doors.apis(),
+            connections_max: self.connections_max * self.workers(),
+            listeners: Mutex::new(listeners),
+        }
+    }
 }
 
 type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
 
-/// Serves until it is told to stop, by SIGTERM or SIGINT.
+/// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     log::tell_what_is_left_out();
-    let insecure = args.insecure;
     let base = merge(&args)?;
-    let (store, changes) = open_state(&args, &base)?;
+    let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.as_ref());
+    let mut heir = match (args.upgrade && !args.check, &place) {
+        (false, _) => None,
+        (true, Some(place)) => Some(Heir::knock(place)?),
+        (true, None) => {
+            return Err(
+                "--upgrade needs to know where the server that runs is upgraded: name its \
+                        --upgrade-socket"
+                    .to_owned(),
+            );
+        }
+    };
+    let served = serve(&args, base, &mut heir);
+    if let (Err(why), Some(heir)) = (&served, &heir) {
+        heir.stop(why);
+    }
+    served
+}
+
+/// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
+fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode, String> {
+    let (store, changes) = open_state(args, &base)?;
     let config = base.with(&changes);
     let listen_at = config.listeners()?;
-    check_exposure(&config, &listen_at, insecure)?;
+    check_exposure(&config, &listen_at, args.insecure)?;
     if args.check {
-        let checked = check(&base, &config, &listen_at).map_err(|error| located(&args, error));
+        let checked = check(&base, &config, &listen_at).map_err(|error| located(args, error));
         return checked.map(|()| ExitCode::SUCCESS);
     }
     let chosen = args.interface.choose()?;
-    let (mut plan, workers, mut desk) =
-        plan(&args, &base, &config, &listen_at).map_err(|error| located(&args, error))?;
-    let listeners = listen_at.iter().map(|at| at.bind(&plan.tcp)).collect::<Result<Vec<_>, _>>()?;
-    let pairs = listen_at.iter().zip(&listeners);
-    let urls: Vec<String> =
-        pairs.map(|(at, listener)| url(at.protocol, listener.endpoint())).collect();
+    let (mut plan, mut desk, courier) = plan(args, &base, &config, &listen_at, heir.as_mut())
+        .map_err(|error| located(args, error))?;
+    let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
     let fabric_wakers = Wakers::default();
-    let ground = Ground {
-        volumes: plan.volumes.clone(),
-        listen: listen_at.clone(),
-        endpoints: listeners.iter().map(|listener| listener.endpoint().clone()).collect(),
-        workers,
-        clock: plan.clock,
-        tenants: plan.tenants.clone(),
-    };
-    let live = Live::new(ground, base, changes, store, &fabric_wakers)?;
+    let live = Live::new(
+        plan.ground(&listen_at, doors.endpoints()),
+        base,
+        changes,
+        store,
+        &fabric_wakers,
+    )?;
+    if let Some(heir) = heir {
+        heir.check(&plan.volumes, &live.spaces(), &listen_at, &plan.tenants)?;
+    }
     plan.fabric = live.fabric();
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| format!("cannot take signals: {e}"))?;
+    // What is taken over is accepted from when it is ours.
+    let listeners = doors.take_listeners();
+    let (now, later) = if heir.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
     let (threads, wakers) = match chosen {
-        Chosen::IoUring => start::<Sockets>(&plan, workers, listeners)?,
-        Chosen::Epoll => start::<EpollSockets>(&plan, workers, listeners)?,
+        Chosen::IoUring => start::<Sockets>(&plan, now)?,
+        Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
-    // Held until the workers have ended: its file goes with it.
-    let reloaded = live.clone();
-    let crew = Crew { foreman: desk.foreman(), cpus: plan.cpus.clone(), live };
-    let _admin = admin::open(config.admin.as_ref(), &plan.tenants, crew, args.metrics_tenants)?;
-    if let Some(address) = args.metrics {
-        admin::open_metrics(address, &plan.tenants, args.metrics_tenants)?;
-    }
+    let foreman = desk.foreman();
+    let crew = Crew { foreman: foreman.clone(), cpus: plan.cpus.clone(), live: live.clone() };
+    doors.open_apis(args, &config, &plan.tenants, crew, heir.as_mut())?;
     fabric_wakers.set(wakers.clone());
-    println!("ready {}", urls.join(" "));
-    for (worker, waker) in wakers.iter().cloned().enumerate() {
-        desk.set_wake(worker, Box::new(move || waker.wake()));
+    let (courier, wake) = Courier::new(courier);
+    desk.set_wake(wakers.len(), wake);
+    start_desk(desk, &wakers)?;
+    let (reloaded, words) = (live.clone(), args.clone());
+    stop_on_signal(signals, plan.clone(), wakers.clone(), move || reload(&words, &reloaded));
+    let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
+    let courier = courier.start(grounds, heir.take(), doors.take_upgrade())?;
+    if courier.has_to_serve(&threads)? {
+        println!("ready {}", doors.urls());
+        upgrade::tell_service_manager();
     }
-    let desk = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
-    desk.map_err(|error| format!("cannot start the control plane: {error}"))?;
-    stop_on_signal(signals, plan, wakers, move || reload(&args, &reloaded));
     let mut failed = false;
     for thread in threads {
         failed |= thread.join().is_err();
     }
+    courier.see_out();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Starts the control plane's thread.
+fn start_desk(mut desk: Desk, wakers: &[Waker]) -> Result<(), String> {
+    for (worker, waker) in wakers.iter().cloned().enumerate() {
+        desk.set_wake(worker, Box::new(move || waker.wake()));
+    }
+    let started = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
+    started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
 }
 
 /// A broken invariant ends the whole process, which its supervisor starts again: with one worker
@@ -374,7 +464,8 @@ fn plan(
     base: &Config,
     config: &Config,
     listen: &[ListenAt],
-) -> Result<(Plan, usize, Desk), String> {
+    mut heir: Option<&mut Heir>,
+) -> Result<(Plan, Desk, PostBox), String> {
     let size = crew_size(config)?;
     let workers = size.most;
     let limits = config.limits()?;
@@ -382,12 +473,16 @@ fn plan(
     if specs.len() > io::Owner::DEVICES_MAX {
         return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
     }
-    let volumes = specs.iter().map(Volume::open).collect::<Result<Arc<[_]>, _>>()?;
+    let mut open = |(n, spec)| match heir.as_mut().and_then(|heir| heir.files(n)) {
+        Some(files) => Volume::adopt(spec, files),
+        None => Volume::open(spec),
+    };
+    let volumes = specs.iter().enumerate().map(&mut open).collect::<Result<Arc<[_]>, _>>()?;
     let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
     let clock = Clock::start();
     let tenants = tenancy::tenants(base, config, listen, workers, clock_of(clock))?;
     let shared = parts(base, config, listen, &blocks, &tenants)?;
-    let (desk, boxes) = Desk::new(tenants.clone(), workers);
+    let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
     let connections_max = config.connections_max().min(descriptors).div_ceil(size.least).max(1);
@@ -401,8 +496,7 @@ fn plan(
         shared: Arc::new(shared),
         limits,
         spread,
-        stopping: AtomicBool::new(false),
-        drained: AtomicUsize::new(0),
+        orders: Arc::new(Orders::new(workers)),
         cpus: config.cpus.clone(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
         zero_copy: args.zero_copy_send,
@@ -415,21 +509,21 @@ fn plan(
         fabric: None,
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
-    Ok((plan, workers, desk))
+    Ok((plan, desk, courier))
 }
 
 /// Starts the workers and waits until each can serve; the first of them accepts.
 fn start<N: Way>(
     plan: &Arc<Plan>,
-    workers: usize,
-    listeners: Vec<Listener>,
+    listeners: Vec<(ListenerId, Listener)>,
 ) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
     let (sender, receiver) = channel();
-    let listeners = Arc::new(Mutex::new(Some(listeners)));
+    let workers = plan.workers();
+    plan.orders.lay_ready(listeners);
     let mut threads = Vec::new();
     for number in 0..workers {
-        let (plan, sender, listeners) = (plan.clone(), sender.clone(), listeners.clone());
-        let body = move || work::<N>(&plan, number, &listeners, &sender);
+        let (plan, sender) = (plan.clone(), sender.clone());
+        let body = move || work::<N>(&plan, number, &sender);
         let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
         threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
     }
@@ -451,13 +545,8 @@ fn await_workers(
 }
 
 /// A worker's thread.
-fn work<N: Way>(
-    plan: &Plan,
-    number: usize,
-    listeners: &Mutex<Option<Vec<Listener>>>,
-    started: &Sender<Result<(usize, Waker), String>>,
-) {
-    let (reactor, mut worker) = match build::<N>(plan, number, listeners) {
+fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Waker), String>>) {
+    let (reactor, mut worker) = match build::<N>(plan, number) {
         Ok(built) => built,
         Err(error) => {
             let _ = started.send(Err(error)); // the receiver is gone only if another failed first
@@ -467,36 +556,15 @@ fn work<N: Way>(
     if started.send(Ok((number, reactor.waker()))).is_err() {
         return;
     }
-    let mut drained = false;
+    let mut duty = Duty::new(plan.orders.clone(), number);
     io::run(&reactor, &plan.clock, plan.spin, |now| {
-        if plan.stopping.load(Ordering::Relaxed) {
-            if !worker.is_draining() {
-                tracing::info!(worker = number, connections = worker.connections(), "draining");
-            }
-            worker.drain(now);
-        }
+        duty.attend(&mut worker, now);
         let turn = worker.turn(now);
-        if !worker.is_drained() {
-            return Some(turn);
-        }
-        if !std::mem::replace(&mut drained, true) {
-            plan.drained.fetch_add(1, Ordering::Relaxed);
-        }
-        // A connection may be on its way here, and has to be sent back.
-        let wake_at = Some(now + DRAINED_PERIOD);
-        let others = plan.drained.load(Ordering::Relaxed) < plan.spread.connections().len();
-        others.then_some(Turn { wake_at, ..turn })
+        duty.after(&worker, now, turn)
     });
 }
 
-/// How often a worker that has drained looks whether the others have.
-const DRAINED_PERIOD: Duration = Duration::from_millis(2);
-
-fn build<N: Way>(
-    plan: &Plan,
-    number: usize,
-    listeners: &Mutex<Option<Vec<Listener>>>,
-) -> Result<(N::Reactor, ServerWorker<N>), String> {
+fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker<N>), String> {
     let say = |error: io::Error| error.to_string();
     if let Some(cpus) = &plan.cpus {
         io::pin_to_cpu(cpus[number]).map_err(say)?;
@@ -513,9 +581,8 @@ fn build<N: Way>(
     let mut sockets = N::new(&reactor, config).map_err(say)?;
     sockets.join(plan.spread.clone(), number);
     if number == 0 {
-        let taken = listeners.lock().expect("no holder panics").take();
-        for (n, listener) in taken.into_iter().flatten().enumerate() {
-            sockets.listen(ListenerId(n as u16), listener).map_err(say)?;
+        for (id, listener) in plan.orders.take_listeners() {
+            sockets.listen(id, listener).map_err(say)?;
         }
     }
     let through = N::through(&reactor);
@@ -568,10 +635,9 @@ fn stop_on_signal(
                 reload();
                 continue;
             }
-            if plan.stopping.swap(true, Ordering::Relaxed) {
+            if plan.orders.stop(&wakers) {
                 std::process::exit(130);
             }
-            wakers.iter().for_each(Waker::wake);
         }
     });
 }

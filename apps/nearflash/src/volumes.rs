@@ -1,6 +1,7 @@
 //! The devices that a spec can name, opened: a closed set behind one type, for the server and for
 //! local measurements alike.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,6 +71,39 @@ impl Volume {
             }
         };
         Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
+    }
+
+    /// Opens what the spec names and another process has open, which passes on what it needs: nothing
+    /// but for files.
+    pub(crate) fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
+        let Source::File { path, bytes } = &spec.source else { return Volume::open(spec) };
+        let options = FileOptions::default();
+        let volume = FileVolume::adopt(Path::new(path), *bytes, options, files);
+        let storage = Storage::File(volume.map_err(|error| error.to_string())?);
+        Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
+    }
+
+    /// What another process needs to [adopt](Volume::adopt) it.
+    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.storage {
+            Storage::File(volume) => volume.files(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What another process that serves it has to serve, too, in words; `None` where it is memory of
+    /// this one.
+    pub(crate) fn identity(&self) -> Option<String> {
+        match &self.spec.source {
+            Source::File { path, .. } => Some(format!("file:{path}")),
+            Source::Null { bytes } => Some(format!("null:{bytes}")),
+            Source::Mem { .. } | Source::Sim { .. } => None,
+        }
+    }
+
+    /// Whether anybody has a range for itself, or waits for one.
+    pub(crate) fn is_claimed_alone(&self) -> bool {
+        self.locks.is_claimed_alone()
     }
 
     /// How many blocks it would have, as far as that can be told without opening it; `u64::MAX` for

@@ -90,15 +90,6 @@ impl Kept {
             stays.store(is_given, Ordering::SeqCst);
         }
     }
-
-    /// The listener itself, as it is here.
-    ///
-    /// # Errors
-    /// When there are too few descriptors.
-    pub fn listener(&self) -> std::io::Result<Listener> {
-        let socket = self.socket.try_clone()?;
-        Ok(Listener { file: None, socket, endpoint: self.endpoint.clone() })
-    }
 }
 
 /// Connections that may wait to be accepted; the kernel has a limit of its own.

@@ -51,6 +51,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             && self.moves.is_idle()
     }
 
+    /// Whether [`drain`](Worker::drain) was called and nothing of it will be at a device any more,
+    /// though connections may still be there.
+    pub fn is_inert(&self) -> bool {
+        let mut conns = self.conns.iter().flatten();
+        self.is_draining() && self.in_flight.is_empty() && conns.all(|conn| conn.in_flight == 0)
+    }
+
     /// Whether [`drain`](Worker::drain) was called.
     pub fn is_draining(&self) -> bool {
         self.drain_until.is_some()

@@ -120,9 +120,13 @@ impl Live {
     }
 
     /// Keeps the reservations as they are now, and lets those hosts know who wait for that.
-    fn keep_reservations_now(&self) {
+    pub(super) fn keep_reservations_now(&self) {
         let Some(fabric) = &self.fabric else { return };
         let mut inner = self.lock();
+        if inner.is_frozen {
+            inner.keeps_later = true;
+            return;
+        }
         let (change, reserved) = fabric.reservations_to_keep();
         let kept = |reserved: &Reserved| {
             let uuid = inner.world.uuid_of(reserved.subsystem.as_str(), reserved.nsid)?;

@@ -16,6 +16,7 @@ impl Live {
     pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let mut inner = self.lock();
+        inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
         later.extend(self.reload_tenants(&inner, &mut base));
         let wanted = |base: &Config| World::of(base.with(&inner.changes), &self.ground, true);

@@ -14,7 +14,7 @@ mod v2;
 
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use polite::Polite;
-pub(crate) use server::{Launch, Server};
+pub(crate) use server::{Begun, Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};
 pub(crate) use v2::{Answer, V2};
 

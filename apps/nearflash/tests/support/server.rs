@@ -94,6 +94,11 @@ impl Launch {
 
     /// Starts it and waits until it accepts.
     pub(crate) fn start(self) -> Server {
+        self.begin().await_ready()
+    }
+
+    /// Starts it.
+    pub(crate) fn begin(self) -> Begun {
         let mut child = self.command().spawn().expect("the program starts");
         let lines = lines_of(child.stdout.take().expect("piped"));
         let log = Arc::new(Mutex::new(String::new()));
@@ -106,12 +111,8 @@ impl Launch {
                 log.push('\n');
             }
         });
-        let mut server = Server { child, log, addresses: Vec::new(), config: self.config };
-        match lines.recv_timeout(PATIENCE) {
-            Ok(line) => server.addresses = parse_ready(&line),
-            Err(_) => panic!("no `ready` line; its log: {}", server.log()),
-        }
-        server
+        let server = Server { child, log, addresses: Vec::new(), config: self.config };
+        Begun { server, lines }
     }
 
     /// Starts it and expects it to give up with an error: its exit code and what it wrote.
@@ -122,6 +123,37 @@ impl Launch {
         let mut text = String::new();
         said.read_to_string(&mut text).expect("its words are text");
         (status.code().unwrap_or_else(|| panic!("ended by a signal: {text}")), text)
+    }
+}
+
+/// A server that may not accept yet. It is killed when it goes out of scope.
+pub(crate) struct Begun {
+    server: Server,
+    lines: Receiver<String>,
+}
+
+impl Begun {
+    /// Waits until it accepts.
+    pub(crate) fn await_ready(mut self) -> Server {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => self.server.addresses = parse_ready(&line),
+            Err(_) => panic!("no `ready` line; its log: {}", self.server.log()),
+        }
+        self.server
+    }
+}
+
+impl std::ops::Deref for Begun {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl std::ops::DerefMut for Begun {
+    fn deref_mut(&mut self) -> &mut Server {
+        &mut self.server
     }
 }
 

@@ -1,3 +1,5 @@
+//! Tests of parcels as bytes.
+
 use super::*;
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,0 +1,52 @@
+//! While another process takes over, nothing changes, and nothing of what is kept is written.
+
+use control::UPGRADING;
+use control::admin::{Code, Problem};
+
+use super::{Inner, Live};
+use crate::config::Space;
+
+impl Inner {
+    /// # Errors
+    /// That nothing changes now.
+    pub(super) fn check_thawed(&self) -> Result<(), Problem> {
+        match self.is_frozen {
+            true => Err(Problem::new(Code::Busy, UPGRADING)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Live {
+    /// Keeps what is to be kept so far, and nothing any more.
+    ///
+    /// # Errors
+    /// When that cannot be kept; then nothing is frozen.
+    pub(crate) fn freeze(&self) -> Result<(), String> {
+        self.ground.tenants.book().freeze(true);
+        if let Err(problem) = self.keep_tenants_now() {
+            self.ground.tenants.book().freeze(false);
+            return Err(problem.message);
+        }
+        self.lock().is_frozen = true;
+        Ok(())
+    }
+
+    /// Everything may change again.
+    pub(crate) fn thaw(&self) {
+        let keeps_later = {
+            let mut inner = self.lock();
+            inner.is_frozen = false;
+            std::mem::take(&mut inner.keeps_later)
+        };
+        self.ground.tenants.book().freeze(false);
+        if keeps_later {
+            self.keep_reservations_now();
+        }
+    }
+
+    /// The namespaces.
+    pub(crate) fn spaces(&self) -> Vec<Space> {
+        self.lock().world.spaces.clone()
+    }
+}

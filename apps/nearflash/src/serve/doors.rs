@@ -1,0 +1,116 @@
+//! Everything at which a server listens: for clients, operators, scrapes and the next process.
+
+use std::path::Path;
+
+use contract::ListenerId;
+use control::Tenants;
+use control::admin::Running;
+use io::{Endpoint, Listener, TcpOptions};
+
+use super::Args;
+use crate::admin::{self, Crew, Opened};
+use crate::config::Config;
+use crate::listen::{ListenAt, url};
+use crate::upgrade::{self, Heir, Role, Socket};
+
+/// See the module. The files of Unix sockets go with it, or with who gets the listeners.
+pub(super) struct Doors {
+    listeners: Vec<(ListenerId, Listener)>,
+    urls: Vec<String>,
+    apis: Vec<Opened>,
+    upgrade: Option<Listener>,
+    /// What the next process is passed.
+    sockets: Vec<Socket>,
+}
+
+impl Doors {
+    /// Listens for clients, or takes the listeners that an heir was passed.
+    pub(super) fn bind(
+        listen_at: &[ListenAt],
+        tcp: &TcpOptions,
+        mut heir: Option<&mut Heir>,
+    ) -> Result<Doors, String> {
+        let (mut listeners, mut urls, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, at) in (0..).zip(listen_at) {
+            let passed = heir.as_mut().map(|heir| heir.listener(at)).transpose()?.flatten();
+            let listener = passed.map_or_else(|| at.bind(tcp), Ok)?;
+            urls.push(url(at.protocol, listener.endpoint()));
+            sockets.push(Socket::of(&listener, Role::Listener(number), upgrade::wanted(at))?);
+            listeners.push((ListenerId(number), listener));
+        }
+        Ok(Doors { listeners, urls, sockets, apis: Vec::new(), upgrade: None })
+    }
+
+    /// Where it listens for clients, as URLs.
+    pub(super) fn urls(&self) -> String {
+        self.urls.join(" ")
+    }
+
+    /// The same, in the listeners' order.
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        self.listeners.iter().map(|(_, listener)| listener.endpoint().clone()).collect()
+    }
+
+    /// The listeners, once.
+    pub(super) fn take_listeners(&mut self) -> Vec<(ListenerId, Listener)> {
+        std::mem::take(&mut self.listeners)
+    }
+
+    /// Opens what is not for clients; an heir's waits until it serves.
+    pub(super) fn open_apis(
+        &mut self,
+        args: &Args,
+        config: &Config,
+        tenants: &Tenants,
+        crew: Crew,
+        mut heir: Option<&mut Heir>,
+    ) -> Result<(), String> {
+        let (wanted, most) = (config.admin.as_ref(), args.metrics_tenants);
+        self.apis.extend(admin::open(wanted, tenants, crew, most, heir.as_deref_mut())?);
+        let has_admin = !self.apis.is_empty();
+        if let Some(address) = args.metrics {
+            self.apis.push(admin::open_metrics(address, tenants, most, heir.as_deref_mut())?);
+        }
+        for api in &self.apis {
+            self.sockets.push(api.socket()?);
+        }
+        let told = args.upgrade_socket.as_deref();
+        let place = upgrade::place(told, wanted).filter(|_| told.is_some() || has_admin);
+        let Some(place) = place else { return Ok(()) };
+        match open_upgrade(&place, heir) {
+            Ok((listener, socket)) => {
+                self.sockets.push(socket);
+                self.upgrade = Some(listener);
+            }
+            Err(error) if told.is_some() => return Err(error),
+            Err(error) => {
+                tracing::warn!(error, "this server cannot be upgraded while it runs");
+            }
+        }
+        Ok(())
+    }
+
+    /// How the APIs are told to accept, or not to.
+    pub(super) fn apis(&self) -> Vec<Running> {
+        self.apis.iter().map(|api| api.running.clone()).collect()
+    }
+
+    /// The upgrade socket, once.
+    pub(super) fn take_upgrade(&mut self) -> Option<Listener> {
+        self.upgrade.take()
+    }
+
+    /// What the next process is passed, once.
+    pub(super) fn take_sockets(&mut self) -> Vec<Socket> {
+        std::mem::take(&mut self.sockets)
+    }
+}
+
+fn open_upgrade(place: &Path, heir: Option<&mut Heir>) -> Result<(Listener, Socket), String> {
+    let wanted = place.display().to_string();
+    let passed =
+        heir.map(|heir| heir.socket(|role| *role == Role::Upgrade, &wanted)).transpose()?;
+    let listener = passed.flatten().map_or_else(|| upgrade::open(place), Ok)?;
+    let socket = Socket::of(&listener, Role::Upgrade, wanted)?;
+    Ok((listener, socket))
+}

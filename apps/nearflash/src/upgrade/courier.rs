@@ -1,0 +1,236 @@
+//! The courier: a thread with a mailbox like a worker's, which gives connections to another process
+//! and takes them from one.
+
+use std::collections::VecDeque;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use contract::{Mailbox, Parcel, Tell};
+use control::{PostBox, Wake};
+use io::Listener;
+
+use super::giver::Giver;
+use super::heir::Heir;
+use super::talk::{Message, Over};
+use super::{Grounds, step};
+use crate::orders::Orders;
+
+/// Something that the courier waits for.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// There is mail.
+    Mail,
+    /// A process wants to take over.
+    Knock(UnixStream),
+    /// In the talk of this number, the other process has said something, or nothing any more.
+    Heard(u64, Result<Message, Over>),
+}
+
+/// How often to look at what no event announces.
+const PERIOD: Duration = Duration::from_millis(2);
+
+/// How often when nothing is going on.
+const IDLE_PERIOD: Duration = Duration::from_secs(1);
+
+/// See the module.
+pub(crate) struct Courier {
+    mailbox: PostBox,
+    events: Receiver<Event>,
+    pub(super) sender: Sender<Event>,
+    has_mail: Arc<AtomicBool>,
+    pub(super) grounds: Option<Arc<Grounds>>,
+    /// Messages to workers whose boxes were full.
+    outgoing: VecDeque<(usize, Tell)>,
+}
+
+impl Courier {
+    /// A courier with this mailbox, and how it is told that there is mail.
+    pub(crate) fn new(mailbox: PostBox) -> (Courier, Wake) {
+        let (sender, events) = channel();
+        let has_mail = Arc::new(AtomicBool::new(false));
+        let (knock, flag) = (sender.clone(), has_mail.clone());
+        let wake = Box::new(move || {
+            if !flag.swap(true, Ordering::AcqRel) {
+                let _ = knock.send(Event::Mail); // it is gone when the process ends
+            }
+        });
+        let outgoing = VecDeque::new();
+        (Courier { mailbox, events, sender, has_mail, grounds: None, outgoing }, wake)
+    }
+
+    pub(super) fn grounds(&self) -> Arc<Grounds> {
+        self.grounds.clone().expect("it has started")
+    }
+
+    /// Starts its thread: it first takes over, if there is somebody to take over from, and says how
+    /// that ended; then it waits for the next process.
+    pub(crate) fn start(
+        mut self,
+        grounds: Grounds,
+        heir: Option<Heir>,
+        socket: Option<Listener>,
+    ) -> Result<Started, String> {
+        let (orders, is_heir) = (grounds.orders.clone(), heir.is_some());
+        self.grounds = Some(Arc::new(grounds));
+        let (told, outcome) = channel();
+        let body = move || {
+            if let Some(heir) = heir {
+                let is_over = heir.take_over(&mut self, &told).is_err();
+                if is_over {
+                    return;
+                }
+            }
+            self.serve(socket.as_ref());
+            drop(told);
+        };
+        let started = std::thread::Builder::new().name("courier".to_owned()).spawn(body);
+        started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(Started { outcome, orders, is_heir })
+    }
+
+    /// Waits for processes that want to take over.
+    fn serve(&mut self, socket: Option<&Listener>) {
+        if let Some(socket) = socket
+            && let Err(error) = accept(socket, self.sender.clone())
+        {
+            tracing::warn!(error, "this server cannot be upgraded while it runs");
+        }
+        loop {
+            match self.next(IDLE_PERIOD) {
+                None | Some(Event::Mail) => self.return_all(),
+                Some(Event::Heard(..)) => {} // of a talk that is over
+                Some(Event::Knock(stream)) => match Giver::give(self, stream) {
+                    Ok(()) => {
+                        return self.see_out();
+                    }
+                    Err(why) => {
+                        eprintln!("nearflash: the upgrade has failed, this server goes on: {why}");
+                    }
+                },
+            }
+        }
+    }
+
+    /// The workers drain, and the process ends with them.
+    fn see_out(&mut self) {
+        while !self.grounds().orders.are_drained() {
+            self.return_all();
+            if let Some(Event::Knock(stream)) = self.next_soon() {
+                Giver::refuse(stream, "this process has just been taken over; try again");
+            }
+        }
+    }
+
+    /// The next event; `None` when there is none for so long.
+    pub(super) fn next(&mut self, patience: Duration) -> Option<Event> {
+        match self.events.recv_timeout(patience) {
+            Ok(Event::Mail) => {
+                self.has_mail.store(false, Ordering::Release);
+                Some(Event::Mail)
+            }
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("we have a sender ourselves"),
+        }
+    }
+
+    /// The same, but soon back.
+    pub(super) fn next_soon(&mut self) -> Option<Event> {
+        self.flush();
+        self.next(PERIOD)
+    }
+
+    /// The next message of the mailbox.
+    pub(super) fn mail(&mut self) -> Option<Tell> {
+        self.mailbox.poll()
+    }
+
+    /// Sends to a worker, now or soon.
+    pub(super) fn post(&mut self, to: usize, tell: Tell) {
+        self.outgoing.push_back((to, tell));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        let grounds = self.grounds();
+        for _ in 0..self.outgoing.len() {
+            let (to, tell) = self.outgoing.pop_front().expect("it was just counted");
+            if let Err(tell) = grounds.foreman.pass(to, tell) {
+                self.outgoing.push_back((to, tell));
+            }
+        }
+    }
+
+    /// Gives a connection back to the worker that it came from.
+    pub(super) fn give_back(&mut self, parcel: Box<Parcel>) {
+        self.post(usize::from(parcel.from), Tell::Returned(parcel));
+    }
+
+    /// Nobody takes connections: whatever comes goes back.
+    pub(super) fn return_all(&mut self) {
+        while let Some(tell) = self.mail() {
+            if let Tell::Arrive(parcel) = tell {
+                self.give_back(parcel);
+            }
+        }
+        self.flush();
+    }
+}
+
+/// A courier at work.
+pub(crate) struct Started {
+    /// How a take-over by this process ended; closed when another has taken over from it.
+    outcome: Receiver<Result<(), String>>,
+    orders: Arc<Orders>,
+    is_heir: bool,
+}
+
+impl Started {
+    /// Waits until this process serves; `false`: it was told to stop before.
+    ///
+    /// # Errors
+    /// Why it never will.
+    pub(crate) fn has_to_serve(&self, workers: &[JoinHandle<()>]) -> Result<bool, String> {
+        while self.is_heir && !workers.iter().all(JoinHandle::is_finished) {
+            match self.outcome.recv_timeout(IDLE_PERIOD / 10) {
+                Ok(outcome) => return outcome.map(|()| true),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err("the courier is gone".to_owned()),
+            }
+        }
+        Ok(!self.is_heir)
+    }
+
+    /// The workers have ended: waits until who has taken over knows, if that is why.
+    pub(crate) fn see_out(&self) {
+        if self.orders.are_given() {
+            let _ = self.outcome.recv_timeout(IDLE_PERIOD); // a channel that is closed says so
+        }
+    }
+}
+
+/// Accepts processes that want to take over.
+fn accept(socket: &Listener, events: Sender<Event>) -> Result<(), String> {
+    let say = |error: std::io::Error| error.to_string();
+    let listener = UnixListener::from(socket.try_clone().map_err(say)?);
+    listener.set_nonblocking(false).map_err(say)?;
+    let body = move || {
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => {
+                    if events.send(Event::Knock(stream)).is_err() {
+                        return;
+                    }
+                }
+                Err(_) => std::thread::sleep(IDLE_PERIOD), // too few descriptors, say
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("upgrade-accept".to_owned()).spawn(body);
+    step("courier", "waits");
+    started.map(drop).map_err(say)
+}

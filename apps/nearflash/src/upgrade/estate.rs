@@ -1,0 +1,231 @@
+//! What the older process serves, in words for the newer one: JSON bodies of `proto::takeover`.
+
+use std::collections::HashMap;
+
+use contract::{ListenerId, TenantId};
+use control::{Book, Origin, TenantInfo};
+use io::Endpoint;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Space, TenantConfig};
+use crate::listen::{ListenAt, Protocol, url};
+use crate::volumes::Volume;
+
+/// Who wants to take over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// Of the program.
+    pub(super) version: String,
+    pub(super) pid: u32,
+}
+
+impl Hello {
+    pub(super) fn own() -> Hello {
+        Hello { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() }
+    }
+}
+
+/// What a server is, while nothing changes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Estate {
+    pub(super) owner: Hello,
+    pub(super) devices: Vec<DeviceAt>,
+    spaces: Vec<SpaceAt>,
+    pub(super) sockets: Vec<SocketAt>,
+    tenants: Vec<ClientTenant>,
+}
+
+/// A device, and how many descriptors it is passed with.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct DeviceAt {
+    pub(super) identity: String,
+    pub(super) files: usize,
+}
+
+/// A namespace.
+#[derive(Debug, Serialize, Deserialize)]
+struct SpaceAt {
+    number: u16,
+    device: usize,
+    first: u64,
+    blocks: u64,
+}
+
+/// A socket that listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SocketAt {
+    /// What it is for.
+    pub(super) role: Role,
+    /// As it was asked for.
+    pub(super) wanted: String,
+    /// Where it came to be.
+    pub(super) is_at: String,
+}
+
+/// What a listening socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Clients, by this listener.
+    Listener(u16),
+    /// The admin API.
+    Admin,
+    /// Scrapes.
+    Metrics,
+    /// The next process.
+    Upgrade,
+}
+
+/// A tenant that a client has made.
+#[derive(Debug, Serialize, Deserialize)]
+struct ClientTenant {
+    tenant: TenantConfig,
+    /// To whom the client belongs.
+    maker: String,
+}
+
+/// What the older process says when all that could has moved.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Left {
+    /// Names of clients' connections that it still has: tenant, client in hexadecimal, connection.
+    pub(super) names: Vec<(String, String, u32)>,
+    /// Connections that stay with it.
+    pub(super) connections: usize,
+}
+
+/// A URL as it was asked for.
+pub(crate) fn wanted(at: &ListenAt) -> String {
+    url(at.protocol, &at.endpoint)
+}
+
+/// Where something is that listens, in words.
+pub(super) fn place(endpoint: &Endpoint) -> String {
+    url(Protocol::Reflex, endpoint)
+}
+
+/// The other way round.
+pub(super) fn endpoint(place: &str) -> Result<Endpoint, String> {
+    Ok(ListenAt::parse(place)?.endpoint)
+}
+
+impl Estate {
+    /// A server with these.
+    ///
+    /// # Errors
+    /// What of it no other process can serve.
+    pub(super) fn of(
+        volumes: &[Volume],
+        spaces: &[Space],
+        sockets: Vec<SocketAt>,
+        tenants: &[TenantInfo],
+    ) -> Result<Estate, String> {
+        let device = |(n, volume): (usize, &Volume)| match volume.identity() {
+            Some(identity) => Ok(DeviceAt { identity, files: volume.files().len() }),
+            None => Err(format!(
+                "device {} is memory of the process that runs, so no other can take it over; restart \
+                 it instead",
+                n + 1
+            )),
+        };
+        let space = |space: &Space| SpaceAt {
+            number: space.number.0,
+            device: space.place.device,
+            first: space.place.first,
+            blocks: space.place.blocks,
+        };
+        let name = |tenant: TenantId| {
+            let info = tenants.iter().find(|info| info.tenant == tenant);
+            info.map_or(Book::DEFAULT, |info| info.name.as_str()).to_owned()
+        };
+        let client = |info: &TenantInfo| match info.origin {
+            Origin::Client(maker) if info.state == control::State::Active => {
+                Some(ClientTenant { tenant: TenantConfig::of(info), maker: name(maker) })
+            }
+            _ => None,
+        };
+        Ok(Estate {
+            owner: Hello::own(),
+            devices: volumes.iter().enumerate().map(device).collect::<Result<_, _>>()?,
+            spaces: spaces.iter().map(space).collect(),
+            sockets,
+            tenants: tenants.iter().filter_map(client).collect(),
+        })
+    }
+
+    /// Whether these volumes and namespaces are what connections of the older process expect.
+    ///
+    /// # Errors
+    /// What is another, or missing.
+    pub(super) fn check(&self, volumes: &[Volume], spaces: &[Space]) -> Result<(), String> {
+        for (n, device) in self.devices.iter().enumerate() {
+            let own = volumes.get(n).and_then(Volume::identity);
+            if own.as_ref() != Some(&device.identity) {
+                return Err(format!(
+                    "device {} is {} in the server that runs and {} in this configuration",
+                    n + 1,
+                    device.identity,
+                    own.as_deref().unwrap_or("missing")
+                ));
+            }
+        }
+        for space in &self.spaces {
+            let own = spaces.iter().find(|own| own.number.0 == space.number);
+            let fits = own.is_some_and(|own| {
+                let place = own.place;
+                (place.device, place.first) == (space.device, space.first)
+                    && place.blocks >= space.blocks
+            });
+            if !fits {
+                return Err(format!(
+                    "namespace {} would be gone, elsewhere or smaller in this configuration",
+                    space.number
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The listeners of the older process by their number there, as numbers of these.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub(super) fn listeners(&self, own: &[ListenAt]) -> Result<HashMap<u16, ListenerId>, String> {
+        let mut found = HashMap::new();
+        let mut taken = vec![false; own.len()];
+        for socket in &self.sockets {
+            let Role::Listener(number) = socket.role else { continue };
+            let is_it = |(n, at): (usize, &ListenAt)| !taken[n] && wanted(at) == socket.wanted;
+            let Some(at) = own.iter().enumerate().position(is_it) else {
+                return Err(format!(
+                    "the server that runs listens at {}, and this configuration does not",
+                    socket.wanted
+                ));
+            };
+            taken[at] = true;
+            found.insert(number, ListenerId(at as u16));
+        }
+        Ok(found)
+    }
+
+    /// Makes the tenants that clients have made.
+    ///
+    /// # Errors
+    /// When one cannot be promised what it was.
+    pub(super) fn make_tenants(
+        &self,
+        book: &mut Book,
+        now: contract::Instant,
+    ) -> Result<(), String> {
+        for ClientTenant { tenant, maker } in &self.tenants {
+            let refused = |why: String| {
+                format!("tenant {:?}, which a client has made, is not possible: {why}", tenant.name)
+            };
+            let maker = book.find(maker);
+            let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
+            let (slo, share) = (tenant.slo(), tenant.share());
+            let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
+            book.register_sharing(&tenant.name, &slo, share, device, origin, now)
+                .map_err(|refusal| refused(refusal.to_string()))?;
+        }
+        Ok(())
+    }
+}

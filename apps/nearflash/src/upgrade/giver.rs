@@ -1,0 +1,400 @@
+//! The older process: it leads, and has everything until it has said that it is the other's.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use contract::{ConnId, Instant, Parcel, Tell};
+use io::{Link, Shelved};
+use proto::takeover::{Kind, encode};
+use target::Hold;
+
+use super::courier::{Courier, Event};
+use super::estate::{Estate, Hello, Left, SocketAt, place};
+use super::talk::{Message, Talk, unexpected};
+use super::{Grounds, PREPARE_MAX, STEP_MAX, Socket, step};
+
+/// How long what is stopped may take to stand still.
+const STILL_MAX: Duration = Duration::from_secs(5);
+
+/// How long connections are given away at most. What has not become quiet by then stays.
+const GIVING_MAX: Duration = Duration::from_secs(3);
+
+/// Without a connection for so long, it is looked whether there are more.
+const LULL: Duration = Duration::from_millis(5);
+
+/// How often those that did not become quiet in time are asked again, without any success.
+const ROUNDS: u32 = 3;
+
+/// How long the requests that are left may take before the other process waits no more for them.
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// A take-over as the older process sees it.
+pub(super) struct Giver<'a> {
+    courier: &'a mut Courier,
+    grounds: Arc<Grounds>,
+    talk: Talk,
+    /// Its number.
+    number: u64,
+    /// Connections that were shown to the other process and are ours.
+    shown: HashMap<u64, (Box<Parcel>, Shelved)>,
+    given: usize,
+    kept: usize,
+    /// When the last one came from a worker or left for good.
+    moved_at: Instant,
+    changes: Changes,
+}
+
+/// What was changed for the take-over, and is undone when it fails.
+#[derive(Default)]
+struct Changes {
+    is_frozen: bool,
+    is_still: bool,
+}
+
+impl<'a> Giver<'a> {
+    /// Gives everything to the process at the other end of the stream.
+    ///
+    /// # Errors
+    /// Why not. Then all that was not given is as before.
+    pub(super) fn give(courier: &'a mut Courier, stream: UnixStream) -> Result<(), String> {
+        static TALKS: AtomicU64 = AtomicU64::new(0);
+        let (grounds, talk) = (courier.grounds(), Self::let_in(stream)?);
+        let number = TALKS.fetch_add(1, Ordering::Relaxed);
+        let moved_at = grounds.clock.now();
+        let (shown, changes) = (HashMap::new(), Changes::default());
+        let (given, kept) = (0, 0);
+        let mut giver =
+            Giver { courier, grounds, talk, number, shown, given, kept, moved_at, changes };
+        let done = giver.go();
+        if let Err(why) = &done {
+            giver.talk.stop(why);
+            giver.undo();
+        }
+        done
+    }
+
+    /// Whoever it is goes away without anything.
+    pub(super) fn refuse(stream: UnixStream, why: &str) {
+        if let Ok(talk) = Self::let_in(stream) {
+            talk.stop(why);
+        }
+    }
+
+    fn let_in(stream: UnixStream) -> Result<Talk, String> {
+        let link = Link::new(stream);
+        let (peer, own) = (link.peer_uid(), rustix::process::geteuid().as_raw());
+        let peer = peer.map_err(|error| format!("who asks cannot be told: {error}"))?;
+        if peer != own && peer != 0 {
+            return Err(format!("user {peer} may not take over a server of user {own}"));
+        }
+        Talk::new(link, STEP_MAX)
+    }
+
+    fn go(&mut self) -> Result<(), String> {
+        let hello = self.talk.expect(Kind::Hello)?;
+        let hello: Hello = serde_json::from_slice(&hello.body)
+            .map_err(|error| format!("the new process says hello in other words: {error}"))?;
+        tracing::info!(pid = hello.pid, version = hello.version, "a new process takes over");
+        step("giver", "hello");
+        self.show_estate()?;
+        step("giver", "prepare");
+        self.talk.set_patience(PREPARE_MAX)?;
+        self.talk.expect(Kind::Ready)?;
+        self.talk.set_patience(STEP_MAX)?;
+        step("giver", "ready");
+        let began = self.grounds.clock.now();
+        self.be_still()?;
+        self.talk.say(Kind::Still, &[])?;
+        step("giver", "still");
+        self.talk.report_to(self.courier.sender.clone(), self.number)?;
+        self.give_connections(began)?;
+        step("giver", "given");
+        self.commit()?;
+        tracing::info!(
+            given = self.given,
+            left = self.kept,
+            took_ms = (self.grounds.clock.now() - began).as_millis() as u64,
+            "the new process serves"
+        );
+        step("giver", "committed");
+        self.rest();
+        Ok(())
+    }
+
+    /// Nothing changes from now on; the other process learns what there is, and gets what is open.
+    fn show_estate(&mut self) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        grounds.live.freeze()?;
+        self.changes.is_frozen = true;
+        let socket = |socket: &Socket| SocketAt {
+            role: socket.role,
+            wanted: socket.wanted.clone(),
+            is_at: place(socket.kept.endpoint()),
+        };
+        let sockets = grounds.sockets.iter().map(socket).collect();
+        let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
+        let estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
+        self.talk.say(Kind::Estate, &words)?;
+        let files: Vec<_> = grounds.volumes.iter().flat_map(|volume| volume.files()).collect();
+        self.send_descriptors(Kind::Files, &files)?;
+        let sockets: Vec<_> = grounds.sockets.iter().map(|socket| socket.kept.socket()).collect();
+        self.send_descriptors(Kind::Listeners, &sockets)
+    }
+
+    /// Descriptors, in as many messages as they need.
+    fn send_descriptors(
+        &self,
+        kind: Kind,
+        descriptors: &[std::os::fd::BorrowedFd<'_>],
+    ) -> Result<(), String> {
+        for some in descriptors.chunks(io::DESCRIPTORS_MAX) {
+            self.talk.send(kind, 0, &[], some)?;
+        }
+        Ok(())
+    }
+
+    /// Accepts nothing, answers no hellos, starts nothing that excludes others; returns when nothing of
+    /// the kind is under way.
+    fn be_still(&mut self) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        self.changes.is_still = true;
+        grounds.shared.fences.hold_hellos(Hold::All);
+        grounds.shared.fences.hold_exclusives(true);
+        // Every worker takes a turn behind that.
+        grounds.orders.hold(true, &grounds.wakers);
+        self.await_within(STILL_MAX, "the workers do not stand still", || {
+            let excludes = grounds.volumes.iter().any(|volume| volume.is_claimed_alone());
+            grounds.orders.are_done() && !excludes
+        })
+    }
+
+    fn await_within(
+        &self,
+        limit: Duration,
+        complaint: &str,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<(), String> {
+        let end = self.grounds.clock.now() + limit;
+        while !done() {
+            if self.grounds.clock.now() >= end {
+                return Err(complaint.to_owned());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Gives away every connection that can be.
+    fn give_connections(&mut self, began: Instant) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        self.moved_at = grounds.clock.now();
+        grounds.foreman.hand_over(true);
+        let (mut rounds, mut given_before) = (0, 0);
+        loop {
+            match self.courier.next_soon() {
+                Some(event) => self.take_event(event)?,
+                None => self.take_mail()?,
+            }
+            let now = grounds.clock.now();
+            if grounds.orders.word().stops() {
+                return Err("this server was told to stop".to_owned());
+            }
+            let is_late = now.since(began) >= GIVING_MAX;
+            let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
+            if !is_quiet && !(is_late && self.shown.is_empty()) {
+                if now.since(self.moved_at) >= STEP_MAX {
+                    return Err("the new process does not take what it is given".to_owned());
+                }
+                continue;
+            }
+            let left = self.movable()?;
+            rounds = if self.given > given_before { 0 } else { rounds + 1 };
+            given_before = self.given;
+            if left == 0 || is_late || rounds > ROUNDS {
+                grounds.foreman.hand_over(false);
+                return self.settle();
+            }
+            // Those that were not quiet in time, and those that have come meanwhile.
+            grounds.foreman.hand_over(true);
+            self.moved_at = now;
+        }
+    }
+
+    /// Connections that could still move.
+    fn movable(&mut self) -> Result<usize, String> {
+        let connections = self.grounds.foreman.connections().map_err(|error| error.to_string())?;
+        self.kept = connections.len();
+        let can_move = connections.iter().filter(|connection| connection.listed.can_move);
+        Ok(can_move.count())
+    }
+
+    /// What is still under way to the courier ends, one way or the other.
+    fn settle(&mut self) -> Result<(), String> {
+        let mut lull = 0;
+        while lull < 5 || !self.shown.is_empty() {
+            match self.courier.next_soon() {
+                Some(event) => self.take_event(event)?,
+                None => self.take_mail()?,
+            }
+            let is_calm = self.grounds.clock.now().since(self.moved_at) >= LULL;
+            lull = if is_calm { lull + 1 } else { 0 };
+            if self.grounds.clock.now().since(self.moved_at) >= STEP_MAX {
+                return Err("the new process does not take what it is given".to_owned());
+            }
+        }
+        self.kept = self.grounds.foreman.connection_count();
+        Ok(())
+    }
+
+    fn take_event(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Mail => self.take_mail(),
+            Event::Knock(stream) => {
+                Giver::refuse(stream, "another process is taking over already");
+                Ok(())
+            }
+            Event::Heard(number, _) if number != self.number => Ok(()),
+            Event::Heard(_, Ok(message)) => self.take_message(&message),
+            Event::Heard(_, Err(over)) => Err(over.to_string()),
+        }
+    }
+
+    fn take_mail(&mut self) -> Result<(), String> {
+        while let Some(tell) = self.courier.mail() {
+            if let Tell::Arrive(parcel) = tell {
+                self.show(parcel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a connection to the other process. One that does not fit into a message stays.
+    fn show(&mut self, parcel: Box<Parcel>) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        self.moved_at = grounds.clock.now();
+        let encoded = {
+            let book = grounds.tenants.book();
+            encode(&parcel, grounds.clock.now(), |tenant, epoch| {
+                book.name_of(tenant, epoch).map(str::to_owned)
+            })
+        };
+        let bytes = match encoded {
+            Ok(bytes) => bytes,
+            Err(unfit) => {
+                tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
+                self.courier.give_back(parcel);
+                return Ok(());
+            }
+        };
+        let shelved = grounds.spread.fetch(parcel.ticket, grounds.spread.courier());
+        let (ticket, socket) = (parcel.ticket.0, shelved.socket());
+        let sent = self.talk.send(Kind::Parcel, ticket, &bytes, &[socket.as_fd()]);
+        self.shown.insert(ticket, (parcel, shelved));
+        step("giver", "parcel");
+        sent.map_err(String::from)
+    }
+
+    fn take_message(&mut self, message: &Message) -> Result<(), String> {
+        let Message { kind, ticket, body, .. } = message;
+        let found = match kind {
+            Kind::Taken | Kind::Refused => self.shown.remove(ticket),
+            _ => None,
+        };
+        let Some((parcel, shelved)) = found else { return Err(unexpected(message).into()) };
+        self.moved_at = self.grounds.clock.now();
+        if *kind == Kind::Refused {
+            let why = String::from_utf8_lossy(body);
+            tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
+            self.take_back(parcel, shelved);
+            return Ok(());
+        }
+        step("giver", "taken");
+        if let Err(over) = self.talk.say_of(Kind::Yours, *ticket) {
+            self.take_back(parcel, shelved);
+            return Err(over.into());
+        }
+        self.grounds.spread.let_go(shelved);
+        let pause = self.grounds.clock.now() - parcel.paused_at;
+        let conn = ConnId { index: u32::MAX, generation: 0 };
+        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
+        self.courier.post(usize::from(parcel.from), landed);
+        self.given += 1;
+        step("giver", "yours");
+        Ok(())
+    }
+
+    fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
+        self.grounds.spread.shelve_again(parcel.ticket, shelved);
+        self.courier.give_back(parcel);
+    }
+
+    /// The rest is the other's.
+    fn commit(&mut self) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        let mut left = Left { connections: self.kept, ..Left::default() };
+        {
+            let book = grounds.tenants.book();
+            for (tenant, client, connection) in grounds.shared.fences.names() {
+                let name = book.name_of(tenant, None).unwrap_or_default().to_owned();
+                left.names.push((name, format!("{client:x}"), connection));
+            }
+        }
+        let words = serde_json::to_vec(&left).map_err(|error| error.to_string())?;
+        grounds.hold_apis(true);
+        grounds.give_away(true);
+        self.talk.say(Kind::Commit, &words)?;
+        step("giver", "commit");
+        // Only its end gives it back from here on: it may own everything already.
+        loop {
+            match self.courier.next_soon() {
+                Some(Event::Heard(number, heard)) if number == self.number => match heard {
+                    Ok(Message { kind: Kind::Committed, .. }) => return Ok(()),
+                    Ok(message) => return Err(unexpected(&message).into()),
+                    Err(over) => return Err(over.into()),
+                },
+                Some(Event::Knock(stream)) => Giver::refuse(stream, "another is taking over"),
+                // What became quiet too late stays.
+                _ => self.courier.return_all(),
+            }
+        }
+    }
+
+    /// The workers drain; the other is told when nothing of this process can be at a device any more.
+    fn rest(&mut self) {
+        let grounds = self.grounds.clone();
+        grounds.orders.give();
+        grounds.orders.stop(&grounds.wakers);
+        let end = grounds.clock.now() + REST_MAX;
+        while !grounds.orders.are_quiet() && grounds.clock.now() < end {
+            self.courier.return_all();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        step("giver", "rest");
+        let _ = self.talk.say(Kind::Rest, &[]); // it serves on without us
+    }
+
+    /// Everything that was not given is as before.
+    fn undo(&mut self) {
+        let grounds = self.grounds.clone();
+        for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
+            self.take_back(parcel, shelved);
+        }
+        if self.changes.is_still {
+            grounds.foreman.hand_over(false);
+            grounds.give_away(false);
+            grounds.hold_apis(false);
+            grounds.shared.fences.hold_hellos(Hold::Nobody);
+            grounds.shared.fences.hold_exclusives(false);
+            grounds.orders.hold(false, &grounds.wakers);
+        }
+        if self.changes.is_frozen {
+            grounds.live.thaw();
+        }
+        self.courier.return_all();
+    }
+}

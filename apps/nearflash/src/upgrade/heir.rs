@@ -1,0 +1,398 @@
+//! The newer process: it answers, and touches nothing that it was not given.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use contract::{Instant, ListenerId, Parcel, Peer, Tell, Ticket};
+use control::Tenants;
+use io::{Link, Listener};
+use proto::takeover::{Kind, decode};
+use target::{Adopted, FenceName, Hold};
+
+use super::courier::{Courier, Event};
+use super::estate::{self, Estate, Hello, Left, Role, SocketAt};
+use super::talk::{Message, Over, Talk, unexpected};
+use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step};
+use crate::config::Space;
+use crate::listen::ListenAt;
+use crate::volumes::Volume;
+
+/// How often a connection is offered to a worker before nobody has room for it.
+const OFFERS_MAX: usize = 100;
+
+/// A process that is about to take over.
+pub(crate) struct Heir {
+    talk: Talk,
+    estate: Estate,
+    /// By device.
+    files: Vec<Vec<OwnedFd>>,
+    sockets: Vec<(SocketAt, Option<OwnedFd>)>,
+    /// The older process's listeners as ours.
+    listeners: HashMap<u16, ListenerId>,
+}
+
+/// How the first part ended, for whoever waits to serve.
+type Told = Sender<Result<(), String>>;
+
+impl Heir {
+    /// Asks the server that runs, whose upgrade socket is there, to be taken over. From now on nothing of
+    /// it changes.
+    ///
+    /// # Errors
+    /// When there is none, or it does not want to.
+    pub(crate) fn knock(path: &Path) -> Result<Heir, String> {
+        let link = Link::connect(path).map_err(|error| {
+            format!("there is no server to take over from at {}: {error}", path.display())
+        })?;
+        let talk = Talk::new(link, STEP_MAX)?;
+        let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
+        talk.say(Kind::Hello, &hello)?;
+        step("heir", "hello");
+        let refused = |over: Over| format!("the server that runs is not taken over: {over}");
+        let estate = talk.expect(Kind::Estate).map_err(refused)?;
+        let estate: Estate = serde_json::from_slice(&estate.body)
+            .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
+        let count = estate.devices.iter().map(|device| device.files).sum();
+        let mut files = receive(&talk, Kind::Files, count)?.into_iter();
+        let files: Vec<Vec<OwnedFd>> = estate
+            .devices
+            .iter()
+            .map(|device| files.by_ref().take(device.files).collect())
+            .collect();
+        let sockets = receive(&talk, Kind::Listeners, estate.sockets.len())?;
+        let sockets = estate.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
+        step("heir", "estate");
+        Ok(Heir { talk, estate, files, sockets, listeners: HashMap::new() })
+    }
+
+    /// The files of device number `n` that the older process has open; `None` if it has no such device.
+    pub(crate) fn files(&mut self, n: usize) -> Option<Vec<OwnedFd>> {
+        self.files.get_mut(n).map(std::mem::take)
+    }
+
+    /// The older process's socket of this purpose, if it has it; its file stays the other's for now.
+    pub(crate) fn socket(
+        &mut self,
+        is_it: impl Fn(&Role) -> bool,
+        wanted: &str,
+    ) -> Result<Option<Listener>, String> {
+        let found = self
+            .sockets
+            .iter_mut()
+            .find(|(at, socket)| is_it(&at.role) && at.wanted == wanted && socket.is_some());
+        let Some((at, socket)) = found else { return Ok(None) };
+        let socket = socket.take().expect("it was just seen");
+        let adopted = Listener::adopt(socket, estate::endpoint(&at.is_at)?);
+        let listener = adopted.map_err(|error| error.to_string())?;
+        let kept = listener.keep().map_err(|error| error.to_string())?;
+        kept.give_away(true);
+        Ok(Some(listener))
+    }
+
+    /// The older process's listener there, if it has it.
+    pub(crate) fn listener(&mut self, at: &ListenAt) -> Result<Option<Listener>, String> {
+        self.socket(|role| matches!(role, Role::Listener(_)), &estate::wanted(at))
+    }
+
+    /// Whether the server that was made is one that can go on with the connections; makes the tenants
+    /// that clients of the older process have made.
+    pub(crate) fn check(
+        &mut self,
+        volumes: &[Volume],
+        spaces: &[Space],
+        listen: &[ListenAt],
+        tenants: &Tenants,
+    ) -> Result<(), String> {
+        let checked = self.estate.check(volumes, spaces).and_then(|()| {
+            self.listeners = self.estate.listeners(listen)?;
+            let now = tenants.now();
+            self.estate.make_tenants(&mut tenants.book(), now)
+        });
+        checked.map_err(|why| format!("{why}; the server that runs goes on"))
+    }
+
+    /// Gives up: the older process goes on.
+    pub(crate) fn stop(&self, why: &str) {
+        self.talk.stop(why);
+    }
+
+    /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
+    pub(super) fn take_over(self, courier: &mut Courier, told: &Told) -> Result<(), ()> {
+        let mut taker = Taker {
+            grounds: courier.grounds(),
+            courier,
+            talk: self.talk,
+            listeners: self.listeners,
+            shown: HashMap::new(),
+            landing: HashMap::new(),
+            pauses: Vec::new(),
+            began: Instant::ZERO,
+            took: Duration::ZERO,
+            serves: false,
+            left: None,
+        };
+        let done = taker.go(told);
+        if let Err(why) = &done {
+            taker.talk.stop(why);
+            let _ = told.send(Err(why.clone())); // the process may be ending already
+        }
+        done.map_err(drop)
+    }
+}
+
+/// As many descriptors as were said.
+fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String> {
+    let mut files = Vec::new();
+    while files.len() < count {
+        files.extend(talk.expect(kind)?.files);
+    }
+    match files.len() == count {
+        true => Ok(files),
+        false => Err(format!("{} descriptors came of {count}", files.len())),
+    }
+}
+
+/// A connection that was taken, until a worker has it.
+struct Landing {
+    /// Its name, so that nobody forgets it.
+    _adopted: Option<Adopted>,
+    offers: usize,
+}
+
+/// What is known of the older process's last words.
+enum Ended {
+    /// Nothing of it runs any more.
+    Rest,
+    /// It is gone without having said so.
+    Gone,
+}
+
+struct Taker<'a> {
+    grounds: std::sync::Arc<Grounds>,
+    courier: &'a mut Courier,
+    talk: Talk,
+    listeners: HashMap<u16, ListenerId>,
+    /// Connections that are the older process's still.
+    shown: HashMap<u64, (Box<Parcel>, OwnedFd, Option<Adopted>)>,
+    landing: HashMap<Ticket, Landing>,
+    pauses: Vec<Duration>,
+    began: Instant,
+    /// From its first sight of the older process's stillness until it served.
+    took: Duration,
+    /// It has committed.
+    serves: bool,
+    /// Connections that stayed with the older process, until that was told.
+    left: Option<usize>,
+}
+
+impl Taker<'_> {
+    fn go(&mut self, told: &Told) -> Result<(), String> {
+        let fences = &self.grounds.shared.fences;
+        fences.hold_hellos(Hold::All);
+        fences.hold_exclusives(true);
+        step("heir", "prepare");
+        self.talk.say(Kind::Ready, &[])?;
+        self.talk.set_patience(PREPARE_MAX)?;
+        step("heir", "ready");
+        self.talk.expect(Kind::Still)?;
+        self.began = self.grounds.clock.now();
+        step("heir", "still");
+        self.talk.report_to(self.courier.sender.clone(), u64::MAX)?;
+        let ended = loop {
+            match self.courier.next_soon() {
+                Some(Event::Heard(_, Ok(message))) => {
+                    if let Some(ended) = self.take_message(message, told)? {
+                        break ended;
+                    }
+                }
+                // Nobody else serves: all is ours.
+                Some(Event::Heard(_, Err(Over::Gone))) => break Ended::Gone,
+                Some(Event::Heard(_, Err(over))) if self.serves => {
+                    tracing::warn!(%over, "the older process says nothing more");
+                    break Ended::Gone;
+                }
+                Some(Event::Heard(_, Err(over))) => return Err(over.into()),
+                _ => {}
+            }
+            self.take_mail();
+            if let Some(left) = self.left.take_if(|_| self.landing.is_empty()) {
+                self.tell(left);
+            }
+        };
+        self.shown.clear();
+        self.end(&ended, told);
+        Ok(())
+    }
+
+    fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
+        let ticket = message.ticket;
+        match message.kind {
+            Kind::Parcel if !self.serves => {
+                let taken = self.look_at(message);
+                let said = match &taken {
+                    Ok(()) => self.talk.say_of(Kind::Taken, ticket),
+                    Err(why) => self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[]),
+                };
+                // An end shows where messages are heard.
+                let _ = said;
+                step("heir", "taken");
+            }
+            Kind::Yours => {
+                let shown = self.shown.remove(&ticket);
+                let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
+                self.land(parcel, socket, adopted);
+                step("heir", "yours");
+            }
+            Kind::Commit if !self.serves => {
+                step("heir", "commit");
+                let left: Left = serde_json::from_slice(&message.body)
+                    .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
+                let held = self.names(&left);
+                self.serve(Hold::Names(held), told);
+                let _ = self.talk.say(Kind::Committed, &[]); // its end shows where messages are heard
+                step("heir", "committed");
+                self.left = Some(left.connections);
+            }
+            Kind::Rest if self.serves => return Ok(Some(Ended::Rest)),
+            _ => return Err(unexpected(&message).into()),
+        }
+        Ok(None)
+    }
+
+    /// Makes a connection of what was shown, unless it does not fit.
+    fn look_at(&mut self, message: Message) -> Result<(), String> {
+        let grounds = &self.grounds;
+        let courier = grounds.spread.courier() as u16;
+        let mut parcel = {
+            let book = grounds.tenants.book();
+            let now = grounds.clock.now();
+            let decoded = decode(&message.body, courier, now, |name| book.member(name));
+            Box::new(decoded.map_err(|unfit| unfit.to_string())?)
+        };
+        let listener = self.listeners.get(&parcel.listener.0);
+        parcel.listener = *listener.ok_or("its listener is not known")?;
+        let devices = grounds.volumes.len();
+        if parcel.requests.iter().any(|request| usize::from(request.device) >= devices) {
+            return Err("it has a request for a device that is not there".to_owned());
+        }
+        let connections: usize = grounds.spread.connections().iter().sum();
+        if connections + self.shown.len() >= grounds.connections_max {
+            return Err("there is no room for more connections (limits.connections)".to_owned());
+        }
+        let Ok([socket]) = <[OwnedFd; 1]>::try_from(message.files) else {
+            return Err("it came without its socket".to_owned());
+        };
+        let mut adopted = None;
+        if let Some(place) = &mut parcel.place {
+            let (own, kept) = grounds.shared.fences.adopt(*place);
+            (*place, adopted) = (own, Some(kept));
+        }
+        self.shown.insert(message.ticket, (parcel, socket, adopted));
+        Ok(())
+    }
+
+    /// A connection is ours: a worker gets it.
+    fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
+        let is_tcp = matches!(parcel.peer, Peer::Internet(_));
+        let (ticket, worker) = self.grounds.spread.land(socket, is_tcp);
+        parcel.ticket = ticket;
+        self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
+        self.courier.post(worker, Tell::Arrive(parcel));
+    }
+
+    fn take_mail(&mut self) {
+        while let Some(tell) = self.courier.mail() {
+            match tell {
+                Tell::Landed { ticket, pause, .. } => {
+                    self.landing.remove(&ticket);
+                    self.pauses.push(pause);
+                }
+                Tell::Returned(parcel) => self.offer_again(parcel),
+                Tell::Arrive(parcel) => self.courier.give_back(parcel),
+                _ => {}
+            }
+        }
+    }
+
+    /// A worker had no room for a connection.
+    fn offer_again(&mut self, parcel: Box<Parcel>) {
+        let workers = self.grounds.wakers.len();
+        let Some(landing) = self.landing.get_mut(&parcel.ticket) else { return };
+        landing.offers += 1;
+        let offers = landing.offers;
+        if offers > OFFERS_MAX {
+            tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
+            self.landing.remove(&parcel.ticket);
+            return self.grounds.spread.discard(parcel.ticket);
+        }
+        self.courier.post(offers % workers, Tell::Arrive(parcel));
+    }
+
+    /// The names that the older process's connections still have.
+    fn names(&self, left: &Left) -> std::collections::HashSet<FenceName> {
+        let book = self.grounds.tenants.book();
+        let name = |(tenant, client, connection): &(String, String, u32)| {
+            let client = u128::from_str_radix(client, 16).ok()?;
+            Some((book.find(tenant)?, client, *connection))
+        };
+        left.names.iter().filter_map(name).collect()
+    }
+
+    /// Everything is ours that the older process has not said to keep to itself.
+    fn serve(&mut self, hold: Hold, told: &Told) {
+        let grounds = &self.grounds;
+        grounds.give_away(false);
+        grounds.shared.fences.hold_hellos(hold);
+        let listeners = std::mem::take(&mut *grounds.listeners.lock().expect("nobody panics"));
+        grounds.orders.listen(listeners, &grounds.wakers);
+        grounds.hold_apis(false);
+        self.serves = true;
+        self.took = grounds.clock.now() - self.began;
+        let _ = told.send(Ok(())); // the process may be ending already
+    }
+
+    fn tell(&mut self, left: usize) {
+        self.pauses.sort();
+        let count = self.pauses.len();
+        let us = |n: usize| {
+            let pause = self.pauses.get((count * n / 100).min(count.saturating_sub(1)));
+            pause.map_or(0, |pause| pause.as_micros())
+        };
+        eprintln!(
+            "nearflash: took over {} connections in {} ms (half of them paused for at most {} µs, 99 of \
+             100 for {} µs, the longest for {} µs); {left} end with the older process",
+            count,
+            self.took.as_millis(),
+            us(50),
+            us(99),
+            us(100),
+        );
+    }
+
+    /// Nothing of the older process can do harm any more.
+    fn end(&mut self, ended: &Ended, told: &Told) {
+        if !self.serves {
+            eprintln!("nearflash: the older process has ended before its time; this one takes all");
+            self.serve(Hold::All, told);
+        }
+        if let Ended::Gone = ended {
+            let until = self.grounds.clock.now() + AFTERMATH;
+            while self.grounds.clock.now() < until {
+                let _ = self.courier.next_soon();
+                self.take_mail();
+            }
+        }
+        while !self.landing.is_empty() {
+            let _ = self.courier.next_soon();
+            self.take_mail();
+        }
+        let fences = &self.grounds.shared.fences;
+        fences.hold_exclusives(false);
+        fences.hold_hellos(Hold::Nobody);
+        self.grounds.wakers.iter().for_each(io::Waker::wake);
+        step("heir", "rest");
+    }
+}

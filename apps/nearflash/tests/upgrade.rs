@@ -1,0 +1,287 @@
+//! A new process takes over from the one that runs: a verifying load notices nothing but pauses, and
+//! whichever of the two has not got a connection may be killed at any step.
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+
+use contract::{Command, Hello, Range, Status};
+use control::admin::{AdminAddress, Client};
+use serde_json::Value;
+use support::{Answer, Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
+
+struct Place {
+    folder: tempfile::TempDir,
+    device: String,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let device = format!("file:{}?size=16MiB", folder.path().join("device").display());
+        Place { folder, device }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// A server that is not started.
+    fn launch(&self) -> Launch {
+        let socket = self.socket();
+        ["--workers", "2", "--admin", socket.to_str().unwrap()]
+            .into_iter()
+            .fold(Launch::device(&self.device), Launch::with)
+    }
+
+    fn start(&self) -> Server {
+        self.launch().start()
+    }
+
+    /// A server that takes over.
+    fn take_over(&self) -> Server {
+        self.launch().with("--upgrade").start()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+
+    /// The other ends of all connections.
+    fn peers(&self) -> Vec<String> {
+        let connections = self.client().connections().unwrap().connections;
+        let mut peers: Vec<String> = connections.into_iter().map(|one| one.peer).collect();
+        peers.sort();
+        peers
+    }
+}
+
+fn program() -> Process {
+    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
+    program
+}
+
+/// A load that verifies, for so many seconds.
+fn bench(url: &str, seconds: &str, words: &str) -> Child {
+    let mut bench = program();
+    bench.args(["bench", url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
+    bench.args(["--seconds", seconds]).args(words.split_whitespace());
+    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
+}
+
+fn result(bench: Child) -> Value {
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_str(&said).expect("it is JSON")
+}
+
+/// What a server says of a take-over, as `(connections, milliseconds, p99 pause in microseconds)`.
+fn told(server: &Server) -> (u64, u64, u64) {
+    server.await_log("took over");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("took over")).expect("it was awaited");
+    let numbers: Vec<u64> =
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    println!("{line}");
+    (numbers[0], numbers[1], numbers[4])
+}
+
+#[test]
+fn a_verifying_load_notices_nothing() {
+    for words in [
+        " --connections 8 --queue-depth 8",
+        " --connections 2 --queue-depth 4 --block-size 64KiB --checksums",
+        "?v=1 --connections 4 --queue-depth 16",
+    ] {
+        let place = Place::new();
+        let mut old = place.start();
+        let (target, words) = words.split_once(' ').unwrap_or((words, ""));
+        let load = bench(&format!("reflex://{}{target}", old.address()), "3", words);
+        wait_until("connections", PATIENCE, || place.peers().len() >= 2);
+        let peers = place.peers();
+        let first = place.take_over();
+        assert_eq!(first.address(), old.address());
+        let (count, _, _) = told(&first);
+        assert_eq!(count, peers.len() as u64);
+        assert!(old.wait().success(), "the older one ends in order");
+        // And once more, from the one that took over.
+        let mut first = first;
+        let second = place.take_over();
+        assert_eq!(told(&second).0, count);
+        assert!(first.wait().success());
+        assert_eq!(place.peers(), peers, "nobody has connected again");
+        let result = result(load);
+        assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    }
+}
+
+/// Clients of both versions whose connections have names and have written something.
+struct Clients {
+    named: Vec<V2>,
+    old: V1,
+}
+
+const WRITTEN: Range = Range::new(64, 8);
+
+impl Clients {
+    fn connect(server: &Server) -> Clients {
+        let hello = |n: u32| Hello { client: 77, connection: n, ..Hello::default() };
+        let named = (0..3).map(|n| V2::hello(server.address(), hello(n)).unwrap());
+        let mut clients = Clients { named: named.collect(), old: V1::connect(server.address()) };
+        clients.old.set(1, 0, &pattern(0, 8, 1));
+        clients.old.expect_written(1, 0);
+        let write = Command::Write { range: WRITTEN, fua: false };
+        assert!(clients.named[0].call(write, &pattern(WRITTEN.lba, 8, 2)).0.is_ok());
+        clients
+    }
+
+    /// How many connections still answer. What they answer is right.
+    fn alive(&mut self) -> usize {
+        let named = self.named.iter_mut().map(alive).filter(|alive| *alive).count();
+        self.old.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let asked = self.old.stream.write_all(&v1_head(0, 5, 0, 8));
+        let mut answer = vec![0; 24 + 4096];
+        let old = asked.and_then(|()| self.old.stream.read_exact(&mut answer));
+        if let Err(error) = &old {
+            let timed_out = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+            assert!(!timed_out, "neither an answer nor an end");
+        } else {
+            assert_eq!(answer[24..], pattern(0, 8, 1));
+        }
+        named + usize::from(old.is_ok())
+    }
+}
+
+fn alive(client: &mut V2) -> bool {
+    let bytes = client.encode(9, 0, 0, Command::Read(WRITTEN), &[]);
+    if client.stream.write_all(&bytes).is_err() {
+        return false;
+    }
+    match client.try_answer(PATIENCE) {
+        Some(Answer::Done { tag: 9, status: Status::Ok, data }) => {
+            assert_eq!(data, pattern(WRITTEN.lba, 8, 2));
+            true
+        }
+        Some(Answer::End) => false,
+        Some(Answer::Notice(_)) => alive(client),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What was acknowledged is there, for a client with the name of an earlier one.
+fn is_served(server: &Server) {
+    let hello = Hello { client: 77, connection: 0, ..Hello::default() };
+    let mut again = V2::hello(server.address(), hello).unwrap();
+    assert!(alive(&mut again));
+    let mut compare = pattern(WRITTEN.lba, 8, 2);
+    compare.extend(pattern(WRITTEN.lba, 8, 3));
+    let exchange = Command::CompareAndWrite(WRITTEN);
+    assert!(again.call(exchange, &compare).0.is_ok(), "nothing is held any more");
+    let write = Command::Write { range: WRITTEN, fua: false };
+    assert!(again.call(write, &pattern(WRITTEN.lba, 8, 2)).0.is_ok());
+}
+
+/// Has a process stay at a step.
+fn staying(launch: Launch, at: &str) -> Launch {
+    launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
+}
+
+/// Starts a process that takes over and will not come to serve by itself.
+fn begin(launch: Launch) -> support::Begun {
+    launch.with("--upgrade").begin()
+}
+
+#[test]
+fn the_older_goes_on_if_the_newer_is_killed() {
+    // With how many of the four connections.
+    for (at, survive) in [
+        ("giver:hello:1500", 4),
+        ("giver:prepare:1500", 4),
+        ("giver:ready:1500", 4),
+        ("giver:still:1500", 4),
+        ("giver:parcel:1500", 4),
+        ("giver:taken:1500", 4),
+        ("giver:yours:1500", 3),
+        ("giver:given:1500", 0),
+        ("giver:commit:1500", 0),
+        ("heir:hello", 4),
+        ("heir:estate", 4),
+        ("heir:prepare", 4),
+        ("heir:ready", 4),
+        ("heir:still", 4),
+        ("heir:taken", 4),
+        ("heir:commit", 0),
+    ] {
+        let place = Place::new();
+        let old =
+            if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
+        let old = old.start();
+        let mut clients = Clients::connect(&old);
+        let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
+        let mut new = begin(new);
+        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
+        new.kill();
+        old.await_log("this server goes on");
+        assert_eq!(clients.alive(), survive, "{at}: {}", old.log());
+        is_served(&old);
+        assert_eq!(place.peers().len(), survive, "{at}: the admin API answers");
+        drop(old);
+    }
+}
+
+#[test]
+fn the_newer_serves_what_it_has_if_the_older_is_killed() {
+    for (at, survive) in [
+        ("giver:still", 0),
+        ("giver:parcel", 0),
+        ("giver:taken", 0),
+        ("giver:yours", 1),
+        ("giver:given", 4),
+        ("giver:commit", 4),
+        ("giver:committed", 4),
+        ("giver:rest", 4),
+        ("heir:still:1500", 0),
+        ("heir:commit:1500", 4),
+        ("heir:committed:1500", 4),
+    ] {
+        let place = Place::new();
+        let old =
+            if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
+        let mut old = old.start();
+        let mut clients = Clients::connect(&old);
+        let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
+        let new = begin(new);
+        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
+        old.kill();
+        let new = new.await_ready();
+        assert_eq!(clients.alive(), survive, "{at}: {}", new.log());
+        is_served(&new);
+        assert_eq!(place.peers().len(), survive, "{at}: the admin API answers");
+    }
+}
+
+#[test]
+fn before_it_has_anything_the_newer_ends_with_the_older() {
+    for at in ["giver:hello", "giver:prepare", "giver:ready"] {
+        let place = Place::new();
+        let mut old = staying(place.launch(), at).start();
+        let mut new = begin(place.launch());
+        old.await_log("stays at");
+        old.kill();
+        assert!(!new.wait().success());
+        assert!(new.log().contains("the other process is gone"), "{at}: {}", new.log());
+        is_served_after_all(&place);
+    }
+}
+
+/// A server can be started in the ordinary way.
+fn is_served_after_all(place: &Place) {
+    let server = place.start();
+    assert!(V2::connect(server.address()).read_blocks(0, 8).len() == 4096);
+}
