@@ -393,7 +393,7 @@ fn a_port_of_loopback_wants_a_name_of_loopback() {
 fn pages_of_other_sites_are_not_let_in() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    start(router(&tenants()), Door::Tcp(listener)).unwrap();
+    start(router(&tenants()), Door::Tcp(listener), false).unwrap();
     let link = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";
     for (path, said, expected) in [
         ("/openapi.json", link.to_owned(), 200),
