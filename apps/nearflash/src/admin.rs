@@ -8,12 +8,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use control::admin::{
-    AdminAddress, Door, Estate, Router, Running, Site, router, scrape_router, start,
+    AdminAddress, Caller, Door, Estate, Journal, Outcome, Record, Router, Running, Site, router,
+    scrape_router, start, start_audited,
 };
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
+use crate::audit::AuditFile;
+use crate::config::AdminConfig;
 use crate::live::Live;
 use crate::upgrade::{Heir, Role, Socket};
 
@@ -102,66 +106,135 @@ impl Site for Crew {
     }
 }
 
-/// Starts the admin API where it is wanted, or in the default place; `None` when there is none.
-/// Only a place that was asked for has to be available. An heir's is held.
-pub(crate) fn open(
-    wanted: Option<&Wanted>,
-    tenants: &Tenants,
-    crew: Crew,
-    metrics_tenants: usize,
-    heir: Option<&mut Heir>,
-) -> Result<Option<Opened>, String> {
-    let foreman = crew.foreman.clone();
-    let site: Arc<dyn Site> = Arc::new(crew);
-    let router = || {
-        let scraped = scrape_router(tenants.clone(), metrics_tenants);
-        router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
-    };
-    let opened = match wanted {
-        Some(Wanted::Nowhere) => return Ok(None),
-        Some(Wanted::At(address)) => open_at(address, router(), heir)?,
-        None => {
-            let Some(path) = default_socket() else { return Ok(None) };
-            let address = AdminAddress::Unix(path.clone());
-            match make_parent(&path).and_then(|()| open_at(&address, router(), heir)) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    eprintln!(
-                        "nearflash: warning: {error}; serving without an admin API (choose a place \
-                         for it with --admin)"
-                    );
-                    return Ok(None);
-                }
-            }
-        }
-    };
-    Ok(Some(opened))
+/// What belongs to the admin API and stays while the server runs.
+pub(crate) struct Office {
+    wanted: Option<Wanted>,
+    audit: Option<Arc<AuditFile>>,
 }
 
-fn open_at(
-    address: &AdminAddress,
-    router: Router,
-    heir: Option<&mut Heir>,
-) -> Result<Opened, String> {
-    let (wanted, is_held) = (address.to_string(), heir.is_some());
-    let passed = heir.map(|heir| heir.socket(|role| *role == Role::Admin, &wanted)).transpose()?;
-    let bind = || match address {
-        AdminAddress::Unix(path) => {
-            let path = UnixPath::new(path).map_err(|e| e.to_string())?;
-            Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())
+impl Office {
+    /// What a configuration asks for.
+    ///
+    /// # Errors
+    /// When a file that it names cannot be opened.
+    pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
+        let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
+        Ok(Office { wanted: config.listen.clone(), audit })
+    }
+
+    /// Where the admin API is to be.
+    pub(crate) fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
+    fn journal(&self) -> Option<Arc<dyn Journal>> {
+        self.audit.clone().map(|audit| audit as Arc<dyn Journal>)
+    }
+
+    /// Starts the admin API where it is wanted, or in the default place; `None` when there is none.
+    /// Only a place that was asked for has to be available. An heir's is held.
+    pub(crate) fn serve(
+        &self,
+        tenants: &Tenants,
+        crew: Crew,
+        metrics_tenants: usize,
+        heir: Option<&mut Heir>,
+    ) -> Result<Option<Opened>, String> {
+        let foreman = crew.foreman.clone();
+        let site: Arc<dyn Site> = Arc::new(crew);
+        let router = || {
+            let scraped = scrape_router(tenants.clone(), metrics_tenants);
+            router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
+        };
+        match &self.wanted {
+            Some(Wanted::Nowhere) => Ok(None),
+            Some(Wanted::At(address)) => self.open_at(address, router(), heir).map(Some),
+            None => Ok(self.open_default(router(), heir)),
         }
-        AdminAddress::Tcp(at) => Listener::bind(*at, &TcpOptions::default())
-            .map_err(|error| format!("cannot start the admin API: {error}")),
-    };
-    let listener = passed.flatten().map_or_else(bind, Ok)?;
-    let fail = |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
-    let socket: OwnedFd = listener.try_clone().map_err(fail)?;
-    let door = match address {
-        AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
-        AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
-    };
-    let running = start(router, door, is_held).map_err(fail)?;
-    Ok(Opened { listener, role: Role::Admin, wanted, running })
+    }
+
+    fn open_default(&self, router: Router, heir: Option<&mut Heir>) -> Option<Opened> {
+        let path = default_socket()?;
+        let address = AdminAddress::Unix(path.clone());
+        let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, heir));
+        opened
+            .map_err(|error| {
+                eprintln!(
+                    "nearflash: warning: {error}; serving without an admin API (choose a place for \
+                     it with --admin)"
+                );
+            })
+            .ok()
+    }
+
+    fn open_at(
+        &self,
+        address: &AdminAddress,
+        router: Router,
+        heir: Option<&mut Heir>,
+    ) -> Result<Opened, String> {
+        let (wanted, is_held) = (address.to_string(), heir.is_some());
+        let passed =
+            heir.map(|heir| heir.socket(|role| *role == Role::Admin, &wanted)).transpose()?;
+        let bind = || match address {
+            AdminAddress::Unix(path) => {
+                let path = UnixPath::new(path).map_err(|e| e.to_string())?;
+                Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())
+            }
+            AdminAddress::Tcp(at) => Listener::bind(*at, &TcpOptions::default())
+                .map_err(|error| format!("cannot start the admin API: {error}")),
+        };
+        let listener = passed.flatten().map_or_else(bind, Ok)?;
+        let fail =
+            |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
+        let socket: OwnedFd = listener.try_clone().map_err(fail)?;
+        let door = match address {
+            AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
+            AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
+        };
+        let running = start_audited(router, door, is_held, self.journal()).map_err(fail)?;
+        Ok(Opened { listener, role: Role::Admin, wanted, running })
+    }
+
+    /// Has a reload done that a signal asked for, with a record of it. The audit log is opened anew
+    /// first, and nothing is reloaded while it takes no records.
+    ///
+    /// # Errors
+    /// Why nothing was reloaded.
+    pub(crate) fn reload(
+        &self,
+        about: &str,
+        reload: impl FnOnce() -> Result<Vec<String>, String>,
+    ) -> Result<Vec<String>, String> {
+        if let Some(audit) = &self.audit {
+            audit.reopen()?;
+            audit.ready()?;
+        }
+        let reloaded = reload();
+        let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
+        let who = Caller::Signal { signal: "SIGHUP" };
+        let mut record = Record::beside_http(who, "RELOAD", about, outcome);
+        if let Ok(later) = &reloaded
+            && !later.is_empty()
+        {
+            record.after = Some(json!({ "needs_restart": later }));
+        }
+        self.keep(&record);
+        reloaded
+    }
+
+    /// Records that this process has taken over from another.
+    pub(crate) fn has_taken_over(&self, about: &str) {
+        let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
+        let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
+        self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
+    }
+
+    fn keep(&self, record: &Record) {
+        if let Err(why) = record.keep(self.journal().as_deref()) {
+            tracing::error!("{} is done, but its record is not kept yet: {why}", record.method);
+        }
+    }
 }
 
 /// Answers scrapes at an address of their own; an heir's are held.

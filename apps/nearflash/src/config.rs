@@ -1,5 +1,6 @@
 //! What a server is told: one TOML file, or the command line (docs/configuration.md).
 
+mod admin;
 mod authentication;
 
 use std::path::Path;
@@ -12,8 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Access, Limits, Rule, Scope, Who};
 
+pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
-use crate::admin::Wanted;
 use crate::crew_size::CrewSize;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
@@ -36,9 +37,10 @@ pub(crate) struct Config {
     pub(crate) workers: Option<CrewSize>,
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
-    /// Where the admin API is; in the default place unless told.
-    #[schemars(with = "Option<String>")]
-    pub(crate) admin: Option<Wanted>,
+    /// The admin API: where it is, and what belongs to it.
+    #[serde(default)]
+    #[schemars(with = "Option<admin::Written>")]
+    pub(crate) admin: AdminConfig,
     /// Where changes of the running server are kept: a file, or `none`.
     pub(crate) state: Option<String>,
     #[serde(default)]

@@ -25,6 +25,9 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Places in the code that are told apart; a power of two. Those that fall together share a burst.
 const CELLS: usize = 256;
 
+/// The target of the events that tell of changes by operators.
+const AUDIT: &str = "audit";
+
 /// The form of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
@@ -133,8 +136,12 @@ impl Filter<Registry> for Limit {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
         let metadata = event.metadata();
-        // Errors are our own; who asks for more than what is told wants all of it.
-        if *metadata.level() == Level::ERROR || *metadata.level() > Level::INFO {
+        // Errors are our own; who asks for more than what is told wants all of it. What is said of
+        // changes is bounded where it is said.
+        if *metadata.level() == Level::ERROR
+            || *metadata.level() > Level::INFO
+            || metadata.target() == AUDIT
+        {
             return true;
         }
         let place = metadata.file().map_or(0, |file| file.len() * 31)

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod audit;
 mod bench;
 mod calibrate;
 mod child;

@@ -28,7 +28,7 @@ use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
 
 use self::doors::Doors;
 use self::duty::Duty;
-use crate::admin::{Crew, Wanted};
+use crate::admin::{Crew, Office, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
@@ -121,6 +121,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What it is about, for records: its configuration file.
+    fn about(&self) -> String {
+        self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
     /// The form of the log, and what is in it.
     pub(crate) fn log(&self) -> (log::Form, Option<&str>) {
         (self.log_format, Some(&self.log))
@@ -219,7 +224,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     log::tell_what_is_left_out();
     let base = merge(&args)?;
-    let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.as_ref());
+    let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut heir = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
         (true, Some(place)) => Some(Heir::knock(place)?),
@@ -277,18 +282,23 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     };
     let foreman = desk.foreman();
     let crew = Crew { foreman: foreman.clone(), cpus: plan.cpus.clone(), live: live.clone() };
-    doors.open_apis(args, &config, &plan.tenants, crew, heir.as_mut())?;
+    let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
+    doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (courier, wake) = Courier::new(courier);
     desk.set_wake(wakers.len(), wake);
     start_desk(desk, &wakers)?;
-    let (reloaded, words) = (live.clone(), args.clone());
-    stop_on_signal(signals, plan.clone(), wakers.clone(), move || reload(&words, &reloaded));
+    let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
+    let reload = move || reload(&words, &reloaded, &desk);
+    stop_on_signal(signals, plan.clone(), wakers.clone(), reload);
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.take_upgrade())?;
     if courier.has_to_serve(&threads)? {
         println!("ready {}", doors.urls());
         upgrade::tell_service_manager();
+        if is_heir {
+            office.has_taken_over(&args.about());
+        }
     }
     let mut failed = false;
     for thread in threads {
@@ -332,7 +342,7 @@ fn merge(args: &Args) -> Result<Config, String> {
     if let Some(model) = &args.model {
         config.set_model(model);
     }
-    config.admin = args.admin.clone().or(config.admin);
+    config.admin.listen = args.admin.clone().or(config.admin.listen);
     config.workers = args.workers.or(config.workers);
     config.cpus = args.cpus.clone().or(config.cpus);
     Ok(config)
@@ -643,10 +653,9 @@ fn stop_on_signal(
 }
 
 /// Reads the configuration again, and says what became of it.
-fn reload(args: &Args, live: &Live) {
-    let read =
-        merge(args).and_then(|config| live.reload(config).map_err(|problem| problem.message));
-    match read {
+fn reload(args: &Args, live: &Live, office: &Office) {
+    let reload = || merge(args).and_then(|config| live.reload(config).map_err(|p| p.message));
+    match office.reload(&args.about(), reload) {
         Err(error) => {
             eprintln!("nearflash: the configuration is not reloaded, nothing has changed: {error}");
         }

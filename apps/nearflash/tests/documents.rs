@@ -88,7 +88,7 @@ fn every_key_is_explained_and_in_the_example() {
     let example = &blocks(&text, "toml")[0].1;
     let (lists, single) = (
         ["device", "tenant", "listen", "namespace", "access", "subsystem", "host"],
-        ["authentication", "limits"],
+        ["admin", "authentication", "limits"],
     );
     let tables = [&lists[..], &single[..]].concat();
     let named = |name: &str| match single.contains(&name) {

@@ -26,7 +26,7 @@ impl Config {
             let count = self.cpus.as_ref().map_or(1, Vec::len);
             all.workers = Some(CrewSize::fixed(count)?);
         }
-        all.admin.get_or_insert_with(crate::admin::default_place);
+        all.admin.listen.get_or_insert_with(crate::admin::default_place);
         if all.device.is_empty() {
             let spec = DEFAULT_DEVICE.to_owned();
             all.device.push(DeviceConfig::from_argument((0, &spec)));
@@ -75,7 +75,7 @@ impl Config {
         let parts = [
             ("workers", self.workers == old.workers),
             ("cpus", self.cpus == old.cpus),
-            ("admin", self.admin == old.admin),
+            ("[admin]", self.admin == old.admin),
             ("state", self.state == old.state),
             ("[[device]]", self.device == old.device),
             ("[[listen]]", self.listen == old.listen),

@@ -8,8 +8,7 @@ use control::admin::Running;
 use io::{Endpoint, Listener, TcpOptions};
 
 use super::Args;
-use crate::admin::{self, Crew, Opened};
-use crate::config::Config;
+use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::{ListenAt, url};
 use crate::upgrade::{self, Heir, Role, Socket};
 
@@ -60,13 +59,13 @@ impl Doors {
     pub(super) fn open_apis(
         &mut self,
         args: &Args,
-        config: &Config,
+        office: &Office,
         tenants: &Tenants,
         crew: Crew,
         mut heir: Option<&mut Heir>,
     ) -> Result<(), String> {
-        let (wanted, most) = (config.admin.as_ref(), args.metrics_tenants);
-        self.apis.extend(admin::open(wanted, tenants, crew, most, heir.as_deref_mut())?);
+        let (wanted, most) = (office.wanted(), args.metrics_tenants);
+        self.apis.extend(office.serve(tenants, crew, most, heir.as_deref_mut())?);
         let has_admin = !self.apis.is_empty();
         if let Some(address) = args.metrics {
             self.apis.push(admin::open_metrics(address, tenants, most, heir.as_deref_mut())?);

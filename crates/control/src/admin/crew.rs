@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use contract::ConnId;
 
+use super::audit::Note;
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
 use crate::foreman::{self, OrderRefused};
@@ -182,6 +183,7 @@ async fn list_connections(
 )]
 async fn move_connection(
     State(api): State<Api>,
+    note: Note,
     Path(id): Path<String>,
     Body(MoveTo { to }): Body<MoveTo>,
 ) -> Result<Json<HasMoved>, Problem> {
@@ -189,8 +191,10 @@ async fn move_connection(
         let message = format!("{id:?} is no name of a connection, such as 0:17.3");
         return Err(Problem::new(Code::Invalid, message));
     };
+    note.before(&serde_json::json!({ "worker": worker }));
     let foreman::Moved { worker, conn, pause } =
         wait(move || api.foreman.move_connection(worker, conn, to)).await?;
+    note.after(&serde_json::json!({ "worker": worker, "id": name(worker, conn) }));
     let pause_us = pause.as_micros() as u64;
     tracing::info!(from = id, worker, pause_us, "connection moved");
     Ok(Json(HasMoved { id: name(worker, conn), worker, pause_us }))
@@ -212,6 +216,7 @@ async fn move_connection(
 )]
 async fn set_worker(
     State(api): State<Api>,
+    note: Note,
     Path(number): Path<usize>,
     Body(SetWorker { state }): Body<SetWorker>,
 ) -> Result<StatusCode, Problem> {
@@ -219,6 +224,7 @@ async fn set_worker(
         WorkerState::Active => drop(api.foreman.add(Some(number))?),
         WorkerState::Retiring | WorkerState::Parked => api.foreman.retire(number)?,
     }
+    note.after(&SetWorker { state });
     tracing::info!(worker = number, ?state, "worker set");
     Ok(StatusCode::NO_CONTENT)
 }

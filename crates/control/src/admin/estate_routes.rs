@@ -8,7 +8,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
+use serde::Serialize;
 
+use super::audit::Note;
 use super::estate::{
     AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
     RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
@@ -102,7 +104,49 @@ pub(super) async fn ask<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the server's log says more")))
 }
 
-fn created<T: serde::Serialize>(made: T) -> Response {
+/// Has the estate change something, and notes what it was and is.
+async fn change<B: Serialize, T: Serialize + Send + 'static>(
+    api: Api,
+    note: Note,
+    before: impl FnOnce(&dyn Estate) -> Option<B> + Send + 'static,
+    what: impl FnOnce(&dyn Estate) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    ask(api, move |estate| {
+        if let Some(before) = before(estate) {
+            note.before(&before);
+        }
+        let done = what(estate)?;
+        note.after(&done);
+        Ok(done)
+    })
+    .await
+}
+
+/// Nothing was before what is made now.
+fn nothing(_: &dyn Estate) -> Option<()> {
+    None
+}
+
+/// What an operator has said of a subsystem.
+fn said(mut subsystem: Subsystem) -> Subsystem {
+    subsystem.controllers.clear();
+    subsystem
+}
+
+fn known_host(estate: &dyn Estate, nqn: &str) -> Option<Host> {
+    estate.hosts().ok()?.hosts.into_iter().find(|host| host.nqn == nqn)
+}
+
+/// A host after a change, with which of its keys were given: that is no secret, and they are.
+#[derive(Serialize)]
+struct Noted {
+    #[serde(flatten)]
+    host: Host,
+    key_given: bool,
+    controller_key_given: bool,
+}
+
+fn created<T: Serialize>(made: T) -> Response {
     (StatusCode::CREATED, Json(made)).into_response()
 }
 
@@ -135,9 +179,10 @@ async fn list_namespaces(State(api): State<Api>) -> Result<Json<Namespaces>, Pro
 )]
 async fn add_namespace(
     State(api): State<Api>,
+    note: Note,
     Body(body): Body<AddNamespace>,
 ) -> Result<Response, Problem> {
-    ask(api, move |estate| estate.add_namespace(&body)).await.map(created)
+    change(api, note, nothing, move |estate| estate.add_namespace(&body)).await.map(created)
 }
 
 /// One namespace.
@@ -175,10 +220,13 @@ async fn get_namespace(
 )]
 async fn set_namespace(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Body(body): Body<SetNamespace>,
 ) -> Result<Json<Namespace>, Problem> {
-    ask(api, move |estate| estate.set_namespace(&name, &body)).await.map(Json)
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| estate.namespace(&known).ok();
+    change(api, note, before, move |estate| estate.set_namespace(&name, &body)).await.map(Json)
 }
 
 /// Removes a namespace. Hosts that are connected are told.
@@ -196,10 +244,13 @@ async fn set_namespace(
 )]
 async fn remove_namespace(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Query(how): Query<RemoveNamespace>,
 ) -> Result<StatusCode, Problem> {
-    ask(api, move |estate| estate.remove_namespace(&name, how))
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| estate.namespace(&known).ok();
+    change(api, note, before, move |estate| estate.remove_namespace(&name, how))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -232,9 +283,10 @@ async fn list_subsystems(State(api): State<Api>) -> Result<Json<Subsystems>, Pro
 )]
 async fn add_subsystem(
     State(api): State<Api>,
+    note: Note,
     Body(body): Body<AddSubsystem>,
 ) -> Result<Response, Problem> {
-    ask(api, move |estate| estate.add_subsystem(&body)).await.map(created)
+    change(api, note, nothing, move |estate| estate.add_subsystem(&body)).await.map(created)
 }
 
 /// One subsystem.
@@ -271,10 +323,20 @@ async fn get_subsystem(
 )]
 async fn set_subsystem(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Body(body): Body<SetSubsystem>,
 ) -> Result<Json<Subsystem>, Problem> {
-    ask(api, move |estate| estate.set_subsystem(&name, &body)).await.map(Json)
+    ask(api, move |estate| {
+        if let Ok(before) = estate.subsystem(&name) {
+            note.before(&said(before));
+        }
+        let after = estate.set_subsystem(&name, &body)?;
+        note.after(&said(after.clone()));
+        Ok(after)
+    })
+    .await
+    .map(Json)
 }
 
 /// Removes a subsystem; the connections of its hosts end.
@@ -291,9 +353,14 @@ async fn set_subsystem(
 )]
 async fn remove_subsystem(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    ask(api, move |estate| estate.remove_subsystem(&name)).await.map(|()| StatusCode::NO_CONTENT)
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| estate.subsystem(&known).ok().map(said);
+    change(api, note, before, move |estate| estate.remove_subsystem(&name))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// All hosts of which more is known than their name. Keys are not told.
@@ -324,10 +391,21 @@ async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
 )]
 async fn set_host(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Body(body): Body<SetHost>,
 ) -> Result<Json<Host>, Problem> {
-    ask(api, move |estate| estate.set_host(&name, &body)).await.map(Json)
+    ask(api, move |estate| {
+        if let Some(before) = known_host(estate, &name) {
+            note.before(&before);
+        }
+        let host = estate.set_host(&name, &body)?;
+        let (key_given, controller_key_given) = (body.key.is_some(), body.controller_key.is_some());
+        note.after(&Noted { host: host.clone(), key_given, controller_key_given });
+        Ok(host)
+    })
+    .await
+    .map(Json)
 }
 
 /// Forgets what is known of a host.
@@ -344,9 +422,14 @@ async fn set_host(
 )]
 async fn remove_host(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    ask(api, move |estate| estate.remove_host(&name)).await.map(|()| StatusCode::NO_CONTENT)
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| known_host(estate, &known);
+    change(api, note, before, move |estate| estate.remove_host(&name))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// All listeners.
@@ -377,10 +460,16 @@ async fn list_listeners(State(api): State<Api>) -> Result<Json<Listeners>, Probl
 )]
 async fn set_ana(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Body(body): Body<SetAna>,
 ) -> Result<Json<Listener>, Problem> {
-    ask(api, move |estate| estate.set_ana(&name, &body)).await.map(Json)
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| {
+        let listeners = estate.listeners().ok()?.listeners;
+        listeners.into_iter().find(|one| one.url == known || one.number.to_string() == known)
+    };
+    change(api, note, before, move |estate| estate.set_ana(&name, &body)).await.map(Json)
 }
 
 /// The document of all this.

@@ -9,6 +9,7 @@
 //! program makes it), TLS and tokens (so there is no listening beyond this machine), persistence.
 
 mod address;
+mod audit;
 mod client;
 mod crew;
 mod dashboard;
@@ -27,6 +28,7 @@ mod watch;
 pub use axum::Router;
 
 pub use address::{AddressError, AdminAddress};
+pub use audit::{Caller, Journal, Outcome, Record};
 pub use client::{Client, ClientError};
 pub use crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 pub use dashboard::{
@@ -46,5 +48,5 @@ pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
 pub use scrape::scrape_router;
-pub use server::{Door, Running, start};
+pub use server::{Door, Running, start, start_audited};
 pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Stages, TokenRates};

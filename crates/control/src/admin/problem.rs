@@ -66,6 +66,10 @@ pub enum Code {
     TooLarge,
     /// The request did not arrive in time.
     TimeOut,
+    /// The audit log takes no records, so nothing was changed.
+    NoAudit,
+    /// It was done, but its record in the audit log is not kept yet.
+    NotAudited,
     /// The server did something wrong; its log says what.
     Internal,
 }
@@ -85,7 +89,8 @@ impl Code {
             Code::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::TimeOut => StatusCode::REQUEST_TIMEOUT,
-            Code::NotKept | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::NoAudit => StatusCode::SERVICE_UNAVAILABLE,
+            Code::NotKept | Code::NotAudited | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -243,7 +248,10 @@ impl From<JsonRejection> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        (self.code.status(), Json(Failure { error: self })).into_response()
+        let code = self.code;
+        let mut response = (code.status(), Json(Failure { error: self })).into_response();
+        response.extensions_mut().insert(code);
+        response
     }
 }
 

@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
+use super::audit::Note;
 use super::crew::WorkerState;
 use super::estate_routes::Estate;
 use super::model::{
@@ -90,6 +91,12 @@ async fn keep_tenants(api: &Api) -> Result<(), Problem> {
     }
 }
 
+/// What an operator has said of a tenant.
+fn promise_of(tenant: &words::TenantInfo) -> SetTenant {
+    let shown = Tenant::from(tenant.clone());
+    SetTenant { slo: shown.slo, share: Some(shown.share) }
+}
+
 fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> {
     match slo {
         None => Ok(contract::Slo::default()),
@@ -118,11 +125,13 @@ async fn list_tenants(State(api): State<Api>) -> Json<Tenants> {
 )]
 async fn add_tenant(
     State(api): State<Api>,
+    note: Note,
     Body(wanted): Body<AddTenant>,
 ) -> Result<Response, Problem> {
     let slo = contract_slo(&wanted.slo)?;
     let device = wanted.device.as_deref();
-    let admission = api.tenants.register(&wanted.name, &slo, wanted.share.map(Into::into), device);
+    let share = wanted.share.clone().map(Into::into);
+    let admission = api.tenants.register(&wanted.name, &slo, share, device);
     let admission =
         admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
     if let Err(problem) = keep_tenants(&api).await {
@@ -131,6 +140,7 @@ async fn add_tenant(
         return Err(problem);
     }
     tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
+    note.after(&wanted);
     Ok((StatusCode::CREATED, Json(Admitted::from(admission))).into_response())
 }
 
@@ -182,6 +192,7 @@ async fn get_tenant(
 )]
 async fn set_tenant(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
     Body(wanted): Body<SetTenant>,
 ) -> Result<Json<Admitted>, Problem> {
@@ -191,6 +202,8 @@ async fn set_tenant(
         .tenants
         .change(&name, &slo, wanted.share.map(Into::into))
         .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
+    note.before(&before.as_ref().map(promise_of));
+    note.after(&api.tenants.get(&name).as_ref().map(promise_of));
     if let (Err(problem), Some(before)) = (keep_tenants(&api).await, before) {
         let share = (before.slo.latency_us == 0).then_some(before.share);
         let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
@@ -213,11 +226,13 @@ async fn set_tenant(
 )]
 async fn remove_tenant(
     State(api): State<Api>,
+    note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
     if let Some(by) = api.site.estate().and_then(|estate| estate.names_tenant(&name)) {
         return Err(Refusal::InUse { name, by }.into());
     }
+    note.before(&api.tenants.get(&name).as_ref().map(promise_of));
     api.tenants.unregister(&name)?;
     keep_tenants(&api).await?;
     tracing::info!(tenant = name, "tenant removed");

@@ -9,13 +9,17 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::{Router, middleware};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::audit::{self, Auditor, Caller, Journal};
 use super::gate;
 use super::problem::{Code, Problem};
 
@@ -69,28 +73,55 @@ impl Running {
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
 pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
+    start_audited(router, door, is_held, None)
+}
+
+/// The same, with records of changes in `journal`.
+///
+/// # Errors
+/// When the system has no thread or descriptor left.
+///
+/// # Panics
+/// When the door is a TCP socket that is not on loopback.
+pub fn start_audited(
+    router: Router,
+    door: Door,
+    is_held: bool,
+    journal: Option<Arc<dyn Journal>>,
+) -> io::Result<Running> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let router = router
-        .layer(middleware::from_fn(gate::in_time))
-        .layer(middleware::from_fn(gate::from_here));
-    let (router, door) = match door {
-        Door::Unix(listener, owner) => {
-            listener.set_nonblocking(true)?;
-            let _context = runtime.enter();
-            (router, Entry::Unix(UnixListener::from_std(listener)?, owner))
-        }
-        Door::Tcp(listener) => {
-            let address: SocketAddr = listener.local_addr()?;
-            assert!(address.ip().is_loopback(), "the admin API is for this machine");
-            listener.set_nonblocking(true)?;
-            let _context = runtime.enter();
-            (router, Entry::Tcp(TcpListener::from_std(listener)?))
+    let auditor = Auditor::new(journal);
+    let guarded = |router: Router| {
+        router
+            .layer(middleware::from_fn_with_state(auditor.clone(), audit::ready))
+            .layer(middleware::from_fn(gate::in_time))
+            .layer(middleware::from_fn(gate::from_here))
+            .layer(middleware::from_fn_with_state(auditor.clone(), audit::recorded))
+    };
+    let forbidden = Router::new().fallback(async || {
+        let message = "this socket is for the user who runs the server, and for root";
+        Problem::new(Code::Forbidden, message)
+    });
+    let routers = Routers { open: guarded(router), forbidden: guarded(forbidden) };
+    let entry = {
+        let _context = runtime.enter();
+        match door {
+            Door::Unix(listener, owner) => {
+                listener.set_nonblocking(true)?;
+                Entry::Unix(UnixListener::from_std(listener)?, owner)
+            }
+            Door::Tcp(listener) => {
+                let address: SocketAddr = listener.local_addr()?;
+                assert!(address.ip().is_loopback(), "the admin API is for this machine");
+                listener.set_nonblocking(true)?;
+                Entry::Tcp(TcpListener::from_std(listener)?)
+            }
         }
     };
     let (sender, receiver) = watch::channel(is_held);
     std::thread::Builder::new()
         .name("admin".to_owned())
-        .spawn(move || runtime.block_on(accept_all(&door, router, receiver)))?;
+        .spawn(move || runtime.block_on(accept_all(&entry, &routers, receiver)))?;
     Ok(Running { is_held: Arc::new(sender) })
 }
 
@@ -100,12 +131,14 @@ enum Entry {
     Tcp(TcpListener),
 }
 
-async fn accept_all(entry: &Entry, router: Router, mut is_held: watch::Receiver<bool>) {
+/// What answers those who are let in, and the others.
+struct Routers {
+    open: Router,
+    forbidden: Router,
+}
+
+async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let forbidden = Router::new().fallback(async || {
-        let message = "this socket is for the user who runs the server, and for root";
-        Problem::new(Code::Forbidden, message)
-    });
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
         // The sender is gone if nobody wants to say anything any more.
@@ -113,13 +146,16 @@ async fn accept_all(entry: &Entry, router: Router, mut is_held: watch::Receiver<
         let accepting = async {
             match entry {
                 Entry::Unix(listener, owner) => listener.accept().await.and_then(|(stream, _)| {
-                    let uid = stream.peer_cred()?.uid();
-                    let router = if gate::may_use(uid, *owner) { &router } else { &forbidden };
-                    tokio::spawn(serve(stream, router.clone(), permit));
+                    let peer = stream.peer_cred()?;
+                    let is_let_in = gate::may_use(peer.uid(), *owner);
+                    let router = if is_let_in { &routers.open } else { &routers.forbidden };
+                    let caller = Caller::Process { uid: peer.uid(), pid: peer.pid() };
+                    tokio::spawn(serve(stream, router.clone(), caller, permit));
                     Ok(())
                 }),
-                Entry::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                    tokio::spawn(serve(stream, router.clone(), permit));
+                Entry::Tcp(listener) => listener.accept().await.map(|(stream, address)| {
+                    let caller = Caller::Address { address, token: None };
+                    tokio::spawn(serve(stream, routers.open.clone(), caller, permit));
                 }),
             }
         };
@@ -150,13 +186,19 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
+    caller: Caller,
     _permit: OwnedSemaphorePermit,
 ) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(caller.clone());
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     // How it ended is the peer's business: whatever it asked was done or answered.
     if within(CONNECTION_MAX, connection.as_mut()).await {

@@ -1,0 +1,163 @@
+//! The audit log of the real program: what has a line, what is in it, and what never is.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+use support::{Launch, PATIENCE, Server, host_nqn, wait_until};
+
+const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+
+/// A server with an audit log in a directory of its own.
+struct Audited {
+    folder: tempfile::TempDir,
+    server: Server,
+}
+
+impl Audited {
+    /// Started by a shell that has run this before.
+    fn start_after(script: &str) -> Audited {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let config = format!(
+            "[admin]\nlisten = \"{}\"\naudit = \"{}\"\n\
+             [[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
+             [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n",
+            path("admin.sock"),
+            path("audit.log")
+        );
+        std::fs::write(path("nearflash.toml"), config).unwrap();
+        let launch = Launch::new(&["--config", &path("nearflash.toml"), "--state", "none"])
+            .log("warn,audit=info")
+            // The tests' servers are told that they have no admin API.
+            .after(&[], &format!("unset NEARFLASH_ADMIN; {script}"));
+        Audited { server: launch.start(), folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(words).arg("--admin").arg(self.path("admin.sock"));
+        command.stdin(Stdio::null()).output().expect("the program starts")
+    }
+
+    fn done(&self, words: &[&str]) {
+        let ran = self.run(words);
+        assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+
+    fn refused(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(!ran.status.success(), "{words:?} was done");
+        String::from_utf8(ran.stderr).unwrap()
+    }
+
+    /// The lines of a log; each is an object.
+    fn lines(&self, name: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap();
+        let object = |line: &str| -> Value {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        text.lines().map(object).collect()
+    }
+}
+
+#[test]
+fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
+    let audited = Audited::start_after("true");
+    std::fs::write(audited.path("key"), KEY).unwrap();
+    let key = audited.path("key").display().to_string();
+    audited.done(&["tenant", "add", "gold"]);
+    audited.refused(&["tenant", "add", "gold"]);
+    audited.done(&["tenant", "list"]);
+    audited.done(&["namespace", "add", "logs", "1MiB"]);
+    audited.done(&["namespace", "resize", "logs", "2MiB"]);
+    audited.done(&["host", "key", &host_nqn(1), &key]);
+    audited.done(&["host", "key", &host_nqn(1), &key]);
+    audited.done(&["tenant", "rm", "gold"]);
+    audited.server.hang_up();
+    wait_until("the line of the reload", PATIENCE, || audited.lines("audit.log").len() >= 8);
+    let lines = audited.lines("audit.log");
+    let told = |n: usize| {
+        let one = &lines[n];
+        format!("{} {} {}", one["method"], one["path"], one["outcome"]).replace('"', "")
+    };
+    let host = host_nqn(1).replace('-', "%2D").replace('.', "%2E").replace(':', "%3A");
+    let expected = [
+        "POST /v1/tenants done".to_owned(),
+        "POST /v1/tenants refused".to_owned(),
+        "POST /v1/namespaces done".to_owned(),
+        "PUT /v1/namespaces/logs done".to_owned(),
+        format!("PUT /v1/hosts/{host} done"),
+        format!("PUT /v1/hosts/{host} done"),
+        "DELETE /v1/tenants/gold done".to_owned(),
+        format!("RELOAD {} done", audited.path("nearflash.toml").display()),
+    ];
+    assert_eq!((0..lines.len()).map(told).collect::<Vec<_>>(), expected);
+    let uid = rustix::process::geteuid().as_raw();
+    for line in &lines[..7] {
+        assert_eq!(line["who"]["uid"], uid, "{line}");
+        assert!(line["who"]["pid"].as_i64().is_some_and(|pid| pid > 1), "{line}");
+        assert!(line["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{line}");
+    }
+    assert_eq!((&lines[0]["after"]["name"], &lines[0]["status"]), (&json!("gold"), &json!(201)));
+    assert_eq!((&lines[1]["code"], &lines[1]["status"]), (&json!("taken"), &json!(409)));
+    let mib = |n: u64| json!({ "bytes": n << 20 });
+    assert_eq!((&lines[3]["before"], &lines[3]["after"]), (&mib(1), &mib(2)));
+    assert_eq!(lines[4]["after"]["has_key"], true);
+    // The same key again is told as well; which one it is, never.
+    assert_eq!(lines[5]["after"], json!({ "key_given": true, "controller_key_given": false }));
+    assert_eq!(lines[7]["who"], json!({ "signal": "SIGHUP" }));
+    let text = std::fs::read_to_string(audited.path("audit.log")).unwrap();
+    assert!(!(text + &audited.server.log()).contains(&KEY[10..30]));
+    assert!(audited.server.log().matches("control change").count() == 8, "the log has them too");
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &std::fs::metadata(audited.path("audit.log")).unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn nothing_is_changed_while_the_log_takes_no_lines() {
+    // Files of this server have at most four blocks of 512 bytes, and that is no signal.
+    let audited = Audited::start_after("trap '' XFSZ; ulimit -f 4");
+    let mut names = (0..).map(|n| format!("t{n}"));
+    let said = loop {
+        let ran = audited.run(&["tenant", "add", &names.next().unwrap()]);
+        if !ran.status.success() {
+            break String::from_utf8(ran.stderr).unwrap();
+        }
+    };
+    assert!(said.contains("it was done") && said.contains("audit.log"), "{said}");
+    let list = |what: &str| {
+        let ran = audited.run(&["tenant", "list", "--json"]);
+        let list: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        let found = list["tenants"].as_array().unwrap().iter().filter(|one| one["name"] == what);
+        found.count()
+    };
+    for words in [&["tenant", "add", "more"][..], &["tenant", "rm", "t0"]] {
+        let said = audited.refused(words);
+        assert!(said.contains("nothing was changed") && said.contains("audit.log"), "{said}");
+    }
+    assert_eq!((list("more"), list("t0")), (0, 1));
+    // What rotates logs does this.
+    std::fs::rename(audited.path("audit.log"), audited.path("audit.log.1")).unwrap();
+    audited.server.hang_up();
+    audited.server.await_log("the configuration is reloaded");
+    audited.done(&["tenant", "add", "more"]);
+    let lines = audited.lines("audit.log");
+    assert!(
+        lines[0]["after"]["name"].as_str().unwrap().starts_with('t'),
+        "what was owed: {lines:?}"
+    );
+    assert_eq!(
+        (&lines[1]["method"], &lines[2]["after"]["name"]),
+        (&json!("RELOAD"), &json!("more"))
+    );
+}
