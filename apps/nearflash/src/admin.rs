@@ -8,8 +8,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use control::admin::{
-    AdminAddress, Caller, Door, Estate, Journal, Outcome, Record, Router, Running, Site, router,
-    scrape_router, start, start_audited,
+    AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Record,
+    Router, Running, Site, router, scrape_router, start, start_audited,
 };
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::audit::AuditFile;
 use crate::config::AdminConfig;
+use crate::credentials::CredentialFiles;
 use crate::live::Live;
 use crate::upgrade::{Heir, Role, Socket};
 
@@ -37,7 +38,7 @@ pub(crate) enum Wanted {
     /// No.
     Nowhere,
     /// Yes, there.
-    At(AdminAddress),
+    At(Vec<AdminAddress>),
 }
 
 impl FromStr for Wanted {
@@ -46,10 +47,12 @@ impl FromStr for Wanted {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Wanted::Nowhere),
-            _ => text
-                .parse()
-                .map(Wanted::At)
-                .map_err(|e: control::admin::AddressError| format!("{e}, or none")),
+            _ => {
+                // A path may have commas of its own.
+                let text = text.replace(",https://", "\0https://");
+                let each = text.split('\0').map(str::parse).collect::<Result<Vec<_>, _>>();
+                each.map(Wanted::At).map_err(|e: AddressError| format!("{e}, or none"))
+            }
         }
     }
 }
@@ -58,7 +61,10 @@ impl From<Wanted> for String {
     fn from(wanted: Wanted) -> String {
         match wanted {
             Wanted::Nowhere => "none".to_owned(),
-            Wanted::At(address) => address.to_string(),
+            Wanted::At(each) => {
+                let each: Vec<String> = each.iter().map(AdminAddress::to_string).collect();
+                each.join(",")
+            }
         }
     }
 }
@@ -110,6 +116,8 @@ impl Site for Crew {
 pub(crate) struct Office {
     wanted: Option<Wanted>,
     audit: Option<Arc<AuditFile>>,
+    /// For operators elsewhere, with the files that it was made of.
+    credentials: Option<(Arc<Credentials>, CredentialFiles)>,
 }
 
 impl Office {
@@ -119,7 +127,11 @@ impl Office {
     /// When a file that it names cannot be opened.
     pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
         let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
-        Ok(Office { wanted: config.listen.clone(), audit })
+        let credentials = match CredentialFiles::of(config)? {
+            Some(files) => Some((Arc::new(files.read()?), files)),
+            None => None,
+        };
+        Ok(Office { wanted: config.listen.clone(), audit, credentials })
     }
 
     /// Where the admin API is to be.
@@ -131,15 +143,15 @@ impl Office {
         self.audit.clone().map(|audit| audit as Arc<dyn Journal>)
     }
 
-    /// Starts the admin API where it is wanted, or in the default place; `None` when there is none.
-    /// Only a place that was asked for has to be available. An heir's is held.
+    /// Starts the admin API where it is wanted, or in the default place, if there is one. Only a place
+    /// that was asked for has to be available. An heir's are held.
     pub(crate) fn serve(
         &self,
         tenants: &Tenants,
         crew: Crew,
         metrics_tenants: usize,
-        heir: Option<&mut Heir>,
-    ) -> Result<Option<Opened>, String> {
+        mut heir: Option<&mut Heir>,
+    ) -> Result<Vec<Opened>, String> {
         let foreman = crew.foreman.clone();
         let site: Arc<dyn Site> = Arc::new(crew);
         let router = || {
@@ -147,9 +159,12 @@ impl Office {
             router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
         };
         match &self.wanted {
-            Some(Wanted::Nowhere) => Ok(None),
-            Some(Wanted::At(address)) => self.open_at(address, router(), heir).map(Some),
-            None => Ok(self.open_default(router(), heir)),
+            Some(Wanted::Nowhere) => Ok(Vec::new()),
+            Some(Wanted::At(each)) => {
+                let opened = each.iter();
+                opened.map(|address| self.open_at(address, router(), heir.as_deref_mut())).collect()
+            }
+            None => Ok(self.open_default(router(), heir).into_iter().collect()),
         }
     }
 
@@ -181,8 +196,8 @@ impl Office {
                 let path = UnixPath::new(path).map_err(|e| e.to_string())?;
                 Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())
             }
-            AdminAddress::Tcp(at) => Listener::bind(*at, &TcpOptions::default())
-                .map_err(|error| format!("cannot start the admin API: {error}")),
+            AdminAddress::Tcp(at) => bind_tcp(*at),
+            AdminAddress::Tls { .. } => bind_tcp(tls_place(address)?),
         };
         let listener = passed.flatten().map_or_else(bind, Ok)?;
         let fail =
@@ -191,13 +206,18 @@ impl Office {
         let door = match address {
             AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
             AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
+            AdminAddress::Tls { .. } => {
+                let (credentials, _) = self.credentials.as_ref().ok_or_else(|| needs(address))?;
+                Door::Tls(socket.into(), credentials.clone())
+            }
         };
         let running = start_audited(router, door, is_held, self.journal()).map_err(fail)?;
         Ok(Opened { listener, role: Role::Admin, wanted, running })
     }
 
     /// Has a reload done that a signal asked for, with a record of it. The audit log is opened anew
-    /// first, and nothing is reloaded while it takes no records.
+    /// first, and nothing is reloaded while it takes no records. Certificates and tokens are read
+    /// again.
     ///
     /// # Errors
     /// Why nothing was reloaded.
@@ -210,7 +230,11 @@ impl Office {
             audit.reopen()?;
             audit.ready()?;
         }
-        let reloaded = reload();
+        let renewed = match &self.credentials {
+            Some((credentials, files)) => files.renew(credentials),
+            None => Ok(()),
+        };
+        let reloaded = renewed.and_then(|()| reload());
         let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
         let who = Caller::Signal { signal: "SIGHUP" };
         let mut record = Record::beside_http(who, "RELOAD", about, outcome);
@@ -235,6 +259,27 @@ impl Office {
             tracing::error!("{} is done, but its record is not kept yet: {why}", record.method);
         }
     }
+}
+
+fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {
+    Listener::bind(at, &TcpOptions::default())
+        .map_err(|error| format!("cannot start the admin API: {error}"))
+}
+
+pub(crate) fn needs(address: &AdminAddress) -> String {
+    format!(
+        "the admin API at {address} needs `certificate`, `key` and `tokens` in [admin]: others can \
+         reach it"
+    )
+}
+
+/// Where to listen: an address, as a name may lead elsewhere tomorrow.
+fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
+    let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
+    let ip = host.parse().map_err(|_| {
+        format!("{address}: a server listens at an address, such as https://10.0.0.1:{port}")
+    })?;
+    Ok(SocketAddr::new(ip, *port))
 }
 
 /// Answers scrapes at an address of their own; an heir's are held.
@@ -286,7 +331,7 @@ fn default_socket() -> Option<PathBuf> {
 
 /// Where the admin API of a server is that is told nothing.
 pub(crate) fn default_place() -> Wanted {
-    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(AdminAddress::Unix(path)))
+    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
 }
 
 /// Where a command that is told nothing looks: at this user's own server, else at the system's.
@@ -303,7 +348,12 @@ mod tests {
     fn none_is_a_place_as_well() {
         assert_eq!("none".parse(), Ok(Wanted::Nowhere));
         let at: Wanted = "/run/x.sock".parse().unwrap();
-        assert_eq!(at, Wanted::At(AdminAddress::Unix("/run/x.sock".into())));
+        assert_eq!(at, Wanted::At(vec![AdminAddress::Unix("/run/x.sock".into())]));
+        let both: Wanted = "/run/a,b.sock,https://10.0.0.1:7443".parse().unwrap();
+        let tls = AdminAddress::Tls { host: "10.0.0.1".to_owned(), port: 7443 };
+        let unix = AdminAddress::Unix("/run/a,b.sock".into());
+        assert_eq!(both, Wanted::At(vec![unix, tls]));
+        assert_eq!(String::from(both), "/run/a,b.sock,https://10.0.0.1:7443");
         let error = "http://0.0.0.0:80".parse::<Wanted>().unwrap_err();
         assert!(error.contains("loopback") && error.ends_with("or none"), "{error}");
     }

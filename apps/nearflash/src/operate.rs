@@ -16,17 +16,17 @@ mod worker;
 use std::process::ExitCode;
 
 use clap::Args;
-use control::admin::{AdminAddress, Client, ClientError};
+use control::admin::{Client, ClientError};
 use serde::Serialize;
 use serde_json::json;
+
+use crate::reach::Reach;
 
 /// What all these commands take.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// The admin API of the server: the path of its socket or http://127.0.0.1:PORT [default: the
-    /// socket that a server of this user makes, or /run/nearflash/nearflash.sock]
-    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN", global = true)]
-    admin: Option<AdminAddress>,
+    #[command(flatten)]
+    reach: Reach,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     json: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Common {
 
 impl Common {
     fn client(&self) -> Result<Client, ClientError> {
-        Client::new(self.admin.clone().unwrap_or_else(crate::admin::where_to_look))
+        self.reach.client()
     }
 
     /// Says how a command ended: a refusal in JSON is an answer like others.

@@ -30,6 +30,7 @@ use self::doors::Doors;
 use self::duty::Duty;
 use crate::admin::{Crew, Office, Wanted};
 use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
+use crate::credentials::CredentialFiles;
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::inspect;
@@ -88,8 +89,9 @@ pub(crate) struct Args {
     /// How to reach the kernel: auto takes epoll where io_uring is refused
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     interface: Interface,
-    /// Where the admin API is: the path of a socket, http://127.0.0.1:PORT or none [default: a
-    /// socket of this user's]
+    /// Where the admin API is: the path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
+    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a socket
+    /// of this user's]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
     admin: Option<Wanted>,
     /// Where Prometheus finds metrics beside the admin API's /metrics: an address of loopback, such as
@@ -416,6 +418,7 @@ pub(crate) fn check_config(base: &Config, config: &Config) -> Result<(), String>
 
 /// Finds what is wrong with a configuration without opening its devices.
 fn check(base: &Config, config: &Config, listen: &[ListenAt]) -> Result<(), String> {
+    CredentialFiles::of(&config.admin)?;
     let workers = crew_size(config)?.most;
     let specs = config.specs()?;
     let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;

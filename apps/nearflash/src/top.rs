@@ -12,18 +12,17 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use control::admin::{AdminAddress, Client, ClientError};
+use control::admin::{Client, ClientError};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
+use crate::reach::Reach;
 use state::{Data, State};
 
 /// Shows a running server: tenants against their SLOs, devices, workers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The admin API of the server: the path of its socket or http://127.0.0.1:PORT [default: the
-    /// socket that a server of this user makes, or /run/nearflash/nearflash.sock]
-    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
-    admin: Option<AdminAddress>,
+    #[command(flatten)]
+    reach: Reach,
     /// Print one table of each and exit
     #[arg(long)]
     once: bool,
@@ -34,8 +33,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let say = |error: ClientError| error.to_string();
-    let address = args.admin.clone().unwrap_or_else(crate::admin::where_to_look);
-    let mut client = Client::new(address.clone()).map_err(say)?;
+    let mut client = args.reach.client().map_err(say)?;
     let data = look(&mut client, None).map_err(say)?;
     if args.once || !std::io::stdout().is_terminal() {
         println!("{}", rows::plain(&data));
@@ -45,7 +43,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         return Err(format!("--every is {}; expected 0.1 to 3600 seconds", args.every));
     }
     let mut terminal = ratatui::init();
-    let state = State::new(address.to_string(), data);
+    let state = State::new(args.reach.address().to_string(), data);
     let ended = watch(&mut terminal, &mut client, state, Duration::from_secs_f64(args.every));
     ratatui::restore();
     ended.map(|()| ExitCode::SUCCESS).map_err(|error| format!("the terminal failed: {error}"))

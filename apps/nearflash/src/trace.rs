@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use control::admin::{AdminAddress, Client};
 use serde_json::Value;
+
+use crate::reach::Reach;
 
 /// Seconds of one question to the server.
 const PIECE: f64 = 5.0;
@@ -13,10 +14,8 @@ const PIECE: f64 = 5.0;
 /// Writes down the way of some requests through a running server, for https://ui.perfetto.dev
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The admin API of the server: the path of its socket or http://127.0.0.1:PORT [default: the
-    /// socket that a server of this user makes, or /run/nearflash/nearflash.sock]
-    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
-    admin: Option<AdminAddress>,
+    #[command(flatten)]
+    reach: Reach,
     /// For how long
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
@@ -37,8 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(format!("--seconds is {}; expected 0.1 to 600", args.seconds));
     }
-    let address = args.admin.clone().unwrap_or_else(crate::admin::where_to_look);
-    let mut client = Client::new(address).map_err(|error| error.to_string())?;
+    let mut client = args.reach.client().map_err(|error| error.to_string())?;
     let (mut left, mut all) = (args.seconds, None::<Value>);
     while left > 0.0 {
         let piece =

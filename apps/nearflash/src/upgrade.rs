@@ -103,12 +103,13 @@ pub(crate) fn place(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBu
     match (told, admin) {
         (Some("none"), _) => None,
         (Some(path), _) => Some(PathBuf::from(path)),
-        (None, Some(Wanted::At(AdminAddress::Unix(path)))) => {
+        (None, Some(Wanted::Nowhere)) => None,
+        (None, Some(Wanted::At(each))) => each.iter().find_map(|address| {
+            let AdminAddress::Unix(path) = address else { return None };
             let mut name = path.as_os_str().to_owned();
             name.push(".upgrade");
             Some(PathBuf::from(name))
-        }
-        (None, Some(_)) => None,
+        }),
         (None, None) => match crate::admin::default_place() {
             Wanted::Nowhere => None,
             default => place(None, Some(&default)),

@@ -3,7 +3,7 @@
 use crate::manifest::Manifest;
 
 /// What a dependency may be under.
-const ALLOWED: [&str; 9] = [
+const ALLOWED: [&str; 10] = [
     "MIT",
     "MIT-0",
     "Apache-2.0",
@@ -11,6 +11,7 @@ const ALLOWED: [&str; 9] = [
     "BSD-2-Clause",
     "BSD-3-Clause",
     "0BSD",
+    "ISC",
     "Zlib",
     "Unicode-3.0",
 ];

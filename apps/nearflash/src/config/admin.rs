@@ -17,6 +17,12 @@ pub(crate) struct AdminConfig {
     pub(crate) listen: Option<Wanted>,
     /// The file of the audit log; none unless told.
     pub(crate) audit: Option<PathBuf>,
+    /// Of `https://`: its chain of certificates, in PEM.
+    pub(crate) certificate: Option<PathBuf>,
+    /// Of `https://`: their private key, in PEM.
+    pub(crate) key: Option<PathBuf>,
+    /// Of `https://`: the tokens of those who may come.
+    pub(crate) tokens: Option<PathBuf>,
 }
 
 /// How it stands in a file.
@@ -34,11 +40,17 @@ pub(crate) enum Written {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    /// Where it is: the path of a socket, `http://127.0.0.1:PORT` or `none`.
+    /// Where it is: the path of a socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or `none`.
     #[schemars(with = "Option<String>")]
     listen: Option<Wanted>,
     /// The file of the audit log.
     audit: Option<PathBuf>,
+    /// Of `https://`: its chain of certificates, in PEM.
+    certificate: Option<PathBuf>,
+    /// Of `https://`: their private key, in PEM.
+    key: Option<PathBuf>,
+    /// Of `https://`: the tokens of those who may come.
+    tokens: Option<PathBuf>,
 }
 
 impl<'de> Deserialize<'de> for AdminConfig {
@@ -63,8 +75,9 @@ impl<'de> Visitor<'de> for WordOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AdminConfig, A::Error> {
-        let Table { listen, audit } = Table::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(AdminConfig { listen, audit })
+        let Table { listen, audit, certificate, key, tokens } =
+            Table::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(AdminConfig { listen, audit, certificate, key, tokens })
     }
 }
 

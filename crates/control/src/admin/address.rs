@@ -1,23 +1,31 @@
-//! Where the admin API is: a Unix socket, or a port of loopback.
+//! Where the admin API is: a Unix socket, a port of loopback, or elsewhere with TLS.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of an admin API, as people write it: a path, or `http://127.0.0.1:PORT`.
+/// The address of an admin API, as people write it: a path, `http://127.0.0.1:PORT`, or
+/// `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
     /// A Unix socket.
     Unix(PathBuf),
     /// A port of loopback.
     Tcp(SocketAddr),
+    /// A port of any host, by TLS.
+    Tls {
+        /// Its name, which its certificate has to have, or its address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// Why a text is no address of an admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It is neither a path nor `http://ADDRESS:PORT`.
+    /// It is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
     Form(String),
     /// Other machines could reach it.
     Exposed(SocketAddr),
@@ -29,12 +37,12 @@ impl fmt::Display for AddressError {
             AddressError::Form(text) => write!(
                 f,
                 "{text:?} is no address of an admin API; expected the path of a socket, such as \
-                 /run/nearflash/nearflash.sock, or http://127.0.0.1:PORT"
+                 /run/nearflash/nearflash.sock, http://127.0.0.1:PORT, or https://HOST:PORT"
             ),
             AddressError::Exposed(address) => write!(
                 f,
-                "{address} is not loopback, and the admin API lets in whoever reaches it; use the \
-                 socket, or loopback and a tunnel such as `ssh -L`"
+                "{address} is not loopback, and without TLS the admin API lets in whoever reaches it; \
+                 use https://{address} with a certificate and tokens, or the socket"
             ),
         }
     }
@@ -57,6 +65,18 @@ impl FromStr for AdminAddress {
                 false => Err(AddressError::Exposed(address)),
             };
         }
+        if let Some(place) = text.strip_prefix("https://") {
+            let place = place.strip_suffix('/').unwrap_or(place);
+            let (host, port) = place.rsplit_once(':').ok_or_else(form)?;
+            let port = port.parse().map_err(|_| form())?;
+            let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let is_v6 = bare.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok());
+            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+            if !is_v6 && (host.is_empty() || !host.bytes().all(is_name)) {
+                return Err(form());
+            }
+            return Ok(AdminAddress::Tls { host: bare.unwrap_or(host).to_owned(), port });
+        }
         match text.is_empty() || text.contains("://") {
             true => Err(form()),
             false => Ok(AdminAddress::Unix(text.into())),
@@ -69,6 +89,10 @@ impl fmt::Display for AdminAddress {
         match self {
             AdminAddress::Unix(path) => path.display().fmt(f),
             AdminAddress::Tcp(address) => write!(f, "http://{address}"),
+            AdminAddress::Tls { host, port } if host.contains(':') => {
+                write!(f, "https://[{host}]:{port}")
+            }
+            AdminAddress::Tls { host, port } => write!(f, "https://{host}:{port}"),
         }
     }
 }
@@ -79,18 +103,25 @@ mod tests {
 
     #[test]
     fn addresses_are_paths_or_ports_of_loopback() {
-        for text in
-            ["/run/nearflash/nearflash.sock", "./a", "http://127.0.0.1:80", "http://[::1]:80"]
-        {
+        for text in [
+            "/run/nearflash/nearflash.sock",
+            "./a",
+            "http://127.0.0.1:80",
+            "http://[::1]:80",
+            "https://10.0.0.1:7443",
+            "https://[2001:db8::1]:7443",
+            "https://flash-1.example.org:7443",
+        ] {
             assert_eq!(text.parse::<AdminAddress>().unwrap().to_string(), text);
         }
         let local: AdminAddress = "http://localhost:7421/".parse().unwrap();
         assert_eq!(local.to_string(), "http://127.0.0.1:7421");
-        for bad in ["", "https://127.0.0.1:1", "http://127.0.0.1", "reflex://127.0.0.1:1"] {
+        for bad in ["", "https://a b:1", "https://x", "http://127.0.0.1", "reflex://127.0.0.1:1"] {
             let error = bad.parse::<AdminAddress>().unwrap_err();
             assert!(error.to_string().contains("http://127.0.0.1:PORT"), "{bad}: {error}");
         }
         let error = "http://10.0.0.1:80".parse::<AdminAddress>().unwrap_err();
         assert!(error.to_string().contains("not loopback"), "{error}");
+        assert!(error.to_string().contains("https://10.0.0.1:80"), "{error}");
     }
 }

@@ -171,6 +171,7 @@ pub(super) struct Note(Arc<Mutex<Told>>);
 struct Told {
     before: Option<Value>,
     after: Option<Value>,
+    token: Option<String>,
 }
 
 impl Note {
@@ -182,6 +183,11 @@ impl Note {
     /// What is after it.
     pub(super) fn after(&self, what: &impl Serialize) {
         self.told().after = value_of(what);
+    }
+
+    /// Whose token the request has.
+    pub(super) fn token(&self, name: &str) {
+        self.told().token = Some(name.to_owned());
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -245,7 +251,7 @@ impl Auditor {
 }
 
 /// Whether a request is to change something. A check is a question, though it has a body.
-fn is_change(method: &Method, path: &str) -> bool {
+pub(super) fn is_change(method: &Method, path: &str) -> bool {
     let asks = *method == Method::POST && path == "/v1/tenants/check";
     !(asks || matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS))
 }
@@ -308,8 +314,11 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     } else if !is_change {
         return response;
     }
-    let Some(who) = caller else { return response };
+    let Some(mut who) = caller else { return response };
     let told = std::mem::take(&mut *note.told());
+    if let Caller::Address { token, .. } = &mut who {
+        *token = told.token;
+    }
     let outcome = outcome_of(status);
     let (before, after) = match outcome {
         Outcome::Done | Outcome::Unknown => differing(told.before, told.after),

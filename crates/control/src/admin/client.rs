@@ -7,14 +7,16 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::AdminAddress;
 use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
@@ -26,6 +28,7 @@ use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
 use super::problem::{Code, Failure, Problem};
+use super::tls::Pass;
 use super::watch::{Flows, Stages};
 
 /// How long to wait for an answer.
@@ -45,6 +48,8 @@ pub enum ClientError {
         /// What the system says.
         error: io::Error,
     },
+    /// How to reach a server elsewhere is not known, or makes no sense.
+    Pass(String),
     /// The server says no.
     Refused(Problem),
     /// What answers is not the admin API, or broke off.
@@ -59,6 +64,9 @@ impl fmt::Display for ClientError {
                     io::ErrorKind::PermissionDenied => {
                         "the socket is for the user who runs the server, and for root"
                     }
+                    io::ErrorKind::InvalidData => {
+                        "what answers has no certificate of this name that --admin-ca vouches for"
+                    }
                     _ => {
                         "is a server running? start it with `nearflash serve`, or say with --admin \
                          where its admin API is"
@@ -66,6 +74,7 @@ impl fmt::Display for ClientError {
                 };
                 write!(f, "no answer from {address}: {error}\n{hint}")
             }
+            ClientError::Pass(why) => f.write_str(why),
             ClientError::Refused(problem) => f.write_str(&problem.message),
             ClientError::Broken(why) => write!(f, "the server's answer makes no sense: {why}"),
         }
@@ -77,6 +86,8 @@ impl std::error::Error for ClientError {}
 /// A handle to the admin API of a server. Connects when it is first used.
 pub struct Client {
     address: AdminAddress,
+    /// For a server elsewhere.
+    pass: Option<Pass>,
     runtime: Runtime,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
@@ -93,9 +104,17 @@ impl Client {
     /// # Errors
     /// When the system has no descriptor left.
     pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
+        Client::with_pass(address, None)
+    }
+
+    /// A client of the API at `address`, which needs a pass if that is elsewhere.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
-        Ok(Client { address, runtime, sender: None })
+        Ok(Client { address, pass, runtime, sender: None })
     }
 
     /// All tenants.
@@ -347,9 +366,9 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
-        let (address, sender) = (&self.address, &mut self.sender);
+        let (address, pass, sender) = (&self.address, self.pass.as_ref(), &mut self.sender);
         let (status, answer) = self.runtime.block_on(async {
-            let exchange = exchange(address, sender, method, path, body);
+            let exchange = exchange((address, pass), sender, method, path, body);
             tokio::time::timeout(PATIENCE, exchange)
                 .await
                 .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
@@ -391,14 +410,21 @@ fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
 
 /// Sends a request and receives its answer, over a new connection unless the last one is still good.
 async fn exchange(
-    address: &AdminAddress,
+    (address, pass): (&AdminAddress, Option<&Pass>),
     sender: &mut Option<SendRequest<Full<Bytes>>>,
     method: Method,
     path: &str,
     body: Option<&impl Serialize>,
 ) -> Result<(StatusCode, Bytes), ClientError> {
     let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
-    let mut builder = Request::builder().method(method).uri(path).header(HOST, "localhost");
+    let host = match address {
+        AdminAddress::Unix(_) | AdminAddress::Tcp(_) => "localhost".to_owned(),
+        AdminAddress::Tls { .. } => address.to_string().replacen("https://", "", 1),
+    };
+    let mut builder = Request::builder().method(method).uri(path).header(HOST, host);
+    if let Some(pass) = pass.filter(|_| matches!(address, AdminAddress::Tls { .. })) {
+        builder = builder.header(AUTHORIZATION, pass.authorization());
+    }
     let mut bytes = Bytes::new();
     if let Some(body) = body {
         builder = builder.header(CONTENT_TYPE, "application/json");
@@ -408,7 +434,7 @@ async fn exchange(
     let request = builder.body(Full::new(bytes)).map_err(|e| ClientError::Broken(e.to_string()))?;
     let mut open = match sender.take() {
         Some(open) if !open.is_closed() => open,
-        _ => connect(address).await?,
+        _ => connect(address, pass).await?,
     };
     open.ready().await.map_err(broken)?;
     let response = open.send_request(request).await.map_err(broken)?;
@@ -419,23 +445,31 @@ async fn exchange(
     Ok((status, answer))
 }
 
-async fn connect(address: &AdminAddress) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+async fn connect(
+    address: &AdminAddress,
+    pass: Option<&Pass>,
+) -> Result<SendRequest<Full<Bytes>>, ClientError> {
     let fail = |error| unreachable(address, error);
-    let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
     match address {
-        AdminAddress::Unix(path) => {
-            let stream = UnixStream::connect(path).await.map_err(fail)?;
-            let (sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-            tokio::spawn(connection);
-            Ok(sender)
-        }
-        AdminAddress::Tcp(address) => {
-            let stream = TcpStream::connect(address).await.map_err(fail)?;
-            let (sender, connection) =
-                http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
-            tokio::spawn(connection);
-            Ok(sender)
+        AdminAddress::Unix(path) => shake(UnixStream::connect(path).await.map_err(fail)?).await,
+        AdminAddress::Tcp(at) => shake(TcpStream::connect(at).await.map_err(fail)?).await,
+        AdminAddress::Tls { host, port } => {
+            let missing = || format!("{address} needs --admin-ca and --admin-token");
+            let pass = pass.ok_or_else(|| ClientError::Pass(missing()))?;
+            let name = ServerName::try_from(host.clone());
+            let name = name.map_err(|error| ClientError::Pass(format!("{address}: {error}")))?;
+            let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(fail)?;
+            shake(pass.connector().connect(name, stream).await.map_err(fail)?).await
         }
     }
+}
+
+/// HTTP over a connection.
+async fn shake(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    let shaken = http1::handshake(TokioIo::new(stream)).await;
+    let (sender, connection) = shaken.map_err(|error| ClientError::Broken(error.to_string()))?;
+    tokio::spawn(connection);
+    Ok(sender)
 }

@@ -1,18 +1,29 @@
 //! Who may use the API, and for how long.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::http::Method;
-use axum::http::header::{HOST, HeaderName, ORIGIN};
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, CONNECTION, HOST, HeaderName, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
 
+use super::audit::{Caller, Note, is_change};
+use super::failures::Failures;
 use super::problem::{Code, Problem};
+use super::tls::Credentials;
+use super::tokens::Right;
 
 /// How long a request may take to arrive and be answered.
 pub(super) const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// How long the answer to a wrong token takes.
+const FAILURE_PAUSE: Duration = Duration::from_millis(300);
 
 /// Ends requests that take too long, because their bodies do not come.
 pub(super) async fn in_time(request: Request, next: Next) -> Response {
@@ -49,7 +60,13 @@ fn trouble(request: &Request) -> Option<&'static str> {
     if !is_loopback(host) {
         return Some("the header `host` must be localhost or an address of loopback");
     }
-    let is_own = |origin: &str| origin.strip_prefix("http://") == Some(host);
+    from_page(request, host, "http://")
+}
+
+/// Why a request is not let in because a page of a browser makes it.
+fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str> {
+    let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+    let is_own = |origin: &str| origin.strip_prefix(scheme) == Some(host);
     if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
         return Some("pages of other origins are not let in");
     }
@@ -62,6 +79,62 @@ fn trouble(request: &Request) -> Option<&'static str> {
         Some(_) if is_link => None,
         Some(_) => Some("pages of other sites are not let in"),
     }
+}
+
+/// What a door to elsewhere asks of requests.
+#[derive(Clone)]
+pub(super) struct Guard {
+    pub(super) credentials: Arc<Credentials>,
+    pub(super) failures: Arc<Failures>,
+}
+
+/// Lets in who has a token, for what that is good for. Who fails is answered late, and after some
+/// failures not asked any more for a while; nobody else waits for that.
+pub(super) async fn by_token(
+    State(guard): State<Guard>,
+    note: Note,
+    request: Request,
+    next: Next,
+) -> Response {
+    let address = match request.extensions().get::<Caller>() {
+        Some(Caller::Address { address, .. }) => *address,
+        _ => return Problem::new(Code::Internal, "nobody knows who calls").into_response(),
+    };
+    if let Some(wait) = guard.failures.wait(&address, Instant::now()) {
+        let message = "too many wrong tokens came from this address; try again later";
+        let mut response = Problem::new(Code::TooOften, message).into_response();
+        response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
+        return last(response);
+    }
+    let tokens = guard.credentials.tokens();
+    let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+    let token = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
+        if token.is_some() {
+            guard.failures.add(&address, Instant::now());
+            tokio::time::sleep(FAILURE_PAUSE).await;
+        }
+        let message = "this needs a token that the server knows: `authorization: Bearer TOKEN`";
+        let mut response = Problem::new(Code::Unauthorized, message).into_response();
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return last(response);
+    };
+    note.token(name);
+    if right == Right::Read && is_change(request.method(), request.uri().path()) {
+        let message = format!("the token {name:?} is for reading only");
+        return Problem::new(Code::Forbidden, message).into_response();
+    }
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    if let Some(message) = from_page(&request, host, "https://") {
+        return Problem::new(Code::Forbidden, message).into_response();
+    }
+    next.run(request).await
+}
+
+/// The last response of its connection, so that strangers hold none.
+fn last(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Whether `HOST[:PORT]` names this machine to itself.

@@ -6,7 +6,7 @@
 //! in `model`; the document at `/openapi.json` is made from them and from the routes.
 //!
 //! What is deliberately not here: the listening socket itself, with its file and permissions (the
-//! program makes it), TLS and tokens (so there is no listening beyond this machine), persistence.
+//! program makes it), the files of certificates and tokens, persistence.
 
 mod address;
 mod audit;
@@ -15,6 +15,7 @@ mod crew;
 mod dashboard;
 mod estate;
 mod estate_routes;
+mod failures;
 mod gate;
 mod model;
 mod openapi;
@@ -23,6 +24,8 @@ mod problem;
 mod routes;
 mod scrape;
 mod server;
+mod tls;
+mod tokens;
 mod watch;
 
 pub use axum::Router;
@@ -49,4 +52,6 @@ pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
 pub use scrape::scrape_router;
 pub use server::{Door, Running, start, start_audited};
+pub use tls::{Credentials, Pass};
+pub use tokens::Tokens;
 pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Stages, TokenRates};

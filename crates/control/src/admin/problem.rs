@@ -56,7 +56,11 @@ pub enum Code {
     Busy,
     /// This server has nothing of this kind.
     Unsupported,
-    /// This user, or this name of the server, is not let in.
+    /// A token is needed that the server knows.
+    Unauthorized,
+    /// Too many wrong tokens came from this address.
+    TooOften,
+    /// This user, this token or this name of the server is not let in.
     Forbidden,
     /// There is no such resource.
     NotFound,
@@ -85,6 +89,8 @@ impl Code {
             Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
             Code::Shrinks | Code::NoRoom | Code::Busy => StatusCode::CONFLICT,
             Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            Code::Unauthorized => StatusCode::UNAUTHORIZED,
+            Code::TooOften => StatusCode::TOO_MANY_REQUESTS,
             Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

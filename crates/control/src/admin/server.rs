@@ -2,9 +2,9 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixListener as StdUnixListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -16,16 +16,22 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use super::audit::{self, Auditor, Caller, Journal};
-use super::gate;
+use super::failures::Failures;
+use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
+use super::tls::Credentials;
 
 /// Connections at the same time; more wait to be accepted. Few, so that they fit what a server keeps
 /// of its descriptors for other things than clients.
 const CONNECTIONS_MAX: usize = 16;
+
+/// Of those, by a door to elsewhere, of one address.
+const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 
 /// How long a peer may take to send the head of a request, also after an earlier one.
 const HEAD_MAX: Duration = Duration::from_secs(10);
@@ -49,6 +55,8 @@ pub enum Door {
     Unix(StdUnixListener, u32),
     /// A port of loopback. Let in is every process of this machine.
     Tcp(std::net::TcpListener),
+    /// A port that others reach, by TLS. Let in is who has a token.
+    Tls(std::net::TcpListener, Arc<Credentials>),
 }
 
 /// An API that answers. It goes on when this is dropped.
@@ -91,12 +99,24 @@ pub fn start_audited(
 ) -> io::Result<Running> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let auditor = Auditor::new(journal);
+    let guard = match &door {
+        Door::Tls(_, credentials) => {
+            let failures = Arc::new(Failures::new());
+            Some(Guard { credentials: credentials.clone(), failures })
+        }
+        Door::Unix(..) | Door::Tcp(_) => None,
+    };
     let guarded = |router: Router| {
-        router
+        let router = router
             .layer(middleware::from_fn_with_state(auditor.clone(), audit::ready))
-            .layer(middleware::from_fn(gate::in_time))
-            .layer(middleware::from_fn(gate::from_here))
-            .layer(middleware::from_fn_with_state(auditor.clone(), audit::recorded))
+            .layer(middleware::from_fn(gate::in_time));
+        let router = match &guard {
+            None => router.layer(middleware::from_fn(gate::from_here)),
+            Some(guard) => {
+                router.layer(middleware::from_fn_with_state(guard.clone(), gate::by_token))
+            }
+        };
+        router.layer(middleware::from_fn_with_state(auditor.clone(), audit::recorded))
     };
     let forbidden = Router::new().fallback(async || {
         let message = "this socket is for the user who runs the server, and for root";
@@ -116,6 +136,10 @@ pub fn start_audited(
                 listener.set_nonblocking(true)?;
                 Entry::Tcp(TcpListener::from_std(listener)?)
             }
+            Door::Tls(listener, credentials) => {
+                listener.set_nonblocking(true)?;
+                Entry::Tls(TcpListener::from_std(listener)?, credentials)
+            }
         }
     };
     let (sender, receiver) = watch::channel(is_held);
@@ -129,6 +153,7 @@ pub fn start_audited(
 enum Entry {
     Unix(UnixListener, u32),
     Tcp(TcpListener),
+    Tls(TcpListener, Arc<Credentials>),
 }
 
 /// What answers those who are let in, and the others.
@@ -138,6 +163,7 @@ struct Routers {
 }
 
 async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiver<bool>) {
+    let places = Arc::new(Places::default());
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
@@ -157,6 +183,21 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                     let caller = Caller::Address { address, token: None };
                     tokio::spawn(serve(stream, routers.open.clone(), caller, permit));
                 }),
+                Entry::Tls(listener, credentials) => {
+                    listener.accept().await.map(|(stream, address)| {
+                        // Without a place the connection ends here.
+                        if let Some(place) = Places::take(&places, address.ip().to_canonical()) {
+                            let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
+                            tokio::spawn(shake_hands(
+                                stream,
+                                address,
+                                acceptor,
+                                router,
+                                (place, permit),
+                            ));
+                        }
+                    })
+                }
             }
         };
         let held = async {
@@ -180,6 +221,51 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
         Poll::Pending => one.as_mut().poll(context).map(Some),
     })
     .await
+}
+
+/// How many connections each address has of a door to elsewhere: one address does not get all.
+#[derive(Debug, Default)]
+struct Places(Mutex<Vec<IpAddr>>);
+
+/// A connection's place, until it ends.
+struct Place {
+    of: Arc<Places>,
+    address: IpAddr,
+}
+
+impl Places {
+    fn take(of: &Arc<Places>, address: IpAddr) -> Option<Place> {
+        let mut taken = of.0.lock().expect("no holder panics");
+        if taken.iter().filter(|one| **one == address).count() >= CONNECTIONS_OF_ADDRESS_MAX {
+            return None;
+        }
+        taken.push(address);
+        Some(Place { of: of.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.of.0.lock().expect("no holder panics");
+        if let Some(n) = taken.iter().position(|one| *one == self.address) {
+            taken.swap_remove(n);
+        }
+    }
+}
+
+/// One connection from elsewhere, which has a place and a permit.
+async fn shake_hands(
+    stream: TcpStream,
+    address: SocketAddr,
+    acceptor: TlsAcceptor,
+    router: Router,
+    (_place, permit): (Place, OwnedSemaphorePermit),
+) {
+    let shaken = tokio::time::timeout(HEAD_MAX, acceptor.accept(stream)).await;
+    if let Ok(Ok(stream)) = shaken {
+        let caller = Caller::Address { address, token: None };
+        serve(stream, router, caller, permit).await;
+    }
 }
 
 /// One connection.

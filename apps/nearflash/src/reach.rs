@@ -1,0 +1,46 @@
+//! How commands reach the admin API of a server.
+
+use std::path::PathBuf;
+
+use control::admin::{AdminAddress, Client, ClientError, Pass};
+
+use crate::admin::where_to_look;
+use crate::credentials::{read_secret, read_text};
+
+/// How a command reaches the admin API of a server.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Reach {
+    /// The admin API of the server: the path of its socket, http://127.0.0.1:PORT or
+    /// https://HOST:PORT [default: the socket that a server of this user makes, or
+    /// /run/nearflash/nearflash.sock]
+    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN", global = true)]
+    admin: Option<AdminAddress>,
+    /// Of https://: the certificates (PEM) of the authorities that vouch for the server
+    #[arg(long, value_name = "FILE", env = "NEARFLASH_ADMIN_CA", global = true)]
+    admin_ca: Option<PathBuf>,
+    /// Of https://: the file of the token by which the server knows who asks
+    #[arg(long, value_name = "FILE", env = "NEARFLASH_ADMIN_TOKEN", global = true)]
+    admin_token: Option<PathBuf>,
+}
+
+impl Reach {
+    /// Where the server is.
+    pub(crate) fn address(&self) -> AdminAddress {
+        self.admin.clone().unwrap_or_else(where_to_look)
+    }
+
+    /// A client of it.
+    pub(crate) fn client(&self) -> Result<Client, ClientError> {
+        let address = self.address();
+        let pass = match (&address, &self.admin_ca, &self.admin_token) {
+            (AdminAddress::Tls { .. }, Some(authorities), Some(token)) => {
+                let pass = read_text(authorities).and_then(|authorities| {
+                    Pass::new(authorities.as_bytes(), read_secret(token)?.trim())
+                });
+                Some(pass.map_err(ClientError::Pass)?)
+            }
+            _ => None,
+        };
+        Client::with_pass(address, pass)
+    }
+}

@@ -1,0 +1,229 @@
+//! The admin API for operators elsewhere: TLS, tokens and what they are good for.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use control::admin::{Client, ClientError, Code, Pass, WorkerState};
+use support::{Launch, PATIENCE, Server, now, wait_until};
+
+const ANN: &str = "ann-may-change-everything-0123456789";
+const BOB: &str = "bob-may-read-everything-0123456789";
+
+/// A directory with what a server and its operators have.
+struct Office {
+    folder: tempfile::TempDir,
+    at: SocketAddr,
+}
+
+impl Office {
+    fn new() -> Office {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let office = Office { folder: tempfile::tempdir().unwrap(), at: free };
+        office.certify();
+        office.put("tokens", &format!("ann change {ANN}\nbob read {BOB}\n"), 0o600);
+        office.put("ann", ANN, 0o600);
+        office.put("bob", BOB, 0o600);
+        office
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn put(&self, name: &str, text: &str, mode: u32) {
+        std::fs::write(self.path(name), text).unwrap();
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(self.path(name), permissions).unwrap();
+    }
+
+    /// A new certificate, which vouches for itself.
+    fn certify(&self) {
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+        self.put("certificate", &made.cert.pem(), 0o644);
+        self.put("key", &made.signing_key.serialize_pem(), 0o600);
+    }
+
+    fn launch(&self) -> Launch {
+        let path = |name: &str| self.path(name).display().to_string();
+        let config = format!(
+            "[admin]\nlisten = \"{},https://{}\"\naudit = \"{}\"\ncertificate = \"{}\"\n\
+             key = \"{}\"\ntokens = \"{}\"\n\
+             [[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
+            path("admin.sock"),
+            self.at,
+            path("audit"),
+            path("certificate"),
+            path("key"),
+            path("tokens"),
+        );
+        std::fs::write(self.path("nearflash.toml"), config).unwrap();
+        let launch = Launch::new(&["--config", &path("nearflash.toml"), "--state", "none"]);
+        // The tests' servers are told that they have no admin API.
+        launch.after(&[], "unset NEARFLASH_ADMIN")
+    }
+
+    fn start(&self) -> Server {
+        self.launch().start()
+    }
+
+    /// What a client has that owns a token.
+    fn client(&self, token: &str) -> Client {
+        let authorities = std::fs::read(self.path("certificate")).unwrap();
+        let pass = Pass::new(&authorities, token).unwrap();
+        Client::with_pass(format!("https://{}", self.at).parse().unwrap(), Some(pass)).unwrap()
+    }
+
+    /// `nearflash WORDS` by somebody elsewhere who has this token.
+    fn run(&self, who: &str, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(words).env("NEARFLASH_ADMIN", format!("https://{}", self.at));
+        command.env("NEARFLASH_ADMIN_CA", self.path("certificate"));
+        command.env("NEARFLASH_ADMIN_TOKEN", self.path(who)).stdin(Stdio::null());
+        command.output().expect("the program starts")
+    }
+}
+
+fn refusal(error: ClientError) -> Code {
+    error.code().unwrap_or_else(|| panic!("{error}"))
+}
+
+#[test]
+fn operators_elsewhere_do_what_their_token_is_good_for() {
+    let office = Office::new();
+    let mut server = office.start();
+    let ran = office.run("ann", &["tenant", "add", "gold"]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let ran = office.run("bob", &["tenant", "list"]);
+    assert!(String::from_utf8_lossy(&ran.stdout).contains("gold"));
+    let ran = office.run("bob", &["tenant", "rm", "gold"]);
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(!ran.status.success() && said.contains("for reading only"), "{said}");
+    assert_eq!(
+        refusal(office.client("somebody-elses-token").tenants().unwrap_err()),
+        Code::Unauthorized
+    );
+    // Who did what is told by the tokens' names, and no token is told.
+    let audit = std::fs::read_to_string(office.path("audit")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines
+        .iter()
+        .map(|line| (line["who"]["token"].as_str(), line["status"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(told, [(Some("ann"), 201), (Some("bob"), 403), (None, 401)]);
+    assert!(lines[2]["who"]["address"].as_str().unwrap().starts_with("127.0.0.1:"));
+    let said = audit + &server.log();
+    assert!(!said.contains(ANN) && !said.contains(BOB) && !said.contains("somebody-elses"));
+    assert!(server.runs());
+}
+
+#[test]
+fn nobody_comes_from_elsewhere_without_tls_and_tokens() {
+    let office = Office::new();
+    // The word on the command line, without what belongs to it.
+    let (code, said) =
+        Launch::device("null:1MiB").with("--admin").with("https://127.0.0.1:0").fail();
+    assert!(code == 1 && said.contains("`certificate`, `key` and `tokens`"), "{said}");
+    let (code, said) = Launch::device("null:1MiB").with("--admin").with("http://0.0.0.0:80").fail();
+    assert!(code == 2 && said.contains("not loopback"), "{said}");
+    for name in ["key", "tokens"] {
+        let path = office.path(name);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let (code, said) = office.launch().fail();
+        assert!(code == 1 && said.contains("640") && said.contains("chmod 600"), "{said}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let _server = office.start();
+    // Without TLS there is no answer, and a server that nobody vouches for gets no token.
+    let mut plain = TcpStream::connect(office.at).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.write_all(b"GET /v1/tenants HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    let mut client = office.client(ANN);
+    client.tenants().unwrap();
+    office.certify();
+    let error = office.client(ANN).tenants().unwrap_err();
+    assert!(error.to_string().contains("--admin-ca"), "{error}");
+}
+
+#[test]
+fn wrong_tokens_are_answered_late_and_then_not_at_all() {
+    let office = Office::new();
+    let _server = office.start();
+    let started = now();
+    for _ in 0..10 {
+        let error = office.client("not-the-token-of-anybody").tenants().unwrap_err();
+        assert_eq!(refusal(error), Code::Unauthorized);
+    }
+    assert!(started.elapsed() >= Duration::from_millis(10 * 300));
+    // Not even the right one is looked at, so that nobody can go on guessing.
+    assert_eq!(refusal(office.client(ANN).tenants().unwrap_err()), Code::TooOften);
+    let ran = office.run("ann", &["tenant", "list"]);
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("try again later"));
+    // The socket is not concerned.
+    let path = office.path("admin.sock").display().to_string();
+    Client::new(path.parse().unwrap()).unwrap().tenants().unwrap();
+}
+
+#[test]
+fn certificates_and_tokens_are_replaced_while_it_runs() {
+    let office = Office::new();
+    let server = office.start();
+    let (mut ann, mut bob) = (office.client(ANN), office.client(BOB));
+    ann.tenants().unwrap();
+    bob.tenants().unwrap();
+    office.certify();
+    office.put("tokens", &format!("ann read {ANN}\n"), 0o600);
+    server.hang_up();
+    server.await_log("the configuration is reloaded");
+    // Their connections go on, and what they may do is what the new file says.
+    ann.tenants().unwrap();
+    let parked = ann.set_worker(0, WorkerState::Active);
+    assert_eq!(refusal(parked.unwrap_err()), Code::Forbidden);
+    assert_eq!(refusal(bob.tenants().unwrap_err()), Code::Unauthorized);
+    office.client(ANN).tenants().unwrap();
+    // What makes no sense changes nothing.
+    office.put("tokens", "ann", 0o600);
+    server.hang_up();
+    server.await_log("nothing has changed");
+    office.client(ANN).tenants().unwrap();
+}
+
+#[test]
+fn one_address_does_not_get_all_connections_of_the_port() {
+    let office = Office::new();
+    let _server = office.start();
+    let connect = |from: &str| {
+        // Every address of 127.0.0.0/8 is this machine.
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        rustix::net::bind(&socket, &format!("{from}:0").parse::<SocketAddr>().unwrap()).unwrap();
+        rustix::net::connect(&socket, &office.at).unwrap();
+        TcpStream::from(socket)
+    };
+    let silent: Vec<TcpStream> = (0..30).map(|_| connect("127.0.0.2")).collect();
+    wait_until("the end of those beyond its share", PATIENCE, || {
+        silent.iter().filter(|stream| is_closed(stream)).count() == 22
+    });
+    office.client(ANN).tenants().unwrap();
+}
+
+/// Whether the other end has closed a connection.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let peeked = stream.peek(&mut [0]);
+    !matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+}
