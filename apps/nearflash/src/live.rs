@@ -146,13 +146,7 @@ impl Live {
             .map_err(|error| Problem::new(Code::Invalid, error))?;
         self.prepare(&needs)?;
         inner.keep(changes)?;
-        self.adopt(&inner.world, &world);
-        let gone = inner.world.spaces.iter().map(|space| space.number);
-        let gone: Vec<NamespaceId> = gone
-            .filter(|number| world.spaces.iter().all(|space| space.number != *number))
-            .collect();
-        inner.retired.extend(gone);
-        inner.world = world;
+        self.adopt(&mut inner, world);
         Ok(())
     }
 
@@ -175,13 +169,17 @@ impl Live {
 
     /// Lets workers and hosts know: workers first of what there is more, hosts first of what there is
     /// less.
-    fn adopt(&self, before: &World, after: &World) {
+    fn adopt(&self, inner: &mut Inner, after: World) {
+        let before = &inner.world;
         let (more, less) = world::moves(&before.spaces, &after.spaces);
         self.place(&more);
         if let (Some(fabric), Some(from), Some(to)) = (&self.fabric, &before.nvme, &after.nvme) {
             reconcile::reconcile(fabric, from, to);
         }
         self.place(&less);
+        let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
+        inner.retired.extend(gone.map(|(number, _)| *number));
+        inner.world = after;
     }
 
     fn place(&self, moves: &[world::Move]) {

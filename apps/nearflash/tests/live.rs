@@ -477,6 +477,27 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
 }
 
+/// Clients that are connected may still mean the one that is gone.
+#[test]
+fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {
+    let place = Place::new();
+    let one = "[[namespace]]\ndevice = \"disk\"\nsize = \"4MiB\"\n";
+    let other = "[[namespace]]\ndevice = \"disk\"\noffset = \"4MiB\"\nsize = \"4MiB\"\n";
+    place.configure(&format!("{one}{other}"));
+    let server = place.start();
+    let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
+    let write = Command::Write { range: Range::new(0, 1), fua: false };
+    assert_eq!(client.call_in(2, write, &[5; 512]).0, Status::Ok);
+    place.configure(one);
+    server.hang_up();
+    wait_until("the end of the namespace", PATIENCE, || {
+        client.call_in(2, write, &[5; 512]).0 == Status::NoNamespace
+    });
+    let added = place.told(&["namespace", "add", "new", "1MiB"]);
+    assert_eq!(added, "added new as number 3, 1 MiB on disk\n");
+    assert_eq!(client.call_in(2, write, &[6; 512]).0, Status::NoNamespace);
+}
+
 #[test]
 fn a_configuration_is_checked_and_shown_without_a_server() {
     let place = Place::new();

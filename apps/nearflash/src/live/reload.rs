@@ -30,8 +30,8 @@ impl Live {
             let grown = self.ground.volumes[space.place.device].grow(space.end());
             grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
         }
-        self.adopt(&inner.world, &world);
-        (inner.base, inner.world) = (base, world);
+        self.adopt(&mut inner, world);
+        inner.base = base;
         Ok(later)
     }
 
