@@ -92,6 +92,7 @@ impl Inner {
     /// Keeps what the changes are to be.
     fn keep(&mut self, changes: Changes) -> Result<(), Problem> {
         self.check_thawed()?;
+        let changes = changes.of(&self.base);
         if let Some(store) = &mut self.store {
             store.save(&changes).map_err(|error| {
                 let path = store.path().display();
@@ -112,6 +113,7 @@ impl Live {
         store: Option<Store>,
         wakers: &Wakers,
     ) -> Result<Arc<Live>, String> {
+        let changes = changes.of(&base);
         let world = World::of(base.with(&changes), &ground, false)?;
         let fabric = world.fabric(&ground, wakers)?;
         let retired = Vec::new();

@@ -147,12 +147,22 @@ impl SubsystemConfig {
 impl Config {
     /// The subsystems with their names; one of everything unless told.
     pub(crate) fn named_subsystems(&self) -> Vec<SubsystemConfig> {
+        self.subsystems_named(crate::fabric::own_name)
+    }
+
+    /// Whether the name of the first subsystem is left to the server.
+    pub(crate) fn leaves_name(&self) -> bool {
+        self.subsystem.first().is_none_or(|first| first.nqn.is_none())
+    }
+
+    /// The same with this name for the first, if it has none.
+    pub(crate) fn subsystems_named(&self, own: impl FnOnce() -> String) -> Vec<SubsystemConfig> {
         let mut all = match self.subsystem.is_empty() && !self.is_settled {
             true => vec![SubsystemConfig::default()],
             false => self.subsystem.clone(),
         };
         if let Some(first) = all.first_mut() {
-            first.nqn.get_or_insert_with(crate::fabric::own_name);
+            first.nqn.get_or_insert_with(own);
         }
         all
     }

@@ -22,9 +22,26 @@ pub(crate) struct Changes {
     pub(crate) subsystems: Changed<String, SubsystemConfig>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) hosts: Changed<String, HostConfig>,
+    /// The name of the subsystem that the configuration leaves unnamed, as of the first change: it
+    /// follows from the machine's, and that may become another. Then what was changed of the
+    /// subsystem would be of none, and one that lets everybody in would take its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own_name: Option<String>,
     /// Of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
+}
+
+impl Changes {
+    /// These changes, with what they are changes of written down as far as it may become another by
+    /// itself.
+    pub(crate) fn of(self, base: &Config) -> Changes {
+        let own_name = match self.own_name {
+            None if base.leaves_name() => Some(crate::fabric::own_name()),
+            known => known,
+        };
+        Changes { own_name, ..self }
+    }
 }
 
 impl Config {
@@ -36,7 +53,8 @@ impl Config {
         let mut config = self.clone();
         config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
         config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
-        config.subsystem = over(self.named_subsystems(), &changes.subsystems, nqn);
+        let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
+        config.subsystem = over(self.subsystems_named(own), &changes.subsystems, nqn);
         config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
         config.is_settled = true;
         config
@@ -75,6 +93,29 @@ mod tests {
         assert_eq!(with.namespace[0].name.as_deref(), Some("ns1"));
         assert!(with.subsystem[0].nqn.as_deref().unwrap().starts_with("nqn."));
         assert_eq!(with.with(&Changes::default()).namespace, with.namespace);
+    }
+
+    /// Or it would be forgotten who may connect, with the machine's name.
+    #[test]
+    fn who_may_connect_stays_when_the_machine_is_renamed() {
+        let config = Config::default();
+        let subsystem = SubsystemConfig {
+            nqn: Some(crate::fabric::own_name()),
+            hosts: Some(vec!["nqn.x:a".to_owned()]),
+            ..SubsystemConfig::default()
+        };
+        let changed = [(crate::fabric::own_name(), Some(subsystem.clone()))].into();
+        let changes = Changes { subsystems: changed, ..Changes::default() }.of(&config);
+        assert_eq!(changes.own_name, Some(crate::fabric::own_name()));
+        assert_eq!(config.with(&changes).subsystem, [subsystem]);
+        // As found by a machine of another name.
+        let text = serde_json::to_string(&changes).unwrap();
+        let elsewhere = text.replace(&crate::fabric::own_name(), "nqn.2026-11.io.nearflash:before");
+        let with = config.with(&serde_json::from_str(&elsewhere).unwrap());
+        assert_eq!(with.subsystem.len(), 1);
+        assert_eq!(with.subsystem[0].hosts, Some(vec!["nqn.x:a".to_owned()]));
+        let named = Config::parse("[[subsystem]]\nnqn = \"nqn.x:b\"\n").unwrap();
+        assert_eq!(Changes::default().of(&named).own_name, None);
     }
 
     #[test]
