@@ -16,12 +16,10 @@ use qos::{
     Usage,
 };
 
-use crate::flows::{DeviceFlow, Flows, NamespaceFlow, WorkerFlow};
+use crate::flows::Flows;
 use crate::history::{self, History};
 use crate::measured::{Promised, Window};
-use crate::metrics::Detail;
 use crate::standing::Standing;
-use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
@@ -79,8 +77,8 @@ pub enum Origin {
 
 #[derive(Debug)]
 pub(crate) struct Device {
-    name: String,
-    has_model: bool,
+    pub(crate) name: String,
+    pub(crate) has_model: bool,
     pub(crate) registry: Registry,
 }
 
@@ -133,7 +131,7 @@ pub struct Book {
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
     pub(crate) flows: Flows,
-    history: History,
+    pub(crate) history: History,
     /// Changes of namespaces of which workers have not been told.
     pub(crate) places: Vec<Tell>,
     /// How many there ever were.
@@ -199,7 +197,7 @@ impl Book {
     }
 
     /// The place of a device; the first unless it is named.
-    fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
+    pub(crate) fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let Some(name) = name else { return Ok(0) };
         self.devices.iter().position(|device| device.name == name).ok_or_else(|| {
             let known = self.devices.iter().map(|device| device.name.clone()).collect();
@@ -491,6 +489,7 @@ impl Book {
             all.requests += info.measured.iops;
             all.bytes[0] += info.measured.read_bytes;
             all.bytes[1] += info.measured.written_bytes;
+            all.failures += info.measured.failures;
             all.standings[Standing::of(&info) as usize] += 1;
         }
         let made = self.devices.iter().map(|device| device.registry.totals().into());
@@ -498,11 +497,6 @@ impl Book {
         let devices = self.device_infos().into_iter().zip(self.flows.devices());
         all.devices = devices.map(|(info, flow)| history::OfDevice::new(&info, &flow)).collect();
         self.history.push(all);
-    }
-
-    /// The last minutes.
-    pub(crate) fn history(&self) -> &History {
-        &self.history
     }
 
     /// Corrects the devices' models, and bounds their depths, by what was measured since the last
@@ -543,63 +537,6 @@ impl Book {
     pub fn list(&self) -> Vec<TenantInfo> {
         let numbers = (0..self.entries.len()).filter(|n| self.entries[*n].is_some());
         numbers.map(|n| self.info(TenantId(n as u32))).collect()
-    }
-
-    /// The tenants of so many numbers from `from` on, with all that was counted of them, and the
-    /// number after those, if there are more.
-    pub(crate) fn detailed(
-        &self,
-        from: usize,
-        count: usize,
-    ) -> (Vec<(TenantInfo, Detail)>, Option<usize>) {
-        let end = self.entries.len().min(from + count);
-        let numbers = (from..end).filter(|n| self.entries[*n].is_some());
-        let each = numbers.map(|n| {
-            let tenant = TenantId(n as u32);
-            let window = &self.entry(tenant).window;
-            let detail = Detail {
-                spent: window.usage().spent as f64 / TOKEN as f64,
-                throttled: window.usage().throttled_nanos as f64 / 1e9,
-                tally: window.tally.clone(),
-            };
-            (self.info(tenant), detail)
-        });
-        (each.collect(), Some(end).filter(|end| *end < self.entries.len()))
-    }
-
-    /// The tenants of so many numbers from `from` on, and the number after those, if there are more.
-    pub(crate) fn listed(&self, from: usize, count: usize) -> (Vec<TenantInfo>, Option<usize>) {
-        let end = self.entries.len().min(from + count);
-        let numbers = (from..end).filter(|n| self.entries[*n].is_some());
-        let infos = numbers.map(|n| self.info(TenantId(n as u32))).collect();
-        (infos, Some(end).filter(|end| *end < self.entries.len()))
-    }
-
-    /// The model of a device.
-    ///
-    /// # Errors
-    /// When there is no such device, or it has no model.
-    pub(crate) fn model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
-        let device = &self.devices[self.device(Some(device))?];
-        match device.has_model {
-            true => Ok(device.registry.model()),
-            false => Err(Refusal::NoModel { device: device.name.clone() }),
-        }
-    }
-
-    /// What was counted of a tenant.
-    pub(crate) fn tally(&self, tenant: TenantId) -> &Tally {
-        &self.entry(tenant).window.tally
-    }
-
-    /// The traces of all workers.
-    pub(crate) fn all_traces(&self) -> Vec<Arc<Traces>> {
-        self.traces.clone()
-    }
-
-    /// What devices, workers and namespaces do.
-    pub fn flows(&self) -> (Vec<DeviceFlow>, Vec<WorkerFlow>, Vec<(NamespaceId, NamespaceFlow)>) {
-        (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
     }
 
     /// The devices.
@@ -778,7 +715,7 @@ impl Book {
         self.answers(tenant) != self.entry(tenant).answers
     }
 
-    fn info(&self, tenant: TenantId) -> TenantInfo {
+    pub(crate) fn info(&self, tenant: TenantId) -> TenantInfo {
         let entry = self.entry(tenant);
         TenantInfo {
             name: entry.name.clone(),

@@ -33,6 +33,8 @@ pub(crate) struct Window {
     /// A second: requests, and bytes of reads and of writes.
     pub(crate) requests: f64,
     pub(crate) bytes: [f64; 2],
+    /// A second: requests that were not carried out, without those that were told to try again.
+    pub(crate) failures: f64,
     /// Tenants by [`Standing`].
     pub(crate) standings: [u32; Standing::ALL.len()],
     /// Reads by latency.
@@ -47,6 +49,7 @@ impl Default for Window {
             ended_at: Instant::ZERO,
             requests: 0.0,
             bytes: [0.0; 2],
+            failures: 0.0,
             standings: [0; Standing::ALL.len()],
             reads: [0; HEAT_BUCKETS],
             devices: Vec::new(),

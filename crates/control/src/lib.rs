@@ -18,6 +18,7 @@ mod desk;
 mod flows;
 mod foreman;
 mod history;
+mod looks;
 mod measured;
 pub mod metrics;
 mod post;

@@ -88,6 +88,8 @@ pub struct Second {
     pub read_bytes: f64,
     /// Bytes written a second.
     pub written_bytes: f64,
+    /// Requests that were not carried out, a second, without those that were told to try again.
+    pub failures: f64,
     /// How the tenants stood.
     pub standings: Standings,
     /// Reads by latency.
@@ -150,6 +152,7 @@ impl From<history::Window> for Second {
             requests: window.requests,
             read_bytes: window.bytes[0],
             written_bytes: window.bytes[1],
+            failures: window.failures,
             standings: window.standings.into(),
             reads: Reads::of(&window.reads),
             devices: window.devices.into_iter().map(SecondOfDevice::from).collect(),
