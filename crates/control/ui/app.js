@@ -1,41 +1,84 @@
 // The page: asks once a second, and hands what is new to its parts.
 
-import { get } from "./api.js";
-import { at, say } from "./dom.js";
+import { Failure, get } from "./api.js";
+import { at } from "./dom.js";
+import * as check from "./check.js";
+import * as connections from "./connections.js";
+import * as device from "./device.js";
+import * as devices from "./devices.js";
+import * as heat from "./heat.js";
+import { History, showSeconds } from "./history.js";
+import * as link from "./link.js";
+import * as tenant from "./tenant.js";
 import * as tenants from "./tenants.js";
 import * as theme from "./theme.js";
-import { Chart, countAxis, timeAxis } from "./chart.js";
-import { colour } from "./theme.js";
+import * as tiles from "./tiles.js";
+import * as tokens from "./tokens.js";
+import * as workers from "./workers.js";
 
-const data = [[], [], []];
-let chart;
+/** Milliseconds between two looks, and at most while nobody answers. */
+const PERIOD = 1000;
+const PERIOD_MAX = 5000;
 
+const past = new History();
+let wake = () => {};
+
+/** One look at everything: one request after the other. */
 async function look() {
-  tenants.show(await get("/v1/tenants"));
+  past.take(await get(`/v1/history?after=${past.last}`));
+  const stood = await get(tenants.path());
   const flows = await get("/v1/flows");
-  data[0].push(Date.now() / 1000);
-  data[1].push(flows.devices[0].tokens.generated);
-  data[2].push(flows.devices[0].tokens.spent);
-  chart.show(data);
+  const named = await get("/v1/devices");
+  const crew = await get("/v1/workers");
+  devices.show(named.devices);
+  tiles.show({ past, stood, flows, crew });
+  tenants.show(stood);
+  heat.show(past);
+  tokens.show(past);
+  await device.show(past, named.devices, flows.devices);
+  check.show(named.devices, device.modelOf());
+  workers.show(crew.workers, flows.workers);
+  await connections.look();
+  await tenant.look(stood);
+  return past.version;
 }
 
+/** Waits, unless something is wanted at once. */
+const rest = (milliseconds) => new Promise((done) => {
+  const timer = setTimeout(done, milliseconds);
+  wake = () => {
+    clearTimeout(timer);
+    done();
+  };
+});
+
 async function run() {
+  let pause = PERIOD;
   for (;;) {
-    try {
-      await look();
-      say(at("link").lastElementChild, "live");
-    } catch (error) {
-      if (error.status === undefined) throw error;
-      say(at("link").lastElementChild, error.message);
+    // Nobody sees a page in the background; the server remembers what it missed.
+    if (!document.hidden) {
+      try {
+        link.live(await look());
+        pause = PERIOD;
+      } catch (error) {
+        if (!(error instanceof Failure)) throw error;
+        pause = Math.min(pause * 1.5, PERIOD_MAX);
+        link.lost(error, pause);
+      }
     }
-    await new Promise((done) => setTimeout(done, 1000));
+    await rest(document.hidden ? PERIOD_MAX : pause);
   }
 }
 
 theme.start();
-tenants.start();
-chart = new Chart(at("tokens-chart"), () => ({
-  axes: [timeAxis(), countAxis()],
-  series: [{}, { stroke: colour("series-1") }, { stroke: colour("series-2") }],
-}), data);
+[heat, tokens, device, devices, check, workers].forEach((part) => part.start());
+tenants.start(() => wake(), tenant.open);
+connections.start(() => wake());
+tenant.start(() => wake());
+document.addEventListener("visibilitychange", () => wake());
+at("span").addEventListener("change", () => {
+  showSeconds(Number(at("span").value));
+  wake();
+});
+at("main").dataset.state = "waiting";
 run();

@@ -1,7 +1,8 @@
-// What all charts have in common: size, colours, and the axis of time.
+// What all charts have in common: size, colours, the axis of time, and keys.
 
-import { colour, onColours } from "./theme.js";
+import { h, keep, say } from "./dom.js";
 import { short } from "./format.js";
+import { colour, onColours } from "./theme.js";
 
 const charts = new Set();
 const seen = new ResizeObserver((entries) => {
@@ -9,6 +10,9 @@ const seen = new ResizeObserver((entries) => {
 });
 
 onColours(() => charts.forEach((chart) => chart.rebuild()));
+
+/** How lines are drawn, by the word that their keys have. */
+export const DASHES = { dashed: [8, 4], dotted: [2, 3] };
 
 /** An axis in the colours of the page. */
 export const axis = (more = {}) => ({
@@ -19,17 +23,27 @@ export const axis = (more = {}) => ({
   ...more,
 });
 
-/** The axis of time, in the past of now. */
+/** A minute at least. */
+export const timeScale = () =>
+  ({ range: (_, from, to) => [Math.min(from ?? 0, (to ?? 1) - 60), (to ?? 1) + 1] });
+
+/** The axis of time. */
 export const timeAxis = () => axis({
-  space: 70,
-  values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], {
-    hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false,
-  })),
+  space: 76,
+  size: 30,
+  values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false })),
 });
 
 /** An axis of counts. */
 export const countAxis = (more = {}) =>
-  axis({ size: 56, values: (_, splits) => splits.map(short), ...more });
+  axis({ size: 58, values: (_, splits) => splits.map(short), ...more });
+
+/** The key below a chart: what each line is, how it is drawn, and its value now. */
+export function key(list, entries) {
+  keep(list, entries, ([name]) => name,
+    ([name, kind]) => h("li", {}, h("i", { class: `swatch ${kind}`, "aria-hidden": "true" }), h("span", {}, name), h("b")),
+    (entry, [, , value]) => say(entry.lastElementChild, value));
+}
 
 /** A chart in a box, drawn by uPlot, that is made anew when colours change. */
 export class Chart {
@@ -50,7 +64,8 @@ export class Chart {
     this.plot?.destroy();
     this.plot = new uPlot({
       legend: { show: false },
-      cursor: { drag: { x: false, y: false } },
+      cursor: { drag: { x: false, y: false }, points: { show: false } },
+      padding: [10, 14, 0, 0],
       ...this.options(),
       ...this.size(),
     }, this.data, this.box);
