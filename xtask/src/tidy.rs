@@ -10,6 +10,7 @@ mod licences;
 mod source;
 mod tree;
 mod unsafe_code;
+mod vendored;
 
 use crate::manifest::Manifest;
 use crate::shell;
@@ -44,6 +45,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         documents::links,
         documents::named_paths,
         documents::changelog,
+        vendored::check,
     ] {
         found.extend(check(&tree));
     }

@@ -34,7 +34,7 @@ pub(super) fn check(manifest: &Manifest) -> Vec<String> {
 
 /// Whether an SPDX expression can be met with allowed licences alone. An expression that cannot be
 /// read is not allowed.
-fn is_allowed(expression: &str) -> bool {
+pub(super) fn is_allowed(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
