@@ -327,6 +327,16 @@ fn nonsense_is_answered_with_what_to_do() {
         ("PATCH", "/v1/tenants", "", 405, "/openapi.json"),
         ("GET", "/nothing", "", 404, "/openapi.json"),
         ("GET", "/ui/nothing.js", "", 404, "/ui/"),
+        ("POST", "/v1/flows", "", 405, "/openapi.json"),
+        ("GET", "/v1/trace", "", 400, "missing field `seconds`"),
+        ("GET", "/v1/trace?seconds=x&one_in=1", "", 400, "invalid"),
+        ("GET", "/v1/trace?seconds=9&one_in=1", "", 400, "from 0 to 5"),
+        ("GET", "/v1/trace?seconds=1&one_in=0", "", 400, "at least 1"),
+        ("PUT", "/v1/workers/many", r#"{"state":"active"}"#, 400, "many"),
+        ("GET", "/v1/tenants/%ff", "", 400, "UTF-8"),
+        ("DELETE", "/v1/namespaces/1?froce=true", "", 400, "froce"),
+        ("POST", "/v1/history", "", 405, "/openapi.json"),
+        ("GET", "/v1/history?after=x", "", 400, "invalid"),
         ("GET", "/v2/tenants", "", 404, "/openapi.json"),
     ] {
         let (code, answer) = api.ask(method, path, body);

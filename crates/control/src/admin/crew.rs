@@ -1,6 +1,6 @@
 //! Workers and connections: what they are, and moves.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use contract::ConnId;
 
+use super::asked::{Path, Query};
 use super::audit::Note;
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};

@@ -3,13 +3,14 @@
 
 use std::cmp::Ordering;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use qos::{DeviceModel, Percentile, RatePoint};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
+use super::asked::{Path, Query};
 use super::model::Tenant;
 use super::problem::{Failure, Problem};
 use super::watch::TokenRates;
@@ -26,7 +27,9 @@ const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 500;
 
 /// The resources as a service.
-pub(super) fn dashboard_router(tenants: crate::Tenants) -> Router {
+pub(super) fn dashboard_router<S: Clone + Send + Sync + 'static>(
+    tenants: crate::Tenants,
+) -> Router<S> {
     Router::new()
         .route("/v1/history", get(get_history))
         .route("/v1/standing", get(get_standing))

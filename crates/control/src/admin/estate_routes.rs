@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use serde::Serialize;
 
+use super::asked::{Path, Query};
 use super::audit::Note;
 use super::estate::{
     AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,

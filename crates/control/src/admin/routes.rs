@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
+use super::asked::Path;
 use super::audit::Note;
 use super::crew::WorkerState;
 use super::estate_routes::Estate;
@@ -44,8 +45,6 @@ pub(super) struct Api {
 
 /// The API as a service, without time-outs and without asking who calls.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
-    let watched = super::watch::watch_router(tenants.clone());
-    let dashboard = super::dashboard::dashboard_router(tenants.clone());
     Router::new()
         .route("/v1/tenants", get(list_tenants).post(add_tenant))
         // A tenant may be named `check`: only POST means the question.
@@ -57,6 +56,8 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
         .merge(super::estate_routes::routes())
+        .merge(super::watch::watch_router(tenants.clone()))
+        .merge(super::dashboard::dashboard_router(tenants.clone()))
         .route("/openapi.json", get(async || Json(openapi::document())))
         .fallback(async || {
             Problem::new(Code::NotFound, "there is no such resource; /openapi.json lists them all")
@@ -67,8 +68,6 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(Api { tenants, foreman, site })
-        .merge(watched)
-        .merge(dashboard)
         .merge(super::pages::pages_router())
 }
 
@@ -348,7 +347,11 @@ pub(super) mod documented {
         info(
             title = "nearflash admin API",
             description = "Tenants, devices and workers of a running server. A name in a path is \
-                           percent-encoded."
+                           percent-encoded. Beside what stands at each resource, any request can be \
+                           answered with 400 (its path, query or body makes no sense), 403 (who asks \
+                           is not let in), 405, 408 (it took too long), 413 (its body is too large) or \
+                           500 (among others when a change cannot be kept), each with a body like that of \
+                           a 404."
         ),
         paths(
             list_tenants,

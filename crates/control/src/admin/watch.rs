@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use utoipa::{OpenApi, ToSchema};
 
+use super::asked::{Path, Query};
 use super::problem::{Code, Failure, Problem};
 use crate::flows::TokenFlow;
 use crate::traces::chrome;
@@ -37,7 +38,7 @@ struct Watched {
 }
 
 /// The resources as a service.
-pub(super) fn watch_router(tenants: crate::Tenants) -> Router {
+pub(super) fn watch_router<S: Clone + Send + Sync + 'static>(tenants: crate::Tenants) -> Router<S> {
     Router::new()
         .route("/v1/flows", get(get_flows))
         .route("/v1/tenants/{name}/stages", get(get_stages))
