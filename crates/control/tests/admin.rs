@@ -10,7 +10,7 @@ use std::time::Duration;
 use contract::{Instant, Kind};
 use nearflash_control::admin::{
     AddTenant, AdminAddress, Check, Class, Client, ClientError, Code, Correction, Door, Origin,
-    Router, SetTenant, Share, Site, Slo, State, Strictest, document, start,
+    Router, SetTenant, Share, Site, Slo, State, Strictest, document, scrape_router, start,
 };
 use nearflash_control::{Desk, DeviceSetup, Switches, Tenants};
 use qos::DeviceModel;
@@ -494,6 +494,36 @@ fn silent_connections_keep_nobody_out_for_long() {
     let mut idle = &silent[3];
     idle.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     idle.read_to_end(&mut Vec::new()).expect("its end");
+}
+
+#[test]
+fn a_reader_that_stops_holds_up_no_other_scrape() {
+    let tenants = tenants();
+    let meters = tenants.meters(0);
+    for n in 0..1_000 {
+        let made = tenants.register(&format!("t{n}"), &contract::Slo::default(), None, None);
+        let meter = meters.get(made.unwrap().tenant).unwrap();
+        meter.record(contract::Kind::Read, 4096, 90_000);
+    }
+    tenants.book().measure(Instant::ZERO + Duration::from_secs(1));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    start(scrape_router(tenants, 1_000), Door::Unix(listener, own_uid())).unwrap();
+    let head = "GET /metrics HTTP/1.1\r\nconnection: close\r\nhost: localhost\r\n\r\n";
+    let whole = talk(UnixStream::connect(&path).unwrap(), head);
+    assert!(whole.len() > 2 << 20, "more than what sockets keep: {} bytes", whole.len());
+    let mut stopped = UnixStream::connect(&path).unwrap();
+    stopped.write_all(head.as_bytes()).unwrap();
+    let mut first = [0; 1 << 16];
+    stopped.read_exact(&mut first).unwrap();
+    let second = talk(UnixStream::connect(&path).unwrap(), head);
+    assert!(second.starts_with("HTTP/1.1 200"), "{:?}", second.lines().next());
+    assert!(second.contains("# EOF\n"), "it is whole");
+    // The one that stopped cannot take what it gets for the whole.
+    let mut rest = Vec::new();
+    let _ = stopped.read_to_end(&mut rest);
+    assert!(!String::from_utf8(rest).unwrap().contains("# EOF\n"));
 }
 
 #[test]

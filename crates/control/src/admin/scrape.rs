@@ -5,7 +5,9 @@ use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,8 +18,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::body::{Bytes, Frame};
 use serde::Deserialize;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::asked::Query;
 use crate::metrics::{self, Snapshot};
@@ -27,6 +31,10 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Pieces that wait to be sent.
 const PIECES_MAX: usize = 4;
+
+/// How long a scrape may take to be read, but for the last pieces: a reader that stops holds up others
+/// for less than they may [wait](super::gate::REQUEST_MAX).
+const SCRAPE_MAX: Duration = Duration::from_secs(5);
 
 /// What the handler has.
 #[derive(Clone)]
@@ -57,12 +65,16 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
     };
     let tenants_max = asked.tenants.unwrap_or(usize::MAX).min(scraped.tenants_max);
     let (sender, receiver) = channel(PIECES_MAX);
+    let is_whole = Arc::new(AtomicBool::new(false));
+    let body = Body::new(Text { receiver, is_whole: is_whole.clone() });
+    let (runtime, until) = (Handle::current(), Instant::now() + SCRAPE_MAX);
     let writing = move || {
+        let _next_may_begin_then = permit;
         let snapshot = Snapshot::take(&scraped.tenants, tenants_max);
-        let mut pieces = Pieces { text: String::new(), sender };
-        // An error: whoever asked is gone.
-        if metrics::write(snapshot, &mut pieces).is_ok() {
-            let _ = pieces.flush();
+        let mut pieces = Pieces { text: String::new(), sender, runtime, until };
+        // An error: whoever asked is gone, or reads too slowly.
+        if metrics::write(snapshot, &mut pieces).is_ok() && pieces.flush().is_ok() {
+            is_whole.store(true, Ordering::Release);
         }
     };
     let started = std::thread::Builder::new().name("scrape".to_owned()).spawn(writing);
@@ -70,7 +82,6 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
         tracing::warn!(%error, "no thread for a scrape");
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
-    let body = Body::new(Text { receiver, _permit: permit });
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response()
 }
 
@@ -78,12 +89,17 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
 struct Pieces {
     text: String,
     sender: Sender<Bytes>,
+    /// It knows the time.
+    runtime: Handle,
+    until: Instant,
 }
 
 impl Pieces {
     fn flush(&mut self) -> fmt::Result {
         let piece = std::mem::replace(&mut self.text, String::with_capacity(PIECE_BYTES + 1024));
-        self.sender.blocking_send(piece.into()).map_err(|_| fmt::Error)
+        let sent =
+            async { tokio::time::timeout_at(self.until, self.sender.send(piece.into())).await };
+        self.runtime.block_on(sent).map_err(|_| fmt::Error)?.map_err(|_| fmt::Error)
     }
 }
 
@@ -97,8 +113,8 @@ impl fmt::Write for Pieces {
 /// The text as a body.
 struct Text {
     receiver: Receiver<Bytes>,
-    /// The next scrape begins when this one was sent.
-    _permit: OwnedSemaphorePermit,
+    /// All of it was written.
+    is_whole: Arc<AtomicBool>,
 }
 
 impl hyper::body::Body for Text {
@@ -109,6 +125,10 @@ impl hyper::body::Body for Text {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.receiver.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+        self.receiver.poll_recv(context).map(|piece| match piece {
+            Some(bytes) => Some(Ok(Frame::data(bytes))),
+            None if self.is_whole.load(Ordering::Acquire) => None,
+            None => Some(Err(io::ErrorKind::TimedOut.into())),
+        })
     }
 }
