@@ -102,7 +102,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.settle(&away);
             }
         }
-        self.protocols = [0; Protocol::ALL.len()];
+        let told = std::mem::replace(&mut self.protocols, [0; Protocol::ALL.len()]);
         for index in 0..self.conns.len() {
             let Some(id) = self.open_id(index) else { continue };
             let unsent = self.transport.unsent(id);
@@ -134,6 +134,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.disconnect(id, "the drain took too long");
             }
         }
+        // Connections that do nothing are told of, too.
+        self.progressed |= self.protocols != told;
     }
 
     /// The connection at this place of the table, if there is one.

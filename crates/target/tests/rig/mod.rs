@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Frame, FrameHead, Instant, Kind,
@@ -236,6 +237,12 @@ impl Rig {
     /// Whether the scheduler lets anything go from now on.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
+        self.turns()
+    }
+
+    /// Time passes in which nobody says anything.
+    pub(crate) fn pass(&mut self, time: Duration) -> Vec<(u32, Vec<u8>)> {
+        self.now = self.now + time;
         self.turns()
     }
 
