@@ -575,6 +575,9 @@ impl Registry {
             self.shared.tenants[n].set_latency_nanos(nanos);
         }
         let old = self.shared.tenants[n].change(class, rate);
+        if (old.class, old.rate) != (class, rate) {
+            self.shared.tenants[n].change_promise(old, class, rate, now);
+        }
         if old.holders == 0 {
             self.pool(old, -1, now);
             self.pool(Terms { class, rate, ..old }, 1, now);

@@ -495,3 +495,50 @@ fn what_was_not_submitted_is_anybodys() {
     let (half, all) = (served(false), served(true));
     assert!((9_800..=10_200).contains(&half) && (19_500..=20_200).contains(&all), "{half}, {all}");
 }
+
+/// How many reads of this tenant go in ten milliseconds from `start` on, beside a best-effort tenant,
+/// if both have many.
+fn reads_in_ten_ms(registry: &Registry, tenant: TenantId, start: u64) -> u64 {
+    let other = TenantId(1 - tenant.0);
+    let mut scheduler = registry.scheduler(0, QueueLimits { slots: 20_000, of_tenant: 10_000 });
+    let mut slots = SlotTable::new(20_000);
+    for tenant in [tenant, other] {
+        for _ in 0..9_000 {
+            let slot = slots.insert(()).unwrap();
+            scheduler.enqueue(tenant, Kind::Read, 4096, slot).unwrap();
+        }
+    }
+    let before = registry.shared().usage(tenant).reads;
+    for round in 0..=200 {
+        scheduler.begin_round(Instant::from_nanos(start + round * 50_000));
+        while scheduler.next().is_some() {}
+    }
+    registry.shared().usage(tenant).reads - before
+}
+
+#[test]
+fn what_was_not_promised_is_no_arrears() {
+    let second = 1_000_000_000;
+    let at = Instant::from_nanos;
+    // Ten milliseconds of its rate, the deficit, and what one read may exceed it by.
+    let most = |iops: u64| iops / 100 + 50 + 1;
+    for before in [Slo::default(), critical(1, 100)] {
+        let mut registry = Registry::new(DeviceModel::device_a(), 2);
+        let late = registry.register(&before, at(0)).unwrap().tenant;
+        registry.register(&Slo::default(), at(0)).unwrap();
+        registry.change(late, &critical(100_000, 100), at(second)).unwrap();
+        let reads = reads_in_ten_ms(&registry, late, second);
+        assert!(reads <= most(100_000), "{reads}");
+    }
+    // Who is promised less has no more to get back than that makes.
+    let mut registry = Registry::new(DeviceModel::device_a(), 2);
+    let less = registry.register(&critical(200_000, 100), at(0)).unwrap().tenant;
+    registry.register(&Slo::default(), at(0)).unwrap();
+    registry.change(less, &critical(1_000, 100), at(second)).unwrap();
+    let reads = reads_in_ten_ms(&registry, less, second);
+    assert!(reads <= most(1_000) + 20, "{reads}");
+    // Who was promised the same all the time has.
+    registry.change(less, &critical(100_000, 100), at(second + 100_000_000)).unwrap();
+    let reads = reads_in_ten_ms(&registry, less, second + 200_000_000);
+    assert!(reads > most(100_000) + 1_000, "{reads}");
+}

@@ -196,6 +196,20 @@ impl Tenant {
         self.arrears.take(|tokens| tokens);
     }
 
+    /// Its terms were others until `now`: what it did not use is measured by what it was promised then,
+    /// and is no more than by what it is promised from now on.
+    pub(crate) fn change_promise(&self, old: Terms, class: Class, rate: u64, now: u64) {
+        if old.class == Class::LatencyCritical && old.holders == 0 {
+            self.remember_until(now, old.rate);
+        }
+        self.spent_to.fetch_max(now, AcqRel);
+        let most = match class {
+            Class::LatencyCritical => generated(rate, STALL_NANOS_MAX),
+            Class::BestEffort | Class::Leaving | Class::Vacant => 0,
+        };
+        self.arrears.take(|tokens| tokens - most);
+    }
+
     /// Remembers what it did not use of this rate until `now`, while nobody held it.
     pub(crate) fn remember_until(&self, now: u64, rate: u64) {
         self.remember_idle(now.saturating_sub(self.spent_to.load(Acquire)), rate);
