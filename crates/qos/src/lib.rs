@@ -36,6 +36,8 @@ mod rates;
 mod read_ratio;
 #[cfg(all(test, not(loom)))]
 mod reference;
+#[cfg(all(test, not(loom)))]
+mod reference_idle;
 mod registry;
 mod requests;
 mod ring;

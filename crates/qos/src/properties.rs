@@ -103,7 +103,17 @@ fn moved(at: &mut u64, jump: &Jump) -> Instant {
 
 /// The tenants and steps of a case.
 fn case() -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
-    let critical = prop::collection::vec(1u32..100_000, 0..4);
+    case_of(prop::collection::vec(1u32..100_000, 0..4))
+}
+
+/// A case in which little is left for best effort, so that what it saves up counts.
+fn scarce_case() -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
+    case_of(Just(vec![400_000]))
+}
+
+fn case_of(
+    critical: impl Strategy<Value = Vec<u32>>,
+) -> impl Strategy<Value = (Vec<u32>, usize, Vec<Step>)> {
     (critical, 0usize..4)
         .prop_filter("somebody", |(critical, best_effort)| critical.len() + best_effort > 0)
         .prop_flat_map(|(critical, best_effort)| {
@@ -119,6 +129,61 @@ fn drain(scheduler: &mut TokenScheduler, table: &mut SlotTable<usize>, most: usi
     core::iter::from_fn(next).take(most).collect()
 }
 
+/// Plays the steps on the scheduler and on the reference, and compares all that both know.
+fn decides_alike(
+    critical: &[u32],
+    best_effort: usize,
+    steps: &[Step],
+    idle: IdleRule,
+) -> Result<(), TestCaseError> {
+    let registry = registry(critical, best_effort);
+    let mut fast = visiting(&registry, 0, idle);
+    let rates: Vec<Option<u64>> = critical
+        .iter()
+        .map(|iops| Some(u64::from(*iops) * 100))
+        .chain(vec![None; best_effort])
+        .collect();
+    let loan_max = registry.shared().loan_max();
+    let mut reference = Reference::new(&rates, registry.left(), loan_max);
+    let mut table = SlotTable::new(LIMITS.slots);
+    let mut at = START.as_nanos();
+    if idle == IdleRule::Rest {
+        reference.start_idle(at, registry.shared().bucket.held());
+    }
+    for step in steps {
+        for ask in &step.asks {
+            let slot = table.insert(ask.tenant).unwrap();
+            let tenant = TenantId(ask.tenant as u32);
+            fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
+            let cost = registry.model().cost().cost(ask.kind, ask.bytes);
+            match idle {
+                IdleRule::Visit => reference.enqueue(ask.tenant, cost),
+                IdleRule::Rest => reference.enqueue_idle(ask.tenant, cost),
+            }
+        }
+        let now = moved(&mut at, &step.at);
+        fast.begin_round(now);
+        let load = fast.load;
+        let submitted = drain(&mut fast, &mut table, usize::MAX);
+        let expected = match idle {
+            IdleRule::Visit => reference.schedule(now.as_nanos(), load),
+            IdleRule::Rest => reference.schedule_idle(now.as_nanos(), load),
+        };
+        prop_assert_eq!(submitted, expected);
+        for (n, tenant) in reference.tenants.iter().enumerate() {
+            let id = TenantId(n as u32);
+            prop_assert_eq!(registry.shared().balance(id), tenant.tokens);
+            prop_assert_eq!(registry.shared().usage(id).deficits, tenant.deficits);
+            let arrears = registry.shared().tenants[n].arrears.tokens();
+            prop_assert_eq!(arrears, tenant.arrears);
+            prop_assert_eq!(fast.queued_of(id) as usize, tenant.queue.len());
+        }
+        prop_assert_eq!(registry.shared().bucket.held(), reference.bucket);
+        prop_assert_eq!(registry.shared().loan.owed(), reference.loan);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
@@ -126,41 +191,22 @@ proptest! {
     /// order, the same balances to the last nano-unit, the same notices.
     #[test]
     fn decides_what_the_reference_decides((critical, best_effort, steps) in case()) {
-        let registry = registry(&critical, best_effort);
-        let mut fast = visiting(&registry, 0, IdleRule::Visit);
-        let rates: Vec<Option<u64>> = critical.iter().map(|iops| Some(u64::from(*iops) * 100))
-            .chain(vec![None; best_effort]).collect();
-        let loan_max = registry.shared().loan_max();
-        let mut reference = Reference::new(&rates, registry.left(), loan_max);
-        let mut table = SlotTable::new(LIMITS.slots);
         // The first round makes every latency-critical tenant known.
         let known = (0..critical.len()).map(|tenant| Ask { tenant, kind: Kind::Read, bytes: 1 });
         let first = Step { asks: known.collect(), at: Jump::Forward(0) };
-        let mut at = START.as_nanos();
-        for step in core::iter::once(&first).chain(&steps) {
-            for ask in &step.asks {
-                let slot = table.insert(ask.tenant).unwrap();
-                let tenant = TenantId(ask.tenant as u32);
-                fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
-                let cost = registry.model().cost().cost(ask.kind, ask.bytes);
-                reference.enqueue(ask.tenant, cost);
-            }
-            let now = moved(&mut at, &step.at);
-            fast.begin_round(now);
-            let load = fast.load;
-            let submitted = drain(&mut fast, &mut table, usize::MAX);
-            prop_assert_eq!(submitted, reference.schedule(now.as_nanos(), load));
-            for (n, tenant) in reference.tenants.iter().enumerate() {
-                let id = TenantId(n as u32);
-                prop_assert_eq!(registry.shared().balance(id), tenant.tokens);
-                prop_assert_eq!(registry.shared().usage(id).deficits, tenant.deficits);
-                let arrears = registry.shared().tenants[n].arrears.tokens();
-                prop_assert_eq!(arrears, tenant.arrears);
-                prop_assert_eq!(fast.queued_of(id) as usize, tenant.queue.len());
-            }
-            prop_assert_eq!(registry.shared().bucket.held(), reference.bucket);
-            prop_assert_eq!(registry.shared().loan.owed(), reference.loan);
-        }
+        let steps: Vec<Step> = core::iter::once(first).chain(steps).collect();
+        decides_alike(&critical, best_effort, &steps, IdleRule::Visit)?;
+    }
+
+    /// The same where tenants without demand are not visited, and some go the short way.
+    #[test]
+    fn decides_what_the_reference_decides_of_idle_tenants(
+        (critical, best_effort, steps) in prop_oneof![case(), scarce_case()],
+    ) {
+        // The clock steps back no further than to where it was first read.
+        let first = Step { asks: vec![], at: Jump::Forward(0) };
+        let steps: Vec<Step> = core::iter::once(first).chain(steps).collect();
+        decides_alike(&critical, best_effort, &steps, IdleRule::Rest)?;
     }
 
     /// Several workers, tenants on any of them, rounds cut short: nothing is made or lost on the

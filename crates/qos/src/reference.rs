@@ -3,12 +3,14 @@
 //! It keeps all tenants in vectors, visits every one of them in every round and knows nothing of
 //! pools, rings, heaps or atomics. What the paper leaves open is fixed here as docs/scheduler.md
 //! says: tenants without demand come first among the best-effort ones, those with demand take turns
-//! in the order in which they became active.
+//! in the order in which they became active. What is done without visiting tenants that have no demand
+//! is in `reference_idle.rs`.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::rates::{part, spare};
+use crate::reference_idle::Idle;
 use crate::units::{
     NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
 };
@@ -26,10 +28,11 @@ pub(crate) struct RefTenant {
     pub(crate) arrears: i64,
     /// Whether it had demand at the end of the last round.
     waited: bool,
+    pub(crate) idle: Idle,
 }
 
 impl RefTenant {
-    fn demand(&self, load: Load) -> i64 {
+    pub(crate) fn demand(&self, load: Load) -> i64 {
         nano(self.queue.iter().map(|cost| u64::from(cost.under(load))).sum())
     }
 
@@ -44,7 +47,7 @@ impl RefTenant {
         self.queue.pop_front();
     }
 
-    fn remember(&mut self, unused: i64) {
+    pub(crate) fn remember(&mut self, unused: i64) {
         let most = generated(self.rate.unwrap(), STALL_NANOS_MAX);
         if unused > 0 && self.arrears < most {
             self.arrears = self.arrears.saturating_add(unused).min(most);
@@ -56,17 +59,21 @@ impl RefTenant {
 pub(crate) struct Reference {
     pub(crate) tenants: Vec<RefTenant>,
     /// Units a second that are not promised to latency-critical tenants.
-    unallocated: u64,
+    pub(crate) unallocated: u64,
     /// Tenants in the order of their visits.
-    critical: Vec<usize>,
-    best_effort: Vec<usize>,
+    pub(crate) critical: Vec<usize>,
+    pub(crate) best_effort: Vec<usize>,
     previous: Option<u64>,
-    rounds: [u64; 3],
-    load: Load,
+    pub(crate) rounds: [u64; 3],
+    pub(crate) load: Load,
     pub(crate) bucket: i64,
     /// What best effort has to pay back, and the most of it.
     pub(crate) loan: i64,
     loan_max: i64,
+    /// Idle tenants that have a request since the last round.
+    pub(crate) newcomers: Vec<usize>,
+    /// What idle tenants make is in the bucket up to then.
+    pub(crate) settled_to: u64,
 }
 
 impl Reference {
@@ -83,7 +90,20 @@ impl Reference {
             bucket: 0,
             loan: 0,
             loan_max,
+            newcomers: Vec::new(),
+            settled_to: 0,
         }
+    }
+
+    /// Lines 2 and 3: the time, how long ago the last round was, and for how long the round counts.
+    pub(crate) fn begin(&mut self, time: u64, load: Load) -> (u64, u64, u64) {
+        self.load = load;
+        let time = time.max(self.previous.unwrap_or(0));
+        let time_delta = time - self.previous.unwrap_or(time);
+        self.previous = Some(time);
+        let delta = time_delta.min(ROUND_NANOS_MAX);
+        self.rounds = [delta, self.rounds[0], self.rounds[1]];
+        (time, time_delta, delta)
     }
 
     pub(crate) fn enqueue(&mut self, tenant: usize, cost: Cost) {
@@ -99,13 +119,7 @@ impl Reference {
 
     /// A round: who submits, in order.
     pub(crate) fn schedule(&mut self, time: u64, load: Load) -> Vec<usize> {
-        // Lines 2 and 3.
-        self.load = load;
-        let time = time.max(self.previous.unwrap_or(0));
-        let time_delta = time - self.previous.unwrap_or(time);
-        self.previous = Some(time);
-        let delta = time_delta.min(ROUND_NANOS_MAX);
-        self.rounds = [delta, self.rounds[0], self.rounds[1]];
+        let (_, time_delta, delta) = self.begin(time, load);
         let mut submitted = Vec::new();
         // Lines 13 to 21 for those without demand.
         let count = self.tenants.iter().filter(|t| t.rate.is_none()).count() as u64;
@@ -121,7 +135,9 @@ impl Reference {
         }
         // Lines 4 to 12.
         for n in self.critical.clone() {
-            self.schedule_critical(n, time_delta, &mut submitted);
+            self.earn(n, time_delta);
+            self.submit_critical(n, &mut submitted);
+            self.donate(n);
         }
         if !self.critical.is_empty() {
             self.critical.rotate_left(1);
@@ -130,12 +146,9 @@ impl Reference {
         let lendable = spare(generated(share * count, delta));
         let due = self.loan.min(lendable);
         for n in self.best_effort.clone() {
-            let t = &mut self.tenants[n];
-            let time = if t.waited { time_delta.min(STALL_NANOS_MAX) } else { delta };
-            let made = generated(share, time);
-            let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
-            self.loan -= repaid;
-            t.tokens += made - repaid;
+            let waited = self.tenants[n].waited;
+            let time = if waited { time_delta.min(STALL_NANOS_MAX) } else { delta };
+            self.collect(n, generated(share, time), due, lendable);
         }
         self.serve_best_effort(&mut submitted);
         // Once more for those who came before a donor.
@@ -156,10 +169,23 @@ impl Reference {
         submitted
     }
 
-    fn schedule_critical(&mut self, n: usize, time_delta: u64, submitted: &mut Vec<usize>) {
+    /// Line 14, less what is paid back of what is due.
+    pub(crate) fn collect(&mut self, n: usize, made: i64, due: i64, lendable: i64) {
+        let repaid = if due > 0 { part(spare(made), due, lendable).min(self.loan) } else { 0 };
+        self.loan -= repaid;
+        self.tenants[n].tokens += made - repaid;
+    }
+
+    /// Algorithm 1's POS_LIMIT.
+    pub(crate) fn pos_limit(&self, rate: u64) -> i64 {
+        generated(rate, self.rounds.iter().sum())
+    }
+
+    /// Lines 5 to 7.
+    pub(crate) fn earn(&mut self, n: usize, time_delta: u64) {
+        let rate = self.tenants[n].rate.unwrap();
+        let pos_limit = self.pos_limit(rate);
         let t = &mut self.tenants[n];
-        let rate = t.rate.unwrap();
-        let pos_limit = generated(rate, self.rounds.iter().sum());
         let stalled = generated(rate, time_delta.min(STALL_NANOS_MAX));
         let full = pos_limit.max(t.demand(self.load).min(stalled));
         let made = credit(t.tokens, full, rate, time_delta);
@@ -168,10 +194,15 @@ impl Reference {
         if t.tokens < NEG_LIMIT {
             t.deficits += 1;
         }
+    }
+
+    /// Lines 8 and 9.
+    pub(crate) fn submit_critical(&mut self, n: usize, submitted: &mut Vec<usize>) {
+        let t = &mut self.tenants[n];
         while !t.queue.is_empty() {
             if t.tokens <= NEG_LIMIT && self.loan_max > 0 {
                 let wanted = (NEG_LIMIT + 1 - t.tokens).min(t.arrears);
-                let taken = wanted.min(self.bucket);
+                let taken = wanted.min(self.bucket.max(0));
                 let lent = (wanted - taken).min(self.loan_max - self.loan);
                 self.bucket -= taken;
                 self.loan += lent;
@@ -184,12 +215,17 @@ impl Reference {
             t.submit_first(self.load);
             submitted.push(n);
         }
-        if t.tokens > pos_limit {
-            let given = donation(t.tokens);
-            t.remember(given);
-            self.bucket += given;
-            t.tokens -= given;
-        }
+    }
+
+    /// Lines 10 to 12: whether it gave anything.
+    pub(crate) fn donate(&mut self, n: usize) -> bool {
+        let pos_limit = self.pos_limit(self.tenants[n].rate.unwrap());
+        let t = &mut self.tenants[n];
+        let given = if t.tokens > pos_limit { donation(t.tokens) } else { 0 };
+        t.remember(given);
+        self.bucket += given;
+        t.tokens -= given;
+        given > 0
     }
 
     /// What it got from the bucket.
@@ -198,7 +234,7 @@ impl Reference {
         let t = &mut self.tenants[n];
         let d = t.demand(self.load) - t.tokens;
         if d > 0 {
-            claimed = d.min(self.bucket);
+            claimed = d.min(self.bucket.max(0));
             self.bucket -= claimed;
             t.tokens += claimed;
         }
@@ -215,7 +251,7 @@ impl Reference {
 
     /// Lines 13 to 21 in order. Who was first and got something from the bucket is last the next
     /// time; those without demand drop out of the order.
-    fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
+    pub(crate) fn serve_best_effort(&mut self, submitted: &mut Vec<usize>) {
         let order = self.best_effort.clone();
         let mut claims = Vec::new();
         for n in &order {
@@ -229,10 +265,10 @@ impl Reference {
         }
     }
 
-    fn schedule_leftovers(&mut self, n: usize, submitted: &mut Vec<usize>) {
+    pub(crate) fn schedule_leftovers(&mut self, n: usize, submitted: &mut Vec<usize>) {
         let t = &mut self.tenants[n];
         while !t.queue.is_empty() {
-            let taken = (NEG_LIMIT + 1 - t.tokens).max(0).min(self.bucket);
+            let taken = (NEG_LIMIT + 1 - t.tokens).max(0).min(self.bucket.max(0));
             self.bucket -= taken;
             t.tokens += taken;
             if t.tokens <= NEG_LIMIT {
