@@ -4,12 +4,13 @@
 //! Orders go straight to the workers' mailboxes; what comes of them is heard by the desk, which hands
 //! it on to whoever waits here. What is deliberately not here: who should move (`sizing.rs`).
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Listed, Meters, Report, Stays, Tell};
+use contract::{ConnId, Instant, Listed, Meters, Report, Stays, Tell, TenantId};
 
 use crate::post::Way;
 use crate::sizing::{Seen, Sizing, Step};
@@ -224,6 +225,11 @@ impl Foreman {
             if crew.waiting.len() == WAITING_MAX {
                 return Err(OrderRefused::NoAnswer);
             }
+            // A second answer about the same connection would be taken for the first.
+            let moves = crew.waiting.iter().any(|waiting| waiting.key == key);
+            if moves && matches!(key, Key::Moved(..)) {
+                return Err(OrderRefused::Stays(Stays::TooMany));
+            }
             crew.orders += 1;
             let number = crew.orders;
             crew.waiting.push(Waiting { number, key, told });
@@ -286,10 +292,9 @@ impl Foreman {
             }
         }
         let tenants = self.tenants.list();
-        let name = |listed: &Listed| {
-            let tenant = tenants.iter().find(|info| Some(info.tenant) == listed.tenant)?;
-            Some(tenant.name.clone())
-        };
+        let names: HashMap<TenantId, &String> =
+            tenants.iter().map(|info| (info.tenant, &info.name)).collect();
+        let name = |listed: &Listed| names.get(&listed.tenant?).copied().cloned();
         let info = |(worker, listed): (usize, Listed)| ConnectionInfo {
             worker,
             listed,
@@ -311,10 +316,14 @@ impl Foreman {
         }
         crew.looked.0 = counts;
         for worker in 0..self.meters.len() {
-            if crew.states[worker] == WorkerState::Retiring {
-                match self.meters[worker].worker.connections() {
-                    0 => crew.states[worker] = WorkerState::Parked,
-                    _ => self.empty(&crew, worker),
+            let connections = self.meters[worker].worker.connections();
+            match (crew.states[worker], connections) {
+                (WorkerState::Active, _) | (WorkerState::Parked, 0) => {}
+                (WorkerState::Retiring, 0) => crew.states[worker] = WorkerState::Parked,
+                // Some were on their way when it rested already.
+                (WorkerState::Retiring | WorkerState::Parked, _) => {
+                    crew.states[worker] = WorkerState::Retiring;
+                    self.empty(&crew, worker);
                 }
             }
         }
@@ -479,5 +488,69 @@ impl Crew {
         if let Some(open_to) = &self.open_to {
             open_to(self.states.iter().enumerate().map(bit).sum());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use contract::Mailbox;
+
+    use crate::{Desk, DeviceSetup, PostBox, Switches};
+
+    fn crew(workers: usize) -> (Desk, Foreman, Vec<PostBox>) {
+        let name = "disk".to_owned();
+        let device = DeviceSetup { name, model: None, switches: Switches::default() };
+        let tenants = Tenants::new(vec![device], workers, 8, Arc::new(|| Instant::ZERO));
+        let (desk, boxes) = Desk::new(tenants, workers);
+        let foreman = desk.foreman();
+        (desk, foreman, boxes)
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_worker_that_rests_gives_away_what_still_comes() {
+        let (_desk, foreman, mut boxes) = crew(2);
+        let state = || foreman.workers()[1].state;
+        foreman.retire(1).unwrap();
+        foreman.look(at(1), 0.0);
+        assert_eq!(state(), WorkerState::Parked);
+        while boxes[1].poll().is_some() {}
+        // Worker 0 had been told to give it some, and now they have arrived.
+        foreman.meters[1].worker.set_connections(3);
+        foreman.look(at(2), 0.0);
+        assert_eq!(state(), WorkerState::Retiring);
+        assert_eq!(boxes[1].poll(), Some(Tell::Give { count: 3, to: 0 }));
+        foreman.meters[1].worker.set_connections(0);
+        foreman.look(at(3), 0.0);
+        assert_eq!(state(), WorkerState::Parked);
+    }
+
+    #[test]
+    fn who_orders_a_move_hears_of_that_and_of_no_other() {
+        let (mut desk, foreman, mut boxes) = crew(2);
+        let conn = ConnId { index: 7, generation: 1 };
+        let ordering = foreman.clone();
+        let first = std::thread::spawn(move || ordering.move_connection(0, conn, 1));
+        let tell = loop {
+            match boxes[0].poll() {
+                Some(tell) => break tell,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(tell, Tell::Move { conn, to: 1 });
+        let second = foreman.move_connection(0, conn, 1);
+        assert_eq!(second, Err(OrderRefused::Stays(Stays::TooMany)));
+        assert_eq!(boxes[0].poll(), None, "the worker is told once");
+        let there = ConnId { index: 0, generation: 4 };
+        let pause = Duration::from_micros(90);
+        boxes[0].report(Report::Moved { worker: 0, conn, ended: Ok((there, pause)) });
+        desk.serve(at(1));
+        let moved = Moved { worker: 1, conn: there, pause };
+        assert_eq!(first.join().unwrap(), Ok(moved));
     }
 }
