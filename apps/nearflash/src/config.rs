@@ -22,7 +22,7 @@ mod effective;
 mod namespace;
 mod subsystem;
 
-pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table};
+pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table, uuid_text};
 pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
 
 /// The device that nothing else says otherwise.

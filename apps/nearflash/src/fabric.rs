@@ -292,7 +292,7 @@ pub(crate) fn machine_id() -> String {
 }
 
 /// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.
-pub(crate) fn digest(words: &[&str]) -> [u8; 16] {
+fn digest(words: &[&str]) -> [u8; 16] {
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
@@ -301,7 +301,7 @@ pub(crate) fn digest(words: &[&str]) -> [u8; 16] {
     hash.to_be_bytes()
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::fabric::{digest, machine_id};
+use crate::config::uuid_text;
+use crate::fabric::{machine_id, uuid_of};
 
 /// Where nvme-cli keeps them.
 const NQN_FILE: &str = "/etc/nvme/hostnqn";
@@ -27,8 +28,8 @@ impl HostIdentity {
 
     fn from(name: Option<&str>, nqn: Option<String>, id: Option<String>) -> HostIdentity {
         let own = || {
-            let uuid = uuid(&[&machine_id(), "nearflash host"]);
-            format!("nqn.2014-08.org.nvmexpress:uuid:{}", text(&uuid))
+            let uuid = uuid_of(&[&machine_id(), "nearflash host"]);
+            format!("nqn.2014-08.org.nvmexpress:uuid:{}", uuid_text(&uuid))
         };
         let configured = nqn.as_deref().map(str::trim).filter(|nqn| nqn.starts_with("nqn."));
         let configured_id = id.as_deref().and_then(parse);
@@ -37,25 +38,11 @@ impl HostIdentity {
             (name, configured, _) => {
                 let nqn = name.or(configured).map_or_else(own, str::to_owned);
                 let id = nqn.rsplit_once(":uuid:").and_then(|(_, uuid)| parse(uuid));
-                let id = id.unwrap_or_else(|| uuid(&[&machine_id(), &nqn]));
+                let id = id.unwrap_or_else(|| uuid_of(&[&machine_id(), &nqn]));
                 HostIdentity { nqn, id }
             }
         }
     }
-}
-
-/// A UUID of our own making (RFC 9562, version 8): the same for the same words.
-fn uuid(words: &[&str]) -> [u8; 16] {
-    let mut uuid = digest(words);
-    uuid[6] = uuid[6] & 0x0f | 0x80;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    uuid
-}
-
-fn text(uuid: &[u8; 16]) -> String {
-    let hex = crate::fabric::hex(uuid);
-    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    parts.join("-")
 }
 
 fn parse(uuid: &str) -> Option<[u8; 16]> {
@@ -76,7 +63,7 @@ mod tests {
     fn names_and_identifiers_belong_together() {
         let nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{UUID}");
         let id = parse(UUID).unwrap();
-        assert_eq!(text(&id), UUID);
+        assert_eq!(uuid_text(&id), UUID);
         let configured =
             HostIdentity::from(None, Some(format!("{nqn}\n")), Some(format!("{UUID}\n")));
         assert_eq!(configured, HostIdentity { nqn: nqn.clone(), id });
@@ -86,6 +73,6 @@ mod tests {
         assert_ne!(other.id, id, "another host has another identifier");
         let own = HostIdentity::from(None, None, None);
         assert_eq!(own, HostIdentity::from(None, None, None));
-        assert!(own.nqn.ends_with(&text(&own.id)));
+        assert!(own.nqn.ends_with(&uuid_text(&own.id)));
     }
 }
