@@ -477,6 +477,29 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
 }
 
+/// Its hosts would be charged to nobody, or to whoever gets its number.
+#[test]
+fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
+    let place = Place::new();
+    let charged = format!("{}tenant = \"gold\"\n", subsystem());
+    place.configure(&format!("{charged}[[tenant]]\nname = \"gold\"\n"));
+    let server = place.start();
+    let host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
+    let mut io = host.io(server.listener(0), 1, SUBSYSTEM);
+    io.write(1, 0, &[1; 512]).unwrap();
+    place.configure(&charged);
+    server.hang_up();
+    server.await_log(&format!("subsystem {SUBSYSTEM} names it"));
+    io.write(1, 0, &[2; 512]).unwrap();
+    assert!(place.told(&["tenant", "list"]).contains("gold"));
+    place.configure(&subsystem());
+    server.hang_up();
+    wait_until("the end of the tenant", PATIENCE, || {
+        !place.told(&["tenant", "list"]).contains("gold")
+    });
+    assert_eq!(io.read(1, 0), Ok(vec![2; 512]));
+}
+
 /// Clients that are connected may still mean the one that is gone.
 #[test]
 fn a_number_that_a_reload_has_freed_is_given_to_no_other_namespace() {

@@ -12,13 +12,14 @@ impl Live {
     /// Takes another configuration, as far as that can be; returns what needs a restart.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed but tenants that it has besides.
+    /// What is wrong with it; then nothing has changed but tenants that it has besides or that are
+    /// promised something else.
     pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
         let invalid = |error| Problem::new(Code::Invalid, error);
         let mut inner = self.lock();
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
-        later.extend(self.reload_tenants(&inner, &mut base));
+        later.extend(self.take_tenants(&inner, &mut base));
         let wanted = |base: &Config| World::of(base.with(&inner.changes), &self.ground, true);
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
@@ -31,13 +32,14 @@ impl Live {
             grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
         }
         self.adopt(&mut inner, world);
-        inner.base = base;
+        let before = std::mem::replace(&mut inner.base, base);
+        later.extend(self.remove_tenants(&mut inner, &before));
         Ok(later)
     }
 
-    /// Makes, changes and removes the tenants of the configuration, but for those that were changed
-    /// while the server ran. What is refused is named, and stays as it was.
-    fn reload_tenants(&self, inner: &Inner, base: &mut Config) -> Vec<String> {
+    /// Makes and changes the tenants of the configuration, but for those that were changed while the
+    /// server ran. What is refused is named, and stays as it was.
+    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> Vec<String> {
         let mut later = Vec::new();
         let mut kept: Vec<TenantConfig> = Vec::new();
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
@@ -64,17 +66,29 @@ impl Live {
                 }
             }
         }
-        for old in &inner.base.tenant {
-            let is_gone = base.tenant.iter().all(|tenant| tenant.name != old.name);
-            if !is_gone || is_changed(&old.name) {
+        base.tenant = kept;
+        later
+    }
+
+    /// Removes the tenants that the configuration `before` had and the present one has not, once
+    /// nothing of what is served names them any more: hosts are charged to whom they were told of.
+    fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
+        let mut later = Vec::new();
+        for old in &before.tenant {
+            let stays = inner.base.tenant.iter().any(|tenant| tenant.name == old.name);
+            if stays || inner.changes.tenants.contains_key(&old.name) {
                 continue;
             }
-            if let Err(refusal) = tenants.unregister(&old.name) {
-                later.push(refusal.to_string());
-                kept.push(old.clone());
+            let refusal = match inner.world.namer_of(&old.name) {
+                Some(by) => Some(format!("tenant {:?}: {by} names it", old.name)),
+                None => self.ground.tenants.unregister(&old.name).err().map(|r| r.to_string()),
+            };
+            if let Some(refusal) = refusal {
+                later.push(refusal);
+                inner.base.tenant.push(old.clone());
             }
         }
-        base.tenant = kept;
+        inner.world.config = inner.base.with(&inner.changes);
         later
     }
 }

@@ -170,13 +170,7 @@ impl Live {
 
     /// What of this names a tenant.
     pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
-        let inner = self.lock();
-        let named = |name: &Option<String>| name.as_deref() == Some(tenant);
-        let subsystem = inner.world.config.subsystem.iter().find(|one| named(&one.tenant));
-        let host = inner.world.config.host.iter().find(|one| named(&one.tenant));
-        subsystem
-            .map(|one| format!("subsystem {}", one.nqn.as_deref().unwrap_or_default()))
-            .or_else(|| host.map(|one| format!("host {}", one.nqn)))
+        self.lock().world.namer_of(tenant)
     }
 
     fn find_listener(&self, name: &str) -> Result<usize, Problem> {

@@ -42,6 +42,16 @@ impl World {
         Ok(world)
     }
 
+    /// What of this names a tenant.
+    pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
+        let named = |name: &Option<String>| name.as_deref() == Some(tenant);
+        let subsystem = self.config.subsystem.iter().find(|one| named(&one.tenant));
+        let host = self.config.host.iter().find(|one| named(&one.tenant));
+        subsystem
+            .map(|one| format!("subsystem {}", one.nqn.as_deref().unwrap_or_default()))
+            .or_else(|| host.map(|one| format!("host {}", one.nqn)))
+    }
+
     /// What tells a namespace of a subsystem from all others.
     pub(super) fn uuid_of(&self, subsystem: &str, nsid: u32) -> Option<[u8; 16]> {
         let mut subsystems = self.nvme.as_ref()?.subsystems.iter();
