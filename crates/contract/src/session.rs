@@ -5,10 +5,11 @@
 //! session there are no opcodes and no unchecked lengths.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
+use crate::{Command, Fence, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
 
 /// The peer's name for its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -81,6 +82,9 @@ pub enum Event<'a> {
     /// The session knows whose requests follow: from now on they are charged to this tenant; `None`: to
     /// the one that the connection belongs to by itself.
     Attached(Option<TenantId>),
+    /// The session knows whose connection it is: requests that change data are counted in this fence
+    /// from now on, and held while it says so.
+    Fenced(Arc<Fence>),
     /// Something about the connection rather than the data. Rare, so boxed.
     Control(Box<Control>),
 }

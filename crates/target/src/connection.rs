@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use contract::{ConnId, HelloReply, Member, NamespaceId, ParcelRequest, Peer, Request, Slot, Tag};
+use contract::{
+    ConnId, Fence, HelloReply, Member, NamespaceId, ParcelRequest, Peer, Request, Slot, Tag,
+};
 
 use crate::Grant;
 use crate::chain::Chain;
@@ -60,6 +62,8 @@ pub(crate) struct Connection<P> {
     /// tenant that the hello names.
     pub(crate) entering: Option<(u128, u32)>,
     pub(crate) place: Option<Place>,
+    /// Counts its requests that may change data: its place's, or the one that its session gave.
+    pub(crate) fence: Option<Arc<Fence>>,
     pub(crate) progress: Progress,
     /// Requests that it brought along from another worker and that have no slot yet, oldest first;
     /// it is stalled until there is none.
@@ -141,6 +145,7 @@ impl<P> Connection<P> {
             greeting: None,
             entering: None,
             place: None,
+            fence: None,
             progress: Progress::default(),
             luggage: VecDeque::new(),
             is_leaving: false,

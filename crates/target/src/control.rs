@@ -157,7 +157,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let tenant = conn.grant.as_ref().expect("it was let in").tenant;
         if client != 0 {
             let place = self.shared.fences.take(tenant, client, connection);
-            self.find(id).expect("it said hello").place = Some(place);
+            let conn = self.find(id).expect("it said hello");
+            conn.fence = Some(place.fence().clone());
+            conn.place = Some(place);
         }
     }
 

@@ -7,10 +7,10 @@
 //! (docs/adr/0003-fences.md).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use contract::{ParcelPlace, TenantId};
+use contract::{Fence, ParcelPlace, TenantId};
 
 /// A client's name for one of its connections, within its tenant: who belongs to another cannot
 /// take it.
@@ -59,26 +59,18 @@ struct Table {
 /// Who has a name.
 #[derive(Debug)]
 struct Name {
+    /// Which holder of the name.
+    serial: u64,
     fence: Arc<Fence>,
     /// An earlier holder whose requests still ran when this one came.
     before: Option<Arc<Fence>>,
-}
-
-/// What the connections of one name share.
-#[derive(Debug, Default)]
-pub(crate) struct Fence {
-    /// Which holder of its name.
-    serial: u64,
-    /// A newer connection took the name: nothing of this one may start any more.
-    superseded: AtomicBool,
-    /// Requests of it that may still change data.
-    running: AtomicU32,
 }
 
 /// A connection's place in the order of its name.
 #[derive(Debug)]
 pub(crate) struct Place {
     key: Key,
+    serial: u64,
     fence: Arc<Fence>,
     /// The connection that had the name before, until its requests have ended.
     before: Option<Arc<Fence>>,
@@ -90,15 +82,15 @@ impl Fences {
         let key = (tenant, client, connection);
         let mut table = self.table.lock().expect("no holder of this lock panics");
         table.holders += 1;
-        let fence = Arc::new(Fence { serial: table.holders, ..Fence::default() });
+        let (serial, fence) = (table.holders, Arc::new(Fence::default()));
         // An earlier holder that has not been let in runs nothing and never will; then what it
         // waited for is what the new one waits for. So at most one is waited for.
         let before = table.names.remove(&key).and_then(|earlier| {
-            earlier.fence.superseded.store(true, Ordering::SeqCst);
+            earlier.fence.supersede();
             [Some(earlier.fence), earlier.before].into_iter().flatten().find(|f| f.is_running())
         });
-        table.names.insert(key, Name { fence: fence.clone(), before: before.clone() });
-        Place { key, fence, before }
+        table.names.insert(key, Name { serial, fence: fence.clone(), before: before.clone() });
+        Place { key, serial, fence, before }
     }
 
     /// The place of a connection that came from another worker, which keeps its own until this one
@@ -107,12 +99,13 @@ impl Fences {
         let ParcelPlace { tenant, client, connection, serial, .. } = place;
         let key = (tenant, client, connection);
         let table = self.table.lock().expect("no holder of this lock panics");
-        let own = table.names.get(&key).filter(|name| name.fence.serial == serial);
+        let own = table.names.get(&key).filter(|name| name.serial == serial);
         let fence = own.map(|name| name.fence.clone()).unwrap_or_else(|| {
-            let superseded = AtomicBool::new(true);
-            Arc::new(Fence { serial, superseded, ..Fence::default() })
+            let fence = Fence::default();
+            fence.supersede();
+            Arc::new(fence)
         });
-        Place { key, fence, before: None }
+        Place { key, serial, fence, before: None }
     }
 
     /// Lets hellos wait for another process, or not any more.
@@ -162,9 +155,9 @@ impl Fences {
             return (ParcelPlace { serial: 0, is_superseded: true, ..place }, Adopted(None));
         }
         table.holders += 1;
-        let fence = Arc::new(Fence { serial: table.holders, ..Fence::default() });
-        table.names.insert(key, Name { fence: fence.clone(), before: None });
-        (ParcelPlace { serial: fence.serial, ..place }, Adopted(Some(fence)))
+        let (serial, fence) = (table.holders, Arc::new(Fence::default()));
+        table.names.insert(key, Name { serial, fence: fence.clone(), before: None });
+        (ParcelPlace { serial, ..place }, Adopted(Some(fence)))
     }
 
     /// The connection is gone. Its name stays taken while requests of it run, so that a later
@@ -204,8 +197,8 @@ impl Place {
     /// The place as plain data, for another worker. Nothing is waited for any more.
     pub(crate) fn to_parcel(&self) -> ParcelPlace {
         let (tenant, client, connection) = self.key;
-        let is_superseded = self.fence.superseded.load(Ordering::SeqCst);
-        ParcelPlace { tenant, client, connection, serial: self.fence.serial, is_superseded }
+        let is_superseded = self.fence.is_superseded();
+        ParcelPlace { tenant, client, connection, serial: self.serial, is_superseded }
     }
 
     pub(crate) fn fence(&self) -> &Arc<Fence> {
@@ -213,43 +206,25 @@ impl Place {
     }
 }
 
-impl Fence {
-    fn is_running(&self) -> bool {
-        self.running.load(Ordering::SeqCst) > 0
-    }
-
-    /// A request that changes data wants to start; `false`: it must not, a newer connection took
-    /// over. Pairs with [`Fences::take`]: either the newer one sees this request running, or this
-    /// one sees that it was superseded (both are sequentially consistent).
-    pub(crate) fn start(&self) -> bool {
-        self.running.fetch_add(1, Ordering::SeqCst);
-        if self.superseded.load(Ordering::SeqCst) {
-            self.end();
-            return false;
-        }
-        true
-    }
-
-    /// A request that had started has ended.
-    pub(crate) fn end(&self) {
-        let before = self.running.fetch_sub(1, Ordering::SeqCst);
-        assert!(before > 0, "a request ended that had not started");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use contract::Start;
+
     use super::*;
 
     const TENANT: TenantId = TenantId::DEFAULT;
+
+    fn starts(fence: &Fence) -> bool {
+        fence.start(0) == Start::Started
+    }
 
     #[test]
     fn another_tenant_cannot_take_the_name() {
         let fences = Fences::default();
         let place = fences.take(TENANT, 7, 0);
         let other = fences.take(TenantId(1), 7, 0);
-        assert!(place.fence().start() && !other.is_waiting());
-        place.fence().end();
+        assert!(starts(place.fence()) && !other.is_waiting());
+        place.fence().end(0);
     }
 
     #[test]
@@ -257,16 +232,16 @@ mod tests {
         let fences = Fences::default();
         let old = fences.take(TENANT, 7, 0);
         assert!(!old.is_waiting());
-        assert!(old.fence().start());
+        assert!(starts(old.fence()));
         let new = fences.take(TENANT, 7, 0);
         assert!(new.is_waiting());
-        assert!(!old.fence().start(), "nothing of the old one starts any more");
+        assert!(!starts(old.fence()), "nothing of the old one starts any more");
         let other = fences.take(TENANT, 7, 1);
         assert!(!other.is_waiting());
-        old.fence().end();
+        old.fence().end(0);
         assert!(!new.is_waiting());
-        assert!(new.fence().start());
-        new.fence().end();
+        assert!(starts(new.fence()));
+        new.fence().end(0);
     }
 
     #[test]
@@ -274,12 +249,12 @@ mod tests {
         let fences = Fences::default();
         let place = fences.take(TENANT, 7, 0);
         let again = fences.rejoin(place.to_parcel());
-        assert!(again.fence().start() && place.fence().is_running());
-        again.fence().end();
+        assert!(starts(again.fence()) && place.fence().is_running());
+        again.fence().end(0);
         let newer = fences.take(TENANT, 7, 0);
-        assert!(!again.fence().start(), "both are the same, so both are superseded");
-        assert!(!fences.rejoin(place.to_parcel()).fence().start());
-        assert!(fences.rejoin(newer.to_parcel()).fence().start());
+        assert!(!starts(again.fence()), "both are the same, so both are superseded");
+        assert!(!starts(fences.rejoin(place.to_parcel()).fence()));
+        assert!(starts(fences.rejoin(newer.to_parcel()).fence()));
         // Whoever was superseded leaves the name alone.
         fences.leave(again);
         assert!(newer.fence().is_running());
@@ -306,31 +281,31 @@ mod tests {
         assert_eq!(there.names(), [(TENANT, 7, 0)]);
         let (place, _adopted) = here.adopt(old.to_parcel());
         let moved = here.rejoin(place);
-        assert!(moved.fence().start(), "it has the name here");
-        moved.fence().end();
+        assert!(starts(moved.fence()), "it has the name here");
+        moved.fence().end(0);
         let newer = here.take(TENANT, 7, 0);
-        assert!(!moved.fence().start() && newer.fence().start());
+        assert!(!starts(moved.fence()) && starts(newer.fence()));
         // It arrives after its successor has said hello, or had been superseded before.
         let (place, _adopted) = here.adopt(old.to_parcel());
-        assert!(!here.rejoin(place).fence().start());
+        assert!(!starts(here.rejoin(place).fence()));
         let _ = there.take(TENANT, 7, 0);
         let (place, _adopted) = Fences::default().adopt(old.to_parcel());
-        assert!(place.is_superseded && !here.rejoin(place).fence().start());
+        assert!(place.is_superseded && !starts(here.rejoin(place).fence()));
     }
 
     #[test]
     fn a_third_connection_waits_for_the_first() {
         let fences = Fences::default();
         let first = fences.take(TENANT, 7, 0);
-        assert!(first.fence().start());
+        assert!(starts(first.fence()));
         let second = fences.take(TENANT, 7, 0);
         let third = fences.take(TENANT, 7, 0);
         assert!(second.is_waiting() && third.is_waiting());
-        assert!(!second.fence().start());
+        assert!(!starts(second.fence()));
         fences.leave(second);
-        first.fence().end();
+        first.fence().end(0);
         assert!(!third.is_waiting());
-        assert!(third.fence().start());
+        assert!(starts(third.fence()));
     }
 
     #[test]
@@ -341,10 +316,10 @@ mod tests {
         assert_eq!(fences.len(), 0);
         let place = fences.take(TENANT, 2, 0);
         let fence = place.fence().clone();
-        assert!(fence.start());
+        assert!(starts(&fence));
         fences.leave(place);
         assert_eq!(fences.len(), 1, "a request still runs");
-        fence.end();
+        fence.end(0);
         drop(fence);
         for client in 100..200 {
             let place = fences.take(TENANT, client, 0);
@@ -356,8 +331,8 @@ mod tests {
     /// Leaves with a request running, which then ends.
     fn fence_kept_while_running(fences: &Fences, place: Place) {
         let fence = place.fence().clone();
-        assert!(fence.start());
+        assert!(starts(&fence));
         fences.leave(place);
-        fence.end();
+        fence.end(0);
     }
 }

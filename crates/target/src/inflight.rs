@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use contract::{Buf, Command, ConnId, Instant, NamespaceId, Status, Tag, TenantId};
+use contract::{Buf, Command, ConnId, Fence, Instant, NamespaceId, Status, Tag, TenantId};
 
 use crate::chain::{Chained, Links};
-use crate::fence::Fence;
 
 /// A request in flight. Who ends each of its waits:
 /// - for its payload: the connection's next bytes, or its end;
 /// - behind a barrier: the end of the requests before it;
 /// - in the scheduler: the scheduler's rounds;
+/// - behind its fence: the ends of requests that a gone connection of its client has at the device;
 /// - in the device: the device's completion.
 #[derive(Debug)]
 pub(crate) struct InFlight {

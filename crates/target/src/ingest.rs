@@ -297,6 +297,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.await_payload(id, request);
             }
             Event::Attached(tenant) => self.attach(id, tenant),
+            Event::Fenced(fence) => self.find(id).expect("it was there").fence = Some(fence),
             Event::Own => {
                 self.batch += 1;
                 self.attend(id);

@@ -54,6 +54,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.entered = parcel.entered;
         conn.handles = parcel.handles;
         conn.place = parcel.place.map(|place| self.shared.fences.rejoin(place));
+        conn.fence = conn.place.as_ref().map(|place| place.fence().clone());
         conn.waiting = parcel.waiting;
         if parcel.discards {
             conn.receiving = Receiving::Discard;

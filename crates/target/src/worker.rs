@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::{
     Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
     ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Reply, Scheduler,
-    Session, Slot, SlotTable, Status, Submission, TenantId, Transport, Turn,
+    Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -51,6 +51,9 @@ pub struct Attached<D, S> {
     /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
     /// comes back ends this for the first. At most as many as are in flight.
     parked: VecDeque<Slot>,
+    /// Requests that the scheduler let go and that their fence holds, oldest first; the ends of
+    /// requests at the device end this. At most as many as are in flight.
+    fenced: VecDeque<Slot>,
     /// Requests were queued since the last round.
     pub(crate) is_fresh: bool,
     /// The device had no room for all that the last round let go.
@@ -67,6 +70,7 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
             geometry,
             submitted: 0,
             parked: VecDeque::new(),
+            fenced: VecDeque::new(),
             is_fresh: false,
             is_cut: false,
         }
@@ -121,6 +125,8 @@ pub struct Load {
     pub carried: usize,
     /// Requests that wait to ask for their payloads.
     pub put_off: usize,
+    /// Requests that their fences hold.
+    pub fenced: usize,
 }
 
 /// Received bytes that have not been taken yet.
@@ -236,7 +242,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
         assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
         assert!(devices.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
-        devices.iter_mut().for_each(|attached| attached.parked.reserve(limits.in_flight));
+        for attached in &mut devices {
+            attached.parked.reserve(limits.in_flight);
+            attached.fenced.reserve(limits.in_flight);
+        }
         shared.namespaces.tell_places(&line.meters);
         Worker {
             transport,
@@ -322,11 +331,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             if attached.due(self.now).is_some_and(|at| at <= self.now) {
                 attached.scheduler.begin_round(self.now);
                 (attached.is_fresh, attached.is_cut) = (false, true);
-            } else if attached.parked.is_empty() {
+            } else if attached.parked.is_empty() && attached.fenced.is_empty() {
                 continue;
             }
             let room = attached.room();
             let mut left = room;
+            for _ in 0..self.devices[n].fenced.len().min(room) {
+                let slot = self.devices[n].fenced.pop_front().expect("it was just counted");
+                let held = self.devices[n].fenced.len();
+                // Those that are held still go to the end, and keep their order.
+                if !self.submit(n, slot, false) {
+                    self.devices[n].parked.push_back(slot);
+                } else if self.devices[n].fenced.len() == held {
+                    left -= 1;
+                }
+            }
             while left > 0 {
                 let Some(&slot) = self.devices[n].parked.front() else { break };
                 if !self.submit(n, slot, true) {
@@ -382,14 +401,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if is_write && self.shared.fences.holds_exclusives() && self.devices[n].excludes(command) {
             return false;
         }
-        if let (Kind::Write, Some(place)) = (command.kind(), &conn.place) {
-            if !place.fence().start() {
-                let id = entry.conn;
-                self.end(slot, Status::Retry, None);
-                self.disconnect(id, "its client has a newer connection");
-                return true;
+        if let (true, Some(fence)) = (is_write, &conn.fence) {
+            match fence.start(n) {
+                Start::Started => entry.fence = Some(fence.clone()),
+                Start::Held => {
+                    self.devices[n].fenced.push_back(slot);
+                    return true;
+                }
+                Start::Superseded => {
+                    self.supersede(slot);
+                    return true;
+                }
             }
-            entry.fence = Some(place.fence().clone());
         }
         let buf = match (entry.buf.take(), command.buffer_bytes()) {
             (None, 0) => None,
@@ -407,6 +430,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         attached.submitted += 1;
         attached.device.submit(self.now, Submission { slot, command, buf });
         true
+    }
+
+    /// A request may not start, because its connection was superseded.
+    fn supersede(&mut self, slot: Slot) {
+        let id = self.in_flight.get(slot).conn;
+        self.end(slot, Status::Retry, None);
+        // Whose session gave the fence, that ends the connection itself.
+        if self.find(id).is_some_and(|conn| conn.place.is_some()) {
+            self.disconnect(id, "its client has a newer connection");
+        }
     }
 
     /// Answers what the devices have ended.
@@ -435,7 +468,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         for completion in completions.drain(..) {
             let entry = self.in_flight.get(completion.slot);
             if let Some(fence) = entry.fence.take() {
-                fence.end();
+                fence.end(usize::from(entry.device));
             }
             self.end(completion.slot, completion.status, completion.buf);
         }
@@ -599,7 +632,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             .devices
             .iter()
             .flat_map(|attached| [attached.device.wake_at(), attached.due(self.now)]);
-        let greeting = (!self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
+        let is_held = self.devices.iter().any(|attached| !attached.fenced.is_empty());
+        let fenced = (is_held || !self.greetings.is_empty()).then(|| self.now + FENCE_PERIOD);
         let moves = match self.moves.is_idle() {
             true => None,
             false => self.moves.wake_at(self.now, self.limits.quieting),
@@ -607,7 +641,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let keeps = self.open_connections > 0 || !self.moves.is_idle();
         let housekeeping = keeps.then_some(self.housekeep_at);
         let others =
-            [self.transport.wake_at(), self.sessions.wake_at(), greeting, housekeeping, moves];
+            [self.transport.wake_at(), self.sessions.wake_at(), fenced, housekeeping, moves];
         devices.chain(others).flatten().min()
     }
 
@@ -625,7 +659,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub fn load(&self) -> Load {
         let buffers = self.pool.taken() - usize::from(self.spare.is_some());
         let put_off = self.awaited.put_off();
-        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried, put_off }
+        let fenced = self.devices.iter().map(|attached| attached.fenced.len()).sum();
+        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried, put_off, fenced }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use contract::{
-    BLOCK_BYTES, Command, ConnId, Event, Fatal, FrameHead, Instant, Reply, Request,
+    BLOCK_BYTES, Command, ConnId, Event, Fatal, Fence, FrameHead, Instant, Reply, Request,
     SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
 };
 use nearflash_proto::nvme::PortId;
@@ -37,6 +38,8 @@ pub struct Target {
     pub ended: Option<Fatal>,
     /// Whom its requests were charged to, as it said.
     pub charged: Vec<Option<TenantId>>,
+    /// What its session gave.
+    pub fence: Option<Arc<Fence>>,
     memory: Vec<u8>,
     awaited: SlotTable<Whole>,
     receiving: Option<Whole>,
@@ -62,6 +65,7 @@ impl Target {
             out: Vec::new(),
             ended: None,
             charged: Vec::new(),
+            fence: None,
             memory: vec![0; BLOCKS * BLOCK_BYTES],
             awaited: SlotTable::new(64),
             receiving: None,
@@ -119,6 +123,7 @@ impl Target {
                 self.say();
             }
             Event::Attached(tenant) => self.charged.push(tenant),
+            Event::Fenced(fence) => self.fence = Some(fence),
             Event::Control(control) => panic!("{control:?} is of another protocol"),
         }
     }
@@ -208,7 +213,7 @@ impl Target {
         self.out.extend_from_slice(head.tail());
     }
 
-    fn say(&mut self) {
+    pub fn say(&mut self) {
         let mut to = vec![0; SPEECH_BYTES_MAX];
         while self.session.unsaid() > 0 {
             let bytes = self.session.speak(&mut to);

@@ -1,8 +1,8 @@
 //! A worker whose network, scheduler and sessions a test holds in its hands.
 //!
-//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own), `W n` asks to
-//! write n times 4 KiB when invited, `P n` is the whole payload of its n-th write. A frame's head is
-//! `I n` for an invitation and `R n status` for an answer.
+//! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
+//! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `P n` is the whole payload
+//! of its n-th write. A frame's head is `I n` for an invitation and `R n status` for an answer.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Frame, FrameHead, Instant, Kind,
-    ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull, Range, Reply, Request,
-    Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Transport,
+    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Fence, Frame, FrameHead,
+    Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull, Range,
+    Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Transport,
 };
 use flash::Null;
 use nearflash_target::{
@@ -102,6 +102,7 @@ impl Scheduler for Gate {
 pub(crate) struct Speech {
     /// By number of the write: its units, and what it was invited as.
     writes: Vec<(usize, Option<Slot>)>,
+    fence: Rc<RefCell<Arc<Fence>>>,
 }
 
 impl Session for Speech {
@@ -111,6 +112,7 @@ impl Session for Speech {
         *input = rest;
         Ok(Some(match what {
             b'T' => Event::Attached((n > 0).then(|| TenantId(u32::from(n)))),
+            b'F' => Event::Fenced(self.fence.borrow().clone()),
             b'W' => {
                 self.writes.push((usize::from(n), None));
                 let bytes = usize::from(n) * UNIT;
@@ -169,6 +171,7 @@ impl Mailbox for Letters {
 pub(crate) struct Rig {
     pub(crate) worker: Worker<Network, Null, Gate, Speech, Letters>,
     pub(crate) meters: Arc<Meters>,
+    fence: Rc<RefCell<Arc<Fence>>>,
     letters: Letters,
     network: Network,
     gate: Rc<RefCell<bool>>,
@@ -193,14 +196,19 @@ impl Rig {
         let pool = BufPool::new(bufs.map(|(bytes, n)| Buf::new(vec![0; bytes].leak(), n)));
         let limits = Limits { in_flight: slots, ..Limits::default() };
         let devices = vec![Attached::new(Null::new(1 << 20), scheduler)];
-        let new_session = |_: Option<ListenerId>, _: &Peer| Speech::default();
+        let fence = Rc::<RefCell<Arc<Fence>>>::default();
+        let given = fence.clone();
+        let new_session = move |_: Option<ListenerId>, _: &Peer| Speech {
+            fence: given.clone(),
+            ..Speech::default()
+        };
         let (letters, meters) = (Letters::default(), Arc::new(Meters::new(limits.tenants)));
         let line =
             Line { mailbox: letters.clone(), meters: meters.clone(), worker: 0, watch: None };
         let parts = Arc::new(parts);
         let worker =
             Worker::with_line(network.clone(), devices, pool, parts, limits, new_session, line);
-        Rig { worker, meters, letters, network, gate, now: Instant::ZERO }
+        Rig { worker, meters, fence, letters, network, gate, now: Instant::ZERO }
     }
 
     /// The control plane tells the worker something.
@@ -215,6 +223,15 @@ impl Rig {
         let opened = NetEvent::Opened { conn, peer, listener: Some(ListenerId(0)) };
         self.network.0.borrow_mut().events.push_back(opened);
         assert!(self.say(index, &[b'T', tenant]).is_empty());
+    }
+
+    /// A connection of this fence.
+    pub(crate) fn connect_fenced(&mut self, index: u32, fence: Fence) -> Arc<Fence> {
+        let fence = Arc::new(fence);
+        *self.fence.borrow_mut() = fence.clone();
+        self.connect(index, 1);
+        assert!(self.say(index, b"F\x00").is_empty());
+        fence
     }
 
     /// Something arrives on a connection; the heads that were said to anybody because of it.
@@ -247,7 +264,7 @@ impl Rig {
     }
 
     /// Turns until nothing more happens.
-    fn turns(&mut self) -> Vec<(u32, Vec<u8>)> {
+    pub(crate) fn turns(&mut self) -> Vec<(u32, Vec<u8>)> {
         for _ in 0..100 {
             self.now = Instant::from_nanos(self.now.as_nanos() + 1_000);
             self.worker.turn(self.now);
