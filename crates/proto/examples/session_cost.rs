@@ -44,6 +44,7 @@ fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
                 let bytes = session.speak(&mut room);
                 said.extend_from_slice(&room[..bytes]);
             }
+            Some(Event::Fenced(_)) => {}
             Some(other) => panic!("{other:?}"),
         }
     }

@@ -12,7 +12,7 @@ use super::controller::{Controller, Kind, READY_TIMEOUT};
 use super::events::Events;
 use super::features::Features;
 use super::queue::{Call, Done};
-use super::seam::Answer;
+use super::seam::{Answer, CloseReason};
 use super::state::State;
 
 impl Call<'_> {
@@ -75,7 +75,7 @@ impl State {
             Property::CAPABILITIES => (Controller::capabilities(queue_entries_max), 8),
             Property::VERSION => (u64::from(VERSION_2_0), 4),
             Property::CONFIGURATION => (u64::from(controller.configuration.0), 4),
-            Property::STATE => (u64::from(controller.state.0), 4),
+            Property::STATE => (u64::from(controller.status().0), 4),
             Property::READY_TIMEOUTS => (u64::from(READY_TIMEOUT), 4),
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
@@ -99,18 +99,23 @@ impl State {
         }
         let new = Configuration(command.value.get() as u32);
         let controller = self.controller(cntlid)?;
+        let enables = !controller.configuration.is_enabled() && new.is_enabled();
+        if enables && !controller.ending.is_over() {
+            // It is being reset, as its state says (Base 3.7.2).
+            return Err(Status::SEQUENCE_ERROR.dnr());
+        }
         let old = core::mem::replace(&mut controller.configuration, new);
         match (old.is_enabled(), new.is_enabled()) {
             (false, true) => controller.enable(new),
             (true, false) => {
                 controller.reset(now);
-                self.close_io_queues(cntlid);
+                self.close_io_queues(cntlid, CloseReason::Reset);
             }
             _ => {}
         }
-        let controller = self.controller(cntlid)?;
         if new.shutdown() != 0 {
-            controller.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
+            self.close_io_queues(cntlid, CloseReason::ShutDown);
+            self.controller(cntlid)?.state.0 |= ControllerState::SHUTDOWN_COMPLETE;
         }
         Ok(Done::Result(0))
     }
@@ -158,6 +163,19 @@ impl Controller {
             false => ControllerState::FATAL,
         });
         self.link.set_ready(good);
+    }
+
+    /// Its state, as the host is told: a reset or a shutdown is complete when nothing of the queues that
+    /// it ended is at a device any more. A host that waits for that gives up in the end (CAP.TO).
+    fn status(&mut self) -> ControllerState {
+        let is_over = self.ending.is_over();
+        let ControllerState(state) = self.state;
+        ControllerState(match state & ControllerState::SHUTDOWN {
+            _ if is_over => state,
+            0 if self.configuration.is_enabled() => state,
+            0 => state | ControllerState::READY,
+            _ => state & !ControllerState::SHUTDOWN | ControllerState::SHUTDOWN_OCCURRING,
+        })
     }
 
     /// The host resets the controller (Base 3.7.2): what it had set is forgotten.

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use contract::Instant;
+use contract::{Fence, Instant};
 use wire::nvme::{
     CONNECT_CNTLID_DYNAMIC, CONNECT_DISABLE_FLOW_CONTROL, ConnectCommand, ConnectData,
     FABRICS_OPCODE, FabricsKind, Status, Submission,
@@ -25,6 +25,8 @@ use super::state::{SharedCounts, State};
 pub(super) struct Made {
     pub(super) link: Arc<Link>,
     pub(super) counts: SharedCounts,
+    /// Counts what of it is at devices; superseded when the queue ends.
+    pub(super) fence: Arc<Fence>,
     pub(super) kind: Kind,
     pub(super) id: u16,
     pub(super) size: u16,
@@ -134,8 +136,11 @@ impl State {
         let must_prove = kind == Kind::Io && self.has_key(&who_host);
         let counts = Arc::new(Counts::default());
         let proven = Arc::new(AtomicBool::new(!must_prove));
+        let controller = self.controller(link.cntlid).map_err(Refused::from)?;
+        let fence = Arc::new(Fence::among(Arc::clone(&controller.kin)));
         let made = Made {
             link,
+            fence: Arc::clone(&fence),
             counts: Arc::clone(&counts),
             kind,
             id: command.queue.get(),
@@ -143,11 +148,11 @@ impl State {
             flow_control: command.attributes & CONNECT_DISABLE_FLOW_CONTROL == 0,
             proven: Arc::clone(&proven),
         };
-        let controller = self.controller(made.link.cntlid).map_err(Refused::from)?;
         let record = Record {
             place,
             size: made.size,
             counts,
+            fence,
             must_prove,
             prove_by: now + PROOF_LIMIT,
             proven,
@@ -189,8 +194,9 @@ impl State {
         }
         let cntlid = self.new_cntlid().ok_or(Status::CONNECT_BUSY)?;
         let Who { host, host_id, subsystem, .. } = who;
+        let kin = self.families.kin_of(&host, host_id, &subsystem);
         let arrival = Arrival { kind, subsystem, port, host, host_id };
-        let mut controller = Controller::new(cntlid, arrival, now);
+        let mut controller = Controller::new(cntlid, arrival, kin, now);
         controller.set_keep_alive(keep_alive_ms, now);
         let link = Arc::clone(&controller.link);
         self.controllers.insert(cntlid, controller);

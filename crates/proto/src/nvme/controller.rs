@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use contract::Instant;
+use contract::{Fence, Instant, Kin};
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
 use super::auth::transaction::Transaction;
@@ -15,6 +15,7 @@ use super::config::{HostId, Nqn, PortId};
 use super::counts::Sum;
 use super::events::Events;
 use super::features::Features;
+use super::fences::Ending;
 use super::link::Link;
 use super::reservation::{Notices, Registrant};
 use super::seam::{Answer, Place};
@@ -48,6 +49,8 @@ pub(super) struct Record {
     pub(super) place: Place,
     pub(super) size: u16,
     pub(super) counts: SharedCounts,
+    /// Counts what of it is at devices.
+    pub(super) fence: Arc<Fence>,
     /// Whether the host has to prove who it is before anything else.
     pub(super) must_prove: bool,
     /// When the queue ends if the host has not.
@@ -66,11 +69,18 @@ impl Record {
     }
 }
 
+/// How often in a keep-alive timeout the timer looks whether the host said something. The more often,
+/// the sooner behind its timeout a silent host is missed, and what it left behind is fenced off.
+const LOOKS: u32 = 4;
+
 /// A keep-alive timer.
 #[derive(Clone, Copy, Debug)]
 struct KeepAlive {
     timeout: Duration,
+    /// When to look next.
     until: Instant,
+    /// Looks since the host said something.
+    silent: u32,
 }
 
 /// See the module.
@@ -82,6 +92,10 @@ pub(super) struct Controller {
     pub(super) port: PortId,
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
+    /// What its queues share with those of the host's other controllers.
+    pub(super) kin: Arc<Kin>,
+    /// Queues that are gone and have something at a device.
+    pub(super) ending: Ending,
     /// By queue identifier.
     pub(super) queues: BTreeMap<u16, Record>,
     pub(super) configuration: Configuration,
@@ -108,7 +122,7 @@ pub(super) struct Arrival {
 }
 
 impl Controller {
-    pub(super) fn new(cntlid: u16, arrival: Arrival, now: Instant) -> Controller {
+    pub(super) fn new(cntlid: u16, arrival: Arrival, kin: Arc<Kin>, now: Instant) -> Controller {
         Controller {
             link: Arc::new(Link::new(cntlid)),
             kind: arrival.kind,
@@ -116,6 +130,8 @@ impl Controller {
             port: arrival.port,
             host: arrival.host,
             host_id: arrival.host_id,
+            kin,
+            ending: Ending::default(),
             queues: BTreeMap::new(),
             configuration: Configuration::default(),
             state: ControllerState::default(),
@@ -138,7 +154,8 @@ impl Controller {
             _ => Some(Duration::from_millis(u64::from(millis.div_ceil(unit)) * u64::from(unit))),
         };
         self.features.keep_alive_ms = millis;
-        self.keep_alive = timeout.map(|timeout| KeepAlive { timeout, until: now + timeout });
+        self.keep_alive =
+            timeout.map(|timeout| KeepAlive { timeout, until: now + timeout / LOOKS, silent: 0 });
     }
 
     /// Whether the host was silent for its timeout. Commands on any queue count (Base 3.9,
@@ -148,11 +165,9 @@ impl Controller {
         if now < timer.until {
             return false;
         }
-        if self.link.take_heard() {
-            timer.until = now + timer.timeout;
-            return false;
-        }
-        true
+        timer.until = now + timer.timeout / LOOKS;
+        timer.silent = if self.link.take_heard() { 0 } else { timer.silent + 1 };
+        timer.silent >= LOOKS
     }
 
     /// Queues whose host took too long to prove who it is.

@@ -33,6 +33,7 @@ mod errors;
 mod events;
 mod fabric;
 mod features;
+mod fences;
 mod identify;
 mod io;
 mod link;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use contract::{Command, Instant, Range};
+use contract::{Command, Fence, Instant, Range};
 use wire::nvme::{
     AdminOpcode, AuthCommand, CommandId, Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind,
     Feature, NvmOpcode, Status, Submission,
@@ -85,6 +85,17 @@ impl Queue {
     /// The controller's identifier.
     pub fn cntlid(&self) -> u16 {
         self.made.link.cntlid
+    }
+
+    /// What counts its requests that may change data, and says which of them may start.
+    pub fn fence(&self) -> &Arc<Fence> {
+        &self.made.fence
+    }
+
+    /// Nothing of it starts any more; whether nothing of it is at a device.
+    pub fn quiesce(&mut self) -> bool {
+        self.made.fence.supersede();
+        !self.made.fence.is_running()
     }
 
     /// The most commands that may be in flight.

@@ -153,6 +153,8 @@ pub enum CloseReason {
     KeepAliveExpired,
     /// The host reset the controller.
     Reset,
+    /// The host shut the controller down.
+    ShutDown,
     /// The controller's admin connection has ended.
     AdminGone,
     /// The host may no longer connect.

@@ -13,6 +13,7 @@ use super::auth_commands::Job;
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
+use super::fences::Families;
 use super::link::{Seen, View};
 use super::reservation::{Registrant, Reservation};
 use super::seam::{Action, Answer, CloseReason, Place};
@@ -119,6 +120,8 @@ pub(super) struct State {
     pub(super) methods: Methods,
     pub(super) referrals: Vec<Referral>,
     pub(super) controllers: BTreeMap<u16, Controller>,
+    /// What the queues of each host share.
+    pub(super) families: Families,
     /// Powers that authentications wait for, the oldest first; at most one for each queue.
     pub(super) jobs: VecDeque<Job>,
     /// Changes of reservations.
@@ -154,6 +157,7 @@ impl State {
             methods: config.methods.clone(),
             referrals: Vec::new(),
             controllers: BTreeMap::new(),
+            families: Families::default(),
             jobs: VecDeque::new(),
             reservation_changes: 0,
             keeps: false,
@@ -244,6 +248,7 @@ impl State {
         controller.link.set_gone();
         controller.link.change();
         for record in controller.queues.values() {
+            record.fence.supersede();
             self.mail.close(record.place, reason);
         }
         self.retire(&controller.subsystem, &controller.host, controller.sum());
@@ -279,6 +284,7 @@ impl State {
             return;
         }
         let record = controller.queues.remove(&queue).expect("looked at above");
+        controller.ending.end(&record.fence);
         let (subsystem, host) = (controller.subsystem.clone(), controller.host.clone());
         self.retire(&subsystem, &host, record.counts.sum());
         if queue == 0 {
@@ -286,16 +292,17 @@ impl State {
         }
     }
 
-    /// Ends the I/O queues of a controller that was reset.
-    pub(super) fn close_io_queues(&mut self, cntlid: u16) {
+    /// Ends the I/O queues of a controller that was reset or shut down.
+    pub(super) fn close_io_queues(&mut self, cntlid: u16, reason: CloseReason) {
         let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
         let queues = core::mem::take(&mut controller.queues);
         let (admin, io): (BTreeMap<_, _>, BTreeMap<_, _>) =
             queues.into_iter().partition(|(queue, _)| *queue == 0);
         controller.queues = admin;
+        io.values().for_each(|record| controller.ending.end(&record.fence));
         let (subsystem, host) = (controller.subsystem.clone(), controller.host.clone());
         for record in io.values() {
-            self.mail.close(record.place, CloseReason::Reset);
+            self.mail.close(record.place, reason);
             self.retire(&subsystem, &host, record.counts.sum());
         }
     }

@@ -22,7 +22,7 @@ pub struct Desk {
 struct Inbox {
     /// What came and has not been taken, by connection, the oldest first.
     mail: BTreeMap<ConnId, VecDeque<Action>>,
-    /// Connections of those that [`Desk::news`] has not named, the oldest mail's first.
+    /// Connections of those that [`Desk::news`] has not named, and of those who called.
     unnamed: VecDeque<ConnId>,
     /// What the fabric hands over; empty in between.
     arrived: Vec<Action>,
@@ -54,8 +54,16 @@ impl Desk {
         inbox.unnamed.pop_front()
     }
 
+    /// Names this connection among the next news, though no mail came for it.
+    pub(super) fn call(&self, conn: ConnId) {
+        self.inbox.borrow_mut().unnamed.push_back(conn);
+    }
+
     /// When to look for news without having been woken.
     pub fn wake_at(&self) -> Option<Instant> {
+        if !self.inbox.borrow().unnamed.is_empty() {
+            return Some(Instant::ZERO);
+        }
         self.fabric.wake_at(self.worker)
     }
 

@@ -3,11 +3,12 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, FrameHead, Instant, Reply, Request, Session, Slot, Status, Tag,
-    TenantId,
+    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply, Request, Session, Slot,
+    Status, Tag, TenantId,
 };
 use wire::nvme::{SglKind, Status as NvmeStatus, Submission};
 use wire::nvme_tcp::{
@@ -73,6 +74,9 @@ pub struct TargetSession {
     /// Commands of the controller's own that are here with their payload, oldest first;
     /// [`Session::attend`] ends this.
     ready: VecDeque<Own>,
+    /// The answer to a Disconnect, until nothing of the queue is at a device any more;
+    /// [`Session::attend`] ends this.
+    parting: Option<Answer>,
     /// The connection's end, which [`Session::attend`] announces.
     goodbye: Option<Fatal>,
     outbox: Outbox,
@@ -104,9 +108,10 @@ enum Data {
 }
 
 /// An event that waits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Pending {
     Own,
+    Fenced(Arc<Fence>),
     Attached(Option<TenantId>),
     Request(Request),
     Awaited(Request),
@@ -178,6 +183,7 @@ impl TargetSession {
             asked: 0,
             pending: VecDeque::new(),
             ready: VecDeque::new(),
+            parting: None,
             goodbye: None,
             outbox: Outbox::default(),
         }
@@ -502,6 +508,9 @@ impl Session for TargetSession {
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
         let Reply::Done { tag, status, .. } = *reply else { return Ok(FrameHead::new(&[])) };
+        if self.parting.is_some() {
+            self.desk.call(self.conn);
+        }
         let place = tag as u16;
         let (io, status) = match &mut self.exchanges[usize::from(place)] {
             Exchange::Discard { left, status: worst, io } => {
@@ -565,6 +574,7 @@ impl Session for TargetSession {
             return Err(fatal);
         }
         self.hear()?;
+        self.part()?;
         while let Some(own) = self.ready.pop_front() {
             if !self.execute(&own, now) {
                 self.phase = Phase::Over;
@@ -599,6 +609,7 @@ impl From<Pending> for Event<'_> {
     fn from(pending: Pending) -> Self {
         match pending {
             Pending::Own => Event::Own,
+            Pending::Fenced(fence) => Event::Fenced(fence),
             Pending::Attached(tenant) => Event::Attached(tenant),
             Pending::Request(request) => Event::Request(request),
             Pending::Awaited(request) => Event::Awaited(request),

@@ -94,6 +94,10 @@ impl ControllerState {
     pub const READY: u32 = 1;
     /// The configuration cannot be served.
     pub const FATAL: u32 = 1 << 1;
+    /// How far a shutdown is; zero for none.
+    pub const SHUTDOWN: u32 = 3 << 2;
+    /// Shutdown goes on.
+    pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;
     /// Shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 

@@ -1,6 +1,7 @@
 //! Commands that the controller carries out itself: their payloads are gathered, and their answers
 //! said, by the session.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use contract::{Event, Fatal, Instant, Range, Request, Status, Tag};
@@ -99,8 +100,8 @@ impl TargetSession {
             Outcome::Parked => {}
             Outcome::Discard(io) => self.discard(io),
             Outcome::Closing(answer) => {
-                self.answer(answer, &out);
-                return false;
+                self.parting = Some(answer);
+                return self.part().is_ok();
             }
         }
         true
@@ -144,6 +145,9 @@ impl TargetSession {
                 self.says_success = command.attributes & CONNECT_DISABLE_FLOW_CONTROL != 0;
                 self.places_max = usize::from(queue.size());
                 self.exchanges.reserve(self.places_max);
+                if queue.id() != 0 {
+                    self.pending.push_back(Pending::Fenced(Arc::clone(queue.fence())));
+                }
                 self.queue = Some(queue);
                 completion
             }
@@ -151,6 +155,23 @@ impl TargetSession {
         };
         self.outbox.answer(&self.style, &completion, &[]);
         self.queue.is_some()
+    }
+
+    /// Answers a Disconnect when nothing of the queue is at a device any more.
+    ///
+    /// # Errors
+    /// The queue's end, which the answer was.
+    pub(super) fn part(&mut self) -> Result<(), Fatal> {
+        let Some(queue) = self.queue.as_mut().filter(|_| self.parting.is_some()) else {
+            return Ok(());
+        };
+        if !queue.quiesce() {
+            return Ok(());
+        }
+        let answer = self.parting.take().expect("looked at above");
+        self.answer(answer, &[]);
+        self.phase = Phase::Over;
+        Err(Fatal::Ended(0))
     }
 
     /// What the fabric wants of this connection.
