@@ -88,7 +88,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// What the next process is passed of it.
-    pub(crate) fn socket(&self) -> Result<Socket, String> {
+    pub(crate) fn socket(&self) -> Socket {
         Socket::of(&self.listener, self.role, self.wanted.clone())
     }
 }

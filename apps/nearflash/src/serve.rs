@@ -268,7 +268,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         &fabric_wakers,
     )?;
     if let Some(heir) = heir {
-        heir.check(&plan.volumes, &live.spaces(), &listen_at, &plan.tenants)?;
+        heir.check(plan.volumes.len(), &live.spaces(), &listen_at, &plan.tenants)?;
     }
     plan.fabric = live.fabric();
     let plan = Arc::new(plan);
@@ -294,7 +294,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let reload = move || reload(&words, &reloaded, &desk);
     stop_on_signal(signals, plan.clone(), wakers.clone(), reload);
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
-    let courier = courier.start(grounds, heir.take(), doors.take_upgrade())?;
+    let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
         println!("ready {}", doors.urls());
         upgrade::tell_service_manager();
@@ -486,9 +486,9 @@ fn plan(
     if specs.len() > io::Owner::DEVICES_MAX {
         return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
     }
-    let mut open = |(n, spec)| match heir.as_mut().and_then(|heir| heir.files(n)) {
-        Some(files) => Volume::adopt(spec, files),
-        None => Volume::open(spec),
+    let mut open = |(n, spec)| {
+        let files = heir.as_mut().map(|heir| heir.files(n, spec)).transpose()?.flatten();
+        files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files))
     };
     let volumes = specs.iter().enumerate().map(&mut open).collect::<Result<Arc<[_]>, _>>()?;
     let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
@@ -573,7 +573,7 @@ fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Wake
     io::run(&reactor, &plan.clock, plan.spin, |now| {
         duty.attend(&mut worker, now);
         let turn = worker.turn(now);
-        duty.after(&worker, now, turn)
+        duty.after(&mut worker, now, turn)
     });
 }
 

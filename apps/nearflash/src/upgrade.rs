@@ -59,9 +59,8 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// What the next process is passed of a listener.
-    pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Result<Socket, String> {
-        let kept = listener.keep().map_err(|error| format!("too few descriptors: {error}"))?;
-        Ok(Socket { role, wanted, kept })
+    pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
+        Socket { role, wanted, kept: listener.keep() }
     }
 }
 

@@ -93,12 +93,17 @@ impl Volume {
 
     /// What another process that serves it has to serve, too, in words; `None` where it is memory of
     /// this one.
-    pub(crate) fn identity(&self) -> Option<String> {
-        match &self.spec.source {
+    pub(crate) fn identity(spec: &Spec) -> Option<String> {
+        match &spec.source {
             Source::File { path, .. } => Some(format!("file:{path}")),
             Source::Null { bytes } => Some(format!("null:{bytes}")),
             Source::Mem { .. } | Source::Sim { .. } => None,
         }
+    }
+
+    /// What it was opened as.
+    pub(crate) fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// Whether anybody has a range for itself, or waits for one.

@@ -3,12 +3,15 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 
-use contract::{Command, Hello, Range, Status};
-use control::admin::{AdminAddress, Client};
+use contract::{Command, Hello, Range, Slo, Status};
+use control::admin::{AddTenant, AdminAddress, Client, Code};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use support::{Answer, Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
 
@@ -100,7 +103,7 @@ fn a_verifying_load_notices_nothing() {
         let place = Place::new();
         let mut old = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
-        let load = bench(&format!("reflex://{}{target}", old.address()), "3", words);
+        let mut load = bench(&format!("reflex://{}{target}", old.address()), "30", words);
         wait_until("connections", PATIENCE, || place.peers().len() >= 2);
         let peers = place.peers();
         let first = place.take_over();
@@ -113,7 +116,9 @@ fn a_verifying_load_notices_nothing() {
         let second = place.take_over();
         assert_eq!(told(&second).0, count);
         assert!(first.wait().success());
-        assert_eq!(place.peers(), peers, "nobody has connected again");
+        let now = place.peers();
+        assert!(load.try_wait().unwrap().is_none(), "it must last longer");
+        assert_eq!(now, peers, "nobody has connected again");
         let result = result(load);
         assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
     }
@@ -207,7 +212,6 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         ("giver:taken:1500", 4),
         ("giver:yours:1500", 3),
         ("giver:given:1500", 0),
-        ("giver:commit:1500", 0),
         ("heir:hello", 4),
         ("heir:estate", 4),
         ("heir:prepare", 4),
@@ -284,4 +288,155 @@ fn before_it_has_anything_the_newer_ends_with_the_older() {
 fn is_served_after_all(place: &Place) {
     let server = place.start();
     assert!(V2::connect(server.address()).read_blocks(0, 8).len() == 4096);
+}
+
+/// The longest take-over of a thousand connections, and the longest pause that 99 of 100 of them may
+/// have, on a busy machine; docs/adr/0009-upgrade.md says what a quiet one takes.
+const THOUSAND_MS_MAX: u64 = 10_000;
+const PAUSE_P99_US_MAX: u64 = 1_000_000;
+
+#[test]
+fn a_thousand_connections_under_load_move_in_time() {
+    let place = Place::new();
+    let mut old = place.start();
+    let url = format!("reflex://{}", old.address());
+    let mut load = bench(&url, "30", "--connections 1000 --queue-depth 1 --threads 1");
+    wait_until("connections", PATIENCE, || place.peers().len() == 1000);
+    let peers = place.peers();
+    let new = place.take_over();
+    let (count, ms, p99) = told(&new);
+    assert_eq!(count, 1000, "{}", old.log());
+    assert!(ms <= THOUSAND_MS_MAX && p99 <= PAUSE_P99_US_MAX, "{ms} ms, p99 {p99} µs");
+    assert!(old.wait().success());
+    let now = place.peers();
+    assert!(load.try_wait().unwrap().is_none(), "it must last longer");
+    assert_eq!(now, peers, "nobody has connected again");
+    let result = result(load);
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn half_a_message_and_clients_tenants_move_along() {
+    let place = Place::new();
+    let mut old = place.start();
+    let mut v1 = V1::connect(old.address());
+    let payload = pattern(0, 8, 3);
+    let whole = [&v1_head(1, 7, 0, 8)[..], &payload[..], &v1_head(0, 8, 0, 8)[..]].concat();
+    v1.send(&whole[..1000]);
+    let mut v2 = V2::connect(old.address());
+    let handle = v2.register("mine", Slo::default()).unwrap().tenant;
+    assert_ne!(handle, 0);
+    let mut silent = V1::connect(old.address());
+    let mut new = place.take_over();
+    assert!(old.wait().success());
+    v1.send(&whole[1000..2000]);
+    let newest = place.take_over();
+    assert!(new.wait().success());
+    v1.send(&whole[2000..]);
+    v1.expect_written(7, 0);
+    assert_eq!(v1.expect_data(8, 0, 8), payload);
+    silent.get(1, 0, 8);
+    assert_eq!(silent.expect_data(1, 0, 8), payload);
+    let tenants = place.client().tenants().unwrap();
+    assert!(tenants.iter().any(|tenant| tenant.name == "mine" && tenant.connections == 1));
+    assert!(v2.unregister(handle).is_ok(), "{}", newest.log());
+}
+
+#[test]
+fn what_cannot_be_taken_over_goes_on() {
+    let place = Place::new();
+    let old = place.start();
+    let mut clients = Clients::connect(&old);
+    let refused = |launch: Launch, words: &str| {
+        let (code, said) = launch.with("--upgrade").fail();
+        assert!(code == 1 && said.contains(words), "{said}");
+    };
+    let admin = place.socket();
+    let with_admin = |launch: Launch| launch.with("--admin").with(admin.to_str().unwrap());
+    let other = format!("{}-other", place.folder.path().join("device").display());
+    refused(
+        with_admin(Launch::device(&format!("file:{other}?size=1MiB"))),
+        "in this configuration",
+    );
+    let listens = ["--device", &place.device, "--listen", "reflex://127.0.0.1:1"];
+    refused(with_admin(Launch::new(&listens)), "this configuration does not");
+    refused(Launch::device(&place.device).with("--admin").with("/nonexistent/x"), "no server");
+    assert_eq!(clients.alive(), 4);
+    let memory = Place::new();
+    let words = ["--admin", memory.socket().to_str().unwrap()].map(str::to_owned);
+    let launch = || words.iter().fold(Launch::device("mem:1MiB"), |launch, word| launch.with(word));
+    let _server = launch().start();
+    refused(launch(), "memory of the process");
+}
+
+#[test]
+fn nothing_changes_meanwhile_and_everything_after_it_failed() {
+    let place = Place::new();
+    let old = place.start();
+    let mut new = begin(staying(place.launch(), "heir:prepare"));
+    wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
+    let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let refused = place.client().add_tenant(&tenant).unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Busy));
+    let mut v2 = V2::connect(old.address());
+    assert_eq!(v2.register("late", Slo::default()).unwrap_err().0, Status::Retry);
+    new.kill();
+    old.await_log("this server goes on");
+    place.client().add_tenant(&tenant).unwrap();
+}
+
+#[test]
+fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
+    let place = Place::new();
+    let notified = place.folder.path().join("notify");
+    let manager = UnixDatagram::bind(&notified).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut old = place.start();
+    let mut clients = Clients::connect(&old);
+    let log = place.folder.path().join("log");
+    let run = || {
+        let mut command = program();
+        command.args(["upgrade", "--device", &place.device, "--workers", "2", "--admin"]);
+        command.arg(place.socket()).args(["--listen", "reflex://127.0.0.1:0"]);
+        command.env("NOTIFY_SOCKET", &notified);
+        // The new server keeps it, so a pipe would not end with the command.
+        command.stderr(File::create(&log).unwrap()).output().unwrap()
+    };
+    let output = run();
+    assert!(output.status.success(), "{}", std::fs::read_to_string(&log).unwrap());
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("ready reflex://"));
+    let mut words = [0; 256];
+    let length = manager.recv(&mut words).unwrap();
+    let words = String::from_utf8_lossy(&words[..length]).into_owned();
+    let number = words.lines().find_map(|line| line.strip_prefix("MAINPID="));
+    let pid = Pid::from_raw(number.expect("it says so").parse().unwrap()).unwrap();
+    assert!(words.contains("READY=1"), "{words}");
+    assert!(old.wait().success());
+    assert_eq!(clients.alive(), 4);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    wait_until("its end", PATIENCE, || rustix::process::test_kill_process(pid).is_err());
+    assert!(!run().status.success(), "there is nobody to take over from");
+}
+
+#[test]
+fn unix_sockets_are_the_new_ones_and_go_with_it() {
+    let place = Place::new();
+    let data = place.folder.path().join("data.sock");
+    let listen = format!("reflex+unix:{}", data.display());
+    let launch = || {
+        let words = ["--device", &place.device, "--listen", &listen];
+        Launch::new(&words).with("--admin").with(place.socket().to_str().unwrap())
+    };
+    let mut old = launch().start();
+    let mut stream = UnixStream::connect(&data).unwrap();
+    let mut new = launch().with("--upgrade").start();
+    assert!(old.wait().success());
+    for stream in [&mut stream, &mut UnixStream::connect(&data).unwrap()] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&v1_head(0, 3, 0, 8)).unwrap();
+        stream.read_exact(&mut [0; 24 + 4096]).unwrap();
+    }
+    new.terminate();
+    assert!(new.wait().success());
+    assert!(!data.exists() && !place.socket().exists());
 }

@@ -1,9 +1,9 @@
 //! Listening sockets, and the options that every stream of ours gets.
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -60,22 +60,22 @@ const BIND_PAUSE: Duration = Duration::from_millis(20);
 pub struct Listener {
     // Before the socket: while that is open, nobody takes the file for a dead server's.
     file: Option<SocketFile>,
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: Arc<OwnedFd>,
     endpoint: Endpoint,
 }
 
-/// A listener's socket once more, for another process.
+/// A way to a listener's socket, for another process. It does not keep the listener open.
 #[derive(Debug)]
 pub struct Kept {
-    socket: OwnedFd,
+    socket: Weak<OwnedFd>,
     endpoint: Endpoint,
     stays: Option<Arc<AtomicBool>>,
 }
 
 impl Kept {
-    /// The socket.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// The socket; `None` if it listens no more.
+    pub fn socket(&self) -> Option<Arc<OwnedFd>> {
+        self.socket.upgrade()
     }
 
     /// Where it listens.
@@ -128,7 +128,8 @@ impl Listener {
         }
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail(e.into()))?;
         options.apply(&listener, Some(address));
-        Ok(Listener { file: None, socket: listener.into(), endpoint: address.into() })
+        let socket = Arc::new(listener.into());
+        Ok(Listener { file: None, socket, endpoint: address.into() })
     }
 
     /// Listens on the Unix socket `path`, whose file gets the permissions `mode` and is removed with
@@ -138,7 +139,7 @@ impl Listener {
     /// Says what is in the way: another server, a file that is no socket, a missing directory.
     pub fn bind_unix(path: &UnixPath, mode: u32) -> Result<Listener, Error> {
         let (socket, file) = unix::listen(path, mode, BACKLOG)?;
-        Ok(Listener { file: Some(file), socket, endpoint: path.clone().into() })
+        Ok(Listener { file: Some(file), socket: Arc::new(socket), endpoint: path.clone().into() })
     }
 
     /// The socket once more, for those who accept in their own way; the file of a Unix socket stays
@@ -160,22 +161,17 @@ impl Listener {
         if !listens.map_err(|e| Error::system(format!("cannot take over {endpoint}"), e))? {
             return Err(Error::new(format!("what was passed for {endpoint} does not listen")));
         }
-        // Of the open file, so the other process's way to the kernel may have set it.
-        let _ = rustix::io::ioctl_fionbio(&socket, false);
         let file = match &endpoint {
             Endpoint::Internet(_) => None,
             Endpoint::Unix(path) => SocketFile::of(path),
         };
-        Ok(Listener { file, socket, endpoint })
+        Ok(Listener { file, socket: Arc::new(socket), endpoint })
     }
 
     /// What another process takes over from this listener, wherever that is meanwhile.
-    ///
-    /// # Errors
-    /// When there are too few descriptors.
-    pub fn keep(&self) -> std::io::Result<Kept> {
+    pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);
-        Ok(Kept { socket: self.try_clone()?, endpoint: self.endpoint.clone(), stays })
+        Kept { socket: Arc::downgrade(&self.socket), endpoint: self.endpoint.clone(), stays }
     }
 
     /// Where it listens, with the port that was taken.

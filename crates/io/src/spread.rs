@@ -136,8 +136,6 @@ impl Spread {
     /// Takes the socket of a connection that comes from another process, for the worker with the
     /// fewest connections; which that is.
     pub fn land(&self, socket: OwnedFd, is_tcp: bool) -> (Ticket, usize) {
-        // Of the open file, so the other process's way to the kernel may have set it.
-        let _ = rustix::io::ioctl_fionbio(&socket, false);
         let worker = self.place();
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         self.rack().insert(ticket, Shelved { socket, is_tcp, counted: worker });

@@ -222,12 +222,12 @@ mod tests {
         let folder = Folder::new("nearflash-given");
         let path = folder.socket();
         let listener = Listener::bind_unix(&path, 0o600).unwrap();
-        let kept = listener.keep().unwrap();
+        let kept = listener.keep();
         kept.give_away(true);
-        let other =
-            Listener::adopt(kept.socket().try_clone_to_owned().unwrap(), path.clone().into());
-        let other = other.unwrap();
+        let socket = kept.socket().unwrap().try_clone().unwrap();
+        let other = Listener::adopt(socket, path.clone().into()).unwrap();
         drop(listener);
+        assert!(kept.socket().is_none());
         UnixStream::connect(path.as_path()).unwrap();
         drop(other);
         assert!(!path.as_path().exists());

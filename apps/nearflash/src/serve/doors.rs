@@ -1,5 +1,6 @@
 //! Everything at which a server listens: for clients, operators, scrapes and the next process.
 
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use contract::ListenerId;
@@ -34,7 +35,7 @@ impl Doors {
             let passed = heir.as_mut().map(|heir| heir.listener(at)).transpose()?.flatten();
             let listener = passed.map_or_else(|| at.bind(tcp), Ok)?;
             urls.push(url(at.protocol, listener.endpoint()));
-            sockets.push(Socket::of(&listener, Role::Listener(number), upgrade::wanted(at))?);
+            sockets.push(Socket::of(&listener, Role::Listener(number), upgrade::wanted(at)));
             listeners.push((ListenerId(number), listener));
         }
         Ok(Doors { listeners, urls, sockets, apis: Vec::new(), upgrade: None })
@@ -71,7 +72,7 @@ impl Doors {
             self.apis.push(admin::open_metrics(address, tenants, most, heir.as_deref_mut())?);
         }
         for api in &self.apis {
-            self.sockets.push(api.socket()?);
+            self.sockets.push(api.socket());
         }
         let told = args.upgrade_socket.as_deref();
         let place = upgrade::place(told, wanted).filter(|_| told.is_some() || has_admin);
@@ -94,9 +95,11 @@ impl Doors {
         self.apis.iter().map(|api| api.running.clone()).collect()
     }
 
-    /// The upgrade socket, once.
-    pub(super) fn take_upgrade(&mut self) -> Option<Listener> {
-        self.upgrade.take()
+    /// The upgrade socket, for who accepts there.
+    pub(super) fn upgrade(&self) -> Result<Option<UnixListener>, String> {
+        let socket = self.upgrade.as_ref().map(Listener::try_clone).transpose();
+        let socket = socket.map_err(|error| format!("too few descriptors: {error}"))?;
+        Ok(socket.map(UnixListener::from))
     }
 
     /// What the next process is passed, once.
@@ -110,6 +113,6 @@ fn open_upgrade(place: &Path, heir: Option<&mut Heir>) -> Result<(Listener, Sock
     let passed =
         heir.map(|heir| heir.socket(|role| *role == Role::Upgrade, &wanted)).transpose()?;
     let listener = passed.flatten().map_or_else(|| upgrade::open(place), Ok)?;
-    let socket = Socket::of(&listener, Role::Upgrade, wanted)?;
+    let socket = Socket::of(&listener, Role::Upgrade, wanted);
     Ok((listener, socket))
 }

@@ -32,7 +32,7 @@ impl Duty {
     /// Does what is new, before a turn.
     pub(super) fn attend<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
         let word = self.orders.word();
-        if word == self.done {
+        if word == self.begun {
             return;
         }
         let before = std::mem::replace(&mut self.begun, word);
@@ -47,25 +47,24 @@ impl Duty {
                 }
             }
         }
-        let is_done = !word.holds() || !sockets.accepts();
         if word.stops() && !before.stops() {
             let (worker_number, connections) = (self.worker, worker.connections());
             tracing::info!(worker = worker_number, connections, "draining");
             worker.drain(now);
-        }
-        if is_done {
-            self.done = word;
-            self.orders.done(self.worker, word);
         }
     }
 
     /// What a turn comes to; `None`: it was the last.
     pub(super) fn after<N: Way>(
         &mut self,
-        worker: &ServerWorker<N>,
+        worker: &mut ServerWorker<N>,
         now: Instant,
         turn: Turn,
     ) -> Option<Turn> {
+        if self.begun != self.done && !(self.begun.holds() && worker.ports().0.accepts()) {
+            self.done = self.begun;
+            self.orders.done(self.worker, self.done);
+        }
         if !self.begun.stops() {
             return Some(turn);
         }

@@ -9,6 +9,7 @@ use crate::serve;
 
 /// Start a new server that takes over from the running one, with its connections
 #[derive(Debug, clap::Args)]
+#[group(id = "upgrade_args")]
 pub(crate) struct Args {
     #[command(flatten)]
     serve: Box<serve::Args>,

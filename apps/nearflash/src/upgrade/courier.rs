@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use contract::{Mailbox, Parcel, Tell};
 use control::{PostBox, Wake};
-use io::Listener;
 
+use super::Grounds;
 use super::giver::Giver;
 use super::heir::Heir;
 use super::talk::{Message, Over};
-use super::{Grounds, step};
 use crate::orders::Orders;
 
 /// Something that the courier waits for.
@@ -72,7 +71,7 @@ impl Courier {
         mut self,
         grounds: Grounds,
         heir: Option<Heir>,
-        socket: Option<Listener>,
+        socket: Option<UnixListener>,
     ) -> Result<Started, String> {
         let (orders, is_heir) = (grounds.orders.clone(), heir.is_some());
         self.grounds = Some(Arc::new(grounds));
@@ -84,7 +83,7 @@ impl Courier {
                     return;
                 }
             }
-            self.serve(socket.as_ref());
+            self.serve(socket);
             drop(told);
         };
         let started = std::thread::Builder::new().name("courier".to_owned()).spawn(body);
@@ -93,7 +92,7 @@ impl Courier {
     }
 
     /// Waits for processes that want to take over.
-    fn serve(&mut self, socket: Option<&Listener>) {
+    fn serve(&mut self, socket: Option<UnixListener>) {
         if let Some(socket) = socket
             && let Err(error) = accept(socket, self.sender.clone())
         {
@@ -214,10 +213,7 @@ impl Started {
 }
 
 /// Accepts processes that want to take over.
-fn accept(socket: &Listener, events: Sender<Event>) -> Result<(), String> {
-    let say = |error: std::io::Error| error.to_string();
-    let listener = UnixListener::from(socket.try_clone().map_err(say)?);
-    listener.set_nonblocking(false).map_err(say)?;
+fn accept(listener: UnixListener, events: Sender<Event>) -> Result<(), String> {
     let body = move || {
         for stream in listener.incoming() {
             match stream {
@@ -231,6 +227,5 @@ fn accept(socket: &Listener, events: Sender<Event>) -> Result<(), String> {
         }
     };
     let started = std::thread::Builder::new().name("upgrade-accept".to_owned()).spawn(body);
-    step("courier", "waits");
-    started.map(drop).map_err(say)
+    started.map(drop).map_err(|error| error.to_string())
 }

@@ -118,7 +118,7 @@ impl Estate {
         sockets: Vec<SocketAt>,
         tenants: &[TenantInfo],
     ) -> Result<Estate, String> {
-        let device = |(n, volume): (usize, &Volume)| match volume.identity() {
+        let device = |(n, volume): (usize, &Volume)| match Volume::identity(volume.spec()) {
             Some(identity) => Ok(DeviceAt { identity, files: volume.files().len() }),
             None => Err(format!(
                 "device {} is memory of the process that runs, so no other can take it over; restart \
@@ -151,21 +151,29 @@ impl Estate {
         })
     }
 
-    /// Whether these volumes and namespaces are what connections of the older process expect.
+    /// Whether the device number `n` is this, if there is one of this number.
+    ///
+    /// # Errors
+    /// When it is another.
+    pub(super) fn check_device(&self, n: usize, own: Option<&str>) -> Result<(), String> {
+        match self.devices.get(n) {
+            Some(device) if own != Some(device.identity.as_str()) => Err(format!(
+                "device {} is {} in the server that runs and {} in this configuration",
+                n + 1,
+                device.identity,
+                own.unwrap_or("missing")
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether these namespaces, of so many devices, are what connections of the older process expect.
     ///
     /// # Errors
     /// What is another, or missing.
-    pub(super) fn check(&self, volumes: &[Volume], spaces: &[Space]) -> Result<(), String> {
-        for (n, device) in self.devices.iter().enumerate() {
-            let own = volumes.get(n).and_then(Volume::identity);
-            if own.as_ref() != Some(&device.identity) {
-                return Err(format!(
-                    "device {} is {} in the server that runs and {} in this configuration",
-                    n + 1,
-                    device.identity,
-                    own.as_deref().unwrap_or("missing")
-                ));
-            }
+    pub(super) fn check(&self, devices: usize, spaces: &[Space]) -> Result<(), String> {
+        if devices < self.devices.len() {
+            return self.check_device(devices, None);
         }
         for space in &self.spaces {
             let own = spaces.iter().find(|own| own.number.0 == space.number);

@@ -142,7 +142,9 @@ impl<'a> Giver<'a> {
         self.talk.say(Kind::Estate, &words)?;
         let files: Vec<_> = grounds.volumes.iter().flat_map(|volume| volume.files()).collect();
         self.send_descriptors(Kind::Files, &files)?;
-        let sockets: Vec<_> = grounds.sockets.iter().map(|socket| socket.kept.socket()).collect();
+        let sockets: Option<Vec<_>> = grounds.sockets.iter().map(|s| s.kept.socket()).collect();
+        let sockets = sockets.ok_or("this server has stopped to listen")?;
+        let sockets: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         self.send_descriptors(Kind::Listeners, &sockets)
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use contract::{Instant, ListenerId, Parcel, Peer, Tell, Ticket};
 use control::Tenants;
+use flash::Spec;
 use io::{Link, Listener};
 use proto::takeover::{Kind, decode};
 use target::{Adopted, FenceName, Hold};
@@ -69,8 +70,12 @@ impl Heir {
     }
 
     /// The files of device number `n` that the older process has open; `None` if it has no such device.
-    pub(crate) fn files(&mut self, n: usize) -> Option<Vec<OwnedFd>> {
-        self.files.get_mut(n).map(std::mem::take)
+    ///
+    /// # Errors
+    /// When that is another device than this.
+    pub(crate) fn files(&mut self, n: usize, spec: &Spec) -> Result<Option<Vec<OwnedFd>>, String> {
+        self.estate.check_device(n, Volume::identity(spec).as_deref())?;
+        Ok(self.files.get_mut(n).map(std::mem::take))
     }
 
     /// The older process's socket of this purpose, if it has it; its file stays the other's for now.
@@ -87,8 +92,7 @@ impl Heir {
         let socket = socket.take().expect("it was just seen");
         let adopted = Listener::adopt(socket, estate::endpoint(&at.is_at)?);
         let listener = adopted.map_err(|error| error.to_string())?;
-        let kept = listener.keep().map_err(|error| error.to_string())?;
-        kept.give_away(true);
+        listener.keep().give_away(true);
         Ok(Some(listener))
     }
 
@@ -101,12 +105,12 @@ impl Heir {
     /// that clients of the older process have made.
     pub(crate) fn check(
         &mut self,
-        volumes: &[Volume],
+        devices: usize,
         spaces: &[Space],
         listen: &[ListenAt],
         tenants: &Tenants,
     ) -> Result<(), String> {
-        let checked = self.estate.check(volumes, spaces).and_then(|()| {
+        let checked = self.estate.check(devices, spaces).and_then(|()| {
             self.listeners = self.estate.listeners(listen)?;
             let now = tenants.now();
             self.estate.make_tenants(&mut tenants.book(), now)
@@ -232,13 +236,13 @@ impl Taker<'_> {
         match message.kind {
             Kind::Parcel if !self.serves => {
                 let taken = self.look_at(message);
+                step("heir", "taken");
                 let said = match &taken {
                     Ok(()) => self.talk.say_of(Kind::Taken, ticket),
                     Err(why) => self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[]),
                 };
                 // An end shows where messages are heard.
                 let _ = said;
-                step("heir", "taken");
             }
             Kind::Yours => {
                 let shown = self.shown.remove(&ticket);

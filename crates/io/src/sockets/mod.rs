@@ -177,6 +177,8 @@ impl Sockets {
 
     /// Accepts connections from `listener`.
     pub fn listen(&mut self, id: ListenerId, listener: Listener) {
+        // One that another process has passed on may be as that one's way to the kernel wanted it.
+        let _ = rustix::io::ioctl_fionbio(&listener.socket, false);
         self.listeners.push(Listening { id, listener, armed: false });
         self.arm_accepts();
     }
