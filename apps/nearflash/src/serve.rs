@@ -3,6 +3,7 @@
 mod doors;
 mod duty;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -296,7 +297,8 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
-        println!("ready {}", doors.urls());
+        // Who started it may not listen any more.
+        let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
         upgrade::tell_service_manager();
         if is_heir {
             office.has_taken_over(&args.about());

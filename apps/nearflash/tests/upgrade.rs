@@ -95,17 +95,20 @@ fn told(server: &Server) -> (u64, u64, u64) {
 
 #[test]
 fn a_verifying_load_notices_nothing() {
-    for words in [
-        " --connections 8 --queue-depth 8",
-        " --connections 2 --queue-depth 4 --block-size 64KiB --checksums",
-        "?v=1 --connections 4 --queue-depth 16",
+    for (words, connections) in [
+        (" --connections 8 --queue-depth 8", 8),
+        (" --connections 2 --queue-depth 4 --block-size 64KiB --checksums", 2),
+        ("?v=1 --connections 4 --queue-depth 16", 4),
     ] {
         let place = Place::new();
         let mut old = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
         let mut load = bench(&format!("reflex://{}{target}", old.address()), "30", words);
-        wait_until("connections", PATIENCE, || place.peers().len() >= 2);
-        let peers = place.peers();
+        let mut peers = Vec::new();
+        wait_until("its connections, and no others", PATIENCE, || {
+            let before = std::mem::replace(&mut peers, place.peers());
+            peers.len() == connections && before == peers
+        });
         let first = place.take_over();
         assert_eq!(first.address(), old.address());
         let (count, _, _) = told(&first);
@@ -233,7 +236,7 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         old.await_log("this server goes on");
         assert_eq!(clients.alive(), survive, "{at}: {}", old.log());
         is_served(&old);
-        assert_eq!(place.peers().len(), survive, "{at}: the admin API answers");
+        wait_until("those that survive", PATIENCE, || place.peers().len() == survive);
         drop(old);
     }
 }
@@ -266,7 +269,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         let new = new.await_ready();
         assert_eq!(clients.alive(), survive, "{at}: {}", new.log());
         is_served(&new);
-        assert_eq!(place.peers().len(), survive, "{at}: the admin API answers");
+        wait_until("those that survive", PATIENCE, || place.peers().len() == survive);
     }
 }
 
@@ -279,7 +282,7 @@ fn before_it_has_anything_the_newer_ends_with_the_older() {
         old.await_log("stays at");
         old.kill();
         assert!(!new.wait().success());
-        assert!(new.log().contains("the other process is gone"), "{at}: {}", new.log());
+        new.await_log("the other process is gone");
         is_served_after_all(&place);
     }
 }
@@ -291,8 +294,8 @@ fn is_served_after_all(place: &Place) {
 }
 
 /// The longest take-over of a thousand connections, and the longest pause that 99 of 100 of them may
-/// have, on a busy machine; docs/adr/0009-upgrade.md says what a quiet one takes.
-const THOUSAND_MS_MAX: u64 = 10_000;
+/// have, on a very busy machine; docs/adr/0009-upgrade.md says what was measured.
+const THOUSAND_MS_MAX: u64 = 15_000;
 const PAUSE_P99_US_MAX: u64 = 1_000_000;
 
 #[test]

@@ -22,6 +22,9 @@ use crate::worker::Worker;
 /// Connections that leave a worker, or are away, at the same time.
 const LEAVING_MAX: usize = 64;
 
+/// Those among them that nobody named: each is paused until all before it have landed.
+const GIVEN_MAX: usize = 16;
+
 /// Places of connections that a turn looks at for one that may leave.
 const GIVE_BATCH: usize = 256;
 
@@ -101,10 +104,15 @@ impl Moves {
         self.leaving.len() + self.away.len() >= LEAVING_MAX
     }
 
+    /// Whether no more leave now than were named.
+    fn gives_enough(&self) -> bool {
+        self.leaving.len() + self.away.len() >= GIVEN_MAX
+    }
+
     /// When to go on without anything else having happened.
     pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
         let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
-        let gives = !self.errands.is_empty() && !self.is_full();
+        let gives = !self.errands.is_empty() && !self.gives_enough();
         let late = self.leaving.iter().map(|leaving| leaving.since + quieting).min();
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
     }
@@ -186,7 +194,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while let Some(&Errand { to, left, next }) = self.moves.errands.first() {
             let end = (next + GIVE_BATCH).min(self.conns.len());
             let (mut left, mut at) = (left, next);
-            while at < end && left > 0 && !self.moves.is_full() {
+            while at < end && left > 0 && !self.moves.gives_enough() {
                 let id = self.conns[at].as_ref().map(|conn| conn.id);
                 at += 1;
                 if id.is_some_and(|id| self.begin_move(id, to, false).is_ok()) {

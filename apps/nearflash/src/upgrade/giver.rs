@@ -20,8 +20,9 @@ use super::{Grounds, PREPARE_MAX, STEP_MAX, Socket, step};
 /// How long what is stopped may take to stand still.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
-/// How long connections are given away at most. What has not become quiet by then stays.
-const GIVING_MAX: Duration = Duration::from_secs(3);
+/// How long connections are given away at most, as long as some still go. What has not become quiet by
+/// then stays.
+const GIVING_MAX: Duration = Duration::from_secs(60);
 
 /// Without a connection for so long, it is looked whether there are more.
 const LULL: Duration = Duration::from_millis(5);

@@ -393,6 +393,9 @@ impl Taker<'_> {
             let _ = self.courier.next_soon();
             self.take_mail();
         }
+        if let Some(left) = self.left.take() {
+            self.tell(left);
+        }
         let fences = &self.grounds.shared.fences;
         fences.hold_exclusives(false);
         fences.hold_hellos(Hold::Nobody);
