@@ -4,6 +4,7 @@
 //! and has a test that shows it can fail. Style that rustfmt and clippy know is not checked here.
 
 mod arrows;
+mod claims;
 mod documents;
 mod lengths;
 mod licences;
@@ -46,6 +47,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         documents::named_paths,
         documents::changelog,
         vendored::check,
+        claims::check,
     ] {
         found.extend(check(&tree));
     }

@@ -1,0 +1,83 @@
+//! What the documents claim of security, each with the test that would fail if it were not so.
+
+use super::tree::Tree;
+
+/// Where the claims are.
+const DOCUMENT: &str = "docs/security.md";
+
+/// The head of the column that names tests.
+const COLUMN: &str = "shown by";
+
+/// Claims without a test, and tests that are not there. A claim is a row of a table whose last column
+/// names tests in code spans.
+pub(super) fn check(tree: &Tree) -> Vec<String> {
+    let Some(document) = tree.files.iter().find(|file| file.path == DOCUMENT) else {
+        return vec![format!("{DOCUMENT}: there is no such document")];
+    };
+    let (mut found, mut is_claims, mut claims) = (Vec::new(), false, 0);
+    for (line, number) in document.text.lines().zip(1..) {
+        let Some(cells) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
+            is_claims = false;
+            continue;
+        };
+        let last = cells.rsplit('|').next().unwrap_or_default().trim();
+        if last == COLUMN {
+            is_claims = true;
+            continue;
+        }
+        let is_rule = !last.is_empty() && last.chars().all(|c| matches!(c, '-' | ':'));
+        if !is_claims || is_rule {
+            continue;
+        }
+        claims += 1;
+        let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            found.push(format!("{DOCUMENT}:{number}: a claim without a test"));
+        }
+        let missing = names.iter().filter(|name| !is_test(tree, name));
+        found.extend(missing.map(|name| format!("{DOCUMENT}:{number}: there is no test `{name}`")));
+    }
+    if claims == 0 {
+        found.push(format!("{DOCUMENT}: no table has a column `{COLUMN}`"));
+    }
+    found
+}
+
+/// Whether some source has a test of this name.
+fn is_test(tree: &Tree, name: &str) -> bool {
+    let head = format!("fn {name}(");
+    tree.sources().any(|file| {
+        let mut is_marked = false;
+        file.text.lines().any(|line| {
+            let line = line.trim();
+            is_marked |= line == "#[test]";
+            let is_head = line.starts_with("fn ");
+            let is_it = is_head && is_marked && line.starts_with(&head);
+            is_marked &= !is_head;
+            is_it
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "#[test]\n#[ignore]\nfn it_holds() {\n}\n\nfn no_test() {\n}\n";
+
+    fn found(document: &str) -> Vec<String> {
+        check(&Tree::of(&[(DOCUMENT, document), ("a/b.rs", SOURCE)]))
+    }
+
+    #[test]
+    fn a_claim_needs_a_test_that_is_there() {
+        let head = "| who | cannot | shown by |\n|---|---|---|\n";
+        assert!(found(&format!("{head}| a | b | `it_holds` |\n")).is_empty());
+        let missing = found(&format!("{head}| a | b | `it_holds`, `no_test` |\n| a | b | |\n"));
+        assert_eq!(missing.len(), 2, "{missing:?}");
+        assert!(missing[0].contains(":3: there is no test `no_test`"));
+        assert!(missing[1].contains(":4: a claim without a test"));
+        assert_eq!(found("| a | b |\n|---|---|\n| c | `d` |\n").len(), 1, "no claims at all");
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
+    }
+}
