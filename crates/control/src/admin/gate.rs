@@ -155,6 +155,7 @@ pub(super) fn may_use(uid: u32, owner: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
 
     #[test]
     fn only_names_of_loopback_are_let_in() {
@@ -171,10 +172,11 @@ mod tests {
 
     /// What is said to a request with these headers.
     fn said(method: Method, headers: &[(&'static str, &'static str)]) -> Option<&'static str> {
-        let each = headers.iter().map(|(name, value)| {
-            (HeaderName::from_static(name), axum::http::HeaderValue::from_static(value))
+        let request = Request::builder().method(method).uri("/");
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(HeaderName::from_static(name), HeaderValue::from_static(value))
         });
-        trouble(&method, &each.collect())
+        trouble(&request.body(Body::empty()).unwrap())
     }
 
     #[test]
