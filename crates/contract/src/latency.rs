@@ -19,6 +19,27 @@ const COARSE_SMALLEST: u32 = 12;
 /// Coarse buckets: the last but one ends at 268 ms, and the last has no end.
 pub const COARSE_BUCKETS: usize = 18;
 
+/// The narrow bucket that a latency is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatencyBucket(u16);
+
+impl LatencyBucket {
+    /// That of the shortest latencies.
+    pub const FIRST: LatencyBucket = LatencyBucket(0);
+
+    /// That of a time in nanoseconds.
+    #[inline]
+    pub fn of(nanos: u64) -> LatencyBucket {
+        LatencyBucket(fine(nanos) as u16)
+    }
+
+    /// Its number, below [`LATENCY_BUCKETS`].
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The narrow bucket of a time in nanoseconds.
 ///
 /// A floating-point number is its exponent, then its mantissa: its upper bits are the logarithm in

@@ -11,7 +11,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::latency::{COARSE_BUCKETS, LATENCY_BUCKETS, coarse, coarse_of_fine, fine, fine_edge};
+use crate::latency::{
+    COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse, coarse_of_fine, fine_edge,
+};
 use crate::worker_meter::{DEVICES_MAX, DeviceMeter, NAMESPACES_MAX, NamespaceMeter, WorkerMeter};
 use crate::{Kind, NamespaceId, Status, TenantId};
 
@@ -211,7 +213,7 @@ impl Meter {
     /// nanoseconds after its last byte had arrived.
     pub fn record(&self, kind: Kind, bytes: usize, nanos: u64) {
         match kind {
-            Kind::Read => self.record_read(bytes, nanos),
+            Kind::Read => self.record_read(bytes, LatencyBucket::of(nanos)),
             Kind::Write | Kind::Exchange => {
                 bump(&self.writes, 1);
                 bump_u64(&self.written_bytes, bytes as u64);
@@ -220,10 +222,10 @@ impl Meter {
         }
     }
 
-    /// Worker: the same for a read.
+    /// Worker: the same for a read, whose latency is counted there.
     #[inline]
-    pub fn record_read(&self, bytes: usize, nanos: u64) {
-        bump(&self.reads[fine(nanos)], 1);
+    pub fn record_read(&self, bytes: usize, latency: LatencyBucket) {
+        bump(&self.reads[latency.index()], 1);
         bump_u64(&self.read_bytes, bytes as u64);
     }
 

@@ -52,6 +52,12 @@ impl NamespaceMeter {
         }
     }
 
+    /// Worker: so many reads were carried out, that carried so many bytes together.
+    pub fn record_reads(&self, reads: u32, bytes: u64) {
+        bump(&self.reads, reads);
+        bump_u64(&self.read_bytes, bytes);
+    }
+
     /// Worker: it lies on this device.
     pub fn set_device(&self, device: usize) {
         self.device.store(device as u32, Ordering::Relaxed);
@@ -270,9 +276,10 @@ pub struct WorkerReading {
 }
 
 impl WorkerMeter {
-    /// Worker: a turn that did something ends; those before it took so many nanoseconds in all.
-    pub fn tell(&self, busy_nanos: u64, gauges: Gauges) {
-        bump_u64(&self.turns, 1);
+    /// Worker: so many turns more did something; what was done until now took so many nanoseconds in
+    /// all.
+    pub fn tell(&self, turns: u32, busy_nanos: u64, gauges: Gauges) {
+        bump_u64(&self.turns, u64::from(turns));
         self.busy_nanos.store(busy_nanos, Ordering::Relaxed);
         let Gauges { protocols, in_flight, buffers, carried } = gauges;
         let pairs =
@@ -383,12 +390,12 @@ mod tests {
     fn a_worker_adds_up_its_turns() {
         let meter = WorkerMeter::default();
         let gauges = Gauges { protocols: [1, 5], in_flight: 2, buffers: 3, carried: 4 };
-        meter.tell(0, gauges);
-        meter.tell(500, gauges);
+        meter.tell(1, 0, gauges);
+        meter.tell(2, 500, gauges);
         meter.time(Part::Kernel, 300);
         meter.fail(Status::Denied);
         let read = meter.read();
-        assert_eq!((read.turns, read.busy_nanos, read.gauges), (2, 500, gauges));
+        assert_eq!((read.turns, read.busy_nanos, read.gauges), (3, 500, gauges));
         assert_eq!((read.parts[4], read.failures[5]), (300, 1));
     }
 }

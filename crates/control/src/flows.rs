@@ -266,7 +266,7 @@ mod tests {
                 .for_each(|_| meters.namespace(NamespaceId(7)).unwrap().record(Kind::Read, 512));
             meters.device(0).tell(3, 2);
             meters.device(0).sample(Kind::Read, 100_000);
-            meters.worker.tell(400_000_000, Gauges::default());
+            meters.worker.tell(1, 400_000_000, Gauges::default());
             meters.worker.time(Part::Network, 30);
             meters.worker.time(Part::Kernel, 10);
         }

@@ -24,6 +24,7 @@ mod moving;
 mod namespaces;
 mod quota;
 mod sessions;
+mod tally;
 mod tenancy;
 mod watch;
 mod worker;

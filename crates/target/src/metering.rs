@@ -1,8 +1,8 @@
 //! What a worker counts (`contract::Meters`), and which requests it looks at more closely.
 //!
 //! For each request: whose it was, of which namespace, how much it carried, and how long a read took.
-//! What a turn can add up it tells once a turn. Where the time of a request went is looked at for one
-//! in 32, by chance, so that no pattern of the load falls into step with it. What is deliberately not
+//! What turns can add up they tell once in a while. Where the time of a request went is looked at for one
+//! in 64, by chance, so that no pattern of the load falls into step with it. What is deliberately not
 //! here: a clock (`watch.rs` has one).
 
 use contract::{
@@ -14,7 +14,11 @@ use crate::inflight::InFlight;
 use crate::worker::Worker;
 
 /// One request in so many is looked at.
-pub(crate) const SAMPLED_ONE_IN: u32 = 32;
+pub(crate) const SAMPLED_ONE_IN: u32 = 64;
+
+/// What turns add up is told once in so many that do something, and by the first that does nothing:
+/// before a worker sleeps.
+const TOLD_TURNS: u32 = 16;
 
 /// Picks one in so many by chance.
 #[derive(Debug)]
@@ -55,34 +59,33 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// A request is not in flight any more, and is answered with a status unless nobody waits for
     /// the answer.
     #[inline]
-    pub(crate) fn count_end(&self, entry: &InFlight, answer: Option<Status>) {
-        let meter = self.meter(entry.tenant);
+    pub(crate) fn count_end(&mut self, entry: &InFlight, answer: Option<Status>) {
+        let meters = &*self.line.meters;
+        let meter = meters.get(entry.tenant).expect("tenants' numbers lie below the maximum");
         match answer {
-            Some(Status::Ok) if COUNTED => self.count_done(meter, entry),
+            Some(Status::Ok) if COUNTED => match entry.command {
+                // Most requests are reads; for them this is a few instructions.
+                Command::Read(range) => {
+                    let came = (entry.namespace, entry.received_at);
+                    let latency = self.tally.add(meters, self.now, came, range.bytes());
+                    meter.record_read(range.bytes(), latency);
+                }
+                _ => self.count_other(meter, entry),
+            },
             Some(Status::Ok) | None => {}
             Some(status) => self.count_failure(entry.tenant, status),
         }
         meter.retire();
     }
 
-    /// A request was carried out, and is answered now.
-    #[inline]
-    fn count_done(&self, meter: &Meter, entry: &InFlight) {
-        let namespace = self.line.meters.namespace(entry.namespace);
-        // Most requests are reads; for them this is a few instructions.
-        if let Command::Read(range) = entry.command {
-            let nanos = self.now.as_nanos().saturating_sub(entry.received_at.as_nanos());
-            meter.record_read(range.bytes(), nanos);
-            if let Some(namespace) = namespace {
-                namespace.record(Kind::Read, range.bytes());
-            }
-        } else {
-            let (kind, bytes) = (entry.command.kind(), entry.command.payload_bytes());
-            let nanos = self.now.since(entry.received_at).as_nanos() as u64;
-            meter.record(kind, bytes, nanos);
-            if let Some(namespace) = namespace {
-                namespace.record(kind, bytes);
-            }
+    /// A request that is no read was carried out, and is answered now.
+    #[inline(never)]
+    fn count_other(&self, meter: &Meter, entry: &InFlight) {
+        let (kind, bytes) = (entry.command.kind(), entry.command.payload_bytes());
+        let nanos = self.now.since(entry.received_at).as_nanos() as u64;
+        meter.record(kind, bytes, nanos);
+        if let Some(namespace) = self.line.meters.namespace(entry.namespace) {
+            namespace.record(kind, bytes);
         }
     }
 
@@ -120,8 +123,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn sample(&mut self, completion: &Completion) {
         let entry = self.in_flight.get(completion.slot);
-        let (kind, device, tenant) =
-            (entry.command.kind(), usize::from(entry.device), entry.tenant);
+        let (kind, device) = (entry.command.kind(), usize::from(entry.device));
+        let (conn, tenant) = (entry.conn, entry.tenant);
         let submitted_at = entry.submitted_at.expect("the device got it");
         let queued = submitted_at.since(entry.received_at).as_nanos() as u64;
         let delay = self.now.since(submitted_at).as_nanos() as u64;
@@ -130,7 +133,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         meter.sample(kind, Stage::Device, delay);
         self.line.meters.device(device).sample(kind, delay);
         if kind == Kind::Read {
-            self.await_leaving(completion.slot, true, None);
+            self.await_leaving(conn, tenant);
         }
     }
 
@@ -140,15 +143,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if self.awaits_leaving() {
             self.note_positions(answered);
         }
-        if self.progressed && COUNTED {
+        self.untold += u32::from(self.progressed);
+        if COUNTED && self.untold > 0 && (!self.progressed || self.untold >= TOLD_TURNS) {
             self.tell_meters();
         }
         self.end_laps();
     }
 
-    /// The turn did something: tells what it came to.
+    /// Tells what the turns came to since the last time.
     fn tell_meters(&mut self) {
         let meters = &self.line.meters;
+        self.tally.tell(meters);
         for (n, attached) in self.devices.iter().enumerate() {
             let meter = meters.device(n);
             meter.tell(attached.submitted, attached.scheduler.queued());
@@ -161,7 +166,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             buffers: load.buffers as u32,
             carried: load.carried as u32,
         };
-        meters.worker.tell(self.busy_nanos, gauges);
+        meters.worker.tell(std::mem::take(&mut self.untold), self.busy_nanos, gauges);
     }
 }
 

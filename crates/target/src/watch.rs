@@ -9,11 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use contract::{
-    Completion, ConnId, Device, Instant, Kind, Mailbox, Meter, Part, Scheduler, Seam, Session,
-    Slot, Stage, Status, TenantId, Trace, Traces, Transport,
+    Completion, ConnId, Device, Instant, Kind, Mailbox, Part, Scheduler, Seam, Session, Slot,
+    Stage, Status, TenantId, Trace, Traces, Transport,
 };
 
-use crate::inflight::InFlight;
 use crate::metering::Sampler;
 use crate::worker::Worker;
 
@@ -47,18 +46,24 @@ struct Open {
     trace: Trace,
 }
 
-/// A reply that waits for the network to take it.
-#[derive(Debug)]
-struct Leaving {
+/// A reply that waits for the network to take it: of a sample, or of a request that is traced.
+#[derive(Clone, Copy, Debug)]
+struct Leaving<A> {
     conn: ConnId,
-    /// Bytes that the connection had been given when the reply was its last.
+    /// Bytes that the connection had been given when the reply was its last; [`UNKNOWN`] in the turn
+    /// that makes the reply, and for a connection that ended in it.
     position: u64,
-    answered_at: Instant,
+    about: A,
+}
+
+/// A position that none is behind.
+const UNKNOWN: u64 = u64::MAX;
+
+/// What is told of a sampled read when it has left.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    at: Instant,
     tenant: TenantId,
-    kind: Kind,
-    /// Whether it is one of the samples; the others are traced only.
-    is_sample: bool,
-    trace: Option<Trace>,
 }
 
 /// What a worker keeps of it.
@@ -77,7 +82,8 @@ pub(crate) struct Laps {
     /// Requests until the next that is traced.
     left: u32,
     open: Vec<Open>,
-    leaving: Vec<Leaving>,
+    sampled: Vec<Leaving<Answered>>,
+    traced: Vec<Leaving<Trace>>,
 }
 
 impl Default for Laps {
@@ -91,7 +97,8 @@ impl Default for Laps {
             ended_at: None,
             left: 0,
             open: Vec::with_capacity(OPEN_MAX),
-            leaving: Vec::with_capacity(LEAVING_MAX),
+            sampled: Vec::with_capacity(LEAVING_MAX),
+            traced: Vec::with_capacity(LEAVING_MAX),
         }
     }
 }
@@ -214,76 +221,108 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             trace.at[Seam::Polled as usize] = polled.as_nanos();
             trace.at[Seam::Ended as usize] = at;
             trace.status = *status;
-            self.await_leaving(*slot, false, Some(trace));
+            let conn = self.in_flight.get(*slot).conn;
+            if self.laps.traced.len() < LEAVING_MAX {
+                self.laps.traced.push(Leaving { conn, position: UNKNOWN, about: trace });
+            }
         }
     }
 
-    /// The reply of a request that is still in flight will be given to the transport in this turn:
-    /// when the network has taken it, is waited for.
-    pub(crate) fn await_leaving(&mut self, slot: Slot, is_sample: bool, trace: Option<Trace>) {
-        if self.laps.leaving.len() == LEAVING_MAX {
-            return;
+    /// The reply of a sampled read will be given to the transport in this turn: when the network has
+    /// taken it, is waited for.
+    #[inline]
+    pub(crate) fn await_leaving(&mut self, conn: ConnId, tenant: TenantId) {
+        if self.laps.sampled.len() < LEAVING_MAX {
+            let about = Answered { at: self.now, tenant };
+            self.laps.sampled.push(Leaving { conn, position: UNKNOWN, about });
         }
-        let entry: &InFlight = self.in_flight.get(slot);
-        self.laps.leaving.push(Leaving {
-            conn: entry.conn,
-            position: u64::MAX,
-            answered_at: self.now,
-            tenant: entry.tenant,
-            kind: entry.command.kind(),
-            is_sample,
-            trace,
-        });
     }
 
     /// The turn has given its replies to the transport, which has started to send them.
     pub(crate) fn note_positions(&mut self, answered: Instant) {
-        let handed = self.laps.at;
         let conns = &self.conns;
-        self.laps.leaving.retain_mut(|leaving| {
-            if leaving.position < u64::MAX {
-                return true;
+        let given = |id: ConnId| match &conns[id.index as usize] {
+            Some(conn) if conn.id == id => conn.progress.queued,
+            _ => UNKNOWN,
+        };
+        // Those of this turn are the last.
+        for leaving in self.laps.sampled.iter_mut().rev() {
+            if leaving.position != UNKNOWN {
+                break;
             }
-            let conn = conns[leaving.conn.index as usize].as_ref();
-            let Some(conn) = conn.filter(|conn| conn.id == leaving.conn) else { return false };
-            leaving.position = conn.progress.queued;
-            if let Some(trace) = &mut leaving.trace {
-                trace.at[Seam::Answered as usize] = answered.as_nanos();
-                trace.at[Seam::Handed as usize] = handed.as_nanos();
+            leaving.position = given(leaving.conn);
+        }
+        let handed = self.laps.at;
+        for leaving in &mut self.laps.traced {
+            if leaving.position == UNKNOWN {
+                leaving.position = given(leaving.conn);
+                leaving.about.at[Seam::Answered as usize] = answered.as_nanos();
+                leaving.about.at[Seam::Handed as usize] = handed.as_nanos();
             }
-            true
-        });
+        }
     }
 
     /// Whether replies are waited for.
     #[inline]
     pub(crate) fn awaits_leaving(&self) -> bool {
-        !self.laps.leaving.is_empty()
+        !self.laps.sampled.is_empty() || !self.laps.traced.is_empty()
     }
 
     /// Looks which replies the network has taken.
-    #[cold]
     pub(crate) fn look_what_left(&mut self) {
-        for n in (0..self.laps.leaving.len()).rev() {
-            let Leaving { conn: id, position, .. } = self.laps.leaving[n];
-            let conn = self.conns[id.index as usize].as_ref().filter(|conn| conn.id == id);
-            let gone = conn.is_none();
-            let left = conn.map_or(0, |conn| conn.progress.queued)
-                - if gone { 0 } else { self.transport.unsent(id) as u64 };
-            if !gone && left < position {
+        for n in (0..self.laps.sampled.len()).rev() {
+            let Leaving { conn, position, about } = self.laps.sampled[n];
+            let fate = self.fate(conn, position);
+            if fate == Fate::Waits {
                 continue;
             }
-            let leaving = self.laps.leaving.swap_remove(n);
-            if leaving.is_sample && !gone {
-                let nanos = self.now.since(leaving.answered_at).as_nanos() as u64;
-                let meter: &Meter = self.meter(leaving.tenant);
-                meter.sample(leaving.kind, Stage::Reply, nanos);
+            self.laps.sampled.remove(n);
+            if fate == Fate::Left {
+                let nanos = self.now.since(about.at).as_nanos() as u64;
+                self.meter(about.tenant).sample(Kind::Read, Stage::Reply, nanos);
             }
-            if let (Some(mut trace), Some(watch)) = (leaving.trace, &self.line.watch) {
-                let sent = if gone { 0 } else { self.now.as_nanos() };
+        }
+        if !self.laps.traced.is_empty() {
+            self.look_what_traced_left();
+        }
+    }
+
+    #[cold]
+    fn look_what_traced_left(&mut self) {
+        for n in (0..self.laps.traced.len()).rev() {
+            let Leaving { conn, position, .. } = self.laps.traced[n];
+            let fate = self.fate(conn, position);
+            if fate == Fate::Waits {
+                continue;
+            }
+            let mut trace = self.laps.traced.remove(n).about;
+            if let Some(watch) = &self.line.watch {
+                let sent = if fate == Fate::Left { self.now.as_nanos() } else { 0 };
                 trace.at[Seam::Sent as usize] = sent;
                 watch.traces.put(&trace);
             }
         }
     }
+
+    /// What has become of a reply that the connection's bytes up to this position ended with.
+    #[inline]
+    fn fate(&mut self, id: ConnId, position: u64) -> Fate {
+        let conn = self.conns[id.index as usize].as_ref().filter(|conn| conn.id == id);
+        match conn.map(|conn| conn.progress.queued) {
+            None => Fate::Lost,
+            Some(queued) if queued - (self.transport.unsent(id) as u64) < position => Fate::Waits,
+            Some(_) => Fate::Left,
+        }
+    }
+}
+
+/// What became of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// The network has not taken it.
+    Waits,
+    /// The network has taken it.
+    Left,
+    /// Its connection is gone.
+    Lost,
 }

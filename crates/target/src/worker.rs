@@ -18,6 +18,7 @@ use crate::metering::{SAMPLED_ONE_IN, Sampler};
 use crate::moving::Moves;
 use crate::quota::{CLASSES_MAX, Quotas};
 use crate::sessions::{Sessions, WithoutNews};
+use crate::tally::Tally;
 use crate::tenancy::Talks;
 use crate::watch::Laps;
 use crate::{Access, Limits, Line, Namespaces, Stands};
@@ -179,6 +180,9 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) greetings: Vec<ConnId>,
     pub(crate) events: Vec<NetEvent>,
     completions: Vec<Completion>,
+    pub(crate) tally: Tally,
+    /// Turns that did something since the meters were told.
+    pub(crate) untold: u32,
     pub(crate) sampler: Sampler,
     pub(crate) laps: Laps,
     /// Open connections by what they speak, as housekeeping last counted them.
@@ -272,6 +276,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             greetings: Vec::new(),
             events: Vec::with_capacity(1024),
             completions: Vec::with_capacity(1024),
+            tally: Tally::default(),
+            untold: 0,
             sampler: Sampler::new(SAMPLED_ONE_IN),
             laps: Laps::default(),
             protocols: [0; Protocol::ALL.len()],
@@ -294,6 +300,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         self.begin_laps(now);
         self.now = now;
+        self.tally.begin_turn(now);
         self.batch = 0;
         self.progressed = false;
         self.short = false;

@@ -198,7 +198,7 @@ fn draw_tenant(
     let block = Block::new()
         .borders(Borders::TOP)
         .border_style(DIM)
-        .title("reads since it was made, and where their time went (of one in 32)");
+        .title("reads since it was made, and where their time went (of one in 64)");
     let inner = block.inner(times);
     frame.render_widget(block, times);
     if let Some(stages) = stages {

@@ -95,7 +95,7 @@ pub(super) const FAMILIES: [Family; 20] = [
         name: "device_seconds",
         shape: Histogram,
         labels: &["device", "op"],
-        help: "How long requests were at the device, of one in 32, picked by chance. `op` is `read`, or `other` for all else.",
+        help: "How long requests were at the device, of one in 64, picked by chance. `op` is `read`, or `other` for all else.",
         write: |snapshot, out| {
             of_devices(snapshot, |name, _, flow| {
                 let ops = ["read", "other"].into_iter().zip(&flow.samples);

@@ -136,7 +136,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         name: "tenant_stage_seconds",
         shape: Histogram,
         labels: &["tenant", "op", "stage"],
-        help: "Where requests spent their time, of one in 32, picked by chance: `scheduler` is from the last byte to the submission, `device` from there to the completion, `reply` from the socket to when the network has taken the reply (of reads). `op` is `read`, or `other` for all else.",
+        help: "Where requests spent their time, of one in 64, picked by chance: `scheduler` is from the last byte to the submission, `device` from there to the completion, `reply` from the socket to when the network has taken the reply (of reads). `op` is `read`, or `other` for all else.",
         write: |snapshot, out| {
             for tenant in active(snapshot) {
                 for (samples, op) in tenant.tally.samples.iter().zip(["read", "other"]) {
