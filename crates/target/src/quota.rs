@@ -37,16 +37,23 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
+    #[inline]
     fn of(&mut self, tenant: TenantId) -> &mut Holding {
         let index = tenant.0 as usize;
         if self.holdings.len() <= index {
-            // A tenant's first request.
-            self.holdings.resize_with(index + 1, Holding::default);
+            self.make_room(index);
         }
         &mut self.holdings[index]
     }
 
+    /// The first request of a tenant with this number.
+    #[cold]
+    fn make_room(&mut self, index: usize) {
+        self.holdings.resize_with(index + 1, Holding::default);
+    }
+
     /// Whether the tenant may have one more slot, of so many that are free.
+    #[inline]
     pub(crate) fn allows_slot(&mut self, tenant: TenantId, free: usize) -> bool {
         let held = self.of(tenant).slots;
         held == 0 || held < SHARE * free
@@ -59,6 +66,7 @@ impl Quotas {
     }
 
     /// It holds one request more, with a payload of this class.
+    #[inline]
     pub(crate) fn hold(&mut self, tenant: TenantId, class: Option<usize>) {
         let holding = self.of(tenant);
         holding.slots += 1;
@@ -68,6 +76,7 @@ impl Quotas {
     }
 
     /// It holds one less.
+    #[inline]
     pub(crate) fn release(&mut self, tenant: TenantId, class: Option<usize>) {
         let holding = self.of(tenant);
         let less = |count: usize| count.checked_sub(1).expect("what is released was held");
@@ -94,6 +103,7 @@ impl Quotas {
     }
 
     /// The first of the tenant's connections that wait.
+    #[inline]
     pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<ConnId> {
         self.of(tenant).line.pop_front()
     }
