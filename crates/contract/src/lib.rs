@@ -35,8 +35,7 @@ pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
 pub use fence::{Fence, Kin, Start};
-pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse_edge};
-pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, coarse_edge, fine_edge};
+pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge};
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
