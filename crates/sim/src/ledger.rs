@@ -229,7 +229,9 @@ impl Ledger {
     /// only of what was sent once; see [`Ledger::check_order`].
     fn precedes(&self, first: u32, second: u32) -> bool {
         let (a, b) = (&self.records[first as usize], &self.records[second as usize]);
-        let once = b.device.copies == 1;
+        // Of what was sent again, a later copy may lie behind what lies behind the barrier.
+        let starts_after = |(_, last)| b.device.submitted.is_some_and(|(first, _)| last < first);
+        let once = b.device.copies == 1 && a.device.submitted.is_none_or(starts_after);
         a.end < b.start || (once && a.end < Tick::MAX && self.is_ordered(first, second))
     }
 

@@ -23,6 +23,9 @@ pub enum Sabotage {
     /// Each worker has fences of its own, so a client that comes back at another worker does not
     /// wait for its old requests.
     SeparateFences,
+    /// Workers are not told of controllers' fences, so writes of NVMe hosts do not wait for those of
+    /// their lost connections.
+    UnfencedControllers,
     /// Each worker has range locks of its own.
     SeparateLocks,
     /// Sessions spread requests over streams, so barriers order nothing.

@@ -97,6 +97,7 @@ impl Site {
         let sessions = Box::new(Speakers {
             desk: Rc::new(Desk::new(fabric, self.plan.number as u16)),
             scatter: self.sabotage == Sabotage::ScatteredStreams,
+            unfence: self.sabotage == Sabotage::UnfencedControllers,
         });
         let attached = Attached::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);
@@ -162,6 +163,9 @@ impl Site {
         }
         if load.put_off > 0 {
             self.marks.hit(Mark::NvmeWaited);
+        }
+        if load.fenced > 0 {
+            self.marks.hit(Mark::NvmeFenced);
         }
         let worker = self.worker();
         if worker.connections() == 0 && worker.ports().1.any(|disk| disk.in_flight() > 0) {

@@ -1,4 +1,5 @@
-//! The real sessions, and one that breaks the order of barriers on purpose.
+//! The real sessions, and such as break a promise on purpose: the order of barriers, or the fences of
+//! controllers.
 
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use crate::nvme;
 #[derive(Debug)]
 pub(crate) enum Spoken {
     Reflex(Reflex),
-    Nvme(Box<TargetSession>),
+    Nvme(Nvme),
 }
 
 /// A session of protocol `reflex`.
@@ -27,19 +28,30 @@ pub(crate) struct Reflex {
     requests: u8,
 }
 
+/// A session of NVMe over TCP.
+#[derive(Debug)]
+pub(crate) struct Nvme {
+    inner: Box<TargetSession>,
+    /// Tell the worker nothing of fences.
+    unfences: bool,
+}
+
 /// Where a worker's sessions come from.
 #[derive(Debug)]
 pub(crate) struct Speakers {
     pub(crate) desk: Rc<Desk>,
     /// Their barriers order nothing.
     pub(crate) scatter: bool,
+    /// Their controllers have no fences.
+    pub(crate) unfence: bool,
 }
 
 impl Sessions<Spoken> for Speakers {
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> Spoken {
         match listener {
             Some(nvme::LISTENER) => {
-                Spoken::Nvme(Box::new(TargetSession::new(self.desk.clone(), nvme::PORT, conn)))
+                let inner = TargetSession::new(self.desk.clone(), nvme::PORT, conn);
+                Spoken::Nvme(Nvme { inner: Box::new(inner), unfences: self.unfence })
             }
             _ => Spoken::Reflex(Reflex {
                 inner: ServerSession::new(),
@@ -72,12 +84,21 @@ impl Reflex {
     }
 }
 
+impl Nvme {
+    fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
+        match self.inner.next_event(input) {
+            Ok(Some(Event::Fenced(_))) if self.unfences => self.inner.next_event(input),
+            event => event,
+        }
+    }
+}
+
 /// The same of either.
 macro_rules! either {
     ($spoken:expr, $one:ident => $body:expr) => {
         match $spoken {
             Spoken::Reflex(Reflex { inner: $one, .. }) => $body,
-            Spoken::Nvme($one) => $body,
+            Spoken::Nvme(Nvme { inner: $one, .. }) => $body,
         }
     };
 }
@@ -86,7 +107,7 @@ impl Session for Spoken {
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         match self {
             Spoken::Reflex(reflex) => reflex.next_event(input),
-            Spoken::Nvme(session) => session.next_event(input),
+            Spoken::Nvme(nvme) => nvme.next_event(input),
         }
     }
 

@@ -76,6 +76,8 @@ pub struct World {
     /// What is still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
     common: Common,
+    /// The server's controllers now.
+    controllers: Rc<RefCell<Controllers>>,
     office_plan: OfficePlan,
     office: Office,
     /// Every worker drains, to start as a new process.
@@ -114,6 +116,7 @@ impl World {
         happenings.reverse();
         let workers = plan.workers.len();
         let office = Office::new(plan.office, workers, sabotage, Instant::ZERO, marks);
+        let common = common(&office, workers, Instant::ZERO);
         let mut world = World {
             now: Instant::ZERO,
             chance: Chance::new(seed ^ 0x0123_4567),
@@ -126,7 +129,8 @@ impl World {
             steps: 0,
             spin: SPIN.0,
             happenings,
-            common: common(&office, workers, Instant::ZERO),
+            controllers: Rc::new(RefCell::new(common.controllers.clone())),
+            common,
             office_plan: plan.office,
             office,
             is_restarting: false,
@@ -171,7 +175,9 @@ impl World {
             let pool = arena.pool(&[SizeClass { bytes: 8 << 10, count: 16 }]);
             let (ledger, marks) = (self.volume.ledger.clone(), self.marks.clone());
             let number = plan.clients.len() + n;
-            let host = NvmeHost::new(number, port, habits.clone(), ledger, pool, marks);
+            let controllers = self.controllers.clone();
+            let host =
+                NvmeHost::new(number, port, habits.clone(), ledger, controllers, pool, marks);
             self.clients.push(Good::Nvme(Box::new(host)));
         }
         let sizes = Sizes { connections_max: 4, frames_max: 4096 };
@@ -422,6 +428,7 @@ impl World {
             let plan = self.office_plan;
             self.office = Office::new(plan, count, self.sabotage, self.now, &self.marks);
             self.common = common(&self.office, count, self.now);
+            *self.controllers.borrow_mut() = self.common.controllers.clone();
             is_new = true;
             self.marks.hit(Mark::Restarted);
         }

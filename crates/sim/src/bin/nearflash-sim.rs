@@ -19,7 +19,8 @@ struct Options {
     /// How many seeds, one after the other.
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// Break a promise of the server, to see the checkers notice: fences, locks, moves, streams or reuse.
+    /// Break a promise of the server, to see the checkers notice: controllers, fences, locks, moves,
+    /// streams or reuse.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
     /// Say what happens.
@@ -56,12 +57,13 @@ fn main() -> ExitCode {
 fn sabotage(name: &str) -> Result<Sabotage, String> {
     Ok(match name {
         "none" => Sabotage::None,
+        "controllers" => Sabotage::UnfencedControllers,
         "fences" => Sabotage::SeparateFences,
         "locks" => Sabotage::SeparateLocks,
         "moves" => Sabotage::DoubledMoves,
         "reuse" => Sabotage::EarlyReuse,
         "streams" => Sabotage::ScatteredStreams,
-        _ => return Err("expected fences, locks, moves, streams or reuse".to_owned()),
+        _ => return Err("expected controllers, fences, locks, moves, streams or reuse".to_owned()),
     })
 }
 

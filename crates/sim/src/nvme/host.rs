@@ -1,9 +1,11 @@
 //! A good host: it keeps one controller as Linux does, with an admin queue and some I/O queues, and
 //! tells the model everything.
 //!
-//! What was sent on a connection that is gone it sends again if that changes nothing. A write of it
-//! may still be on its way at the server, and nothing tells when it no longer is: so the host gives
-//! it up, as lost with its connection.
+//! What was sent on a connection that is gone it sends again. Writes, however, only once the server has
+//! noticed that the lost controller is gone, however little ago. The specification has hosts wait
+//! until that is sure (TP4129), for they cannot know; this one looks, so that it waits no longer
+//! than it must. Otherwise it gives them up, as lost with their connection; and always those that
+//! compare, which do something else the second time.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -26,7 +28,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::line::{Line, Stage, Use};
 use super::work::{Work, discarding, status_of};
-use super::{QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
+use super::{Controllers, QUEUE_ENTRIES_MAX, SUBSYSTEM, host_nqn};
 use crate::layout::{self, COMPARED, HOT};
 use crate::ledger::{Lane, Ledger};
 use crate::marks::{Mark, Marks};
@@ -73,6 +75,7 @@ pub(crate) struct NvmeHost {
     port: Port,
     habits: Habits,
     ledger: Rc<RefCell<Ledger>>,
+    controllers: Rc<RefCell<Controllers>>,
     bufs: BufPool,
     chance: Chance,
     /// The admin queue, then the others; empty while there is no connection.
@@ -108,6 +111,7 @@ impl NvmeHost {
         port: Port,
         habits: Habits,
         ledger: Rc<RefCell<Ledger>>,
+        controllers: Rc<RefCell<Controllers>>,
         bufs: BufPool,
         marks: Marks,
     ) -> Self {
@@ -115,6 +119,7 @@ impl NvmeHost {
             number,
             port,
             ledger,
+            controllers,
             bufs,
             chance: Chance::new(habits.seed),
             lines: Vec::new(),
@@ -278,8 +283,8 @@ impl NvmeHost {
         sent.sort_unstable_by_key(|place| std::cmp::Reverse(again(place)));
         for place in sent {
             let work = self.works[place].as_mut().expect("it was sent");
-            let harmless = matches!(work.command, Command::Read(_) | Command::Flush);
-            let may = harmless && work.reissues < self.habits.reissues_max;
+            let compares = matches!(work.command, Command::CompareAndWrite(_));
+            let may = !compares && work.reissues < self.habits.reissues_max;
             if may {
                 work.reissues += 1;
                 work.data.clear();
@@ -572,6 +577,11 @@ impl NvmeHost {
                 return;
             }
             self.ready.pop_front();
+            if work.rewrites() && has_others(&self.controllers, self.number, self.cntlid) {
+                self.marks.hit(Mark::NvmeNotRewritten);
+                self.finish(place, Status::ConnectionLost);
+                continue;
+            }
             work.left = work.commands();
             work.status = Status::Ok;
             work.names = (0..work.left).map(|_| line.name(Use::Work(place), now)).collect();
@@ -636,7 +646,8 @@ impl NvmeHost {
 
     fn count(&self, work: &Work, status: Status) {
         if work.reissues > 0 && status.is_ok() {
-            self.marks.hit(Mark::NvmeReissued);
+            let rewritten = [Mark::NvmeReissued, Mark::NvmeRewritten];
+            self.marks.hit(rewritten[usize::from(work.rewrites())]);
         }
         let mark = match (status, work.command) {
             (Status::Ok, Command::CompareAndWrite(_)) => Mark::NvmeFusedWon,
@@ -652,6 +663,12 @@ impl NvmeHost {
         };
         self.marks.hit(mark);
     }
+}
+
+/// Whether the server believes that the host has another controller than this one.
+fn has_others(controllers: &RefCell<Controllers>, number: usize, cntlid: u16) -> bool {
+    let (own, name) = (controllers.borrow().fabric.controllers(), host_nqn(number));
+    own.iter().any(|other| other.host == name && other.cntlid != cntlid)
 }
 
 fn fill(content: Content, lba: u64, block: &mut [u8]) {

@@ -55,6 +55,11 @@ impl Work {
         1 + usize::from(matches!(self.command, Command::CompareAndWrite(_)))
     }
 
+    /// Whether it changes data and was sent before.
+    pub(super) fn rewrites(&self) -> bool {
+        self.reissues > 0 && !matches!(self.command, Command::Read(_) | Command::Flush)
+    }
+
     /// What of the payload the command of this name, its first or second, carries.
     pub(super) fn payload_of(&self, is_second: bool) -> &[u8] {
         let half = self.payload.len() / 2;
