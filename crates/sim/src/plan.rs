@@ -106,9 +106,13 @@ impl Plan {
         if clients.iter().any(|client| client.options.version == Version::One) {
             workers.iter_mut().for_each(queue_whatever_comes);
         }
-        let hosts = hosts(&mut Chance::new(seed ^ 0x4e56_4d65), quota, hot_blocks, 0..=think);
+        let mut hosts = hosts(&mut Chance::new(seed ^ 0x4e56_4d65), quota, hot_blocks, 0..=think);
         if !hosts.is_empty() {
             workers.iter_mut().for_each(make_room_for_hosts);
+        }
+        if Chance::new(seed ^ 0x0069_686f).happens(0.3) {
+            hosts.iter_mut().for_each(lose_patience);
+            workers.iter_mut().for_each(try_patience);
         }
         let count = workers.len();
         Plan {
@@ -222,6 +226,7 @@ fn hosts(
         keep_alive: millis(chance, &[0, 1_000, 2_000]),
         dozes: any(chance, &[0.0, 0.0, 0.01]),
         cuts: any(chance, &[0.0, 0.0, 0.01, 0.05]),
+        hangs_up: 0.0,
         in_capsule: any(chance, &[0.0, 0.5, 0.9]),
         silence_max: millis(chance, &[50, 1_000, 4_000]),
         backoff: 1_000_000..=any(chance, &[2_000_000, 100_000_000]),
@@ -233,6 +238,25 @@ fn hosts(
         seed: chance.number(),
     };
     (0..count).map(host).collect()
+}
+
+/// A host that hangs up often and is back at once, while what it sent is at a device still.
+fn lose_patience(host: &mut nvme::Habits) {
+    host.hangs_up = 0.1;
+    host.backoff = 1_000_000..=2_000_000;
+    host.reissues_max = 8;
+    host.in_flight_max = host.in_flight_max.max(4);
+    host.quota *= 2;
+    host.reads = 0.3;
+    host.hot_blocks = host.hot_blocks.min(8);
+}
+
+/// A device that is often so late that such a host is back first, and that has each write wait for
+/// itself alone.
+fn try_patience(worker: &mut WorkerPlan) {
+    worker.disk.lateness.rare = 2_000_000..=100_000_000;
+    worker.disk.lateness.share = 0.05;
+    worker.disk.granularity_bytes = 512;
 }
 
 fn disk(chance: &mut Chance, granularity_bytes: usize) -> disk::Habits {

@@ -33,6 +33,11 @@ fn a_copy_that_no_fence_holds_back_shows() {
 }
 
 #[test]
+fn a_write_of_a_lost_controller_that_no_fence_holds_back_shows() {
+    first_failure(Sabotage::UnfencedControllers, &["had been carried out"]);
+}
+
+#[test]
 fn comparisons_without_common_locks_show() {
     first_failure(Sabotage::SeparateLocks, &["won, but", "is torn", "had been carried out"]);
 }

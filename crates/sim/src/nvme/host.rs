@@ -55,6 +55,8 @@ pub(crate) struct Habits {
     pub(crate) dozes: f64,
     /// The share of bursts behind which it cuts a connection, in the middle of what it was saying.
     pub(crate) cuts: f64,
+    /// The share of bursts behind which it closes its connections, before it can have all answers.
+    pub(crate) hangs_up: f64,
     /// The share of payloads that travel in capsules.
     pub(crate) in_capsule: f64,
     /// How long the controller may stay silent while it owes an answer.
@@ -464,6 +466,12 @@ impl NvmeHost {
         }
         if self.chance.happens(self.habits.dozes) {
             self.rests_until = now + DOZE;
+        }
+        let is_whole = self.lines.len() > self.habits.queues
+            && self.lines.iter().all(|line| line.stage == Stage::Up);
+        if is_whole && self.cut.is_none() && self.chance.happens(self.habits.hangs_up) {
+            self.issue(now);
+            self.cut = Some(now + Duration::from_nanos(self.chance.within(0..=5_000_000)));
         }
         if self.cut.is_none() && self.chance.happens(self.habits.cuts) {
             self.issue(now);
