@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    BLOCK_BYTES, Command, ConnId, Event, Fatal, Fence, FrameHead, Instant, Reply, Request,
-    SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
+    BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply,
+    Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
 };
 use nearflash_proto::nvme::PortId;
 use nearflash_proto::nvme_tcp::{Carried, Desk, Digests, HostEvent, HostSession, TargetSession};
@@ -80,8 +80,21 @@ impl Target {
     pub fn feed(&mut self, bytes: &[u8]) {
         let mut input = bytes;
         while self.ended.is_none() && (!input.is_empty() || self.session.has_more()) {
+            let (expected, here) = (self.session.expects(), input.len());
             match self.session.next_event(&mut input) {
-                Ok(Some(event)) => self.handle(event),
+                Ok(Some(event)) => {
+                    if let (Some(Expected { place, bytes }), 1..) = (expected, here) {
+                        let (where_to, len) = match &event {
+                            Event::Payload { bytes, .. } => (None, bytes.len()),
+                            Event::Piece { slot, offset, bytes, .. } => {
+                                (Some((*slot, *offset)), bytes.len())
+                            }
+                            other => panic!("payload was expected, not {other:?}"),
+                        };
+                        assert_eq!((where_to, len), (place, bytes.min(here)));
+                    }
+                    self.handle(event);
+                }
                 Ok(None) => {
                     assert!(input.is_empty(), "bytes left behind");
                     break;

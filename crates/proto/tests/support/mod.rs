@@ -97,7 +97,7 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
     let mut tally = Tally::default();
     for mut input in pieces {
         loop {
-            let before = input.len();
+            let (expected, before) = (session.expects(), input.len());
             let event = match session.next_event(&mut input) {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
@@ -107,6 +107,11 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
                 }
             };
             assert!(input.len() < before, "an event out of nothing: {event:?}");
+            let passed = match &event {
+                Event::Payload { bytes, .. } => Some(bytes.len()),
+                _ => None,
+            };
+            assert_eq!(passed, expected.map(|e| e.bytes.min(before)), "{event:?}");
             match event {
                 Event::Request(request) => {
                     check_request(&request);
