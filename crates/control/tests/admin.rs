@@ -509,7 +509,7 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.sock");
     let listener = UnixListener::bind(&path).unwrap();
-    start(scrape_router(tenants, 1_000), Door::Unix(listener, own_uid())).unwrap();
+    start(scrape_router(tenants, 1_000), Door::Unix(listener, own_uid()), false).unwrap();
     let head = "GET /metrics HTTP/1.1\r\nconnection: close\r\nhost: localhost\r\n\r\n";
     let whole = talk(UnixStream::connect(&path).unwrap(), head);
     assert!(whole.len() > 2 << 20, "more than what sockets keep: {} bytes", whole.len());
