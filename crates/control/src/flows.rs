@@ -203,7 +203,9 @@ impl DeviceFlow {
             below += self.recent[*n];
             below >= wanted
         })?;
-        let edge = contract::coarse_edge(found).or(contract::coarse_edge(found - 1));
+        // The last bucket has no upper edge: its lower one stands for it.
+        let edge = contract::coarse_edge(found)
+            .or_else(|| found.checked_sub(1).and_then(contract::coarse_edge));
         edge.map(|nanos| nanos as f64 / 1e3)
     }
 }
@@ -283,7 +285,11 @@ mod tests {
         assert_eq!(device.recent_percentile_us(950), Some(131.072));
         let worker = flows.workers()[0];
         assert_eq!((worker.busy_share, worker.shares[0], worker.shares[4]), (0.2, 0.75, 0.25));
+        meters.device(0).sample(Kind::Read, 1);
         flows.end(&meters, &[made], at(3));
+        let shortest = contract::coarse_edge(0).map(|nanos| nanos as f64 / 1e3);
+        assert_eq!(flows.devices()[0].recent_percentile_us(950), shortest);
+        flows.end(&meters, &[made], at(4));
         let device = flows.devices()[0];
         assert_eq!(
             (device.iops, device.requests[0], device.recent_percentile_us(950)),

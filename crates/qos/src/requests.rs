@@ -165,9 +165,13 @@ impl Requests {
         paid
     }
 
-    /// Takes all out of a queue, because all are paid, and puts them behind others that are.
+    /// Takes all out of a queue, because all are paid, and puts them behind others that are. A queue
+    /// may be empty: what it had was withdrawn.
     #[inline]
     pub(crate) fn append_paid(&mut self, paid: &mut Paid, queue: &mut Queue) {
+        if queue.len == 0 {
+            return;
+        }
         match paid.left {
             0 => paid.head = queue.head,
             _ => self.entries[paid.tail as usize].next = queue.head,
@@ -254,6 +258,24 @@ mod tests {
             }
             assert_eq!((queue.len, queue.sum, queue.tail), (0, Priced::NOTHING, NONE));
         }
+    }
+
+    #[test]
+    fn a_queue_that_was_emptied_adds_nothing_to_what_is_paid() {
+        let cost = CostModel::linear(1_000, 50).unwrap();
+        let (mut slots, line) = (SlotTable::new(2), Line::of(Kind::Read, 4096));
+        let (mut requests, mut paid) = (Requests::new(2), Paid::NONE);
+        let mut expected = Vec::new();
+        for _ in 0..2 {
+            let slot = slots.insert(()).unwrap();
+            let mut queue = Queue::EMPTY;
+            requests.push(&mut queue, slot, line, cost.priced(line));
+            requests.append_paid(&mut paid, &mut queue);
+            requests.append_paid(&mut paid, &mut queue);
+            expected.push(slot);
+        }
+        assert_eq!([(); 2].map(|()| requests.pop_paid(&mut paid)).to_vec(), expected);
+        assert_eq!(paid.left, 0);
     }
 
     #[test]

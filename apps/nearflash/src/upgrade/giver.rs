@@ -209,7 +209,8 @@ impl<'a> Giver<'a> {
             }
             let is_late = now.since(began) >= GIVING_MAX;
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
-            if !is_quiet && !(is_late && self.shown.is_empty()) {
+            let goes_on = is_quiet || is_late && self.shown.is_empty();
+            if !goes_on {
                 if now.since(self.moved_at) >= STEP_MAX {
                     return Err("the new process does not take what it is given".to_owned());
                 }
