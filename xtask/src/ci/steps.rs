@@ -108,6 +108,14 @@ fn fuzz_smoke() -> Result<Outcome, String> {
     Ok(Outcome::Counted { passed, failed, ignored: 0, output })
 }
 
+/// The dashboard in a browser. One test at a time: each has a browser and a server of its own.
+pub(super) fn dashboard() -> Result<Outcome, String> {
+    let words = ["test", "--package", "nearflash-cli", "--test", "dashboard", "--", "--ignored"];
+    let outcome = counted(&[&words[..], &["--test-threads", "1"]].concat(), &[])?;
+    println!("    pictures of it are in target/ui");
+    Ok(outcome)
+}
+
 /// One run of cargo that is one check.
 fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
     let mut command = shell::cargo(words);
@@ -127,7 +135,8 @@ fn counted_within(
     limit: Duration,
 ) -> Result<Outcome, String> {
     let mut all = words.to_vec();
-    all.push("--no-fail-fast");
+    // What follows `--` is for the tests.
+    all.insert(1, "--no-fail-fast");
     let mut command = shell::cargo(&all);
     command.envs(environment.iter().copied());
     let ran = shell::capture(&mut command, limit)?;

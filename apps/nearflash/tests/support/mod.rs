@@ -6,12 +6,14 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its part")]
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
+mod browser;
 mod nvme;
 mod polite;
 mod server;
 mod v1;
 mod v2;
 
+pub(crate) use browser::Browser;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Begun, Launch, Server};

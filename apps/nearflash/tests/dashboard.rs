@@ -1,0 +1,374 @@
+//! The dashboard in a real browser, over a real server, as an operator reaches it: a port of
+//! loopback that leads to the server's Unix socket, as `ssh -L` makes one.
+//!
+//! Pictures of each page are kept in `target/ui`. `cargo xtask ci --only dashboard` runs these tests,
+//! as they need a browser.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use support::{Browser, Launch, PATIENCE, Server, wait_until};
+
+/// A slow drive, so that tests on busy machines keep up with it, and tenants of every kind.
+const SETUP: &str = r#"
+[[device]]
+name = "drive"
+spec = "sim:a?size=1GiB&slow=20"
+
+[[device]]
+name = "scratch"
+spec = "mem:16MiB"
+
+[[tenant]]
+name = "gold"
+latency_us = 40000
+iops = 2000
+
+[[tenant]]
+name = "silver"
+latency_us = 60000
+iops = 500
+read_percent = 80
+
+[[tenant]]
+name = "hopeless"
+latency_us = 10000
+iops = 20
+
+[[tenant]]
+name = "<img src=x onerror=alert(1)>"
+
+[[tenant]]
+name = "batch"
+
+[[access]]
+token = "gold"
+tenant = "gold"
+rights = "read-write"
+
+[[access]]
+token = "silver"
+tenant = "silver"
+rights = "read-write"
+
+[[access]]
+token = "batch"
+tenant = "batch"
+rights = "read-write"
+"#;
+
+/// A server with its admin API at a Unix socket, and a port that leads there.
+struct Site {
+    folder: tempfile::TempDir,
+    setup: String,
+    server: Server,
+    port: SocketAddr,
+}
+
+impl Site {
+    fn start(setup: &str) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("admin.sock");
+        let server = launch(setup, &socket);
+        Site { port: tunnel(socket), folder, setup: setup.to_owned(), server }
+    }
+
+    fn restart(&mut self) {
+        self.server = launch(&self.setup, &self.folder.path().join("admin.sock"));
+    }
+
+    fn url(&self) -> String {
+        format!("http://localhost:{}/", self.port.port())
+    }
+
+    /// `nearflash bench` against it, as this tenant.
+    fn load(&self, tenant: &str, arguments: &[&str]) -> Load {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(["bench", &format!("reflex://{}", self.server.address())]);
+        command.args(["--token", tenant, "--seconds", "300"]).args(arguments);
+        Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// A browser that shows the page, and has heard from the server.
+    fn browser(&self) -> Browser {
+        let browser = Browser::start();
+        browser.open(&self.url());
+        browser.await_true("figures", LIVE);
+        browser
+    }
+}
+
+/// What the tile says, without the blanks between thousands.
+const RATE: &str =
+    "Number(document.querySelector('#tile-requests strong').textContent.replace(/\\s/g, ''))";
+
+const LIVE: &str = "document.querySelector('main').dataset.state === 'live'";
+
+fn launch(setup: &str, socket: &Path) -> Server {
+    Launch::config(setup).with("--admin").with(socket.to_str().unwrap()).start()
+}
+
+/// Load that ends when this goes out of scope.
+struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended already
+        let _ = self.0.wait();
+    }
+}
+
+/// A port of loopback that leads to a Unix socket, for as long as the test runs.
+fn tunnel(socket: PathBuf) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = UnixStream::connect(&socket) else { continue };
+            let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            std::thread::spawn(move || {
+                copy(&near, &far);
+                let _ = far.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                copy(&back.0, &back.1);
+                let _ = back.1.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+/// Until one of them ends.
+fn copy(mut from: impl Read, mut to: impl Write) {
+    let _ = std::io::copy(&mut from, &mut to);
+}
+
+/// The number at the beginning of a text, whose thousands are apart.
+fn number(text: &str) -> f64 {
+    let digits: String = text.chars().filter(|c| *c != '\u{202f}').collect();
+    digits.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+fn quiet(browser: &Browser) {
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn figures_move_under_load() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    assert_eq!(number(&browser.text("#tile-requests strong")), 0.0);
+    let _gold = site.load("gold", &["--rate", "300", "--queue-depth", "32"]);
+    let _silver =
+        site.load("silver", &["--rate", "100", "--read-percent", "80", "--queue-depth", "16"]);
+    let batch = site.load("batch", &["--rate", "400", "--queue-depth", "16"]);
+    let busy = format!("{RATE} > 500");
+    browser.await_true("requests of all three", &busy);
+    browser.await_true(
+        "the standing of gold",
+        "/kept|late/.test(
+        document.querySelector('#tenants-table tbody').textContent)",
+    );
+    let seconds = "document.querySelector('#latency-chart').chart.data[0].length";
+    let before = browser.run(&format!("return {seconds}")).as_u64().unwrap();
+    browser.await_true("new seconds", &format!("{seconds} >= {before} + 3"));
+    let drawn = "const canvas = document.querySelector('#latency-chart canvas');
+        const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        return new Set(new Uint32Array(pixels.buffer)).size";
+    assert!(browser.run(drawn).as_u64().unwrap() > 20, "the heat map has colours");
+    assert!(number(&browser.text("#tokens-key b")) > 100.0, "{}", browser.text("#tokens-key"));
+    let readers = browser.text("#latency-chart")
+        + &browser.run("return document.querySelector('#latency-chart').ariaLabel").to_string();
+    assert!(readers.contains("p95"), "{readers}");
+    browser.run("document.querySelector('#connections').scrollIntoView()");
+    browser.await_true(
+        "connections",
+        "document.querySelectorAll('#connections-table tbody tr').length >= 3",
+    );
+    assert!(browser.text("#connections-table").contains("gold"));
+    let stacks = "[...document.querySelectorAll('#workers-table .stack i')].some(part => part.offsetWidth > 2)";
+    browser.await_true("what workers do", stacks);
+    assert_eq!(browser.run("return document.querySelectorAll('#tenants img').length"), json!(0));
+    std::thread::sleep(std::time::Duration::from_secs(20)); // a picture with something on it
+    browser.resize(1360, 900);
+    browser.picture("load");
+    drop(batch);
+    browser.await_true("less", &format!("{RATE} < 450"));
+    quiet(&browser);
+}
+
+/// The lowest contrast of texts on the page (WCAG 2.2, 1.4.3: at least 4.5), and whose it is.
+const CONTRAST: &str = r#"
+    const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+    const light = ([r, g, b]) => {
+        const [x, y, z] = [r, g, b].map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+    };
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const colour = parse(getComputedStyle(at).backgroundColor);
+            if (colour.length === 3 || colour[3] === 1) return colour;
+        }
+        return [255, 255, 255];
+    };
+    let worst = [99, ''];
+    for (const element of document.querySelectorAll('body *')) {
+        const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (!text || !element.checkVisibility()) continue;
+        const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < worst[0]) worst = [ratio, element.outerHTML.slice(0, 120)];
+    }
+    return worst;
+"#;
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn it_is_light_or_dark_and_can_be_read() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let lightness =
+        "const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g);
+        return Number(r) + Number(g) + Number(b)";
+    let is_light = || browser.run(lightness).as_u64().unwrap() > 382;
+    let readable = |name: &str| {
+        let worst = browser.run(CONTRAST);
+        assert!(worst[0].as_f64().unwrap() >= 4.5, "{name}: {worst}");
+        browser.picture(name);
+    };
+    browser.prefer("dark");
+    assert!(!is_light());
+    readable("dark");
+    browser.prefer("light");
+    assert!(is_light());
+    readable("light");
+    let choose = |theme: &str| {
+        browser.run(&format!(
+            "const select = document.querySelector('#theme'); select.value = '{theme}';
+            select.dispatchEvent(new Event('change'))"
+        ));
+    };
+    choose("dark");
+    assert!(!is_light(), "somebody chose");
+    browser.open(&site.url());
+    browser.await_true("figures", LIVE);
+    assert!(!is_light(), "it is remembered");
+    choose("auto");
+    assert!(is_light());
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn it_fits_a_telephone() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    for width in [375, 320, 768] {
+        browser.resize(width, 800);
+        let page = browser.run("return document.scrollingElement.scrollWidth");
+        assert_eq!(page, json!(width), "nothing stands out");
+        let small = browser.run(
+            "return [...document.querySelectorAll('button, input, select')].filter(
+                (each) => each.checkVisibility() && !each.closest('table') && each.offsetHeight < 32
+            ).map((each) => each.outerHTML)",
+        );
+        assert_eq!(small, json!([]), "at {width}");
+        browser.await_true(
+            "a chart that fits",
+            &format!("document.querySelector('#latency-chart canvas').offsetWidth < {width}"),
+        );
+        browser.picture(&format!("narrow-{width}"));
+    }
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn what_if_says_what_would_have_to_give() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let fill = |latency_us: u32, iops: u32| {
+        browser.run(&format!(
+            "const form = document.querySelector('#check-form');
+            form.elements.latency_us.value = {latency_us};
+            form.elements.iops.value = {iops};
+            form.requestSubmit()"
+        ));
+    };
+    fill(40_000, 500);
+    browser.await_true("a yes", "document.querySelector('#check-answer[data-tone=good]')");
+    assert!(
+        browser.text("#check-answer").contains("needs 500 tokens/s"),
+        "{}",
+        browser.text("#check-answer")
+    );
+    fill(40_000, 900_000);
+    browser
+        .await_true("a no", "document.querySelector('#check-answer[data-tone=bad] .ways button')");
+    let said = browser.text("#check-answer");
+    assert!(said.contains("needs 900000 tokens/s"), "{said}");
+    browser.picture("what-if");
+    browser.run("document.querySelector('#check-answer .ways button').click()");
+    browser.await_true("a way out", "document.querySelector('#check-answer[data-tone=good]')");
+    // The other device has no model.
+    browser.run("document.querySelector('#check-form').elements.device.value = 'scratch'");
+    fill(40_000, 500);
+    browser.await_true(
+        "no model",
+        "document.querySelector('#check-answer').textContent.includes('nearflash calibrate')",
+    );
+    let tenants =
+        "fetch('/v1/standing').then((answer) => answer.json()).then((said) => said.total)";
+    let total = browser.run(&format!("return {tenants}"));
+    fill(40_000, 500);
+    assert_eq!(browser.run(&format!("return {tenants}")), total, "it changes nothing");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn a_server_that_is_gone_comes_back() {
+    let mut site = Site::start(SETUP);
+    let browser = site.browser();
+    site.server.kill();
+    browser.await_true("the banner", "!document.querySelector('#banner').hidden");
+    let banner = browser.text("#banner");
+    assert!(banner.contains("No answer") && banner.contains("Trying again"), "{banner}");
+    assert_eq!(browser.run("return document.querySelector('#link').dataset.state"), json!("lost"));
+    browser.picture("lost");
+    site.restart();
+    browser.await_true("its end", "document.querySelector('#banner').hidden");
+    let seconds = "return document.querySelector('#latency-chart').chart.data[0].length";
+    let run = browser.run(seconds).as_u64().unwrap();
+    assert!(run < 30, "{run} seconds of a server that has just started");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn nobody_yet_is_said_in_words() {
+    let site = Site::start("[[device]]\nname = \"drive\"\nspec = \"mem:16MiB\"\n");
+    let browser = site.browser();
+    wait_until("a word for the model that is not there", PATIENCE, || {
+        browser.text("#device-empty").contains("has no model")
+    });
+    assert_eq!(browser.text("#tile-promises strong"), "–");
+    assert!(browser.text("#tokens-note").contains("no model"));
+    browser.run("document.querySelector('#connections').scrollIntoView()");
+    browser.await_true(
+        "no connections",
+        "document.querySelector('#connections-note').textContent === 'Nobody is connected.'",
+    );
+    let others: Value = browser.run("return [...document.querySelectorAll('label:has(select.devices)')].filter((each) => each.checkVisibility()).length");
+    assert_eq!(others, json!(0), "one device needs no choice");
+    browser.picture("empty");
+    quiet(&browser);
+}
