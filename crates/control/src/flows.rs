@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(device.recent_percentile_us(950), Some(131.072));
         let worker = flows.workers()[0];
         assert_eq!((worker.busy_share, worker.shares[0], worker.shares[4]), (0.2, 0.75, 0.25));
-        meters.device(0).sample(Kind::Read, 1);
+        meters[0].device(0).sample(Kind::Read, 1);
         flows.end(&meters, &[made], at(3));
         let shortest = contract::coarse_edge(0).map(|nanos| nanos as f64 / 1e3);
         assert_eq!(flows.devices()[0].recent_percentile_us(950), shortest);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use contract::{
-    ConnId, Device, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session, Transport,
+    COUNTED, ConnId, Device, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session,
+    Transport,
 };
 
 use crate::worker::Worker;
@@ -135,7 +136,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
         }
         // Connections that do nothing are told of, too.
-        self.progressed |= self.protocols != told;
+        if COUNTED && self.protocols != told && !self.progressed {
+            self.tell_meters();
+        }
     }
 
     /// The connection at this place of the table, if there is one.

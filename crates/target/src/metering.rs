@@ -151,7 +151,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// Tells what the turns came to since the last time.
-    fn tell_meters(&mut self) {
+    pub(crate) fn tell_meters(&mut self) {
         let meters = &self.line.meters;
         self.tally.tell(meters);
         for (n, attached) in self.devices.iter().enumerate() {
