@@ -292,18 +292,6 @@ impl Config {
         rules.map(|(n, rule)| (n + 1, Some(rule.tenant.as_str()).filter(|name| !name.is_empty())))
     }
 
-    /// The names of the tenants that I/O over NVMe is charged to, with what names them.
-    pub(crate) fn nvme_tenants(&self) -> impl Iterator<Item = (&str, String)> {
-        let subsystems = self.subsystem.iter().enumerate().filter_map(|(n, subsystem)| {
-            Some((subsystem.tenant.as_deref()?, format!("subsystem {}", n + 1)))
-        });
-        let hosts = self
-            .host
-            .iter()
-            .filter_map(|host| Some((host.tenant.as_deref()?, format!("host {:?}", host.nqn))));
-        subsystems.chain(hosts)
-    }
-
     /// The access rules; everybody may do everything unless told. `find` knows all tenants.
     pub(crate) fn access(
         &self,

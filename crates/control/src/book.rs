@@ -130,6 +130,8 @@ pub struct Book {
     pub(crate) traces: Vec<Arc<Traces>>,
     /// Tenants that were unregistered and of which workers have not been told.
     pub(crate) leaves: Vec<TenantId>,
+    /// Tenants that were unregistered and whose numbers are not free yet.
+    leaving: Vec<TenantId>,
     pub(crate) flows: Flows,
     pub(crate) history: History,
     /// Changes of namespaces of which workers have not been told.
@@ -161,6 +163,7 @@ impl Book {
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
             traces: (0..workers).map(|_| Arc::default()).collect(),
             leaves: Vec::new(),
+            leaving: Vec::new(),
             places: Vec::new(),
             placed: 0,
             is_frozen: false,
@@ -421,6 +424,7 @@ impl Book {
         self.names.remove(&name);
         self.entry_mut(tenant).name = name;
         self.leaves.push(tenant);
+        self.leaving.push(tenant);
     }
 
     /// Says that the configuration names a tenant, so that it cannot go.
@@ -444,27 +448,30 @@ impl Book {
     /// Frees the numbers of tenants that have left: every worker has ended the epoch, and nothing is
     /// in flight or queued.
     pub fn settle(&mut self, now: Instant) {
-        for n in 0..self.entries.len() {
-            let leaving = |entry: &Entry| entry.state == State::Leaving;
-            if !self.entries[n].as_ref().is_some_and(leaving) {
-                continue;
-            }
-            let (tenant, next) = (TenantId(n as u32), self.epochs[n].wrapping_add(1));
-            let done = self.meters.iter().all(|meters| {
-                let meter = meters.get(tenant).expect("as many meters as numbers");
-                // In this order: what is admitted before the epoch ends is in the count after it.
-                meter.epoch() == next && meter.in_flight() == 0
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|tenant| !self.settle_one(*tenant, now));
+        self.leaving = leaving;
+    }
+
+    /// Frees the number of a tenant that leaves, if that can be.
+    fn settle_one(&mut self, tenant: TenantId, now: Instant) -> bool {
+        let n = tenant.0 as usize;
+        let next = self.epochs[n].wrapping_add(1);
+        let done = self.meters.iter().all(|meters| {
+            let meter = meters.get(tenant).expect("as many meters as numbers");
+            // In this order: what is admitted before the epoch ends is in the count after it.
+            meter.epoch() == next && meter.in_flight() == 0
+        });
+        // A number that is free on one device already stays bound by its entry.
+        let free = done
+            && self.devices.iter_mut().all(|device| {
+                device.registry.is_vacant(tenant) || device.registry.remove(tenant, now)
             });
-            // A number that is free on one device already stays bound by its entry.
-            let free = done
-                && self.devices.iter_mut().all(|device| {
-                    device.registry.is_vacant(tenant) || device.registry.remove(tenant, now)
-                });
-            if free {
-                self.entries[n] = None;
-                self.epochs[n] = next;
-            }
+        if free {
+            self.entries[n] = None;
+            self.epochs[n] = next;
         }
+        free
     }
 
     /// Ends a window of measurement and starts the next.

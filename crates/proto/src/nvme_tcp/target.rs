@@ -74,9 +74,9 @@ pub struct TargetSession {
     /// Commands of the controller's own that are here with their payload, oldest first;
     /// [`Session::attend`] ends this.
     ready: VecDeque<Own>,
-    /// The answer to a Disconnect, until nothing of the queue is at a device any more;
-    /// [`Session::attend`] ends this.
-    parting: Option<Answer>,
+    /// The answer to what ends the queue (a Disconnect, an authentication that failed) and its data,
+    /// until nothing of the queue is at a device any more; [`Session::attend`] ends this.
+    parting: Option<(Answer, Vec<u8>)>,
     /// The connection's end, which [`Session::attend`] announces.
     goodbye: Option<Fatal>,
     outbox: Outbox,

@@ -100,7 +100,7 @@ impl TargetSession {
             Outcome::Parked => {}
             Outcome::Discard(io) => self.discard(io),
             Outcome::Closing(answer) => {
-                self.parting = Some(answer);
+                self.parting = Some((answer, out));
                 return self.part().is_ok();
             }
         }
@@ -157,7 +157,7 @@ impl TargetSession {
         self.queue.is_some()
     }
 
-    /// Answers a Disconnect when nothing of the queue is at a device any more.
+    /// Answers what ends the queue, with its data, when nothing of the queue is at a device any more.
     ///
     /// # Errors
     /// The queue's end, which the answer was.
@@ -168,8 +168,8 @@ impl TargetSession {
         if !queue.quiesce() {
             return Ok(());
         }
-        let answer = self.parting.take().expect("looked at above");
-        self.answer(answer, &[]);
+        let (answer, data) = self.parting.take().expect("looked at above");
+        self.answer(answer, &data);
         self.phase = Phase::Over;
         Err(Fatal::Ended(0))
     }
