@@ -127,37 +127,3 @@ fn preset(spec: &Spec) -> Option<DeviceModel> {
     };
     Some(model.slowed(slow))
 }
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use contract::Instant;
-
-    #[test]
-    fn what_nvme_hosts_are_charged_to_cannot_go() {
-        let text = r#"
-            [[tenant]]
-            name = "gold"
-            [[tenant]]
-            name = "silver"
-            [[tenant]]
-            name = "tin"
-            [[listen]]
-            url = "nvme-tcp://127.0.0.1:0"
-            [[subsystem]]
-            tenant = "gold"
-            [[host]]
-            nqn = "nqn.2014-08.org.example:a"
-            tenant = "silver"
-        "#;
-        let config = Config::parse(text).unwrap();
-        let listen = config.listeners().unwrap();
-        let tenants = tenants(&config, &config, &listen, 1, Arc::new(|| Instant::ZERO)).unwrap();
-        let refused = |name| tenants.unregister(name).unwrap_err().to_string();
-        assert!(refused("gold").contains("subsystem 1"), "{}", refused("gold"));
-        assert!(refused("silver").contains("host"), "{}", refused("silver"));
-        tenants.unregister("tin").unwrap();
-    }
-}
