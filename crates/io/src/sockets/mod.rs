@@ -183,7 +183,7 @@ impl Sockets {
         self.arm_accepts();
     }
 
-    /// Makes [`Dial::dial`] connect to `server`.
+    /// Makes [`contract::Dial::dial`] connect to `server`.
     pub fn dial_to(&mut self, server: impl Into<Endpoint>) {
         self.server = Some(server.into());
     }
