@@ -142,8 +142,9 @@ fn an_idle_server_on_epoll_sleeps() {
     let mut v1 = V1::connect(server.address());
     v1.get(1, 0, 1);
     v1.expect_data(1, 0, 1);
-    let before = server.ticks();
+    let before = server.processor_time();
     assert!(v1.stays(Duration::from_secs(3)));
-    let used = server.ticks() - before;
-    assert!(used <= 3, "{used} ticks of 10 ms in 3 s");
+    let used = server.processor_time() - before;
+    let most = Duration::from_millis(60); // 2 % of a core
+    assert!(used <= most, "{used:?} in 3 s");
 }

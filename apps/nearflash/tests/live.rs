@@ -492,6 +492,8 @@ fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
     server.await_log(&format!("subsystem {SUBSYSTEM} names it"));
     io.write(1, 0, &[2; 512]).unwrap();
     assert!(place.told(&["tenant", "list"]).contains("gold"));
+    let said = place.refused(&["tenant", "rm", "gold"]);
+    assert!(said.contains(SUBSYSTEM), "{said}");
     place.configure(&subsystem());
     server.hang_up();
     wait_until("the end of the tenant", PATIENCE, || {

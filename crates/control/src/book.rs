@@ -492,12 +492,13 @@ impl Book {
                 tokens: entry.tokens_needed,
             };
             all.add_reads(&entry.window.end(reading, usage, workers, now, promised));
-            let info = self.info(tenant);
-            all.requests += info.measured.iops;
-            all.bytes[0] += info.measured.read_bytes;
-            all.bytes[1] += info.measured.written_bytes;
-            all.failures += info.measured.failures;
-            all.standings[Standing::of(&info) as usize] += 1;
+            let measured = &entry.window.measured;
+            all.requests += measured.iops;
+            all.bytes[0] += measured.read_bytes;
+            all.bytes[1] += measured.written_bytes;
+            all.failures += measured.failures;
+            let standing = Standing::with(entry.state, &entry.slo, entry.tokens_needed, measured);
+            all.standings[standing as usize] += 1;
         }
         let made = self.devices.iter().map(|device| device.registry.totals().into());
         self.flows.end(&self.meters, &made.collect::<Vec<_>>(), now);

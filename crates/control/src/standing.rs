@@ -3,6 +3,7 @@
 use contract::Slo;
 
 use crate::compliance::BURST;
+use crate::measured::Measured;
 use crate::words::{State, TenantInfo};
 
 /// How a tenant stood in the last second; from what an operator wants to see first.
@@ -35,14 +36,23 @@ impl Standing {
 
     /// How this tenant stands.
     pub fn of(info: &TenantInfo) -> Standing {
-        let Slo { latency_us, .. } = info.slo;
-        let measured = &info.measured;
+        Standing::with(info.state, &info.slo, info.tokens_needed, &info.measured)
+    }
+
+    /// How a tenant in this state stands that was promised so much, for so many tokens a second, and
+    /// was seen to get so much.
+    pub(crate) fn with(
+        state: State,
+        slo: &Slo,
+        tokens_needed: u64,
+        measured: &Measured,
+    ) -> Standing {
         match measured.slo_percentile_us {
-            _ if info.state == State::Leaving => Standing::Leaving,
+            _ if state == State::Leaving => Standing::Leaving,
             _ if measured.iops == 0.0 => Standing::Idle,
-            _ if latency_us == 0 => Standing::BestEffort,
-            _ if measured.tokens > info.tokens_needed as f64 * BURST => Standing::Over,
-            Some(us) if us > latency_us.into() => Standing::Late,
+            _ if slo.latency_us == 0 => Standing::BestEffort,
+            _ if measured.tokens > tokens_needed as f64 * BURST => Standing::Over,
+            Some(us) if us > slo.latency_us.into() => Standing::Late,
             _ => Standing::Kept,
         }
     }

@@ -236,13 +236,18 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number")
     }
 
-    /// Processor time used so far, in ticks of 10 ms.
-    pub(crate) fn ticks(&self) -> u64 {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(path).expect("it runs");
-        let (_, rest) = stat.rsplit_once(") ").expect("the name ends");
-        let field = |n: usize| rest.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
-        field(11) + field(12)
+    /// Processor time that its threads have used so far, as the scheduler clocked them. The times of
+    /// `stat` are no good here: they count whole ticks of the kernel's timer, which threads that wake
+    /// by that timer run into each time.
+    pub(crate) fn processor_time(&self) -> Duration {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let used = threads.expect("it runs").filter_map(|thread| -> Option<u64> {
+            let clocked = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            clocked.split(' ').next()?.parse().ok()
+        });
+        let used = Duration::from_nanos(used.sum::<u64>());
+        assert!(!used.is_zero(), "this kernel does not clock threads");
+        used
     }
 
     fn signal(&self, signal: Signal) {
