@@ -102,6 +102,10 @@ impl Session for AnySession {
         each!(self, session => session.speak(to))
     }
 
+    fn leave(&mut self) {
+        each!(self, session => session.leave())
+    }
+
     fn pack(&self) -> Option<Vec<u8>> {
         each!(self, session => session.pack())
     }

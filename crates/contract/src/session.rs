@@ -467,6 +467,11 @@ pub trait Session {
         0
     }
 
+    /// The connection ends, whoever wants it: nothing more is taken from it, and nothing but what is
+    /// [`unsaid`](Session::unsaid) is said. Whatever the connection stands for elsewhere is gone from
+    /// now on, though its peer may take a while to let go of it.
+    fn leave(&mut self) {}
+
     /// The session as bytes, from which [`unpack`](Session::unpack) makes it again for another
     /// worker. `None`: it cannot move (docs/adr/0007-moving-connections.md).
     fn pack(&self) -> Option<Vec<u8>> {

@@ -190,3 +190,26 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
     let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
     assert!(completion.cid.get() == 7 && completion.status().is_ok());
 }
+
+#[test]
+fn whoever_breaks_the_protocol_is_gone_before_its_connection_is() {
+    let fabric = fabric(&config());
+    let old = connect(&fabric, 1, 0);
+    let io = old.io(1, place(1, 1)).unwrap();
+    assert_eq!(io.fence().start(DEVICE), Start::Started);
+    let new = connect(&fabric, 1, 2);
+    let new_io = new.io(1, place(1, 3)).unwrap();
+    old.admin.leave();
+    assert_eq!(io.fence().start(DEVICE), Start::Superseded);
+    assert_eq!(new_io.fence().start(DEVICE), Start::Held);
+    assert_eq!(fabric.controllers().len(), 1);
+    drop((old, io.fence().end(DEVICE)));
+    assert_eq!(new_io.fence().start(DEVICE), Start::Started, "its end comes once");
+    assert_eq!(fabric.controllers().len(), 1);
+
+    let mut chance = support::Chance(6);
+    let mut pair = nvme_tcp_pair::Pair::connect(&mut chance, Digests::default());
+    let fence = pair.target.fence.clone().expect("it is an I/O queue's");
+    pair.target.session.leave();
+    assert_eq!(fence.start(DEVICE), Start::Superseded);
+}

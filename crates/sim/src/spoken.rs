@@ -139,6 +139,10 @@ impl Session for Spoken {
         either!(self, one => one.speak(to))
     }
 
+    fn leave(&mut self) {
+        either!(self, one => one.leave())
+    }
+
     fn pack(&self) -> Option<Vec<u8>> {
         let Spoken::Reflex(Reflex { inner, scatters, .. }) = self else { return None };
         let mut bytes = inner.pack()?;

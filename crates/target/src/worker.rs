@@ -618,6 +618,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn part(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
         conn.broken = true;
+        // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
+        conn.session.leave();
         let has_words = conn.session.unsaid() > 0;
         if has_words && self.utter(id) {
             self.transport.finish(id);

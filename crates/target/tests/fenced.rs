@@ -79,3 +79,19 @@ fn what_is_superseded_is_answered_and_its_session_ends_the_connection() {
     assert!(rig.worker.is_at_rest() && !own.is_running());
     lost.end(DEVICE);
 }
+
+#[test]
+fn whoever_breaks_the_protocol_starts_nothing_more() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    let own = rig.connect_fenced(0, Fence::among(Arc::new(Kin::default())));
+    rig.let_linger();
+    rig.open_gate(false);
+    rig.say(0, b"W\x01W\x01");
+    rig.say(0, b"P\x00P\x01");
+    rig.say(0, b"X\x00");
+    assert!(own.is_superseded(), "it is gone, though the peer holds on to its end");
+    assert_eq!(rig.open_gate(true), []);
+    assert_eq!(rig.worker.connections(), 1);
+    rig.hang_up(0);
+    assert!(rig.worker.is_at_rest());
+}

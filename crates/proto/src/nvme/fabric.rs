@@ -198,7 +198,7 @@ impl Fabric {
         true
     }
 
-    /// A queue's connection is gone.
+    /// A queue's connection is gone, or as good as gone.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place) {
         self.with(|state| state.leave(cntlid, queue, place));
     }

@@ -98,6 +98,12 @@ impl Queue {
         !self.made.fence.is_running()
     }
 
+    /// Its connection ends: nothing of the queue starts any more, nor of the controller whose admin queue
+    /// it is. Says at once what dropping it would.
+    pub fn leave(&self) {
+        self.fabric.leave(self.made.link.cntlid, self.made.id, self.place);
+    }
+
     /// The most commands that may be in flight.
     pub fn size(&self) -> u16 {
         self.made.size
@@ -338,7 +344,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.fabric.leave(self.made.link.cntlid, self.made.id, self.place);
+        self.leave();
     }
 }
 

@@ -592,6 +592,13 @@ impl Session for TargetSession {
         self.outbox.take(to)
     }
 
+    fn leave(&mut self) {
+        self.phase = Phase::Over;
+        if let Some(queue) = &self.queue {
+            queue.leave();
+        }
+    }
+
     fn protocol(&self) -> contract::Protocol {
         contract::Protocol::NvmeTcp
     }

@@ -1,8 +1,9 @@
 //! A worker whose network, scheduler and sessions a test holds in its hands.
 //!
 //! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
-//! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `P n` is the whole payload
-//! of its n-th write. A frame's head is `I n` for an invitation and `R n status` for an answer.
+//! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to compare and
+//! write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4 KiB, `X n` breaks
+//! the protocol. A frame's head is `I n` for an invitation and `R n status` for an answer.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -31,6 +32,8 @@ struct Wire {
     events: VecDeque<NetEvent>,
     /// Heads of frames, by connection.
     said: Vec<(u32, Vec<u8>)>,
+    /// Connections that the worker ends stay open until their peers hang up.
+    lingers: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,8 +64,10 @@ impl Transport for Network {
         self.close(conn);
     }
     fn close(&mut self, conn: ConnId) {
-        let reason = CloseReason::Local;
-        self.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
+        let mut wire = self.0.borrow_mut();
+        if !wire.lingers {
+            wire.events.push_back(NetEvent::Closed { conn, reason: CloseReason::Local });
+        }
     }
     fn stop_listening(&mut self) {}
     fn wake_at(&self) -> Option<Instant> {
@@ -75,6 +80,8 @@ impl Transport for Network {
 pub(crate) struct Gate {
     queue: VecDeque<Slot>,
     is_open: Rc<RefCell<bool>>,
+    /// Requests that were let go, less those that were given back.
+    paid: Rc<RefCell<usize>>,
 }
 
 impl Scheduler for Gate {
@@ -84,7 +91,12 @@ impl Scheduler for Gate {
     }
     fn begin_round(&mut self, _: Instant) {}
     fn next(&mut self) -> Option<Slot> {
-        if *self.is_open.borrow() { self.queue.pop_front() } else { None }
+        let next = self.is_open.borrow().then(|| self.queue.pop_front()).flatten();
+        *self.paid.borrow_mut() += usize::from(next.is_some());
+        next
+    }
+    fn refund(&mut self, _: Kind, _: usize) {
+        *self.paid.borrow_mut() -= 1;
     }
     fn discard(&mut self) -> Option<Slot> {
         self.queue.pop_front()
@@ -100,9 +112,27 @@ impl Scheduler for Gate {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Speech {
-    /// By number of the write: its units, and what it was invited as.
-    writes: Vec<(usize, Option<Slot>)>,
-    fence: Rc<RefCell<Arc<Fence>>>,
+    /// By number of the request: the units of its payload, and what it was invited as.
+    requests: Vec<(usize, Option<Slot>)>,
+    /// The rig's, which becomes its own.
+    given: Rc<RefCell<Arc<Fence>>>,
+    fence: Option<Arc<Fence>>,
+}
+
+impl Speech {
+    /// A request of so many units, with a payload of so many.
+    fn request(&mut self, command: Command, payload: usize) -> Request {
+        self.requests.push((payload, None));
+        Request {
+            tag: self.requests.len() as Tag - 1,
+            stream: 0,
+            namespace: None,
+            tenant: 0,
+            command,
+            payload_bytes: payload * UNIT,
+            verdict: Status::Ok,
+        }
+    }
 }
 
 impl Session for Speech {
@@ -110,39 +140,41 @@ impl Session for Speech {
         static ZEROES: [u8; 16 * UNIT] = [0; 16 * UNIT];
         let Some((&[what, n], rest)) = input.split_first_chunk() else { return Ok(None) };
         *input = rest;
+        let units = usize::from(n);
+        let range = Range::new(0, (units * UNIT / 512) as u32);
         Ok(Some(match what {
             b'T' => Event::Attached((n > 0).then(|| TenantId(u32::from(n)))),
-            b'F' => Event::Fenced(self.fence.borrow().clone()),
-            b'W' => {
-                self.writes.push((usize::from(n), None));
-                let bytes = usize::from(n) * UNIT;
-                let range = Range::new(0, (bytes / 512) as u32);
-                Event::Awaited(Request {
-                    tag: self.writes.len() as Tag - 1,
-                    stream: 0,
-                    namespace: None,
-                    tenant: 0,
-                    command: Command::Write { range, fua: false },
-                    payload_bytes: bytes,
-                    verdict: Status::Ok,
-                })
+            b'F' => {
+                let fence = self.given.borrow().clone();
+                self.fence = Some(fence.clone());
+                Event::Fenced(fence)
             }
-            _ => {
-                let (units, slot) = self.writes[usize::from(n)];
+            b'W' => Event::Awaited(self.request(Command::Write { range, fua: false }, units)),
+            b'C' => Event::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
+            b'R' => Event::Request(self.request(Command::Read(range), 0)),
+            b'P' => {
+                let (units, slot) = self.requests[units];
                 let (slot, bytes) = (slot.expect("it was invited"), &ZEROES[..units * UNIT]);
                 Event::Piece { slot, offset: 0, bytes, end: Some(Status::Ok) }
             }
+            _ => return Err(Fatal::OutOfOrder),
         }))
     }
 
     fn reply(&mut self, reply: &Reply, _: &[u8]) -> Result<FrameHead, Fatal> {
-        let Reply::Done { tag, status, .. } = *reply else { unreachable!("only writes are asked") };
+        let Reply::Done { tag, status, .. } = *reply else { unreachable!("nothing else is asked") };
         Ok(FrameHead::new(&[b'R', tag as u8, status as u8]))
     }
 
     fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
-        self.writes[tag as usize].1 = Some(slot);
+        self.requests[tag as usize].1 = Some(slot);
         FrameHead::new(&[b'I', tag as u8])
+    }
+
+    fn leave(&mut self) {
+        if let Some(fence) = &self.fence {
+            fence.supersede();
+        }
     }
 
     fn is_mid_message(&self) -> bool {
@@ -175,6 +207,8 @@ pub(crate) struct Rig {
     letters: Letters,
     network: Network,
     gate: Rc<RefCell<bool>>,
+    paid: Rc<RefCell<usize>>,
+    parts: Arc<Parts>,
     now: Instant,
 }
 
@@ -183,7 +217,8 @@ impl Rig {
     pub(crate) fn new(slots: usize, classes: &[(usize, u32)]) -> Rig {
         let network = Network::default();
         let gate = Rc::new(RefCell::new(true));
-        let scheduler = Gate { queue: VecDeque::new(), is_open: gate.clone() };
+        let scheduler = Gate { is_open: gate.clone(), ..Gate::default() };
+        let paid = scheduler.paid.clone();
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
         let parts = Parts {
             namespaces: Namespaces::new(vec![namespace]),
@@ -199,16 +234,45 @@ impl Rig {
         let fence = Rc::<RefCell<Arc<Fence>>>::default();
         let given = fence.clone();
         let new_session = move |_: Option<ListenerId>, _: &Peer| Speech {
-            fence: given.clone(),
+            given: given.clone(),
             ..Speech::default()
         };
         let (letters, meters) = (Letters::default(), Arc::new(Meters::new(limits.tenants)));
         let line =
             Line { mailbox: letters.clone(), meters: meters.clone(), worker: 0, watch: None };
         let parts = Arc::new(parts);
-        let worker =
-            Worker::with_line(network.clone(), devices, pool, parts, limits, new_session, line);
-        Rig { worker, meters, fence, letters, network, gate, now: Instant::ZERO }
+        let worker = Worker::with_line(
+            network.clone(),
+            devices,
+            pool,
+            parts.clone(),
+            limits,
+            new_session,
+            line,
+        );
+        let now = Instant::ZERO;
+        Rig { worker, meters, fence, letters, network, gate, paid, parts, now }
+    }
+
+    /// What the worker shares with others.
+    pub(crate) fn fences(&self) -> &Fences {
+        &self.parts.fences
+    }
+
+    /// Requests that the scheduler let go, and that were not given back to it.
+    pub(crate) fn paid(&self) -> usize {
+        *self.paid.borrow()
+    }
+
+    /// Connections that the worker ends are open from now on until their peers hang up.
+    pub(crate) fn let_linger(&mut self) {
+        self.network.0.borrow_mut().lingers = true;
+    }
+
+    /// The worker stops.
+    pub(crate) fn drain(&mut self) -> Vec<(u32, Vec<u8>)> {
+        self.worker.drain(self.now);
+        self.turns()
     }
 
     /// The control plane tells the worker something.
