@@ -151,7 +151,10 @@ struct Plan {
     spin: SpinPolicy,
     zero_copy: bool,
     tcp: TcpOptions,
+    /// Of one worker.
     connections_max: usize,
+    /// Connections of all workers.
+    room: usize,
     /// The clock of all workers and the control plane.
     clock: Clock,
     tenants: Tenants,
@@ -214,7 +217,7 @@ impl Plan {
             wakers,
             sockets: doors.take_sockets(),
             apis: doors.apis(),
-            connections_max: self.connections_max * self.workers(),
+            connections_max: self.room,
             listeners: Mutex::new(listeners),
         }
     }
@@ -269,7 +272,8 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         &fabric_wakers,
     )?;
     if let Some(heir) = heir {
-        heir.check(plan.volumes.len(), &live.spaces(), &listen_at, &plan.tenants)?;
+        let spaces = live.spaces();
+        heir.check(plan.volumes.len(), &spaces, &listen_at, &plan.tenants, plan.room)?;
     }
     plan.fabric = live.fabric();
     let plan = Arc::new(plan);
@@ -500,7 +504,8 @@ fn plan(
     let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
-    let connections_max = config.connections_max().min(descriptors).div_ceil(size.least).max(1);
+    let room = config.connections_max().min(descriptors).max(1);
+    let connections_max = room.div_ceil(size.least);
     let spread = Spread::new(workers);
     let open_to = spread.clone();
     let foreman = desk.foreman();
@@ -517,6 +522,7 @@ fn plan(
         zero_copy: args.zero_copy_send,
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
         connections_max,
+        room,
         clock,
         tenants,
         no_scheduler: args.no_scheduler,

@@ -295,6 +295,59 @@ fn is_served_after_all(place: &Place) {
     assert!(V2::connect(server.address()).read_blocks(0, 8).len() == 4096);
 }
 
+/// A new process that lost the processor for so long that it was given up finds the end of the old one's
+/// words, in the middle of one that did not fit into the socket any more. It must not take that for the
+/// other's end.
+#[test]
+fn who_was_given_up_serves_nothing() {
+    let place = Place::new();
+    let old = place.start();
+    let mut clients = Clients::connect(&old);
+    let mut large = V1::connect(old.address());
+    large.send(&v1_head(1, 7, 4096, 2048));
+    large.send(&vec![9; 900 << 10]);
+    let mut new = begin(staying(place.launch(), "heir:ready:500"));
+    wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
+    new.suspend();
+    wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
+    new.resume();
+    assert!(!new.wait().success(), "{}", new.log());
+    assert_eq!(clients.alive(), 4, "{}", old.log());
+    large.send(&vec![9; 124 << 10]);
+    large.expect_written(7, 4096);
+    large.set(1, 0, &pattern(0, 8, 1));
+    large.expect_written(1, 0);
+    is_served(&old);
+}
+
+#[test]
+fn who_has_no_room_for_all_is_refused() {
+    let place = Place { workers: "1..4", ..Place::new() };
+    let old = place.start();
+    let mut clients: Vec<V1> = (0..150).map(|_| V1::connect(old.address())).collect();
+    wait_until("connections", PATIENCE, || place.peers().len() == clients.len());
+    let (code, said) = place.launch().descriptors(200).with("--upgrade").fail();
+    assert!(code == 1 && said.contains("150 connections") && said.contains("ulimit"), "{said}");
+    for client in &mut clients {
+        client.get(1, 0, 8);
+        client.expect_data(1, 0, 8);
+    }
+}
+
+#[test]
+fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
+    let place = Place { workers: "1", ..Place::new() };
+    let mut old = staying(place.launch(), "giver:yours:1000").start();
+    let mut clients = Clients::connect(&old);
+    let new = begin(place.launch());
+    old.await_log("stays at giver:yours");
+    old.terminate();
+    let new = new.await_ready();
+    assert!(old.wait().success());
+    assert!(clients.alive() >= 1, "{}", new.log());
+    is_served(&new);
+}
+
 /// The longest take-over of a thousand connections, and the longest pause that 99 of 100 of them may
 /// have, on a very busy machine; docs/adr/0009-upgrade.md says what was measured.
 const THOUSAND_MS_MAX: u64 = 15_000;

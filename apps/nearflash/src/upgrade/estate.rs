@@ -33,6 +33,8 @@ pub(super) struct Estate {
     spaces: Vec<SpaceAt>,
     pub(super) sockets: Vec<SocketAt>,
     tenants: Vec<ClientTenant>,
+    /// Connections that it has.
+    pub(super) connections: usize,
 }
 
 /// A device, and how many descriptors it is passed with.
@@ -148,6 +150,7 @@ impl Estate {
             spaces: spaces.iter().map(space).collect(),
             sockets,
             tenants: tenants.iter().filter_map(client).collect(),
+            connections: 0,
         })
     }
 
@@ -190,6 +193,21 @@ impl Estate {
             }
         }
         Ok(())
+    }
+
+    /// Whether all connections have room.
+    ///
+    /// # Errors
+    /// When there are more than so many.
+    pub(super) fn check_room(&self, most: usize) -> Result<(), String> {
+        match self.connections <= most {
+            true => Ok(()),
+            false => Err(format!(
+                "the server that runs has {} connections, and this one has room for {most} \
+                 (limits.connections, ulimit -n)",
+                self.connections
+            )),
+        }
     }
 
     /// The listeners of the older process by their number there, as numbers of these.

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::{ConnId, Instant, Parcel, Tell};
-use io::{Link, Shelved};
+use io::{Link, Process, Shelved};
 use proto::takeover::{Kind, encode};
 use target::Hold;
 
 use super::courier::{Courier, Event};
 use super::estate::{Estate, Hello, Left, SocketAt, place};
-use super::talk::{Message, Talk, unexpected};
+use super::talk::{Message, Over, Talk, unexpected};
 use super::{Grounds, PREPARE_MAX, STEP_MAX, Socket, step};
 
 /// How long what is stopped may take to stand still.
@@ -40,6 +40,8 @@ pub(super) struct Giver<'a> {
     talk: Talk,
     /// Its number.
     number: u64,
+    /// The other process, once it has said hello.
+    heir: Option<Process>,
     /// Connections that were shown to the other process and are ours.
     shown: HashMap<u64, (Box<Parcel>, Shelved)>,
     given: usize,
@@ -54,6 +56,7 @@ pub(super) struct Giver<'a> {
 struct Changes {
     is_frozen: bool,
     is_still: bool,
+    is_committed: bool,
 }
 
 impl<'a> Giver<'a> {
@@ -67,9 +70,9 @@ impl<'a> Giver<'a> {
         let number = TALKS.fetch_add(1, Ordering::Relaxed);
         let moved_at = grounds.clock.now();
         let (shown, changes) = (HashMap::new(), Changes::default());
-        let (given, kept) = (0, 0);
+        let (heir, given, kept) = (None, 0, 0);
         let mut giver =
-            Giver { courier, grounds, talk, number, shown, given, kept, moved_at, changes };
+            Giver { courier, grounds, talk, number, heir, shown, given, kept, moved_at, changes };
         let done = giver.go();
         if let Err(why) = &done {
             giver.talk.stop(why);
@@ -96,9 +99,11 @@ impl<'a> Giver<'a> {
     }
 
     fn go(&mut self) -> Result<(), String> {
-        let hello = self.talk.expect(Kind::Hello)?;
-        let hello: Hello = serde_json::from_slice(&hello.body)
+        let mut message = self.talk.expect(Kind::Hello)?;
+        let hello: Hello = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the new process says hello in other words: {error}"))?;
+        let heir = message.files.pop().ok_or("the new process does not show itself")?;
+        self.heir = Some(Process::passed(heir));
         tracing::info!(pid = hello.pid, version = hello.version, "a new process takes over");
         step("giver", "hello");
         self.show_estate()?;
@@ -138,9 +143,11 @@ impl<'a> Giver<'a> {
         };
         let sockets = grounds.sockets.iter().map(socket).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
-        let estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        let mut estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        estate.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
-        self.talk.say(Kind::Estate, &words)?;
+        let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
+        self.talk.send(Kind::Estate, 0, &words, &[own.descriptor()])?;
         let files: Vec<_> = grounds.volumes.iter().flat_map(|volume| volume.files()).collect();
         self.send_descriptors(Kind::Files, &files)?;
         let sockets: Option<Vec<_>> = grounds.sockets.iter().map(|s| s.kept.socket()).collect();
@@ -204,10 +211,12 @@ impl<'a> Giver<'a> {
                 None => self.take_mail()?,
             }
             let now = grounds.clock.now();
-            if grounds.orders.word().stops() {
+            let stops = grounds.orders.word().stops();
+            if stops && self.given == 0 {
                 return Err("this server was told to stop".to_owned());
             }
-            let is_late = now.since(began) >= GIVING_MAX;
+            // To go back would end what has been given.
+            let is_late = stops || now.since(began) >= GIVING_MAX;
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
             let goes_on = is_quiet || is_late && self.shown.is_empty();
             if !goes_on {
@@ -216,7 +225,7 @@ impl<'a> Giver<'a> {
                 }
                 continue;
             }
-            let left = self.movable()?;
+            let left = self.movable();
             rounds = if self.given > given_before { 0 } else { rounds + 1 };
             given_before = self.given;
             if left == 0 || is_late || rounds > ROUNDS {
@@ -229,12 +238,12 @@ impl<'a> Giver<'a> {
         }
     }
 
-    /// Connections that could still move.
-    fn movable(&mut self) -> Result<usize, String> {
-        let connections = self.grounds.foreman.connections().map_err(|error| error.to_string())?;
-        self.kept = connections.len();
-        let can_move = connections.iter().filter(|connection| connection.listed.can_move);
-        Ok(can_move.count())
+    /// Connections that could still move: all, for what is known, if a worker does not answer.
+    fn movable(&mut self) -> usize {
+        let Ok(connections) = self.grounds.foreman.connections() else {
+            return self.grounds.foreman.connection_count();
+        };
+        connections.iter().filter(|connection| connection.listed.can_move).count()
     }
 
     /// What is still under way to the courier ends, one way or the other.
@@ -353,17 +362,22 @@ impl<'a> Giver<'a> {
         grounds.give_away(true);
         self.talk.say(Kind::Commit, &words)?;
         step("giver", "commit");
-        // Only its end gives it back from here on: it may own everything already.
+        self.changes.is_committed = true;
+        // Only its end gives it back from here on, whatever it says: it may own everything already.
+        let mut over = None;
         loop {
             match self.courier.next_soon() {
                 Some(Event::Heard(number, heard)) if number == self.number => match heard {
                     Ok(Message { kind: Kind::Committed, .. }) => return Ok(()),
-                    Ok(message) => return Err(unexpected(&message).into()),
-                    Err(over) => return Err(over.into()),
+                    Ok(message) => over = over.or(Some(unexpected(&message))),
+                    Err(why) => over = over.or(Some(why)),
                 },
                 Some(Event::Knock(stream)) => Giver::refuse(stream, "another is taking over"),
                 // What became quiet too late stays.
                 _ => self.courier.return_all(),
+            }
+            if self.heir.as_ref().is_none_or(Process::has_ended) {
+                return Err(over.unwrap_or(Over::Ended).into());
             }
         }
     }

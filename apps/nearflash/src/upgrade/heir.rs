@@ -9,7 +9,7 @@ use std::time::Duration;
 use contract::{Instant, ListenerId, Parcel, Peer, Tell, Ticket};
 use control::Tenants;
 use flash::Spec;
-use io::{Link, Listener};
+use io::{Link, Listener, Process};
 use proto::takeover::{Kind, decode};
 use target::{Adopted, FenceName, Hold};
 
@@ -24,9 +24,14 @@ use crate::volumes::Volume;
 /// How often a connection is offered to a worker before nobody has room for it.
 const OFFERS_MAX: usize = 100;
 
+/// How long a process may take to end after its link has: it has closed its files by then.
+const END_MAX: Duration = Duration::from_secs(5);
+
 /// A process that is about to take over.
 pub(crate) struct Heir {
     talk: Talk,
+    /// The older process.
+    owner: Process,
     estate: Estate,
     /// By device.
     files: Vec<Vec<OwnedFd>>,
@@ -50,12 +55,15 @@ impl Heir {
         })?;
         let talk = Talk::new(link, STEP_MAX)?;
         let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
-        talk.say(Kind::Hello, &hello)?;
+        let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
+        talk.send(Kind::Hello, 0, &hello, &[own.descriptor()])?;
         step("heir", "hello");
         let refused = |over: Over| format!("the server that runs is not taken over: {over}");
-        let estate = talk.expect(Kind::Estate).map_err(refused)?;
-        let estate: Estate = serde_json::from_slice(&estate.body)
+        let mut message = talk.expect(Kind::Estate).map_err(refused)?;
+        let estate: Estate = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
+        let owner = message.files.pop().ok_or("the server that runs does not show itself")?;
+        let owner = Process::passed(owner);
         let count = estate.devices.iter().map(|device| device.files).sum();
         let mut files = receive(&talk, Kind::Files, count)?.into_iter();
         let files: Vec<Vec<OwnedFd>> = estate
@@ -66,7 +74,7 @@ impl Heir {
         let sockets = receive(&talk, Kind::Listeners, estate.sockets.len())?;
         let sockets = estate.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
         step("heir", "estate");
-        Ok(Heir { talk, estate, files, sockets, listeners: HashMap::new() })
+        Ok(Heir { talk, owner, estate, files, sockets, listeners: HashMap::new() })
     }
 
     /// The files of device number `n` that the older process has open; `None` if it has no such device.
@@ -109,8 +117,10 @@ impl Heir {
         spaces: &[Space],
         listen: &[ListenAt],
         tenants: &Tenants,
+        connections_max: usize,
     ) -> Result<(), String> {
         let checked = self.estate.check(devices, spaces).and_then(|()| {
+            self.estate.check_room(connections_max)?;
             self.listeners = self.estate.listeners(listen)?;
             let now = tenants.now();
             self.estate.make_tenants(&mut tenants.book(), now)
@@ -129,6 +139,7 @@ impl Heir {
             grounds: courier.grounds(),
             courier,
             talk: self.talk,
+            owner: self.owner,
             listeners: self.listeners,
             shown: HashMap::new(),
             landing: HashMap::new(),
@@ -178,6 +189,7 @@ struct Taker<'a> {
     grounds: std::sync::Arc<Grounds>,
     courier: &'a mut Courier,
     talk: Talk,
+    owner: Process,
     listeners: HashMap<u16, ListenerId>,
     /// Connections that are the older process's still.
     shown: HashMap<u64, (Box<Parcel>, OwnedFd, Option<Adopted>)>,
@@ -212,12 +224,12 @@ impl Taker<'_> {
                         break ended;
                     }
                 }
-                // Nobody else serves: all is ours.
-                Some(Event::Heard(_, Err(Over::Gone))) => break Ended::Gone,
                 Some(Event::Heard(_, Err(over))) if self.serves => {
                     tracing::warn!(%over, "the older process says nothing more");
                     break Ended::Gone;
                 }
+                // Nobody else serves: all is ours.
+                Some(Event::Heard(_, Err(Over::Ended))) if self.is_alone() => break Ended::Gone,
                 Some(Event::Heard(_, Err(over))) => return Err(over.into()),
                 _ => {}
             }
@@ -229,6 +241,19 @@ impl Taker<'_> {
         self.shown.clear();
         self.end(&ended, told);
         Ok(())
+    }
+
+    /// Whether the older process, which is not heard any more, is at its end: one that lives has taken
+    /// everything back that it had not given.
+    fn is_alone(&self) -> bool {
+        let until = self.grounds.clock.now() + END_MAX;
+        while !self.owner.has_ended() {
+            if self.grounds.clock.now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
@@ -287,7 +312,7 @@ impl Taker<'_> {
             return Err("there is no room for more connections (limits.connections)".to_owned());
         }
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(message.files) else {
-            return Err("it came without its socket".to_owned());
+            return Err("its socket did not come along (ulimit -n)".to_owned());
         };
         let mut adopted = None;
         if let Some(place) = &mut parcel.place {
@@ -383,8 +408,11 @@ impl Taker<'_> {
             self.serve(Hold::All, told);
         }
         if let Ended::Gone = ended {
-            let until = self.grounds.clock.now() + AFTERMATH;
+            let mut until = self.grounds.clock.now() + AFTERMATH;
             while self.grounds.clock.now() < until {
+                if !self.owner.has_ended() {
+                    until = self.grounds.clock.now() + AFTERMATH;
+                }
                 let _ = self.courier.next_soon();
                 self.take_mail();
             }

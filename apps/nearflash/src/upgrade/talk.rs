@@ -12,6 +12,9 @@ use proto::takeover::{Head, Kind};
 use super::STEP_MAX;
 use super::courier::Event;
 
+/// How long the last word may take.
+const FAREWELL_MAX: Duration = Duration::from_millis(500);
+
 /// A message that has come.
 #[derive(Debug)]
 pub(super) struct Message {
@@ -19,14 +22,16 @@ pub(super) struct Message {
     /// The connection that it is about.
     pub(super) ticket: u64,
     pub(super) body: Vec<u8>,
+    /// What came with it: fewer than were sent if this process may have no more.
     pub(super) files: Vec<OwnedFd>,
+    is_short: bool,
 }
 
 /// Why the talk is over.
 #[derive(Debug)]
 pub(super) enum Over {
-    /// The other process is gone.
-    Gone,
+    /// The link has ended, as it does with the other process. That may live all the same.
+    Ended,
     /// It gives up; why.
     Stopped(String),
     /// It says nothing, or something that makes no sense.
@@ -36,7 +41,7 @@ pub(super) enum Over {
 impl fmt::Display for Over {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Over::Gone => f.write_str("the other process is gone"),
+            Over::Ended => f.write_str("the other process is gone"),
             Over::Stopped(why) => f.write_str(why),
             Over::Nonsense(what) => f.write_str(what),
         }
@@ -100,22 +105,25 @@ impl Talk {
             Head::parse(&head).map_err(|unfit| Over::Nonsense(unfit.to_string()))?;
         let mut body = vec![0; body_bytes];
         self.link.receive_plain(&mut body).map_err(|error| silent(&error))?;
-        if files.len() != usize::from(descriptors) {
-            let (came, said) = (files.len(), descriptors);
-            return Err(Over::Nonsense(format!("{came} descriptors came of {said}")));
-        }
+        let is_short = files.len() < usize::from(descriptors);
         match kind {
             Kind::Stop => Err(Over::Stopped(String::from_utf8_lossy(&body).into_owned())),
-            _ => Ok(Message { kind, ticket, body, files }),
+            _ => Ok(Message { kind, ticket, body, files, is_short }),
         }
     }
 
-    /// The next message, which has to be this.
+    /// The next message, which has to be this, with everything that belongs to it.
     pub(super) fn expect(&self, kind: Kind) -> Result<Message, Over> {
         let message = self.hear()?;
-        match message.kind == kind {
-            true => Ok(message),
-            false => Err(unexpected(&message)),
+        if message.kind != kind {
+            return Err(unexpected(&message));
+        }
+        match message.is_short {
+            true => Err(Over::Nonsense(
+                "this process may not have as many descriptors as it is passed (ulimit -n)"
+                    .to_owned(),
+            )),
+            false => Ok(message),
         }
     }
 
@@ -141,6 +149,8 @@ impl Talk {
 
     /// Tells the other why it goes no further, if it still listens.
     pub(super) fn stop(&self, why: &str) {
+        // It may not read any more.
+        let _ = self.link.set_patience(None, Some(FAREWELL_MAX));
         let _ = self.say(Kind::Stop, why.as_bytes()); // it may be gone
         self.link.shut();
     }
@@ -151,10 +161,48 @@ fn silent(error: &std::io::Error) -> Over {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             Over::Nonsense("the other process does not answer".to_owned())
         }
-        _ => Over::Gone,
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Over::Ended
+        }
+        _ => Over::Nonsense(format!("cannot talk to the other process: {error}")),
     }
 }
 
 pub(super) fn unexpected(message: &Message) -> Over {
     Over::Nonsense(format!("the other process says {:?} out of turn", message.kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (Talk, Talk) {
+        let (one, other) = UnixStream::pair().unwrap();
+        let talk = |stream| Talk::new(Link::new(stream), Duration::from_millis(20)).unwrap();
+        (talk(one), talk(other))
+    }
+
+    #[test]
+    fn silence_and_nonsense_are_no_end() {
+        let (one, other) = pair();
+        assert!(matches!(one.hear(), Err(Over::Nonsense(_))), "silence");
+        other.link.send(&[b'x'; Head::BYTES], &[]).unwrap();
+        assert!(matches!(one.hear(), Err(Over::Nonsense(_))), "a foreign head");
+        other.stop("why");
+        assert!(matches!(one.hear(), Err(Over::Stopped(why)) if why == "why"));
+        assert!(matches!(one.hear(), Err(Over::Ended)));
+        assert!(matches!(one.say(Kind::Ready, &[]), Err(Over::Ended)));
+    }
+
+    #[test]
+    fn descriptors_that_did_not_come_are_missed() {
+        let (one, other) = pair();
+        let head = Head { kind: Kind::Files, ticket: 0, body_bytes: 0, descriptors: 2 };
+        let head = head.to_bytes().unwrap();
+        other.link.send(&head, &[std::io::stdin().as_fd()]).unwrap();
+        let error = one.expect(Kind::Files).unwrap_err().to_string();
+        assert!(error.contains("ulimit"), "{error}");
+    }
 }

@@ -264,6 +264,16 @@ impl Server {
         self.signal(Signal::HUP);
     }
 
+    /// Takes the processor from it.
+    pub(crate) fn suspend(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Gives it the processor again.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// Ends it as a crash would, and waits until it is gone.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::KILL);

@@ -1,0 +1,65 @@
+//! Another process, held by a descriptor: whoever has it sees the process's end, and never mistakes a
+//! later process of the same number for it (`pidfd_open(2)`).
+
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Process {
+    pidfd: OwnedFd,
+}
+
+impl Process {
+    /// This process, for others.
+    ///
+    /// # Errors
+    /// When there are too few descriptors, or the kernel does not have such a thing (before 5.3).
+    pub fn own() -> Result<Process> {
+        Ok(Process { pidfd: pidfd_open(getpid(), PidfdFlags::empty())? })
+    }
+
+    /// A process that has passed what [`own`](Process::own) gave it.
+    pub fn passed(pidfd: OwnedFd) -> Process {
+        Process { pidfd }
+    }
+
+    /// What is passed.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Whether it has ended: all of its threads.
+    pub fn has_ended(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ends = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        loop {
+            match poll(&mut ends, Some(&at_once)) {
+                Err(rustix::io::Errno::INTR) => {}
+                polled => return polled.is_ok_and(|ready| ready > 0),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn an_end_is_seen_and_no_other() {
+        let own = Process::own().unwrap();
+        assert!(!Process::passed(own.descriptor().try_clone_to_owned().unwrap()).has_ended());
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        let process = Process::passed(pidfd_open(pid, PidfdFlags::empty()).unwrap());
+        assert!(!process.has_ended());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(process.has_ended());
+    }
+}
