@@ -103,9 +103,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Answers a request that a change of its namespace forbids: it goes to no device.
     pub(crate) fn withhold(&mut self, n: usize, slot: Slot) {
-        let entry = self.in_flight.get(slot);
-        let (verdict, command) = (entry.verdict, entry.command);
-        self.devices[n].scheduler.refund(command.work(), command.work_bytes());
+        let verdict = self.in_flight.get(slot).verdict;
+        self.refund(n, slot);
         self.end(slot, verdict, None);
     }
 }

@@ -397,8 +397,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = match self.conns.get(entry.conn.index as usize) {
             Some(Some(conn)) if conn.id == entry.conn => conn,
             _ => {
-                let command = entry.command;
-                self.devices[n].scheduler.refund(command.work(), command.work_bytes());
+                self.refund(n, slot);
                 self.forget(slot);
                 return true;
             }
@@ -416,7 +415,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     return true;
                 }
                 Start::Superseded => {
-                    self.supersede(slot);
+                    self.supersede(n, slot);
                     return true;
                 }
             }
@@ -440,13 +439,20 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// A request may not start, because its connection was superseded.
-    fn supersede(&mut self, slot: Slot) {
+    fn supersede(&mut self, n: usize, slot: Slot) {
         let id = self.in_flight.get(slot).conn;
+        self.refund(n, slot);
         self.end(slot, Status::Retry, None);
         // Whose session gave the fence, that ends the connection itself.
         if self.find(id).is_some_and(|conn| conn.place.is_some()) {
             self.disconnect(id, "its client has a newer connection");
         }
+    }
+
+    /// Gives back what a request has cost that no device gets.
+    pub(crate) fn refund(&mut self, n: usize, slot: Slot) {
+        let command = self.in_flight.get(slot).command;
+        self.devices[n].scheduler.refund(command.work(), command.work_bytes());
     }
 
     /// Answers what the devices have ended.

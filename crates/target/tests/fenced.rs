@@ -75,7 +75,7 @@ fn what_is_superseded_is_answered_and_its_session_ends_the_connection() {
     own.supersede();
     assert_eq!(rig.turns(), [answered(0, 0, Status::Retry)], "held, then superseded");
     assert_eq!(rig.say(0, b"P\x01"), [answered(0, 1, Status::Retry)]);
-    assert_eq!(rig.worker.connections(), 1);
+    assert_eq!((rig.worker.connections(), rig.paid()), (1, 0), "nothing was served, nothing costs");
     assert!(rig.worker.is_at_rest() && !own.is_running());
     lost.end(DEVICE);
 }
@@ -91,7 +91,7 @@ fn whoever_breaks_the_protocol_starts_nothing_more() {
     rig.say(0, b"X\x00");
     assert!(own.is_superseded(), "it is gone, though the peer holds on to its end");
     assert_eq!(rig.open_gate(true), []);
-    assert_eq!(rig.worker.connections(), 1);
+    assert_eq!((rig.paid(), rig.worker.connections()), (0, 1), "no device saw them");
     rig.hang_up(0);
     assert!(rig.worker.is_at_rest());
 }
