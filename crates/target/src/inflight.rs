@@ -11,6 +11,7 @@ use crate::chain::{Chained, Links};
 /// - behind a barrier: the end of the requests before it;
 /// - in the scheduler: the scheduler's rounds;
 /// - behind its fence: the ends of requests that a gone connection of its client has at the device;
+/// - for another process of the server: that has nothing at its devices any more;
 /// - in the device: the device's completion.
 #[derive(Debug)]
 pub(crate) struct InFlight {

@@ -52,8 +52,9 @@ pub struct Attached<D, S> {
     /// Requests that the scheduler let go and that wait for buffers, oldest first; a buffer that
     /// comes back ends this for the first. At most as many as are in flight.
     parked: VecDeque<Slot>,
-    /// Requests that the scheduler let go and that their fence holds, oldest first; the ends of
-    /// requests at the device end this. At most as many as are in flight.
+    /// Requests that the scheduler let go and that their fence, or another process, holds, oldest
+    /// first; the ends of requests at the device end this, or the other process's. At most as many as
+    /// are in flight.
     fenced: VecDeque<Slot>,
     /// Requests were queued since the last round.
     pub(crate) is_fresh: bool,
@@ -96,11 +97,13 @@ impl<D: Device, S: Scheduler> Attached<D, S> {
 
     /// Takes the requests that wait for buffers, or for another process, and of which this is true.
     pub(crate) fn unpark(&mut self, mut is_meant: impl FnMut(Slot) -> bool, taken: &mut Vec<Slot>) {
-        self.parked.retain(|slot| {
-            let is_meant = is_meant(*slot);
-            taken.extend(is_meant.then_some(*slot));
-            !is_meant
-        });
+        for queue in [&mut self.parked, &mut self.fenced] {
+            queue.retain(|slot| {
+                let is_meant = is_meant(*slot);
+                taken.extend(is_meant.then_some(*slot));
+                !is_meant
+            });
+        }
     }
 
     /// Whether the device takes one more, and the scheduler wants it to.
@@ -126,7 +129,7 @@ pub struct Load {
     pub carried: usize,
     /// Requests that wait to ask for their payloads.
     pub put_off: usize,
-    /// Requests that their fences hold.
+    /// Requests that their fences, or another process, hold.
     pub fenced: usize,
 }
 
@@ -405,7 +408,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let command = entry.command.with_lba(entry.lba);
         let is_write = command.kind() == Kind::Write;
         if is_write && self.shared.fences.holds_exclusives() && self.devices[n].excludes(command) {
-            return false;
+            self.devices[n].fenced.push_back(slot);
+            return true;
         }
         if let (true, Some(fence)) = (is_write, &conn.fence) {
             match fence.start(n) {

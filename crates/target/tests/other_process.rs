@@ -1,0 +1,38 @@
+//! What waits while another process of the server, older or newer, has requests at the devices.
+
+mod rig;
+
+use contract::Status;
+use rig::{Rig, UNIT};
+
+fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
+    (conn, vec![b'R', tag, status as u8])
+}
+
+#[test]
+fn whoever_waits_for_the_other_process_holds_up_nobody() {
+    let mut rig = Rig::new(64, &[(UNIT, 2), (2 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.fences().hold_exclusives(true);
+    rig.say(0, b"C\x01");
+    assert_eq!(rig.say(0, b"P\x00"), []);
+    let said = rig.say(0, &b"R\x01".repeat(8));
+    assert_eq!(said.len(), 8, "there are fewer buffers than reads");
+    assert_eq!(rig.worker.load().fenced, 1);
+    rig.fences().hold_exclusives(false);
+    assert_eq!(rig.turns(), [answered(0, 0, Status::Unsupported)], "the device was asked");
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn what_waits_looks_again_without_being_woken() {
+    let mut rig = Rig::new(64, &[(UNIT, 2), (2 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.fences().hold_exclusives(true);
+    rig.say(0, b"C\x01");
+    rig.say(0, b"P\x00");
+    let now = contract::Instant::ZERO + std::time::Duration::from_millis(1);
+    let turn = rig.worker.turn(now);
+    let soon = now + std::time::Duration::from_millis(1);
+    assert!(!turn.progressed && turn.wake_at.is_some_and(|at| now < at && at < soon));
+}
