@@ -408,7 +408,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let command = entry.command.with_lba(entry.lba);
         let is_write = command.kind() == Kind::Write;
         if is_write && self.shared.fences.holds_exclusives() && self.devices[n].excludes(command) {
-            self.devices[n].fenced.push_back(slot);
+            self.hold_back(n, slot);
             return true;
         }
         if let (true, Some(fence)) = (is_write, &conn.fence) {
@@ -440,6 +440,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         attached.submitted += 1;
         attached.device.submit(self.now, Submission { slot, command, buf });
         true
+    }
+
+    /// A request may not start, because of what another process may have at the devices. One that
+    /// drains sends it away: the other may be waiting for this one to end.
+    fn hold_back(&mut self, n: usize, slot: Slot) {
+        if self.is_draining() {
+            self.refund(n, slot);
+            self.end(slot, Status::Retry, None);
+        } else {
+            self.devices[n].fenced.push_back(slot);
+        }
     }
 
     /// A request may not start, because its connection was superseded.

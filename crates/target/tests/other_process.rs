@@ -36,3 +36,14 @@ fn what_waits_looks_again_without_being_woken() {
     let soon = now + std::time::Duration::from_millis(1);
     assert!(!turn.progressed && turn.wake_at.is_some_and(|at| now < at && at < soon));
 }
+
+#[test]
+fn what_waits_is_sent_away_by_a_process_that_stops() {
+    let mut rig = Rig::new(64, &[(UNIT, 2), (2 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.fences().hold_exclusives(true);
+    rig.say(0, b"C\x01");
+    assert_eq!(rig.say(0, b"P\x00"), []);
+    assert_eq!(rig.drain(), [answered(0, 0, Status::Retry)]);
+    assert!(rig.worker.is_drained() && rig.paid() == 0);
+}
