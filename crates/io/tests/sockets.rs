@@ -47,6 +47,7 @@ macro_rules! over_every {
 
 over_every! {
     bytes_arrive_in_order_through_few_buffers
+    every_buffer_is_used_while_none_is_given_back
     a_paused_connection_receives_nothing_until_it_is_resumed
     the_end_of_a_connection_that_is_not_read_is_noticed
     closing_returns_every_buffer_and_tells_both_ends
@@ -180,14 +181,15 @@ fn unix_listener() -> Listener {
 }
 
 fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId) {
-    connected_with(false, listener)
+    connected_with(listener, small())
 }
 
+/// The same to a server with this configuration.
 fn connected_with<N: Network>(
-    zero_copy: bool,
     listener: Listener,
+    config: SocketsConfig,
 ) -> (End<N>, End<N>, ConnId, ConnId) {
-    let mut server = End::<N>::with(SocketsConfig { zero_copy, ..small() });
+    let mut server = End::<N>::with(config);
     let mut client = End::<N>::new();
     client.sockets.dial_to(listener.endpoint().clone());
     server.sockets.listen(ListenerId(7), listener).unwrap();
@@ -264,6 +266,34 @@ fn bytes_arrive_in_order_through_few_buffers<N: Network>(listener: Listener) {
     assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
     assert_eq!(sent, 100);
     assert_eq!(client.sockets.unsent(dialled), 0);
+}
+
+fn every_buffer_is_used_while_none_is_given_back<N: Network>(listener: Listener) {
+    const BUFFERS: usize = 512;
+    let many = SocketsConfig { receive_buffers: BUFFERS, receive_buffer_bytes: 64, ..small() };
+    let (mut server, mut client, _, dialled) = connected_with::<N>(listener, many);
+    let whole = 3 * BUFFERS * 64;
+    let body: Vec<u8> = (0..whole).map(|n| ((n * 7) ^ (n >> 8)) as u8).collect();
+    let mut sent = buf(whole);
+    sent.bytes_mut().copy_from_slice(&body);
+    client.send(dialled, Frame { head: FrameHead::new(&[]), body: Some(sent), body_len: whole });
+    let (mut got, mut held) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        for _ in 0..2000 {
+            client.turn();
+            for event in server.turn() {
+                let NetEvent::Received { buf, len, .. } = event else { panic!("{event:?}") };
+                got.extend_from_slice(&buf.bytes()[..len]);
+                held.push(buf);
+            }
+            if held.len() == BUFFERS || got.len() == whole {
+                break;
+            }
+        }
+        assert!(held.len() == BUFFERS || got.len() == whole, "{} are lent", held.len());
+        held.drain(..).for_each(|buf| server.sockets.give(buf));
+    }
+    assert!(got == body, "{} of {whole} bytes", got.len());
 }
 
 fn a_paused_connection_receives_nothing_until_it_is_resumed<N: Network>(listener: Listener) {
@@ -495,7 +525,8 @@ fn a_unix_socket_that_nobody_listens_on_is_unreachable<N: Network>() {
 }
 
 fn zero_copy_leaves_unix_sockets_alone<N: Network>() {
-    let (mut server, mut client, accepted, _) = connected_with::<N>(true, unix_listener());
+    let zero_copy = SocketsConfig { zero_copy: true, ..small() };
+    let (mut server, mut client, accepted, _) = connected_with::<N>(unix_listener(), zero_copy);
     server.send(accepted, frame(300_000));
     let (mut got, mut sent) = (0, 0);
     for _ in 0..2000 {

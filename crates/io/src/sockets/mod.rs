@@ -359,6 +359,7 @@ impl Sockets {
 
     /// Waits for receive buffers; the next [`Transport::kick`] that finds some ends this.
     fn starve(&mut self, index: u32) {
+        self.provided.ran_dry();
         let conn = &mut self.conns[index as usize];
         if !std::mem::replace(&mut conn.is_starved, true) {
             self.starved.push_back(index);

@@ -10,8 +10,12 @@ use io_uring::types::BufRingEntry;
 
 use crate::{Error, Ring, carve};
 
-/// A provided-buffer ring (`IORING_REGISTER_PBUF_RING`). A buffer is with the kernel, or lent to
-/// whoever took the `Received` event, never both.
+/// A provided-buffer ring (`IORING_REGISTER_PBUF_RING`). A buffer is with the kernel, held back, or
+/// lent to whoever took the `Received` event.
+///
+/// The kernel goes round the ring, so with all buffers in it each receive would write to the memory
+/// that was used longest ago, which no cache has any more. Hence only as many are in the ring as
+/// receives need; the others are held back, the last used on top.
 pub(crate) struct ProvidedBuffers {
     entries: *mut BufRingEntry,
     mask: u16,
@@ -19,6 +23,8 @@ pub(crate) struct ProvidedBuffers {
     /// The buffers that are with the kernel, by their number.
     with_kernel: Box<[Option<Buf>]>,
     with_kernel_count: usize,
+    held_back: Vec<Buf>,
+    level: Level,
 }
 
 impl ProvidedBuffers {
@@ -45,6 +51,8 @@ impl ProvidedBuffers {
             tail: 0,
             with_kernel: (0..count).map(|_| None).collect(),
             with_kernel_count: 0,
+            held_back: Vec::with_capacity(count),
+            level: Level::new(count),
         };
         for buf in carve(&[SizeClass { bytes, count }])?.bufs {
             provided.give(buf);
@@ -52,8 +60,28 @@ impl ProvidedBuffers {
         Ok(provided)
     }
 
-    /// Returns a buffer to the kernel.
-    pub(crate) fn give(&mut self, mut buf: Buf) {
+    /// Takes a buffer back that was lent.
+    pub(crate) fn give(&mut self, buf: Buf) {
+        if self.with_kernel_count < self.level.wanted {
+            self.provide(buf);
+        } else {
+            self.held_back.push(buf);
+        }
+    }
+
+    /// A receive found no buffer: from now on there are more. Of several in one turn the first counts.
+    pub(crate) fn ran_dry(&mut self) {
+        if self.with_kernel_count > 0 {
+            return;
+        }
+        self.level.raise();
+        while self.with_kernel_count < self.level.wanted {
+            let Some(buf) = self.held_back.pop() else { return };
+            self.provide(buf);
+        }
+    }
+
+    fn provide(&mut self, mut buf: Buf) {
         let id = buf.index() as u16;
         let place = usize::from(self.tail & self.mask);
         // SAFETY: `place ≤ mask`, so the entry lies within the ring; the kernel reads it only after
@@ -76,11 +104,82 @@ impl ProvidedBuffers {
     /// Takes the buffer that the kernel filled.
     pub(crate) fn take(&mut self, id: u16) -> Buf {
         self.with_kernel_count -= 1;
+        self.level.taken(self.with_kernel_count);
         self.with_kernel[usize::from(id)].take().expect("the kernel had this buffer")
     }
 
     /// Buffers that the kernel may still fill.
     pub(crate) fn available(&self) -> usize {
         self.with_kernel_count
+    }
+}
+
+/// How many buffers the kernel should have.
+#[derive(Debug)]
+struct Level {
+    /// `least ≤ wanted ≤ most`
+    wanted: usize,
+    least: usize,
+    most: usize,
+    /// The fewest that the kernel had in this period.
+    fewest: usize,
+    /// Buffers that it will still take in this period.
+    left: u32,
+}
+
+impl Level {
+    /// Buffers at first: what fits into a core's second-level cache with what else is there.
+    const LEAST: usize = 64;
+
+    /// Buffers that the kernel takes in a period.
+    const PERIOD: u32 = 1 << 16;
+
+    fn new(most: usize) -> Level {
+        let least = Level::LEAST.min(most);
+        Level { wanted: least, least, most, fewest: least, left: Level::PERIOD }
+    }
+
+    /// There were too few.
+    fn raise(&mut self) {
+        self.wanted = (2 * self.wanted).min(self.most);
+        (self.fewest, self.left) = (0, Level::PERIOD);
+    }
+
+    /// The kernel has taken one and has so many left. When the half would have done for a whole
+    /// period, the half has to do.
+    fn taken(&mut self, available: usize) {
+        self.fewest = self.fewest.min(available);
+        self.left -= 1;
+        if self.left == 0 {
+            if self.fewest > self.wanted / 2 {
+                self.wanted = (self.wanted / 2).max(self.least);
+            }
+            (self.fewest, self.left) = (self.wanted, Level::PERIOD);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_level_rises_with_need_and_sinks_again() {
+        let mut level = Level::new(4096);
+        assert_eq!(level.wanted, 64);
+        (0..9).for_each(|_| level.raise());
+        assert_eq!(level.wanted, 4096, "no more than there are");
+        let mut period = |available: usize| {
+            (0..Level::PERIOD).for_each(|_| level.taken(available));
+            level.wanted
+        };
+        assert_eq!(period(4095), 4096, "a period in which there were too few changes nothing");
+        assert_eq!(period(2048), 4096, "the half would not have done");
+        assert_eq!(
+            [period(2049), period(2047), period(2000), period(2000)],
+            [2048, 1024, 512, 256]
+        );
+        assert_eq!([period(2000), period(2000), period(63)], [128, 64, 64]);
+        assert_eq!(Level::new(16).wanted, 16, "all of a few");
     }
 }
