@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod carry;
+mod crc32c;
 pub mod nvme;
 pub mod nvme_tcp;
 pub mod reflex;

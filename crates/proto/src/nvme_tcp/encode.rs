@@ -10,7 +10,8 @@ use wire::nvme_tcp::{
 };
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
-use super::framer::{Broken, Digests, crc32c};
+use super::framer::{Broken, Digests};
+use crate::crc32c::Crc32c;
 
 /// The most data of a PDU that a session says by itself.
 const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
@@ -134,7 +135,7 @@ impl Line {
         let start = self.len;
         self.put(header.as_bytes());
         if style.digests.header {
-            self.put(&crc32c(&self.bytes[start..self.len]).to_le_bytes());
+            self.put(&Crc32c::of(&self.bytes[start..self.len]).to_le_bytes());
         }
     }
 
@@ -142,7 +143,7 @@ impl Line {
     pub(super) fn end_of_header(&mut self, end: &[u8], header: &[u8], style: &Style) {
         self.put(end);
         if style.digests.header {
-            self.put(&crc32c(header).to_le_bytes());
+            self.put(&Crc32c::of(header).to_le_bytes());
         }
     }
 
@@ -154,7 +155,7 @@ impl Line {
     /// The digest of data, if data has one.
     pub(super) fn data_digest(&mut self, data: &[u8], style: &Style) {
         if style.digests.data {
-            self.put(&crc32c(data).to_le_bytes());
+            self.put(&Crc32c::of(data).to_le_bytes());
         }
     }
 }
@@ -235,7 +236,7 @@ impl Outbox {
             self.bytes.extend_from_slice(line.bytes());
             self.bytes.extend_from_slice(piece);
             if style.digests.data {
-                self.bytes.extend_from_slice(&crc32c(piece).to_le_bytes());
+                self.bytes.extend_from_slice(&Crc32c::of(piece).to_le_bytes());
             }
         }
         self.bare(style, &style.response(completion));

@@ -5,22 +5,14 @@
 use alloc::boxed::Box;
 
 use contract::{Fatal, Status};
-use crc_fast::{CrcAlgorithm, Digest};
 use wire::nvme_tcp::{CommonHeader, DIGEST_BYTES, FatalStatus, PduType, flags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::carry::Carry;
+use crate::crc32c::Crc32c;
 
 /// Bytes of the longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 128;
-
-/// The state of a CRC-32C before its first byte.
-const CRC_START: u32 = u32::MAX;
-
-/// CRC-32C (Castagnoli) of `bytes`: the digest of headers and data (section 3.3.1).
-pub(super) fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
 
 /// Which digests both ends have agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,8 +126,8 @@ pub(super) struct Framer {
     carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
     /// Bytes of data that are left of the PDU.
     left: u32,
-    /// The digest's state after the data that has passed.
-    crc: u32,
+    /// Of the data that has passed.
+    crc: Crc32c,
     /// Whether this PDU's data is followed by a digest.
     has_digest: bool,
 }
@@ -188,7 +180,7 @@ impl Framer {
             state: State::Head,
             carry: Carry::new(),
             left: 0,
-            crc: CRC_START,
+            crc: Crc32c::EMPTY,
             has_digest: false,
         }
     }
@@ -273,14 +265,14 @@ impl Framer {
             (room, digest)
         };
         if let Ok(digest) = digest.try_into().map(u32::from_le_bytes)
-            && digest != crc32c(header)
+            && digest != Crc32c::of(header)
         {
             let status = FatalStatus::HEADER_DIGEST;
             return Err(blame(Broken { status, information: digest }, header));
         }
         self.carry.clear();
         self.left = whole.data_bytes;
-        self.crc = CRC_START;
+        self.crc = Crc32c::EMPTY;
         self.has_digest = whole.has_digest;
         self.state = match (whole.data_bytes, whole.padding) {
             (0, _) => State::Head,
@@ -341,10 +333,7 @@ impl Framer {
         *input = rest;
         self.left -= bytes.len() as u32;
         if self.has_digest {
-            let mut digest =
-                Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(self.crc));
-            digest.update(bytes);
-            self.crc = digest.get_state() as u32;
+            self.crc.add(bytes);
         }
         let end = match self.left {
             0 if self.has_digest => {
@@ -364,7 +353,7 @@ impl Framer {
     fn next_digest(&mut self, input: &mut &[u8]) -> Option<Status> {
         let bytes = self.carry.gather(input, DIGEST_BYTES)?;
         let digest = u32::from_le_bytes(bytes.try_into().expect("gathered to its size"));
-        let is_good = digest == !self.crc;
+        let is_good = digest == self.crc.sum();
         self.carry.clear();
         self.state = State::Head;
         Some(if is_good { Status::Ok } else { Status::BadChecksum })

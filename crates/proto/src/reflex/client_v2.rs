@@ -14,7 +14,7 @@ use wire::reflex_v2::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::client::ClientEvent;
-use super::passage::crc32c;
+use crate::crc32c::Crc32c;
 
 /// The longest body of a notice that this version does not know: it is skipped.
 const NOTICE_BYTES_MAX: usize = HEAD_BYTES_MAX - size_of::<ReplyHead>();
@@ -64,7 +64,7 @@ pub(super) fn request(
         Command::Barrier => (Opcode::BARRIER, false),
     };
     let range = command.range().unwrap_or(Range::new(0, 0));
-    let payload_crc32c = if checksums && !payload.is_empty() { crc32c(payload) } else { 0 };
+    let payload_crc32c = if checksums && !payload.is_empty() { Crc32c::of(payload) } else { 0 };
     let head = RequestHead {
         opcode,
         flags: if fua { FLAG_FUA } else { 0 },

@@ -14,8 +14,8 @@ use wire::reflex_v2::{
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use super::passage::crc32c;
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX};
+use crate::crc32c::Crc32c;
 
 /// The largest rate of the percentile in tenths of a percent.
 const PERCENTILE_TENTHS_MAX: u16 = 1000;
@@ -203,7 +203,7 @@ pub(super) fn reply(reply: &Reply, body: &[u8], checksums: bool) -> FrameHead {
 
 fn done(tag: Tag, status: Status, body: &[u8], checksums: bool) -> FrameHead {
     assert!(body.len() <= REQUEST_BYTES_MAX, "a reply carries at most the largest request");
-    let body_crc32c = if checksums && !body.is_empty() { crc32c(body) } else { 0 };
+    let body_crc32c = if checksums && !body.is_empty() { Crc32c::of(body) } else { 0 };
     let head = ReplyHead {
         opcode: ReplyOpcode::DONE,
         flags: 0,
