@@ -27,6 +27,9 @@ const GENERATION_AT: usize = 16;
 const CONTENTS_AT: usize = 20;
 const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
 
+/// Generations before the newest that a bad sector is compared with.
+const TORN_GENERATIONS: u32 = 32;
+
 /// What the verifier knows of a unit. Generation 0 is what was there before the run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
@@ -76,6 +79,16 @@ pub enum Found {
     Foreign,
     /// A sector that was written, but does not match its checksum.
     Damaged,
+    /// A sector that begins as one generation and ends as another, zero for zeroes: a read was carried
+    /// out beside a write, or a write in part.
+    Torn {
+        /// Bytes of the first, with those that are the same in both.
+        bytes: u16,
+        /// Whose beginning it has.
+        first: u32,
+        /// Whose end it has.
+        rest: u32,
+    },
     /// The contents of another sector.
     Misplaced {
         /// Whose contents they are.
@@ -106,6 +119,9 @@ impl fmt::Display for Failure {
             }
             Found::Foreign => f.write_str("bytes that no verifying run wrote"),
             Found::Damaged => f.write_str("does not match its checksum"),
+            Found::Torn { bytes, first, rest } => {
+                write!(f, "torn: {bytes} bytes of write {first}, the rest of write {rest}")
+            }
             Found::Misplaced { address } => write!(f, "holds the contents of block {address}"),
             Found::Generation { generation, oldest, newest } => {
                 write!(f, "holds write {generation}, may hold {oldest} to {newest}")
@@ -239,11 +255,11 @@ impl Verifier {
             return match (zero, oldest) {
                 (true, 0) => Ok(()),
                 (true, settled) => Err(Found::Zeroes { settled }),
-                (false, _) => Err(Found::Foreign),
+                (false, _) => Err(self.torn(sector, address, newest).unwrap_or(Found::Foreign)),
             };
         }
         if word(sector, CHECKSUM_AT) != checksum(&sector[..CHECKSUM_AT]) {
-            return Err(Found::Damaged);
+            return Err(self.torn(sector, address, newest).unwrap_or(Found::Damaged));
         }
         let found =
             u64::from(word(sector, ADDRESS_AT)) | u64::from(word(sector, ADDRESS_AT + 4)) << 32;
@@ -258,6 +274,25 @@ impl Verifier {
             return Err(Found::Generation { generation, oldest, newest });
         }
         Ok(())
+    }
+    /// Whether a bad sector begins as one of the newest generations and ends as another.
+    fn torn(&self, sector: &[u8], address: u64, newest: u32) -> Option<Found> {
+        let (mut first, mut rest) = ((0, 0), (0, 0));
+        let mut whole = [0; BLOCK_BYTES];
+        for generation in newest.saturating_sub(TORN_GENERATIONS)..=newest {
+            match generation {
+                0 => whole.fill(0),
+                _ => stamp(&mut whole, self.run, address, generation),
+            }
+            let same = |(a, b): &(&u8, &u8)| a == b;
+            let start = sector.iter().zip(&whole).take_while(same).count();
+            let end = sector.iter().rev().zip(whole.iter().rev()).take_while(same).count();
+            first = first.max((start, generation));
+            rest = rest.max((end, generation));
+        }
+        let ((start, first), (end, rest)) = (first, rest);
+        let bytes = start as u16;
+        (start + end >= BLOCK_BYTES).then_some(Found::Torn { bytes, first, rest })
     }
 }
 
@@ -358,7 +393,18 @@ mod tests {
         // Torn inside a sector.
         let mut torn = write(&mut verifier, 116);
         torn[300..512].copy_from_slice(&old[300..512]);
+        // Five bytes behind the tear are the same in both.
+        let found = Found::Torn { bytes: 305, first: 3, rest: 1 };
+        assert_eq!(read(&verifier, 116, &torn)[0].found, found);
+        // Bytes of nobody.
+        torn[200] ^= 1;
         assert_eq!(read(&verifier, 116, &torn)[0].found, Found::Damaged);
+        // A first write that was carried out in part.
+        torn[..300].fill(0);
+        assert_eq!(
+            read(&verifier, 116, &torn)[0].found,
+            Found::Torn { bytes: 300, first: 0, rest: 1 }
+        );
     }
 
     #[test]
