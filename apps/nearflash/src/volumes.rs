@@ -70,7 +70,17 @@ impl Volume {
                 Storage::File(volume)
             }
         };
-        Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
+        Ok(Volume::of(storage, spec))
+    }
+
+    fn of(storage: Storage, spec: &Spec) -> Volume {
+        let locks = match &storage {
+            Storage::File(file) if file.tears_blocks() => {
+                RangeLocks::for_tearing(file.granularity_bytes())
+            }
+            _ => RangeLocks::new(),
+        };
+        Volume { storage, locks: Arc::new(locks), spec: spec.clone() }
     }
 
     /// Opens what the spec names and another process has open, which passes on what it needs: nothing
@@ -80,7 +90,7 @@ impl Volume {
         let options = FileOptions::default();
         let volume = FileVolume::adopt(Path::new(path), *bytes, options, files);
         let storage = Storage::File(volume.map_err(|error| error.to_string())?);
-        Ok(Volume { storage, locks: Arc::new(RangeLocks::new()), spec: spec.clone() })
+        Ok(Volume::of(storage, spec))
     }
 
     /// What another process needs to [adopt](Volume::adopt) it.

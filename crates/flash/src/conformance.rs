@@ -1,9 +1,11 @@
 //! The suite that every device passes, whatever it is made of.
 //!
 //! A [`Bench`] makes fresh volumes with two queues each and lets time pass; [`run`] does the rest
-//! and panics with what the device did wrong. What is deliberately not here: speed, faults of the
+//! and panics with what the device did wrong. Where volumes are shared by real threads, a [`Side`] on each
+//! shows whether blocks stay whole. What is deliberately not here: speed, faults of the
 //! medium and power failures, which differ between devices.
 
+mod beside;
 mod checks;
 mod rig;
 
@@ -12,6 +14,8 @@ use alloc::vec;
 use core::time::Duration;
 
 use contract::{Buf, BufPool, Device, Instant};
+
+pub use beside::{Seen, Side};
 
 /// What the suite needs to know about a device, and how to make one.
 pub trait Bench {

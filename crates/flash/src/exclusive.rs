@@ -6,6 +6,7 @@ mod op;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use contract::{
     BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, REQUEST_BYTES_MAX, Slot,
@@ -16,12 +17,16 @@ use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
 use op::{Op, Step};
 
+/// How soon to try again for those who wait for others: late enough for the worker to sleep meanwhile.
+const RETRY_PERIOD: Duration = Duration::from_micros(100);
+
 /// A queue that shares its volume's [`RangeLocks`] with all other queues to it.
 ///
 /// Reads and plain writes hold the range's stripes beside each other; an atomic write, a
-/// compare-and-write and a write that ends inside a granule hold them alone. Whoever does not get
-/// its stripes waits here in order and is tried again in `kick` and `poll`; while somebody waits,
-/// `wake_at` asks for the next turn at once.
+/// compare-and-write and a write that ends inside a granule hold them alone. Where the medium tears
+/// blocks ([`RangeLocks::for_tearing`]), so does every other write. Whoever does not get
+/// its stripes waits here in order and is tried again in `kick` and `poll`, for which `wake_at` asks after
+/// 100 µs: whoever has them may need this core to go on.
 ///
 /// Atomicity towards a crash is the inner device's ([`Geometry::atomic_blocks_max`]); this adds
 /// atomicity towards everybody else. A compare-and-write is as durable as a plain write.
@@ -43,6 +48,8 @@ pub struct Exclusive<D> {
     /// How many scratch buffers there are in all.
     scratch_max: usize,
     inner_done: Vec<Completion>,
+    /// When those who wait were last tried.
+    tried: Instant,
 }
 
 impl<D: Device> Exclusive<D> {
@@ -68,6 +75,7 @@ impl<D: Device> Exclusive<D> {
             inner.geometry().blocks.is_multiple_of(granule),
             "a device is made of whole granules"
         );
+        assert!(locks.region_blocks() >= granule, "a granule is under one lock");
         let least = Self::scratch_bytes(granularity_bytes);
         assert!(scratch.iter().all(|buf| buf.capacity() >= least), "scratch below {least} bytes");
         let depth = inner.room();
@@ -81,6 +89,7 @@ impl<D: Device> Exclusive<D> {
             scratch_max: scratch.len(),
             scratch,
             inner_done: Vec::with_capacity(depth),
+            tried: Instant::ZERO,
         }
     }
 
@@ -145,6 +154,7 @@ impl<D: Device> Exclusive<D> {
 
     /// Tries everybody who waits, in order; whether somebody started.
     fn retry(&mut self, now: Instant) -> bool {
+        self.tried = now;
         let mut started = false;
         for _ in 0..self.waiting.len() {
             let slot = self.waiting.pop_front().expect("it was just counted");
@@ -211,7 +221,7 @@ impl<D: Device> Device for Exclusive<D> {
     }
 
     fn excludes(&self, command: Command) -> bool {
-        op::is_alone(command, self.granule)
+        op::is_alone(command, self.granule, &self.locks)
     }
 
     fn submit(&mut self, now: Instant, submission: Submission) {
@@ -222,7 +232,7 @@ impl<D: Device> Device for Exclusive<D> {
             self.refused.push(Completion { slot, status, buf });
             return;
         }
-        let op = Op::new(slot, command, buf, self.granule);
+        let op = Op::new(slot, command, buf, self.granule, &self.locks);
         let slot = self.ops.insert(op).expect("room was checked");
         if !self.start(now, slot) {
             self.waiting.push_back(slot);
@@ -250,8 +260,12 @@ impl<D: Device> Device for Exclusive<D> {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let idle = self.waiting.is_empty() && self.refused.is_empty();
-        if idle { self.inner.wake_at() } else { Some(Instant::ZERO) }
+        let own = match (self.refused.is_empty(), self.waiting.is_empty()) {
+            (false, _) => Some(Instant::ZERO),
+            (true, false) => Some(self.tried + RETRY_PERIOD),
+            (true, true) => None,
+        };
+        own.into_iter().chain(self.inner.wake_at()).min()
     }
 }
 

@@ -9,25 +9,40 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 
-/// Stripes of a volume; a power of two.
-const STRIPES: u64 = 1024;
-/// Blocks that share a stripe: as many as the largest request, so that data touches at most two.
-const REGION_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
+/// Blocks of the largest request.
+const REQUEST_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
+/// Stripes that share a cache line when they lie close.
+const LINE_STRIPES: usize = 8;
+/// Cache lines of a volume's locks.
+const LINES: usize = 1024;
 
-/// The locks of one volume. Region `n` (1 MiB) is under stripe `n % 1024`.
+/// The locks of one volume: region `n`, of a power of two of blocks, is under stripe `n % stripes`.
 ///
 /// A stripe is a readers-writer ticket lock in one word: everybody draws a ticket; a shared holder
 /// lets the next one in at once, a lone holder when it leaves.
+///
+/// On a medium that keeps blocks whole, regions are large and only what has to be atomic beyond a
+/// block asks to be alone. On one that tears them ([`for_tearing`](RangeLocks::for_tearing)), every
+/// write does, so regions are small.
 #[derive(Debug)]
 pub struct RangeLocks {
-    stripes: Box<[Stripe]>,
+    lines: Box<[Line]>,
+    /// Blocks of a region, as a power of two.
+    region_shift: u32,
+    /// Stripes are `1 << spread` words apart.
+    spread: u32,
+    /// How a plain write wants its range.
+    pub(crate) plain_writes: Mode,
     /// Claims to be alone that were begun and not released.
     alone: AtomicUsize,
 }
 
-/// On a cache line of its own, so that workers in different regions do not slow each other.
+/// A cache line of stripes, so that workers in different lines do not slow each other.
 #[derive(Debug, Default)]
 #[repr(align(64))]
+struct Line([Stripe; LINE_STRIPES]);
+
+#[derive(Debug, Default)]
 struct Stripe(AtomicU64);
 
 /// How a range is wanted.
@@ -60,20 +75,6 @@ impl Claim {
     /// The claim that is held from the start.
     pub(crate) const NOTHING: Claim =
         Claim { mode: Mode::Shared, first: 0, count: 0, held: 0, ticket: None };
-
-    pub(crate) fn new(range: Range, mode: Mode) -> Self {
-        let first = range.lba / REGION_BLOCKS;
-        let last = (range.lba + u64::from(range.blocks.max(1)) - 1) / REGION_BLOCKS;
-        let count = (last - first + 1).min(STRIPES) as u16;
-        Claim { mode, first: (first % STRIPES) as u16, count, held: 0, ticket: None }
-    }
-
-    /// The stripe in place `nth` of the claim's stripes in ascending order: first those behind the
-    /// wrap-around, then the others.
-    fn stripe(&self, nth: u16) -> usize {
-        let wrapped = (self.first + self.count).saturating_sub(STRIPES as u16);
-        usize::from(if nth < wrapped { nth } else { self.first + (nth - wrapped) })
-    }
 }
 
 impl Default for RangeLocks {
@@ -83,10 +84,55 @@ impl Default for RangeLocks {
 }
 
 impl RangeLocks {
-    /// Locks that nobody holds: 64 KiB of memory, whatever the volume's size.
+    /// Locks that nobody holds: 64 KiB of memory, whatever the volume's size. Regions are as large as
+    /// the largest request, so that data touches at most two, each on a cache line of its own.
     pub fn new() -> Self {
-        let stripes = (0..STRIPES).map(|_| Stripe::default()).collect();
-        RangeLocks { stripes, alone: AtomicUsize::new(0) }
+        let spread = LINE_STRIPES.ilog2();
+        RangeLocks::of(REQUEST_BLOCKS, spread, Mode::Shared)
+    }
+
+    /// The same for a medium on which a read beside a write may find a part of a block old and a part new:
+    /// one that copies memory. Every write keeps others off its regions, of 4 KiB or a granule, whichever
+    /// is larger. Neighbours share a cache line, so that a large request touches few.
+    pub fn for_tearing(granularity_bytes: usize) -> Self {
+        let region_bytes = granularity_bytes.max(4096);
+        assert!(region_bytes.is_power_of_two() && region_bytes <= REQUEST_BYTES_MAX);
+        RangeLocks::of((region_bytes / BLOCK_BYTES) as u64, 0, Mode::Alone)
+    }
+
+    fn of(region_blocks: u64, spread: u32, plain_writes: Mode) -> Self {
+        let lines = (0..LINES).map(|_| Line::default()).collect();
+        let region_shift = region_blocks.ilog2();
+        RangeLocks { lines, region_shift, spread, plain_writes, alone: AtomicUsize::new(0) }
+    }
+
+    /// Blocks of a region: what is aligned to it and not larger has one stripe.
+    pub(crate) fn region_blocks(&self) -> u64 {
+        1 << self.region_shift
+    }
+
+    fn stripes(&self) -> u64 {
+        ((LINES * LINE_STRIPES) >> self.spread) as u64
+    }
+
+    pub(crate) fn claim(&self, range: Range, mode: Mode) -> Claim {
+        let first = range.lba >> self.region_shift;
+        let last = (range.lba + u64::from(range.blocks.max(1)) - 1) >> self.region_shift;
+        let stripes = self.stripes();
+        let count = (last - first + 1).min(stripes) as u16;
+        Claim { mode, first: (first & (stripes - 1)) as u16, count, held: 0, ticket: None }
+    }
+
+    /// The number of the stripe in place `nth` of the claim's stripes in ascending order: first those
+    /// behind the wrap-around, then the others.
+    fn place(&self, claim: &Claim, nth: u16) -> usize {
+        let wrapped = (claim.first + claim.count).saturating_sub(self.stripes() as u16);
+        usize::from(if nth < wrapped { nth } else { claim.first + (nth - wrapped) })
+    }
+
+    fn stripe(&self, claim: &Claim, nth: u16) -> &Stripe {
+        let word = self.place(claim, nth) << self.spread;
+        &self.lines[word / LINE_STRIPES].0[word % LINE_STRIPES]
     }
 
     /// Whether anybody has a range alone, or waits for one.
@@ -100,7 +146,7 @@ impl RangeLocks {
             self.alone.fetch_add(usize::from(claim.count > 0), Ordering::SeqCst);
         }
         while claim.held < claim.count {
-            let stripe = &self.stripes[claim.stripe(claim.held)];
+            let stripe = self.stripe(claim, claim.held);
             let entered = match claim.ticket {
                 None => {
                     let (ticket, entered) = stripe.draw(claim.mode);
@@ -122,7 +168,7 @@ impl RangeLocks {
     pub(crate) fn release(&self, claim: &Claim) {
         assert!(claim.held == claim.count, "a claim is released once it is held");
         for nth in 0..claim.count {
-            self.stripes[claim.stripe(nth)].leave(claim.mode);
+            self.stripe(claim, nth).leave(claim.mode);
         }
         if claim.mode == Mode::Alone {
             self.alone.fetch_sub(usize::from(claim.count > 0), Ordering::SeqCst);
@@ -214,12 +260,14 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::vec::Vec;
 
+    const REGION_BLOCKS: u64 = REQUEST_BLOCKS;
+
     fn region(number: u64) -> Range {
         Range::new(number * REGION_BLOCKS, 8)
     }
 
     fn claim(locks: &RangeLocks, range: Range, mode: Mode) -> (Claim, bool) {
-        let mut claim = Claim::new(range, mode);
+        let mut claim = locks.claim(range, mode);
         let held = locks.advance(&mut claim);
         (claim, held)
     }
@@ -284,13 +332,35 @@ mod tests {
 
     #[test]
     fn stripes_of_a_claim_ascend_and_differ() {
-        for (first, blocks) in [(1023, 4096_u32), (0, u32::MAX), (1000, 100 * 2048), (7, 1)] {
-            let claim = Claim::new(Range::new(first * REGION_BLOCKS, blocks), Mode::Shared);
-            let stripes: Vec<usize> = (0..claim.count).map(|nth| claim.stripe(nth)).collect();
-            assert!(stripes.is_sorted_by(|a, b| a < b), "{stripes:?}");
-            assert!(stripes.contains(&(first as usize % 1024)));
-            assert!(stripes.iter().all(|&stripe| stripe < 1024));
+        for locks in [RangeLocks::new(), RangeLocks::for_tearing(512)] {
+            let (region, stripes) = (locks.region_blocks(), locks.stripes());
+            let some = u32::try_from(100 * region).unwrap();
+            let ranges =
+                [(stripes - 1, 2 * region as u32), (0, u32::MAX), (stripes - 24, some), (7, 1)];
+            for (first, blocks) in ranges {
+                let claim = locks.claim(Range::new(first * region, blocks), Mode::Shared);
+                let places: Vec<usize> =
+                    (0..claim.count).map(|nth| locks.place(&claim, nth)).collect();
+                assert!(places.is_sorted_by(|a, b| a < b), "{places:?}");
+                assert!(places.contains(&((first % stripes) as usize)));
+                assert!(places.iter().all(|&place| (place as u64) < stripes));
+                let words: std::collections::HashSet<*const Stripe> = (0..claim.count)
+                    .map(|nth| core::ptr::from_ref(locks.stripe(&claim, nth)))
+                    .collect();
+                assert_eq!(words.len(), places.len(), "each has a word of its own");
+            }
         }
+    }
+
+    #[test]
+    fn regions_of_a_tearing_medium_are_small_and_hold_whole_granules() {
+        let locks = RangeLocks::for_tearing(512);
+        let (write, held) = claim(&locks, Range::new(8, 8), Mode::Alone);
+        assert!(held && !claim(&locks, Range::new(15, 1), Mode::Shared).1);
+        assert!(claim(&locks, Range::new(0, 8), Mode::Shared).1, "a neighbour does not wait");
+        assert!(claim(&locks, Range::new(16, 2000), Mode::Shared).1);
+        locks.release(&write);
+        assert_eq!(RangeLocks::for_tearing(16 << 10).region_blocks(), 32);
     }
 
     #[test]
@@ -306,7 +376,7 @@ mod tests {
                             if (turn + thread) % 3 == 0 { Mode::Alone } else { Mode::Shared };
                         // Two stripes, in either order of addresses.
                         let lba = (1023 + thread % 2) * REGION_BLOCKS - 4;
-                        let mut claim = Claim::new(Range::new(lba, 8), mode);
+                        let mut claim = locks.claim(Range::new(lba, 8), mode);
                         while !locks.advance(&mut claim) {
                             std::thread::yield_now();
                         }

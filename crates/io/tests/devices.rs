@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use contract::{BufPool, Device, Instant, Range, SlotTable, Status, Submission};
-use flash::conformance::{self, Bench};
+use flash::conformance::{self, Bench, Seen, Side};
 use flash::{Exclusive, RangeLocks};
 use nearflash_io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
 use nearflash_io::{Clock, Owner, Ring, Sockets, SocketsConfig, carve};
@@ -86,6 +87,32 @@ struct Files<F> {
     loop_device: Option<LoopDevice>,
 }
 
+fn locks_of(volume: &FileVolume) -> Arc<RangeLocks> {
+    Arc::new(match volume.tears_blocks() {
+        true => RangeLocks::for_tearing(volume.granularity_bytes()),
+        false => RangeLocks::new(),
+    })
+}
+
+/// A queue with what is around every device of the server.
+fn surround<D: Device>(inner: D, volume: &FileVolume, locks: &Arc<RangeLocks>) -> Exclusive<D> {
+    let granule = volume.granularity_bytes();
+    let class = contract::SizeClass { bytes: Exclusive::<D>::scratch_bytes(granule), count: 2 };
+    let scratch = carve(&[class]).unwrap().bufs;
+    Exclusive::with_granularity(inner, locks.clone(), scratch, granule)
+}
+
+/// Lets a ring's world turn, for as long as a device would wait.
+fn turn(ring: &Ring, clock: &Clock, wake_at: Option<Instant>) -> Instant {
+    let now = clock.now();
+    let wait = match wake_at {
+        Some(at) => at.since(now).min(Duration::from_millis(10)),
+        None => Duration::from_millis(10),
+    };
+    ring.enter((!wait.is_zero()).then_some(Some(wait)));
+    clock.now()
+}
+
 impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
     fn new(name: &str, way: Way, open: F) -> Self {
         let ring = Ring::new().unwrap();
@@ -111,11 +138,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Files<F> {
         locks: &Arc<RangeLocks>,
         number: usize,
     ) -> Exclusive<D> {
-        let granule = volume.granularity_bytes();
-        let class = contract::SizeClass { bytes: Exclusive::<D>::scratch_bytes(granule), count: 2 };
-        let inner = (self.open)(volume, &self.ring, number);
-        let scratch = carve(&[class]).unwrap().bufs;
-        Exclusive::with_granularity(inner, locks.clone(), scratch, granule)
+        surround((self.open)(volume, &self.ring, number), volume, locks)
     }
 
     fn volume(&mut self, blocks: u64, read_only: bool) -> FileVolume {
@@ -143,12 +166,14 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
     type Queue = Exclusive<D>;
 
     fn fresh(&mut self, blocks: u64) -> [Self::Queue; 2] {
-        let (volume, locks) = (self.volume(blocks, false), Arc::new(RangeLocks::new()));
+        let volume = self.volume(blocks, false);
+        let locks = locks_of(&volume);
         [0, 1].map(|number| self.queue(&volume, &locks, number))
     }
 
     fn read_only(&mut self, blocks: u64) -> Option<Self::Queue> {
-        let (volume, locks) = (self.volume(blocks, true), Arc::new(RangeLocks::new()));
+        let volume = self.volume(blocks, true);
+        let locks = locks_of(&volume);
         Some(self.queue(&volume, &locks, 0))
     }
 
@@ -162,13 +187,7 @@ impl<D: Device, F: FnMut(&FileVolume, &Ring, usize) -> D> Bench for Files<F> {
     }
 
     fn pass(&mut self, wake_at: Option<Instant>) -> Instant {
-        let now = self.clock.now();
-        let wait = match wake_at {
-            Some(at) => at.since(now).min(Duration::from_millis(10)),
-            None => Duration::from_millis(10),
-        };
-        self.ring.enter((!wait.is_zero()).then_some(Some(wait)));
-        self.clock.now()
+        turn(&self.ring, &self.clock, wake_at)
     }
 }
 
@@ -221,6 +240,50 @@ fn a_file_behind_threads_conforms() {
 fn a_file_of_large_granules_behind_threads_conforms() {
     let way = Way { granularity_bytes_min: 4096, in_memory: true, ..PLAIN };
     conformance::run(&mut Files::new("threads-granules", way, through_threads));
+}
+
+/// Lets a thread's world turn.
+type Pass<'a> = dyn FnMut(Option<Instant>) -> Instant + 'a;
+/// A thread's queue to a file.
+type FileSide<'a, D> = Side<'a, Exclusive<D>, &'a mut Pass<'a>>;
+
+/// Two threads with a queue each to one file: one writes, the other reads the same blocks.
+fn read_beside_writes<D: Device>(
+    in_memory: bool,
+    direct: bool,
+    open: impl Fn(&FileVolume, &Ring, usize) -> D + Sync,
+) -> (bool, Seen) {
+    let scratch = Scratch::new(&format!("beside-{in_memory}-{direct}"), in_memory);
+    let options = FileOptions { direct, ..FileOptions::default() };
+    let volume = FileVolume::open(scratch.file("volume"), Some(1 << 20), options).unwrap();
+    let (locks, clock, is_over) = (locks_of(&volume), Clock::start(), AtomicBool::new(false));
+    let on_a_thread = |act: &mut dyn FnMut(&mut FileSide<'_, D>)| {
+        let ring = Ring::new().unwrap();
+        let class = contract::SizeClass { bytes: 64 << 10, count: 8 };
+        let mut pool = BufPool::new(carve(&[class]).unwrap().bufs);
+        let queue = surround(open(&volume, &ring, 0), &volume, &locks);
+        let pass: &mut Pass<'_> = &mut |wake_at| turn(&ring, &clock, wake_at);
+        act(&mut Side { queue, pool: &mut pool, pass });
+    };
+    let mut seen = Seen::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| on_a_thread(&mut |side| side.write_generations(4000, &is_over)));
+        on_a_thread(&mut |side| seen = side.read_generations(&is_over));
+    });
+    println!("in memory: {in_memory}, direct: {direct}: {seen:?}");
+    assert!(seen.changes > 0, "the threads never met");
+    (volume.tears_blocks(), seen)
+}
+
+#[test]
+fn blocks_stay_whole_beside_writes_of_another_thread() {
+    for (in_memory, direct) in [(true, true), (true, false), (false, false), (false, true)] {
+        let (tears, seen) = read_beside_writes(in_memory, direct, through_the_ring);
+        assert!(tears || direct && !in_memory, "the page cache tears");
+        assert_eq!(seen.torn, 0, "through rings");
+        let (_, seen) = read_beside_writes(in_memory, direct, through_threads);
+        assert_eq!(seen.torn, 0, "through threads");
+    }
 }
 
 #[test]

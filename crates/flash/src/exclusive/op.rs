@@ -2,7 +2,7 @@
 
 use contract::{BLOCK_BYTES, Buf, Command, REQUEST_BYTES_MAX, Range, Slot, Status};
 
-use crate::locks::{Claim, Mode};
+use crate::locks::{Claim, Mode, RangeLocks};
 
 /// A request, what it holds and where it stands.
 #[derive(Debug)]
@@ -32,9 +32,15 @@ pub(super) enum Step {
 }
 
 impl Op {
-    pub(super) fn new(slot: Slot, command: Command, buf: Option<Buf>, granule: u64) -> Self {
+    pub(super) fn new(
+        slot: Slot,
+        command: Command,
+        buf: Option<Buf>,
+        granule: u64,
+        locks: &RangeLocks,
+    ) -> Self {
         let claim = match command.range() {
-            Some(range) => Claim::new(range, mode(command, range, granule)),
+            Some(range) => locks.claim(range, mode(command, range, granule, locks.plain_writes)),
             None => Claim::NOTHING,
         };
         let rest = command.range().unwrap_or(Range::new(0, 0));
@@ -124,18 +130,19 @@ impl Op {
     }
 }
 
-fn mode(command: Command, range: Range, granule: u64) -> Mode {
+fn mode(command: Command, range: Range, granule: u64, plain_writes: Mode) -> Mode {
     match command {
         Command::Read(_) | Command::Compare(_) => Mode::Shared,
         Command::WriteAtomic(_) | Command::CompareAndWrite(_) => Mode::Alone,
-        _ if is_whole(range, granule) => Mode::Shared,
+        _ if is_whole(range, granule) => plain_writes,
         _ => Mode::Alone,
     }
 }
 
 /// Whether the command holds its range alone.
-pub(super) fn is_alone(command: Command, granule: u64) -> bool {
-    command.range().is_some_and(|range| mode(command, range, granule) == Mode::Alone)
+pub(super) fn is_alone(command: Command, granule: u64, locks: &RangeLocks) -> bool {
+    let mode = |range| mode(command, range, granule, locks.plain_writes);
+    command.range().is_some_and(|range| mode(range) == Mode::Alone)
 }
 
 /// Whether the range is made of whole granules.

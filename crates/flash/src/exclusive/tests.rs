@@ -9,12 +9,14 @@ use crate::conformance::{self, Heap, leak_buf};
 use crate::{Chance, MemQueue, MemVolume};
 use contract::Range;
 
-/// A device that carries out requests block by block, in an order that chance picks, and takes
+/// A device that carries out requests piece by piece, in an order that chance picks, and takes
 /// whole granules only: everything that a careless layer above would get wrong shows.
 struct Shredder {
     bytes: Arc<Mutex<Box<[u8]>>>,
     granule: u64,
-    /// Requests and how many of their blocks are done.
+    /// Bytes of a piece: a block, or less on a medium that tears blocks.
+    piece: usize,
+    /// Requests and how many of their pieces are done.
     entries: Vec<(Submission, u32)>,
     chance: Chance,
 }
@@ -26,18 +28,30 @@ impl Shredder {
         let queue = |place: usize| Shredder {
             bytes: bytes.clone(),
             granule,
+            piece: BLOCK_BYTES,
             entries: Vec::new(),
             chance: Chance::new(seed + place as u64),
         };
         core::array::from_fn(queue)
     }
 
+    /// Half a block at a time.
+    fn tearing(self) -> Shredder {
+        Shredder { piece: BLOCK_BYTES / 2, ..self }
+    }
+
+    /// Pieces of a request.
+    fn pieces(&self, submission: &Submission) -> u32 {
+        submission.command.range().map_or(0, |range| (range.bytes() / self.piece) as u32)
+    }
+
     fn carry_out(&mut self, place: usize) {
         let (submission, progress) = &mut self.entries[place];
         let Some(range) = submission.command.range() else { return };
-        let at = (range.lba as usize + *progress as usize) * BLOCK_BYTES;
-        let within = *progress as usize * BLOCK_BYTES..(*progress as usize + 1) * BLOCK_BYTES;
-        let block = &mut self.bytes.lock().unwrap()[at..at + BLOCK_BYTES];
+        let start = *progress as usize * self.piece;
+        let within = start..start + self.piece;
+        let at = range.lba as usize * BLOCK_BYTES + start;
+        let block = &mut self.bytes.lock().unwrap()[at..at + self.piece];
         match (submission.command, &mut submission.buf) {
             (Command::Read(_), Some(buf)) => {
                 buf.prefix_mut(within.end)[within].copy_from_slice(block);
@@ -77,7 +91,7 @@ impl Device for Shredder {
     fn kick(&mut self, _now: Instant) {}
 
     fn poll(&mut self, _now: Instant, done: &mut Vec<Completion>) {
-        let total: u32 = self.entries.iter().map(|(s, _)| blocks(s)).sum();
+        let total: u32 = self.entries.iter().map(|(s, _)| self.pieces(s)).sum();
         for _ in 0..=self.chance.within(0..=u64::from(total / 2 + 2)) {
             if self.entries.is_empty() {
                 return;
@@ -85,7 +99,7 @@ impl Device for Shredder {
             let place = self.chance.within(0..=self.entries.len() as u64 - 1) as usize;
             self.carry_out(place);
             let (submission, progress) = &self.entries[place];
-            if *progress >= blocks(submission) {
+            if *progress >= self.pieces(submission) {
                 let (Submission { slot, buf, .. }, _) = self.entries.swap_remove(place);
                 done.push(Completion { slot, status: Status::Ok, buf });
             }
@@ -95,10 +109,6 @@ impl Device for Shredder {
     fn wake_at(&self) -> Option<Instant> {
         (!self.entries.is_empty()).then_some(Instant::ZERO)
     }
-}
-
-fn blocks(submission: &Submission) -> u32 {
-    submission.command.range().map_or(0, |range| range.blocks)
 }
 
 fn scratch(count: usize, granularity_bytes: usize) -> Vec<Buf> {
@@ -127,6 +137,73 @@ fn conforms_around_a_device_that_tears_and_takes_whole_granules() {
             })
         }));
     }
+}
+
+#[test]
+fn conforms_around_a_device_that_tears_blocks() {
+    for (seed, granularity) in [(4, 512), (5, 1 << 14)] {
+        conformance::run(&mut Heap::new(|blocks| {
+            let locks = Arc::new(RangeLocks::for_tearing(granularity));
+            Shredder::queues::<2>(blocks, granularity as u64 / 512, seed).map(|inner| {
+                let scratch = scratch(2, granularity);
+                Exclusive::with_granularity(inner.tearing(), locks.clone(), scratch, granularity)
+            })
+        }));
+    }
+}
+
+/// Two queues write and read the same blocks; how many blocks a read found torn.
+fn torn_blocks(locks: RangeLocks, seed: u64) -> usize {
+    const BLOCKS: u64 = 40;
+    let locks = Arc::new(locks);
+    let mut queues = Shredder::queues::<2>(BLOCKS, 1, seed)
+        .map(|inner| Exclusive::new(inner.tearing(), locks.clone(), scratch(1, 512)));
+    let mut chance = Chance::new(seed);
+    let mut slots = SlotTable::new(32);
+    let mut bufs: Vec<Buf> = (0..16).map(|place| leak_buf(8192, place)).collect();
+    let (mut generation, mut torn, mut turns) = (0, 0, 0);
+    while turns < 3000 || !slots.is_empty() {
+        turns += 1;
+        assert!(turns < 100_000, "somebody waits for ever");
+        let queue = &mut queues[turns % 2];
+        if turns < 3000
+            && let Some(mut buf) = bufs.pop()
+        {
+            let blocks = chance.within(1..=12);
+            let range = Range::new(chance.within(0..=BLOCKS - blocks), blocks as u32);
+            let command = match chance.within(0..=4) {
+                0 | 1 => Command::Read(range),
+                2 => Command::WriteAtomic(range),
+                _ => Command::Write { range, fua: false },
+            };
+            generation += 1;
+            fill(buf.bytes_mut(), generation);
+            let slot = slots.insert(command).unwrap();
+            queue.submit(Instant::ZERO, Submission { slot, command, buf: Some(buf) });
+        }
+        let mut done = Vec::new();
+        queue.kick(Instant::ZERO);
+        queue.poll(Instant::ZERO, &mut done);
+        for Completion { slot, status, buf } in done {
+            assert_eq!(status, Status::Ok);
+            let (command, buf) = (slots.remove(slot), buf.unwrap());
+            if let Command::Read(range) = command {
+                let data = buf.bytes()[..range.bytes()].chunks(BLOCK_BYTES);
+                torn += data.filter(|block| block[..8] != block[BLOCK_BYTES - 8..]).count();
+            }
+            bufs.push(buf);
+        }
+    }
+    torn
+}
+
+#[test]
+fn blocks_stay_whole_on_a_medium_that_tears_them() {
+    for seed in 0..40 {
+        assert_eq!(torn_blocks(RangeLocks::for_tearing(512), seed), 0, "seed {seed}");
+    }
+    let torn: usize = (0..40).map(|seed| torn_blocks(RangeLocks::new(), seed)).sum();
+    assert!(torn > 500, "the queues hardly met: {torn} torn blocks");
 }
 
 /// Blocks of a group: the unit that the readers below must always see whole.
@@ -275,7 +352,7 @@ fn a_lone_request_is_not_starved_by_readers() {
         slot
     };
     let late = read(&mut queues[0]);
-    assert_eq!(queues[1].wake_at(), Some(Instant::ZERO));
+    assert_eq!(queues[1].wake_at(), Some(Instant::ZERO + RETRY_PERIOD));
     let mut done = Vec::new();
     queues[1].poll(Instant::ZERO, &mut done);
     assert!(done.is_empty(), "the reader is inside");
@@ -351,6 +428,31 @@ fn threads_count_together() {
     let mut data = vec![0; range.bytes()];
     volume.read_now(range, &mut data);
     assert_eq!(value(&data), 1000);
+}
+
+/// Two real threads, one writing and one reading the same blocks.
+#[test]
+fn threads_see_whole_blocks() {
+    use crate::conformance::Side;
+    use std::sync::atomic::AtomicBool;
+    let volume = MemVolume::new(4096);
+    let locks = Arc::new(RangeLocks::new());
+    let is_over = AtomicBool::new(false);
+    let on_a_thread = |act: &mut dyn FnMut(&mut Side<'_, Exclusive<MemQueue>, _>)| {
+        let queue = Exclusive::new(volume.open_queue(), locks.clone(), scratch(1, 512));
+        let mut pool = contract::BufPool::new((0..8).map(|n| leak_buf(64 << 10, n)));
+        let pass = |_| {
+            std::thread::yield_now();
+            Instant::ZERO
+        };
+        act(&mut Side { queue, pool: &mut pool, pass });
+    };
+    let mut seen = conformance::Seen::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| on_a_thread(&mut |side| side.write_generations(2000, &is_over)));
+        on_a_thread(&mut |side| seen = side.read_generations(&is_over));
+    });
+    assert_eq!(seen.torn, 0, "{seen:?}");
 }
 
 fn value_or_zero(command: Command, buf: &Buf) -> u64 {

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::align::{self, Alignment};
 use super::journal::{self, Journal, Plain};
+use super::medium;
 use crate::{Error, is_same_file};
 
 /// How to open a file.
@@ -55,6 +56,7 @@ pub(super) struct Shared {
     pub(super) blocks: AtomicU64,
     pub(super) alignment: Alignment,
     pub(super) is_block_device: bool,
+    tears_blocks: bool,
     notes: Vec<String>,
     pub(super) journal: Option<Journal>,
     /// Ways of zeroing that the file refused: a bit for each, so that they are tried once.
@@ -188,12 +190,16 @@ impl FileVolume {
             volatile_cache: true,
             read_only: options.read_only,
         };
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| failed("ask about", path, e))?;
+        let tears_blocks =
+            medium::tears_blocks(&file, flags.contains(OFlags::DIRECT), block_device);
         let shared = Shared {
             file,
             geometry,
             blocks: AtomicU64::new(blocks),
             alignment,
             is_block_device: block_device,
+            tears_blocks,
             notes,
             journal,
             refused_zeroing: AtomicU8::new(0),
@@ -211,6 +217,13 @@ impl FileVolume {
     /// is finer.
     pub fn granularity_bytes(&self) -> usize {
         self.shared.alignment.offset
+    }
+
+    /// Whether a read beside a write of the same block may find a part of it old and a part new, so that
+    /// queues need the locks of `flash::RangeLocks::for_tearing`. Always the case where nothing is known of
+    /// the medium, or the page cache stands between.
+    pub fn tears_blocks(&self) -> bool {
+        self.shared.tears_blocks
     }
 
     /// What the operator should know, such as that the page cache cannot be avoided.

@@ -1,12 +1,14 @@
 //! Devices made of files: regular files and block devices, through the ring or through threads.
 //!
 //! A [`FileVolume`] is opened once; each worker opens its queue to it. Queues take whole granules
-//! only ([`FileVolume::granularity_bytes`]); `flash::Exclusive` around them serves what is finer.
+//! only ([`FileVolume::granularity_bytes`]); `flash::Exclusive` around them serves what is finer, and keeps
+//! blocks whole where the medium does not ([`FileVolume::tears_blocks`]).
 
 mod align;
 mod file;
 mod flight;
 mod journal;
+mod medium;
 mod queue;
 mod resize;
 mod threads;

@@ -1,0 +1,82 @@
+//! Whether what is under a file keeps blocks whole.
+//!
+//! A drive carries out each of its sectors whole, whoever reads it meanwhile. Memory does not: what copies
+//! into the page cache or a persistent-memory device may be overtaken by what copies out, in the middle of a
+//! block. Writers of a file exclude each other in the kernel, readers of most file systems do not exclude
+//! writers.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, statx};
+
+/// `EXT4_SUPER_MAGIC` (of ext2 and ext3, too) and `XFS_SUPER_MAGIC`: direct I/O goes to the drive, for sure.
+/// Others take the flag and use the page cache (tmpfs), at times (btrfs), or go who knows where.
+const SEEN_TO_BE_DIRECT: [u64; 2] = [0xef53, 0x5846_5342];
+
+/// The major number of RAM disks (`/dev/ram*`).
+const RAM_DISK_MAJOR: u32 = 1;
+
+/// Whether a read beside a write of the same block may find a part of it old and a part new. Where nothing
+/// is known of the medium, it may.
+pub(super) fn tears_blocks(file: &OwnedFd, is_direct: bool, is_block_device: bool) -> bool {
+    if !is_direct {
+        return true;
+    }
+    if is_block_device {
+        return is_memory(file);
+    }
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS);
+    let is_dax = told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::DAX));
+    let is_known =
+        fstatfs(file).is_ok_and(|told| SEEN_TO_BE_DIRECT.contains(&(told.f_type as u64)));
+    is_dax || !is_known
+}
+
+/// Whether a block device is memory that is copied to and from: a RAM disk, or persistent memory without
+/// a translation table. Partitions have the queue of their disk.
+fn is_memory(file: &OwnedFd) -> bool {
+    let Ok(status) = fstat(file) else { return true };
+    let (major, minor) = (rustix::fs::major(status.st_rdev), rustix::fs::minor(status.st_rdev));
+    let at = format!("/sys/dev/block/{major}:{minor}");
+    let is_dax = |queue: &str| {
+        std::fs::read_to_string(format!("{at}/{queue}/dax")).is_ok_and(|told| told.trim() == "1")
+    };
+    major == RAM_DISK_MAJOR || is_dax("queue") || is_dax("../queue")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{Mode, OFlags};
+
+    fn opened(path: &std::path::Path, flags: OFlags) -> Option<OwnedFd> {
+        std::fs::write(path, [0; 4096]).unwrap();
+        let file = rustix::fs::open(path, OFlags::RDWR | flags, Mode::empty());
+        std::fs::remove_file(path).unwrap();
+        file.ok()
+    }
+
+    #[test]
+    fn what_is_cached_or_in_memory_tears() {
+        let name = format!("nearflash-medium-{}", std::process::id());
+        let cached = opened(&std::env::temp_dir().join(&name), OFlags::empty()).unwrap();
+        assert!(tears_blocks(&cached, false, false));
+        // Since 6.6 tmpfs takes the flag, and copies as ever.
+        if let Some(file) = opened(&std::path::Path::new("/dev/shm").join(&name), OFlags::DIRECT) {
+            assert!(tears_blocks(&file, true, false));
+        }
+    }
+
+    #[test]
+    fn direct_files_of_a_drive_do_not_tear() {
+        let name = format!("nearflash-drive-{}", std::process::id());
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target").join(name);
+        let Some(file) = opened(&path, OFlags::DIRECT) else {
+            return println!("skipped: no direct I/O here");
+        };
+        if fstatfs(&file).unwrap().f_type as u64 != SEEN_TO_BE_DIRECT[0] {
+            return println!("skipped: the build is not on ext4");
+        }
+        assert!(!tears_blocks(&file, true, false));
+    }
+}
