@@ -18,14 +18,13 @@ use support::{Answer, Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_u
 struct Place {
     folder: tempfile::TempDir,
     device: String,
-    workers: &'static str,
 }
 
 impl Place {
     fn new() -> Place {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let device = format!("file:{}?size=16MiB", folder.path().join("device").display());
-        Place { folder, device, workers: "2" }
+        Place { folder, device }
     }
 
     fn socket(&self) -> PathBuf {
@@ -35,7 +34,7 @@ impl Place {
     /// A server that is not started.
     fn launch(&self) -> Launch {
         let socket = self.socket();
-        ["--workers", self.workers, "--admin", socket.to_str().unwrap()]
+        ["--workers", "2", "--admin", socket.to_str().unwrap()]
             .into_iter()
             .fold(Launch::device(&self.device), Launch::with)
     }
@@ -101,8 +100,7 @@ fn a_verifying_load_notices_nothing() {
         (" --connections 2 --queue-depth 4 --block-size 64KiB --checksums", 2),
         ("?v=1 --connections 4 --queue-depth 16", 4),
     ] {
-        // One worker: with two, the page cache lets a read beside a write see half a sector.
-        let place = Place { workers: "1", ..Place::new() };
+        let place = Place::new();
         let mut old = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
         let mut load = bench(&format!("reflex://{}{target}", old.address()), "30", words);
