@@ -48,6 +48,11 @@ impl Fence {
         Fence { kin: Some(kin), ..Fence::default() }
     }
 
+    /// Whether its requests wait for those of others.
+    pub fn has_kin(&self) -> bool {
+        self.kin.is_some()
+    }
+
     /// A request that changes data wants to start at a device (below [`DEVICES_MAX`]). Pairs with
     /// [`supersede`](Fence::supersede): either that sees this request running, or this one sees that
     /// it was superseded.

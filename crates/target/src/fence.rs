@@ -7,7 +7,7 @@
 //! (docs/adr/0003-fences.md).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use contract::{Fence, ParcelPlace, TenantId};
@@ -19,16 +19,22 @@ pub type Key = (TenantId, u128, u32);
 /// The fences of all workers of a server.
 ///
 /// While another process has a part of the server's connections (docs/adr/0009-upgrade.md), they also
-/// say what must wait for it: hellos that name a connection, and requests that need their range for
-/// themselves.
+/// say what must wait for it: hellos that name a connection, requests that need their range for
+/// themselves, and writes of hosts that may have others there.
 #[derive(Debug, Default)]
 pub struct Fences {
     table: Mutex<Table>,
     /// Whether any hello waits for another process.
     holds_hellos: AtomicBool,
-    /// Whether requests that exclude others wait for another process.
-    holds_exclusives: AtomicBool,
+    /// Which requests that change data wait for another process, as bits: in one word, because each
+    /// of them looks at it.
+    held_writes: AtomicU8,
 }
+
+/// Requests that need their range for themselves.
+const EXCLUSIVES: u8 = 1;
+/// Writes whose fences have kin.
+const KIN: u8 = 2;
 
 /// Whose hellos wait for another process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,11 +136,34 @@ impl Fences {
     /// Lets requests that exclude others wait for another process, or not any more. What workers
     /// have given to devices goes on.
     pub fn hold_exclusives(&self, hold: bool) {
-        self.holds_exclusives.store(hold, Ordering::SeqCst);
+        self.hold_writes(EXCLUSIVES, hold);
+    }
+
+    /// Lets writes whose fences have kin wait for another process, or not any more: their kin there,
+    /// of which nothing is known here, may be gone with requests at the devices
+    /// (docs/adr/0011-nvme-fences.md).
+    pub fn hold_kin(&self, hold: bool) {
+        self.hold_writes(KIN, hold);
+    }
+
+    fn hold_writes(&self, which: u8, hold: bool) {
+        match hold {
+            true => self.held_writes.fetch_or(which, Ordering::SeqCst),
+            false => self.held_writes.fetch_and(!which, Ordering::SeqCst),
+        };
+    }
+
+    /// Whether any request that changes data waits for another process.
+    pub(crate) fn holds_writes(&self) -> bool {
+        self.held_writes.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn holds_exclusives(&self) -> bool {
-        self.holds_exclusives.load(Ordering::Relaxed)
+        self.held_writes.load(Ordering::Relaxed) & EXCLUSIVES != 0
+    }
+
+    pub(crate) fn holds_kin(&self) -> bool {
+        self.held_writes.load(Ordering::Relaxed) & KIN != 0
     }
 
     /// The names that connections have, or requests that still run.

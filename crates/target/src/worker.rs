@@ -407,9 +407,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let command = entry.command.with_lba(entry.lba);
         let is_write = command.kind() == Kind::Write;
-        if is_write && self.shared.fences.holds_exclusives() && self.devices[n].excludes(command) {
-            self.hold_back(n, slot);
-            return true;
+        let fences = &self.shared.fences;
+        if is_write && fences.holds_writes() {
+            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.has_kin());
+            let excludes = fences.holds_exclusives() && self.devices[n].excludes(command);
+            if excludes || is_kin && fences.holds_kin() {
+                self.hold_back(n, slot);
+                return true;
+            }
         }
         if let (true, Some(fence)) = (is_write, &conn.fence) {
             match fence.start(n) {

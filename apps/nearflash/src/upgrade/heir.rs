@@ -209,6 +209,8 @@ impl Taker<'_> {
         let fences = &self.grounds.shared.fences;
         fences.hold_hellos(Hold::All);
         fences.hold_exclusives(true);
+        // It may end hosts' controllers, and lose their connections, with writes at the devices.
+        fences.hold_kin(true);
         step("heir", "prepare");
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX)?;
@@ -426,6 +428,7 @@ impl Taker<'_> {
         }
         let fences = &self.grounds.shared.fences;
         fences.hold_exclusives(false);
+        fences.hold_kin(false);
         fences.hold_hellos(Hold::Nobody);
         self.grounds.wakers.iter().for_each(io::Waker::wake);
         step("heir", "rest");
