@@ -8,8 +8,8 @@
 //! nothing: it is put off, and its peer is asked later.
 
 use contract::{
-    ConnId, Device, Fatal, Frame, FrameHead, Mailbox, Reply, Request, SPEECH_BYTES_MAX, Scheduler,
-    Session, Slot, Status, Transport,
+    ConnId, Device, Fatal, Frame, FrameHead, Mailbox, Member, Reply, Request, SPEECH_BYTES_MAX,
+    Scheduler, Session, Slot, Status, Transport,
 };
 
 use crate::Limits;
@@ -75,16 +75,22 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Asks for the payload of a request that has just come, or puts that off.
     pub(crate) fn await_payload(&mut self, id: ConnId, request: Request) {
         let Request { tag, command, .. } = request;
-        let put_off = PutOff { conn: id, request };
-        let status = match self.tenant_of(id, request.tenant) {
+        let charged = self.tenant_of(id, request.tenant);
+        let status = match charged {
             Err(status) => status,
-            Ok(tenant) if !self.awaited.lines.has(tenant) && self.ask(&put_off) == Asked::Done => {
-                return;
+            Ok(tenant) => {
+                let member = Member { tenant, epoch: self.meter(tenant).epoch() };
+                let put_off = PutOff { conn: id, request, charged: member };
+                if !self.awaited.lines.has(tenant) && self.ask(&put_off) == Asked::Done {
+                    return;
+                }
+                if self.awaited.lines.push(tenant, put_off) {
+                    return;
+                }
+                Status::Retry
             }
-            Ok(tenant) if self.awaited.lines.push(tenant, put_off) => return,
-            Ok(_) => Status::Retry,
         };
-        self.count_refusal(id, &request, status);
+        self.count_refusal(charged, status);
         self.reply(id, &Reply::Done { tag, command, status }, None);
     }
 
@@ -116,12 +122,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Gives the request a slot and a buffer and asks its peer for the payload, or refuses it.
     fn ask(&mut self, put_off: &PutOff) -> Asked {
-        let PutOff { conn: id, request } = *put_off;
+        let PutOff { conn: id, request, charged } = *put_off;
         let Request { tag, command, .. } = request;
-        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request) {
+        let charged = self.tenant_as(charged);
+        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request, charged) {
             Ok(place) => place,
             Err(status) => {
-                self.count_refusal(id, &request, status);
+                self.count_refusal(charged, status);
                 self.reply(id, &Reply::Done { tag, command, status }, None);
                 return Asked::Done;
             }

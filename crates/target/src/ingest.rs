@@ -332,10 +332,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Checks a request and gives it a slot and, for its payload, a buffer. Otherwise there is no
     /// buffer now, or its tenant holds too much, and the request waits in its connection.
     fn admit(&mut self, id: ConnId, request: Request) -> Result<(), Stop> {
-        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request) {
+        let charged = self.tenant_of(id, request.tenant);
+        let Placed { namespace, device, lba, tenant } = match self.judge(id, &request, charged) {
             Ok(place) => place,
             Err(status) => {
-                self.count_refusal(id, &request, status);
+                self.count_refusal(charged, status);
                 let conn = self.find(id).expect("it sent a request");
                 if request.payload_bytes > 0 {
                     conn.receiving = Receiving::Discard;
@@ -426,13 +427,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
     }
 
-    /// Whether the connection may do that, where it lies on which device, and who is charged.
-    pub(crate) fn judge(&self, id: ConnId, request: &Request) -> Result<Placed, Status> {
+    /// Whether the connection may do that at this tenant's charge, and where it lies on which device.
+    pub(crate) fn judge(
+        &self,
+        id: ConnId,
+        request: &Request,
+        charged: Result<TenantId, Status>,
+    ) -> Result<Placed, Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
         if !request.verdict.is_ok() {
             return Err(request.verdict);
         }
-        let tenant = self.tenant_of(id, request.tenant)?;
+        let tenant = charged?;
         if usize::from(request.stream) >= STREAMS {
             return Err(Status::Invalid);
         }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use contract::{ConnId, Request, SlotTable, TenantId};
+use contract::{ConnId, Member, Request, SlotTable, TenantId};
 
 use crate::chain::{Chain, Chained, Links};
 use crate::quota::SHARE;
@@ -15,6 +15,8 @@ use crate::quota::SHARE;
 pub(crate) struct PutOff {
     pub(crate) conn: ConnId,
     pub(crate) request: Request,
+    /// Whom the connection belonged to when it came.
+    pub(crate) charged: Member,
 }
 
 /// The lines of a worker's tenants.
@@ -131,7 +133,8 @@ mod tests {
             payload_bytes: 512,
             verdict: Status::Ok,
         };
-        PutOff { conn: ConnId { index: 0, generation: 0 }, request }
+        let charged = Member { tenant: TenantId(0), epoch: 0 };
+        PutOff { conn: ConnId { index: 0, generation: 0 }, request, charged }
     }
 
     #[test]

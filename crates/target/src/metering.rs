@@ -6,8 +6,8 @@
 //! here: a clock (`watch.rs` has one).
 
 use contract::{
-    COUNTED, Command, Completion, ConnId, Device, Gauges, Instant, Kind, Mailbox, Meter, Request,
-    Scheduler, Session, Stage, Status, TenantId, Transport,
+    COUNTED, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, Meter, Scheduler,
+    Session, Stage, Status, TenantId, Transport,
 };
 
 use crate::inflight::InFlight;
@@ -96,10 +96,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.line.meters.worker.fail(status);
     }
 
-    /// A request was refused before it was admitted.
+    /// A request was refused before it was admitted, which this tenant was to be charged for.
     #[cold]
-    pub(crate) fn count_refusal(&self, id: ConnId, request: &Request, status: Status) {
-        match self.tenant_of(id, request.tenant) {
+    pub(crate) fn count_refusal(&self, charged: Result<TenantId, Status>, status: Status) {
+        match charged {
             Ok(tenant) => self.count_failure(tenant, status),
             Err(_) => self.line.meters.worker.fail(status),
         }

@@ -119,6 +119,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 held.ok_or(Status::NoTenant)?
             }
         };
+        self.tenant_as(member)
+    }
+
+    /// The tenant, if it is what it was when that was said.
+    pub(crate) fn tenant_as(&self, member: Member) -> Result<TenantId, Status> {
         if self.meter(member.tenant).epoch() == member.epoch {
             Ok(member.tenant)
         } else {

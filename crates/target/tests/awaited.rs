@@ -3,6 +3,7 @@
 
 mod rig;
 
+use contract::{Status, Tell, TenantId};
 use rig::{Rig, UNIT};
 
 fn invited(conn: u32, tag: u8) -> (u32, Vec<u8>) {
@@ -84,5 +85,31 @@ fn whoever_hangs_up_leaves_nothing_behind() {
     assert_eq!(rig.hang_up(0), [invited(1, 0)]);
     assert_eq!(rig.worker.load().in_flight, 1);
     rig.say(1, b"P\x00");
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn who_was_charged_when_it_was_put_off_is_charged() {
+    let mut rig = Rig::new(64, &POOL);
+    rig.connect(0, 1);
+    assert_eq!(rig.say(0, b"W\x10W\x10"), [invited(0, 0)], "the second finds no buffer");
+    rig.say(0, b"T\x02");
+    rig.tell(Tell::Leave { tenant: TenantId(2) });
+    assert_eq!(rig.say(0, b"P\x00"), [answered(0, 0), invited(0, 1)]);
+    let charged = [1, 2].map(|tenant| rig.worker.in_flight_of(TenantId(tenant)));
+    assert_eq!(charged, [1, 0], "whoever the connection belongs to by now");
+    rig.say(0, b"P\x01");
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn what_was_put_off_ends_with_its_tenant() {
+    let mut rig = Rig::new(64, &POOL);
+    rig.connect(0, 1);
+    assert_eq!(rig.say(0, b"W\x10W\x10"), [invited(0, 0)]);
+    rig.say(0, b"T\x02");
+    let refused = (0, vec![b'R', 1, Status::NoTenant as u8]);
+    assert_eq!(rig.tell(Tell::Leave { tenant: TenantId(1) }), [refused]);
+    assert_eq!(rig.say(0, b"P\x00"), [answered(0, 0)]);
     assert!(rig.worker.is_at_rest());
 }
