@@ -20,6 +20,7 @@ use crate::flows::Flows;
 use crate::history::{self, History};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
+use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
@@ -124,6 +125,8 @@ pub struct Book {
     pub(crate) names: HashMap<String, TenantId>,
     /// By number: how often it was freed.
     pub(crate) epochs: Vec<u32>,
+    /// By number: what the tenants did that had it before, and are gone.
+    pub(crate) departed: Vec<Option<Box<Tally>>>,
     /// By worker.
     pub(crate) meters: Vec<Arc<Meters>>,
     /// By worker.
@@ -160,6 +163,7 @@ impl Book {
             entries: (0..tenants_max).map(|_| None).collect(),
             names: HashMap::new(),
             epochs: vec![0; tenants_max],
+            departed: vec![None; tenants_max],
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
             traces: (0..workers).map(|_| Arc::default()).collect(),
             leaves: Vec::new(),
@@ -462,14 +466,22 @@ impl Book {
             // In this order: what is admitted before the epoch ends is in the count after it.
             meter.epoch() == next && meter.in_flight() == 0
         });
+        if done {
+            // Before devices forget it.
+            let (reading, usage) = (self.reading(tenant), self.usage(tenant));
+            self.entry_mut(tenant).window.count(reading, usage);
+        }
         // A number that is free on one device already stays bound by its entry.
         let free = done
             && self.devices.iter_mut().all(|device| {
                 device.registry.is_vacant(tenant) || device.registry.remove(tenant, now)
             });
         if free {
-            self.entries[n] = None;
+            let entry = self.entries[n].take().expect("it was leaving");
             self.epochs[n] = next;
+            if entry.window.tally != Tally::default() {
+                self.departed[n].get_or_insert_default().add_tally(&entry.window.tally);
+            }
         }
         free
     }

@@ -46,8 +46,11 @@ pub struct DeviceFlow {
     pub bytes: [u64; 2],
     /// How long sampled ones were there: reads, others.
     pub samples: [Coarse<u64>; 2],
-    /// Tokens since the start.
+    /// Tokens since the start: the most that each sum has ever been. What was spent is paid back for
+    /// requests that move, and what expires may be a debt; a counter waits until it is made up for.
     pub tokens: TokenFlow,
+    /// The sums as they are.
+    tokens_exact: TokenFlow,
     /// In the last window, a second: requests, bytes of reads and of writes, tokens.
     pub iops: f64,
     /// See there.
@@ -189,7 +192,8 @@ impl DeviceFlow {
         self.iops = carried.requests.iter().sum::<u64>() as f64 / seconds;
         self.byte_rates = carried.bytes.map(|bytes| bytes as f64 / seconds);
         self.recent = new.samples[0].map(u64::from);
-        self.token_rates = self.tokens.end(&new.tokens, seconds);
+        self.token_rates = self.tokens_exact.end(&new.tokens, seconds);
+        self.tokens.reach(&self.tokens_exact);
         (self.submitted, self.queued) = (new.submitted, new.queued);
     }
 
@@ -228,6 +232,17 @@ impl TokenFlow {
             borrowed: borrowed / seconds,
             expired: expired / seconds,
         }
+    }
+}
+
+impl TokenFlow {
+    /// Grows to what `to` is.
+    fn reach(&mut self, to: &TokenFlow) {
+        self.generated = self.generated.max(to.generated);
+        self.spent = self.spent.max(to.spent);
+        self.donated = self.donated.max(to.donated);
+        self.borrowed = self.borrowed.max(to.borrowed);
+        self.expired = self.expired.max(to.expired);
     }
 }
 
@@ -296,5 +311,20 @@ mod tests {
             (0.0, 200, None)
         );
         assert_eq!((flows.workers()[1].busy_share, flows.workers()[1].busy), (0.0, 0.4));
+    }
+
+    #[test]
+    fn what_is_paid_back_makes_no_counter_fall() {
+        let meters = [Arc::new(Meters::new(1))];
+        let mut flows = Flows::new(1, 1);
+        // Units, as the registry of the device counts them: 30 tokens, 10 paid back, 15 more.
+        let mut told = Vec::new();
+        for (second, spent) in (1..).zip([30, 20, 35]) {
+            let tokens = Tokens { spent: spent * 100_000_000_000, ..Tokens::default() };
+            flows.end(&meters, &[tokens], at(second));
+            let device = flows.devices()[0];
+            told.push((device.tokens.spent, device.token_rates.spent));
+        }
+        assert_eq!(told, [(30.0, 30.0), (30.0, -10.0), (35.0, 15.0)]);
     }
 }

@@ -7,7 +7,7 @@ use contract::{NamespaceId, TenantId, Traces};
 use qos::DeviceModel;
 
 use crate::Book;
-use crate::book::TOKEN;
+use crate::book::Entry;
 use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
 use crate::history::History;
 use crate::metrics::Detail;
@@ -20,26 +20,18 @@ impl Book {
         &self.history
     }
 
-    /// The tenants of so many numbers from `from` on, with all that was counted of them, and the
-    /// number after those, if there are more.
-    pub(crate) fn detailed(
-        &self,
-        from: usize,
-        count: usize,
-    ) -> (Vec<(TenantInfo, Detail)>, Option<usize>) {
+    /// What was counted under so many numbers from `from` on, and the number after those, if there
+    /// are more.
+    pub(crate) fn detailed(&self, from: usize, count: usize) -> (Vec<Detail>, Option<usize>) {
         let end = self.entries.len().min(from + count);
-        let numbers = (from..end).filter(|n| self.entries[*n].is_some());
-        let each = numbers.map(|n| {
-            let tenant = TenantId(n as u32);
-            let window = &self.entry(tenant).window;
-            let detail = Detail {
-                spent: window.usage().spent as f64 / TOKEN as f64,
-                throttled: window.usage().throttled_nanos as f64 / 1e9,
-                tally: window.tally.clone(),
-            };
-            (self.info(tenant), detail)
+        let each = (from..end).map(|number| {
+            let of =
+                |entry: &Entry| (self.info(TenantId(number as u32)), entry.window.tally.clone());
+            let tenant = self.entries[number].as_ref().map(of);
+            Detail { number, tenant, departed: self.departed[number].as_deref().cloned() }
         });
-        (each.collect(), Some(end).filter(|end| *end < self.entries.len()))
+        let known = each.filter(|of| of.tenant.is_some() || of.departed.is_some());
+        (known.collect(), Some(end).filter(|end| *end < self.entries.len()))
     }
 
     /// The tenants of so many numbers from `from` on, and the number after those, if there are more.

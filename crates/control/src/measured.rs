@@ -114,11 +114,17 @@ impl Window {
             retries: f64::from(retries) / seconds,
             compliance: self.judge(&between, tokens, tenths, promised),
         };
-        self.tally.add(&between, &self.usage, &usage);
-        self.reading = reading;
-        self.usage = usage;
+        self.count(reading, usage);
         self.started_at = now;
         between
+    }
+
+    /// Adds what was counted since the last time to the sums. Alone, when the tenant leaves: no window
+    /// ends any more.
+    pub(crate) fn count(&mut self, reading: Reading, usage: Usage) {
+        self.tally.add(&reading.since(&self.reading), &self.usage, &usage);
+        self.reading = reading;
+        self.usage = usage;
     }
 
     fn judge(
@@ -139,11 +145,6 @@ impl Window {
             promised: promised.tokens as f64,
             wanted: f64::from(tenths) / 1_000.0,
         })
-    }
-
-    /// What schedulers counted when the last window ended.
-    pub(crate) fn usage(&self) -> &Usage {
-        &self.usage
     }
 }
 

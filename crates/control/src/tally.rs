@@ -23,6 +23,12 @@ pub struct Tally {
     pub donated: f64,
     /// See there.
     pub borrowed: f64,
+    /// Units that schedulers were paid.
+    pub spent: u64,
+    /// Nanoseconds in which requests waited for tokens, added up over workers.
+    pub throttled_nanos: u64,
+    /// Rounds below the deficit limit.
+    pub deficits: u64,
 }
 
 impl Default for Tally {
@@ -35,12 +41,16 @@ impl Default for Tally {
             samples: [[[0; COARSE_BUCKETS]; Stage::ALL.len()]; 2],
             donated: 0.0,
             borrowed: 0.0,
+            spent: 0,
+            throttled_nanos: 0,
+            deficits: 0,
         }
     }
 }
 
 impl Tally {
     /// Adds what was counted between two readings, and between two looks at what schedulers counted.
+    /// What is less than before belongs to a device that knows the tenant no more, and adds nothing.
     pub(crate) fn add(&mut self, between: &Reading, before: &Usage, after: &Usage) {
         let requests = [between.reads_total(), between.writes.into(), between.others.into()];
         add_all(&mut self.requests, requests);
@@ -52,8 +62,11 @@ impl Tally {
             self.samples.as_flattened_mut().as_flattened_mut(),
             samples.copied().map(u64::from),
         );
-        self.donated += tokens(after.donated.wrapping_sub(before.donated));
-        self.borrowed += tokens(after.borrowed.wrapping_sub(before.borrowed));
+        self.donated += tokens(after.donated.wrapping_sub(before.donated)).max(0.0);
+        self.borrowed += tokens(after.borrowed.wrapping_sub(before.borrowed)).max(0.0);
+        self.spent += after.spent.saturating_sub(before.spent);
+        self.throttled_nanos += after.throttled_nanos.saturating_sub(before.throttled_nanos);
+        self.deficits += after.deficits.saturating_sub(before.deficits);
     }
 
     /// Adds another tenant's.
@@ -66,6 +79,9 @@ impl Tally {
         add_all(self.samples.as_flattened_mut().as_flattened_mut(), samples.copied());
         self.donated += other.donated;
         self.borrowed += other.borrowed;
+        self.spent += other.spent;
+        self.throttled_nanos += other.throttled_nanos;
+        self.deficits += other.deficits;
     }
 }
 

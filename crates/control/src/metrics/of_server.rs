@@ -130,10 +130,10 @@ pub(super) const FAMILIES: [Family; 20] = [
             of_devices(snapshot, |name, _, flow| {
                 let tokens = &flow.tokens;
                 out.sum([name, "generated"], tokens.generated)?;
-                out.sum([name, "spent"], tokens.spent.max(0.0))?;
+                out.sum([name, "spent"], tokens.spent)?;
                 out.sum([name, "donated"], tokens.donated)?;
                 out.sum([name, "borrowed"], tokens.borrowed)?;
-                out.sum([name, "expired"], tokens.expired.max(0.0))
+                out.sum([name, "expired"], tokens.expired)
             })
         },
     },

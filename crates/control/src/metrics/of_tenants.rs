@@ -9,6 +9,7 @@ use super::Snapshot;
 use super::series::Family;
 use super::series::Shape::{Counter, Gauge, Histogram};
 use super::snapshot::OfTenant;
+use crate::book::TOKEN;
 
 /// Operations, in the order of their counters.
 pub(super) const OPS: [&str; 3] = ["read", "write", "other"];
@@ -157,7 +158,8 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant"],
         help: "Tokens spent on all devices. A token is what a read of 4 KiB costs.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|tenant| out.sum([&tenant.name], tenant.spent))
+            active(snapshot)
+                .try_for_each(|of| out.sum([&of.name], of.tally.spent as f64 / TOKEN as f64))
         },
     },
     Family {
@@ -166,7 +168,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant"],
         help: "Tokens that the tenant put into the buckets of devices because it had more than it could use. What is put there while it has no request at all is not in it.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.donated.max(0.0)))
+            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.donated))
         },
     },
     Family {
@@ -175,7 +177,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant"],
         help: "Tokens that the tenant took out of the buckets of devices.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.borrowed.max(0.0)))
+            active(snapshot).try_for_each(|of| out.sum([&of.name], of.tally.borrowed))
         },
     },
     Family {
@@ -184,7 +186,8 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant"],
         help: "Time in which requests of a latency-critical tenant waited for tokens, added up over workers: how long it wanted more than it was promised.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|tenant| out.sum([&tenant.name], tenant.throttled))
+            active(snapshot)
+                .try_for_each(|of| out.sum([&of.name], of.tally.throttled_nanos as f64 / 1e9))
         },
     },
     Family {
@@ -193,8 +196,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant"],
         help: "Rounds of schedulers in which the tenant was below the deficit limit.",
         write: |snapshot, out| {
-            let mut all = active(snapshot);
-            all.try_for_each(|tenant| out.count([&tenant.name], tenant.measured.deficits))
+            active(snapshot).try_for_each(|of| out.count([&of.name], of.tally.deficits))
         },
     },
     Family {

@@ -21,18 +21,32 @@ pub(super) struct OfTenant {
     pub(super) tokens_needed: u64,
     pub(super) connections: u32,
     pub(super) in_flight: u32,
-    /// Tokens that it has spent, and seconds in which it waited for tokens.
-    pub(super) spent: f64,
-    pub(super) throttled: f64,
     pub(super) measured: Measured,
     pub(super) tally: Tally,
+}
+
+impl OfTenant {
+    /// The sum of nobody yet.
+    fn rest() -> OfTenant {
+        OfTenant {
+            name: REST.to_owned(),
+            device: String::new(),
+            class: Class::BestEffort,
+            slo: Slo::default(),
+            tokens_needed: 0,
+            connections: 0,
+            in_flight: 0,
+            measured: Measured::default(),
+            tally: Tally::default(),
+        }
+    }
 }
 
 /// What a scrape shows.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub(super) tenants: Vec<OfTenant>,
-    /// The others, added up; `None` without any.
+    /// The others, added up, with those that are gone: so this sum never falls. `None` without any.
     pub(super) rest: Option<OfTenant>,
     /// Tenants by class: latency-critical, best effort, leaving; and connections that belong to them.
     pub(super) classes: [(u64, u64); 3],
@@ -47,7 +61,8 @@ pub struct Snapshot {
 pub(super) const REST: &str = "\"rest\"";
 
 impl Snapshot {
-    /// What there is to tell now; of the first so many tenants one by one, of the others together.
+    /// What there is to tell now; of tenants whose numbers are below `tenants_max` one by one, of
+    /// the others together. A tenant keeps its number, so it is always told of in the same way.
     pub fn take(tenants: &Tenants, tenants_max: usize) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let mut next = Some(0);
@@ -66,7 +81,12 @@ impl Snapshot {
         snapshot
     }
 
-    fn add(&mut self, (info, detail): (TenantInfo, Detail), tenants_max: usize) {
+    fn add(&mut self, of: Detail, tenants_max: usize) {
+        let is_own = of.number < tenants_max;
+        if let Some(departed) = of.departed.filter(|_| !is_own) {
+            self.rest.get_or_insert_with(OfTenant::rest).tally.add_tally(&departed);
+        }
+        let Some((info, tally)) = of.tenant else { return };
         let class = match info.class {
             Class::LatencyCritical => 0,
             Class::BestEffort => 1,
@@ -82,29 +102,17 @@ impl Snapshot {
             tokens_needed: info.tokens_needed,
             connections: info.connections,
             in_flight: info.in_flight,
-            spent: detail.spent,
-            throttled: detail.throttled,
             measured: info.measured,
-            tally: detail.tally,
+            tally,
         };
-        if self.tenants.len() < tenants_max {
+        if is_own {
             return self.tenants.push(of);
         }
         self.left_out += 1;
-        match &mut self.rest {
-            None => {
-                let slo = Slo::default();
-                self.rest = Some(OfTenant { name: REST.to_owned(), slo, tokens_needed: 0, ..of });
-            }
-            Some(rest) => {
-                rest.connections += of.connections;
-                rest.in_flight += of.in_flight;
-                rest.spent += of.spent;
-                rest.throttled += of.throttled;
-                rest.measured.deficits += of.measured.deficits;
-                rest.tally.add_tally(&of.tally);
-            }
-        }
+        let rest = self.rest.get_or_insert_with(OfTenant::rest);
+        rest.connections += of.connections;
+        rest.in_flight += of.in_flight;
+        rest.tally.add_tally(&of.tally);
     }
 
     /// Those with series of their own, and the sum of the others.
@@ -113,12 +121,12 @@ impl Snapshot {
     }
 }
 
-/// What a snapshot needs of a tenant beside what everybody is told.
+/// What was counted under a tenant's number.
 #[derive(Debug)]
 pub(crate) struct Detail {
-    /// Tokens.
-    pub(crate) spent: f64,
-    /// Seconds.
-    pub(crate) throttled: f64,
-    pub(crate) tally: Tally,
+    pub(crate) number: usize,
+    /// The tenant that has it, and what it did.
+    pub(crate) tenant: Option<(TenantInfo, Tally)>,
+    /// What those did that had it before, if they did anything.
+    pub(crate) departed: Option<Tally>,
 }

@@ -130,6 +130,75 @@ mod tests {
         assert!(!text_of(3).contains(&rest));
     }
 
+    /// The value of the first series whose line begins so.
+    fn value(text: &str, beginning: &str) -> Option<f64> {
+        let line = text.lines().find(|line| line.starts_with(beginning))?;
+        line.rsplit(' ').next().and_then(|value| value.parse().ok())
+    }
+
+    /// Every counter of a text that counts for the tenants without series of their own: buckets,
+    /// counts, sums and totals.
+    fn counters_of_rest(text: &str) -> Vec<(String, f64)> {
+        let rest = REST.replace('"', "\\\"");
+        let is_counter = |name: &str| {
+            ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end))
+        };
+        let of_rest = text.lines().filter(|line| line.contains(&format!("tenant=\"{rest}\"")));
+        let counters = of_rest.filter(|line| is_counter(line.split('{').next().unwrap()));
+        let split = |line: &str| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            (series.to_owned(), value.parse().unwrap())
+        };
+        counters.map(split).collect()
+    }
+
+    #[test]
+    fn no_counter_falls_when_tenants_come_and_go() {
+        let tenants = served();
+        let mut now = Instant::ZERO + Duration::from_secs(1);
+        let text_of = |tenants_max| {
+            let mut text = String::new();
+            write(Snapshot::take(&tenants, tenants_max), &mut text).unwrap();
+            text
+        };
+        let mut before = [0, 1, 2].map(text_of);
+        // Whoever leaves, also one with series of its own, and whoever comes under its number.
+        let steps = ["-web", "-a\\b", "+new", "-default", "-new", "+late", "+last"];
+        for step in steps {
+            let (sign, name) = step.split_at(1);
+            let mut book = tenants.book();
+            let meters = book.meters(0);
+            if sign == "+" {
+                let slo = Slo::default();
+                let made = book.register(name, &slo, None, Origin::Operator, now).unwrap();
+                meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
+            } else {
+                let tenant = book.find(name).unwrap();
+                // The last window of its life does not end.
+                (0..7).for_each(|_| meters.get(tenant).unwrap().record(Kind::Read, 4096, 9_000));
+                book.unregister(name, now).unwrap();
+                meters.get(tenant).unwrap().end_epoch();
+                book.settle(now);
+                assert_eq!(book.find(name), None);
+            }
+            now = now + Duration::from_secs(1);
+            book.measure(now);
+            drop(book);
+            let after = [0, 1, 2].map(text_of);
+            for (before, after) in before.iter().zip(&after) {
+                for (series, was) in counters_of_rest(before) {
+                    let then = value(after, &series);
+                    assert!(then.is_some_and(|then| then >= was), "{step}: {series} {then:?}");
+                }
+            }
+            before = after;
+        }
+        // 300 reads of the three, seven of each of the four that went, one of each that came.
+        let reads =
+            format!("nearflash_tenant_requests_total{{tenant=\"{}\"", REST.replace('"', "\\\""));
+        assert_eq!(value(&before[0], &reads), Some(300.0 + 4.0 * 7.0 + 3.0));
+    }
+
     /// A writer that counts.
     struct Count(usize);
 
