@@ -2,29 +2,44 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Names one entry of a [`SlotTable`]. The generation tells a later tenant of the same place from
 /// an earlier one, so a stale completion is caught instead of believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
-    index: u16,
-    generation: u16,
+    /// The generation, then 16 bits of the index: one word, which is moved about as one.
+    bits: u32,
 }
 
 impl Slot {
+    const fn new(index: u16, generation: u16) -> Slot {
+        Slot { bits: (generation as u32) << 16 | index as u32 }
+    }
+
     /// The slot as 32 bits, for the user data of a queue entry.
     pub const fn to_bits(self) -> u32 {
-        (self.generation as u32) << 16 | self.index as u32
+        self.bits
     }
 
     /// The slot that `to_bits` made these bits from.
     pub const fn from_bits(bits: u32) -> Slot {
-        Slot { index: bits as u16, generation: (bits >> 16) as u16 }
+        Slot { bits }
     }
 
     /// The place in its table, below the table's capacity.
     pub const fn index(self) -> usize {
-        self.index as usize
+        self.bits as u16 as usize
+    }
+
+    const fn generation(self) -> u16 {
+        (self.bits >> 16) as u16
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slot({}, {})", self.index(), self.generation())
     }
 }
 
@@ -52,17 +67,18 @@ impl<T> SlotTable<T> {
     }
 
     /// Puts `value` into a free place; gives it back when the table is full.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Result<Slot, T> {
         let Some(index) = self.free.pop() else { return Err(value) };
         let entry = &mut self.entries[usize::from(index)];
         entry.value = Some(value);
-        Ok(Slot { index, generation: entry.generation })
+        Ok(Slot::new(index, entry.generation))
     }
 
     /// The entry, or `None` when the slot was removed already.
     pub fn find(&mut self, slot: Slot) -> Option<&mut T> {
         let entry = self.entries.get_mut(slot.index())?;
-        if entry.generation == slot.generation { entry.value.as_mut() } else { None }
+        if entry.generation == slot.generation() { entry.value.as_mut() } else { None }
     }
 
     /// The entry of a slot that must be there.
@@ -71,19 +87,21 @@ impl<T> SlotTable<T> {
     }
 
     /// Takes the entry out; its slot is never valid again.
+    #[inline]
     pub fn remove(&mut self, slot: Slot) -> T {
         let entry = &mut self.entries[slot.index()];
-        assert!(entry.generation == slot.generation, "{slot:?} is stale");
-        let value = entry.value.take().unwrap_or_else(|| panic!("{slot:?} is not in flight"));
+        assert!(entry.generation == slot.generation(), "{slot:?} is stale");
+        assert!(entry.value.is_some(), "{slot:?} is not in flight");
         entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(slot.index);
-        value
+        self.free.push(slot.bits as u16);
+        // Last, so that it is moved once.
+        entry.value.take().expect("it was just looked at")
     }
 
     /// The slot and entry of every occupied place.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
-            let slot = Slot { index: index as u16, generation: entry.generation };
+            let slot = Slot::new(index as u16, entry.generation);
             entry.value.as_ref().map(|value| (slot, value))
         })
     }
