@@ -245,6 +245,18 @@ pub(crate) fn scaled(rate: u64, permille: Permille) -> u64 {
     rate * u64::from(permille) / 1_000
 }
 
+/// Tenants that would have to go for these promises to fit into a device of this model; nobody where
+/// they do.
+pub(crate) fn excess(standing: &Standing, model: &DeviceModel) -> Vec<TenantId> {
+    if standing.promised() <= standing.device_rate(model) {
+        return Vec::new();
+    }
+    // Room for the least that can be promised, at whoever's latency.
+    let limit = model.rate_max();
+    let least = Promise { latency_us: u32::MAX, percentile: Percentile::P95, limit, rate: 1 };
+    leave(least, standing, model, 1_000)
+}
+
 /// What would have to give for a promise that is refused beside the `others`. `cost` is the
 /// device's, as it is now.
 pub fn ways(

@@ -246,6 +246,16 @@ impl CostModel {
         }
     }
 
+    /// Another price of a 4 KiB read of a read-only load; the curve stays. At most [`PRICE_MAX`].
+    pub fn set_read_only_read(&mut self, units: u32) {
+        self.read_only_read = units.clamp(1, PRICE_MAX);
+        let (of_each, _) = self.prices.as_chunks_mut::<KINDS>();
+        for [read, ..] in of_each {
+            // What a read of a mixed load costs is its weight.
+            read.read_only = (u64::from(self.read_only_read) * read.mixed).div_ceil(100);
+        }
+    }
+
     /// Units of a 4 KiB write.
     pub fn write(&self) -> u32 {
         self.write

@@ -23,6 +23,7 @@ mod cost_model;
 mod delays;
 mod depth;
 mod device_model;
+mod drift;
 mod express;
 mod idle_pool;
 mod loan;
@@ -34,6 +35,7 @@ mod pass_through;
 mod properties;
 mod rates;
 mod read_ratio;
+pub mod recalibrate;
 #[cfg(all(test, not(loom)))]
 mod reference;
 #[cfg(all(test, not(loom)))]
@@ -61,6 +63,7 @@ pub use cost_model::{
 pub use delays::{Delays, Seen, Since};
 pub use depth::{DEPTH_MIN, DepthBound};
 pub use device_model::{DeviceModel, DeviceModelError, Percentile, RatePoint};
+pub use drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, Unsure};
 pub use idle_pool::IdlePool;
 pub use loan::Loan;
 pub use model_file::{ModelFile, ModelFileError, Residual};

@@ -14,11 +14,12 @@ use contract::{Instant, Slo, TenantId};
 use crate::admission;
 use crate::admission::{Promise, Refusal, Standing, Verdict, Ways, admit, promise, scaled, ways};
 use crate::delays::Seen;
-use crate::shared::{ROUND_NANOS, Shared};
+use crate::drift::{DRIFT_PERIOD, DRIFT_WINDOW, DriftWatch, Sight};
+use crate::shared::{Prices, ROUND_NANOS, Shared};
 use crate::tenant::Terms;
 use crate::units::generated;
 use crate::{
-    Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel,
+    Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel, Drift,
     IdleRule, QueueLimits, TokenScheduler, Totals, Window,
 };
 
@@ -82,6 +83,16 @@ struct Measurement {
     looked_at: Instant,
 }
 
+/// Who looks now and then whether the device is what its model says.
+#[derive(Debug)]
+struct Watch {
+    judge: DriftWatch,
+    seen: Seen,
+    /// When the current window began, and when the next one is due.
+    open_since: Option<Instant>,
+    next_at: Instant,
+}
+
 /// The tenants of one device.
 #[derive(Debug)]
 pub struct Registry {
@@ -91,6 +102,9 @@ pub struct Registry {
     cost: CostModel,
     adjustment: Adjustment,
     measurement: Option<Measurement>,
+    watch: Option<Watch>,
+    /// Somebody else measures the device.
+    is_probed: bool,
     entries: Vec<Entry>,
     /// The weight of each tenant, for when it is best effort.
     weights: Vec<u32>,
@@ -110,7 +124,7 @@ pub struct Registry {
 impl Registry {
     /// A device of this model without tenants, with room for `tenants_max`.
     pub fn new(model: DeviceModel, tenants_max: usize) -> Registry {
-        let shared = Arc::new(Shared::new(tenants_max, model.cost().write()));
+        let shared = Arc::new(Shared::new(tenants_max, Prices::of(model.cost())));
         // Everything is one idle share until somebody registers.
         shared.idle_shares.change(1, 0);
         shared.set_share(model.rate_max());
@@ -120,6 +134,8 @@ impl Registry {
             model,
             adjustment: Adjustment::NONE,
             measurement: None,
+            watch: None,
+            is_probed: false,
             entries: alloc::vec![Entry::Vacant; tenants_max],
             weights: alloc::vec![1; tenants_max],
             sharing: 0,
@@ -352,7 +368,6 @@ impl Registry {
     }
 
     fn measure(&mut self, now: Instant) -> &mut Measurement {
-        self.shared.set_measuring(true);
         let delays = &self.shared.delays;
         self.measurement.get_or_insert_with(|| {
             let mut seen = Seen::nothing();
@@ -363,15 +378,113 @@ impl Registry {
 
     fn measure_if_needed(&mut self) {
         let idle = |m: &mut Measurement| m.correction.is_none() && m.depth.is_none();
-        if self.measurement.take_if(idle).is_some() {
-            self.shared.set_measuring(false);
+        self.measurement.take_if(idle);
+        self.measure_while_needed();
+    }
+
+    fn measure_while_needed(&self) {
+        let is_watched = self.watch.as_ref().is_some_and(|watch| watch.open_since.is_some());
+        self.shared.set_measuring(self.measurement.is_some() || is_watched || self.is_probed);
+    }
+
+    /// Has the workers measure the device, for whoever reads [`Shared::delays`]; or no more for
+    /// their sake.
+    pub fn probe(&mut self, on: bool) {
+        self.is_probed = on;
+        self.measure_while_needed();
+    }
+
+    /// Watches from the next [`observe`](Registry::observe) on whether the device is what its model
+    /// says: workers measure it for [`DRIFT_WINDOW`] in each [`DRIFT_PERIOD`].
+    pub fn watch_drift(&mut self, on: bool, now: Instant) {
+        self.watch = on.then(|| Watch {
+            judge: DriftWatch::new(),
+            seen: Seen::nothing(),
+            open_since: None,
+            next_at: now,
+        });
+        self.measure_while_needed();
+    }
+
+    /// How the device stands beside its model; `None` where nobody watches.
+    pub fn drift(&self) -> Option<Drift> {
+        self.watch.as_ref().map(|watch| watch.judge.state())
+    }
+
+    /// Opens and ends windows of the drift.
+    fn watch(&mut self, now: Instant) {
+        let Some(watch) = &mut self.watch else { return };
+        match watch.open_since {
+            None if now >= watch.next_at => {
+                watch.seen.look(&self.shared.delays);
+                (watch.open_since, watch.next_at) = (Some(now), now + DRIFT_PERIOD);
+            }
+            Some(begun) if now.since(begun) >= DRIFT_WINDOW => {
+                let since = watch.seen.look(&self.shared.delays);
+                let Adjustment { rate_permille, write_permille } = self.adjustment;
+                let sight = Sight {
+                    since: &since,
+                    length: now.since(begun),
+                    write: self.cost.write(),
+                    corrected: f64::from(rate_permille) / f64::from(write_permille),
+                };
+                watch.judge.end(&self.model, sight, now);
+                watch.open_since = None;
+            }
+            _ => return,
         }
+        self.measure_while_needed();
+    }
+
+    /// Tenants that would have to go, few of them, for what the others are promised to fit into
+    /// another model of the device; nobody where all fits.
+    pub fn displaced(&self, model: &DeviceModel) -> Vec<TenantId> {
+        let mut standing = Standing::default();
+        let mut displaced = Vec::new();
+        for (n, entry) in self.entries.iter().enumerate() {
+            let Entry::Critical(slo, _) = entry else { continue };
+            let tenant = TenantId(n as u32);
+            match promise(slo, model, model.cost()) {
+                Ok(Some(promise)) => standing.insert(tenant, promise),
+                _ => displaced.push(tenant),
+            }
+        }
+        displaced.extend(admission::excess(&standing, model));
+        displaced
+    }
+
+    /// Trusts another model from now on. What tenants were promised stays; where that is more than
+    /// the device makes by the new model, each gets its part of it, as when the model is
+    /// [corrected](Registry::adjust). A correction starts anew, and so does the drift.
+    ///
+    /// # Errors
+    /// The new model has no rate for what a tenant was promised; then the old one stays.
+    pub fn set_model(&mut self, model: DeviceModel, now: Instant) -> Result<(), Refusal> {
+        let critical = |entry: &Entry| match entry {
+            Entry::Critical(slo, _) => Some(*slo),
+            _ => None,
+        };
+        for slo in self.entries.iter().filter_map(critical) {
+            promise(&slo, &model, model.cost())?;
+        }
+        self.cost = model.cost().clone();
+        self.model = model;
+        if let Some(measurement) = &mut self.measurement {
+            measurement.correction = measurement.correction.as_ref().map(|_| Correction::new());
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.judge = DriftWatch::new();
+        }
+        self.adjust(Adjustment::NONE, now);
+        Ok(())
     }
 
     /// Ends a window of what is measured, and installs what the correction and the bound of the
-    /// depth make of it. To be called every [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; does
-    /// nothing while both are off. Workers take it up in their next rounds.
+    /// depth make of it; and those of the drift. To be called every
+    /// [`CORRECTION_NANOS`](crate::CORRECTION_NANOS) or so; does nothing while all are off. Workers
+    /// take it up in their next rounds.
     pub fn observe(&mut self, now: Instant) -> Adjustment {
+        self.watch(now);
         let rate = self.device_rate();
         let Some(measurement) = &mut self.measurement else { return self.adjustment };
         let since = measurement.seen.look(&self.shared.delays);
@@ -419,11 +532,11 @@ impl Registry {
         self.adjustment = adjustment;
         let write = u64::from(self.model.cost().write());
         self.cost.set_write((write * u64::from(adjustment.write_permille) / 1_000) as u32);
-        self.shared.set_write_price(self.cost.write());
+        self.shared.set_prices(Prices::of(&self.cost));
         for n in 0..self.entries.len() {
             let Entry::Critical(slo, old) = self.entries[n] else { continue };
-            let rate = admission::needed(&slo, slo.iops, &self.cost);
-            let promise = Promise { rate, ..old };
+            let promised = promise(&slo, &self.model, &self.cost);
+            let promise = promised.ok().flatten().unwrap_or(old);
             let tenant = TenantId(n as u32);
             self.standing.remove(tenant, old);
             self.standing.insert(tenant, promise);
@@ -742,7 +855,7 @@ mod tests {
         registry.adjust(dearer, now);
         assert_eq!((registry.promised(), registry.shared().share()), (27_000_000, 15_000_000));
         assert_eq!(
-            (registry.shared().lent(), registry.shared().write_price()),
+            (registry.shared().lent(), registry.shared().prices().write),
             (42_000_000, 1_500)
         );
         // And the device serves half of it all: 210 K tokens of 270 K.
@@ -759,5 +872,36 @@ mod tests {
         assert_eq!((rate(reader), registry.left()), (12_000_000, 9_000_000));
         registry.adjust(Adjustment::NONE, now);
         assert_eq!((registry.left(), registry.shared().lent()), (30_000_000, 42_000_000));
+    }
+
+    #[test]
+    fn another_model_keeps_promises_and_names_who_does_not_fit() {
+        let mut registry = registry();
+        let now = Instant::ZERO;
+        let reader = registry.register(&slo(500, 120_000, 100), now).unwrap().tenant;
+        let writer = registry.register(&slo(500, 10_000, 0), now).unwrap().tenant;
+        let model = |write, tokens: u64, latency_us| {
+            let rate = tokens * 100;
+            let row = crate::RatePoint { latency_us, mixed: rate, read_only: rate };
+            DeviceModel::new(CostModel::linear(write, 80).unwrap(), alloc::vec![row], rate).unwrap()
+        };
+        assert_eq!(registry.displaced(&model(2_000, 420_000, 500)), []);
+        registry.set_model(model(2_000, 420_000, 500), now).unwrap();
+        assert_eq!((registry.promised(), registry.left()), (32_000_000, 10_000_000));
+        let prices = Prices { write: 2_000, read_only_read: 80 };
+        assert_eq!(registry.shared().prices(), prices);
+        // 320 K tokens are promised, of 160 K.
+        let half = model(2_000, 160_000, 500);
+        assert_eq!(registry.displaced(&half), [writer]);
+        registry.set_model(half, now).unwrap();
+        let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+        assert_eq!((rate(reader), rate(writer), registry.left()), (6_000_000, 10_000_000, 0));
+        // A model that knows nothing of what was promised changes nothing.
+        let lax = model(1_000, 420_000, 1_000);
+        assert_eq!(registry.displaced(&lax), [reader, writer]);
+        assert!(matches!(registry.set_model(lax, now), Err(Refusal::TooTight { .. })));
+        assert_eq!(registry.shared().prices(), prices);
+        registry.set_model(DeviceModel::device_a(), now).unwrap();
+        assert_eq!((registry.left(), registry.shared().lent()), (20_000_000, 42_000_000));
     }
 }

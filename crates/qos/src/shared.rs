@@ -12,11 +12,30 @@ use crate::rounds::Rounds;
 use crate::sync::{Acquire, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Release};
 use crate::tenant::{Tenant, Usage};
 use crate::units::generated;
-use crate::{Class, Delays, ReadRatio};
+use crate::{Class, CostModel, Delays, ReadRatio};
 
 /// The longest time between two rounds while requests wait, in nanoseconds, whatever the SLOs
 /// (paper, section 3.2.2: 0.5 to 100 µs).
 pub const ROUND_NANOS: u64 = 100_000;
+
+/// What may change of a price list while workers use it, in units of a request of 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prices {
+    /// A write.
+    pub write: u32,
+    /// A read while the load is read-only.
+    pub read_only_read: u32,
+}
+
+impl Prices {
+    pub(crate) fn of(cost: &CostModel) -> Prices {
+        Prices { write: cost.write(), read_only_read: cost.read_only_read() }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.read_only_read) << 32 | u64::from(self.write)
+    }
+}
 
 /// The state of one device's scheduling that all its workers share. Made by
 /// [`Registry::new`](crate::Registry::new), which alone changes tenants.
@@ -38,8 +57,9 @@ pub struct Shared {
     share: AtomicU64,
     /// The weights of all best-effort tenants, leaving ones included.
     best_effort: AtomicU64,
-    /// Units of a 4 KiB write, corrected.
-    write_price: AtomicU32,
+    /// Units of a 4 KiB write, corrected, in the low half; in the high half those of a 4 KiB read of
+    /// a read-only load.
+    prices: AtomicU64,
     /// Requests at the device at a time, over all workers; the largest number for no bound.
     depth: AtomicU32,
     /// Whether requests that would miss their latency are refused.
@@ -54,7 +74,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(tenants_max: usize, write_price: u32) -> Shared {
+    pub(crate) fn new(tenants_max: usize, prices: Prices) -> Shared {
         Shared {
             tenants: (0..tenants_max).map(|_| Tenant::vacant()).collect(),
             bucket: Bucket::new(),
@@ -65,7 +85,7 @@ impl Shared {
             idle_shares: IdlePool::new(),
             share: AtomicU64::new(0),
             best_effort: AtomicU64::new(0),
-            write_price: AtomicU32::new(write_price),
+            prices: AtomicU64::new(prices.word()),
             depth: AtomicU32::new(u32::MAX),
             failing_fast: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
@@ -84,13 +104,14 @@ impl Shared {
         self.share.store(share, Release);
     }
 
-    /// Units of a 4 KiB write, as it is priced now.
-    pub fn write_price(&self) -> u32 {
-        self.write_price.load(Acquire)
+    /// What requests are priced by now.
+    pub fn prices(&self) -> Prices {
+        let word = self.prices.load(Acquire);
+        Prices { write: word as u32, read_only_read: (word >> 32) as u32 }
     }
 
-    pub(crate) fn set_write_price(&self, units: u32) {
-        self.write_price.store(units, Release);
+    pub(crate) fn set_prices(&self, prices: Prices) {
+        self.prices.store(prices.word(), Release);
     }
 
     /// Requests that should be at the device at a time, over all workers; `None` without a bound.

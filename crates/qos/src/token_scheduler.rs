@@ -19,7 +19,7 @@ use crate::requests::{Paid, Queue, Requests};
 use crate::ring::{Links, Ring};
 use crate::rounds::Turn;
 use crate::run::Run;
-use crate::shared::Shared;
+use crate::shared::{Prices, Shared};
 use crate::tenant::Terms;
 use crate::units::{ROUND_NANOS_MAX, nano};
 use crate::{Class, CostModel, Load};
@@ -138,6 +138,8 @@ pub(crate) struct Visit {
 pub struct TokenScheduler {
     pub(crate) shared: Arc<Shared>,
     cost: CostModel,
+    /// Those of `cost` that may change.
+    prices: Prices,
     worker: usize,
     pub(crate) idle: IdleRule,
     of_tenant: u32,
@@ -213,6 +215,7 @@ impl TokenScheduler {
         let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
         TokenScheduler {
             shared,
+            prices: Prices::of(&cost),
             cost,
             worker,
             idle,
@@ -354,10 +357,12 @@ impl TokenScheduler {
         }
     }
 
-    /// Another price of writes counts from this round on, also for what waits already.
+    /// Other prices count from this round on, also for what waits already.
     #[cold]
-    fn reprice(&mut self, write: u32) {
-        self.cost.set_write(write);
+    fn reprice(&mut self, prices: Prices) {
+        self.prices = prices;
+        self.cost.set_write(prices.write);
+        self.cost.set_read_only_read(prices.read_only_read);
         for local in self.locals.iter_mut().filter(|local| local.queue.len > 0) {
             self.requests.reprice(&mut local.queue, &self.cost);
         }
@@ -584,9 +589,9 @@ impl Scheduler for TokenScheduler {
             // Each worker that takes part has its part of the device.
             Some(depth) => depth.div_ceil(self.shared.rounds.members().max(1)) as usize,
         };
-        let write = self.shared.write_price();
-        if write != self.cost.write() {
-            self.reprice(write);
+        let prices = self.shared.prices();
+        if prices != self.prices {
+            self.reprice(prices);
         }
         self.load = self.shared.read_ratio.load();
         self.share = self.shared.share();

@@ -1,0 +1,292 @@
+//! Whether a device still is what its model says: what it served, beside what the model says that it
+//! serves at the latency that its reads had (docs/recalibration.md, "Drift").
+//!
+//! A pure judge: windows of measurements in, a [`Drift`] out. What is deliberately not here: who
+//! opens windows ([`Registry`](crate::Registry)), and what follows from a drift.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+use contract::Instant;
+
+use crate::units::TOKEN;
+use crate::{DeviceModel, Load, Since};
+
+/// How long a window is.
+pub const DRIFT_WINDOW: Duration = Duration::from_millis(500);
+
+/// From the begin of a window to that of the next: in between nobody pays for being measured.
+pub const DRIFT_PERIOD: Duration = Duration::from_secs(2);
+
+/// Reads without which a window says nothing about its tail.
+const READS_MIN: u64 = 500;
+
+/// Windows whose median counts, and how many it takes.
+const WINDOWS_MAX: usize = 8;
+const WINDOWS_MIN: usize = 5;
+
+/// How long a window counts.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// Beyond these the device has drifted. The fit of a calibration may be off by 15 % itself.
+const SLOWER: f64 = 0.80;
+const FASTER: f64 = 1.25;
+
+/// Within these it fits again; in between it stays what it was.
+const FITS: (f64, f64) = (0.87, 1.15);
+
+/// With less than this share of the tightest row's rate, a latency within that row says nothing.
+const LOAD_MIN: f64 = 0.5;
+
+/// By how much requests may cost more than as many of one page: larger reads take longer by
+/// themselves, and the rows are of reads of one page.
+pub(crate) const SIZE_MAX: f64 = 1.5;
+
+/// Why it is not known whether a device fits its model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsure {
+    /// It has not been watched for long enough.
+    TooSoon,
+    /// Too few reads come to tell their tail.
+    FewReads,
+    /// The load is so small that any device would serve it.
+    LittleLoad,
+    /// Most requests are of many pages, of which the rows say nothing.
+    LargeRequests,
+}
+
+impl fmt::Display for Unsure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unsure::TooSoon => "it has not been watched for long enough",
+            Unsure::FewReads => "too few reads to tell their tail",
+            Unsure::LittleLoad => "the load is too small to tell",
+            Unsure::LargeRequests => "its requests are of many pages, and the model's rates of one",
+        })
+    }
+}
+
+/// How a device stands beside its model. A `ratio` is what it serves at the tail latency that its
+/// reads have, as a share of what the model says that it serves there: the median of some windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Drift {
+    /// It is not known, and why.
+    Unknown(Unsure),
+    /// It serves what the model says.
+    Fits {
+        /// See above; 1 where it stays below the tightest latency of the model.
+        ratio: f64,
+    },
+    /// It serves less (`ratio` below 1), or more.
+    Drifted {
+        /// See above.
+        ratio: f64,
+        /// When that was found.
+        since: Instant,
+    },
+}
+
+/// What happened in a window, at which prices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a> {
+    pub(crate) since: &'a Since,
+    pub(crate) length: Duration,
+    /// Units of a 4 KiB write, as it was priced.
+    pub(crate) write: u32,
+    /// What a correction has left of the model, a share: of its rate, over the price of writes.
+    pub(crate) corrected: f64,
+}
+
+/// Judges one device.
+#[derive(Clone, Debug)]
+pub(crate) struct DriftWatch {
+    /// When windows that say something ended, and their ratios; the oldest first.
+    marks: Vec<(Instant, f64)>,
+    state: Drift,
+}
+
+impl DriftWatch {
+    pub(crate) fn new() -> DriftWatch {
+        DriftWatch {
+            marks: Vec::with_capacity(WINDOWS_MAX + 1),
+            state: Drift::Unknown(Unsure::TooSoon),
+        }
+    }
+
+    pub(crate) fn state(&self) -> Drift {
+        self.state
+    }
+
+    /// Takes a window into account, which has just ended.
+    pub(crate) fn end(&mut self, model: &DeviceModel, sight: Sight<'_>, now: Instant) {
+        self.marks.retain(|(at, _)| now.since(*at) <= FRESH);
+        let unsure = match ratio(model, &sight) {
+            Ok(ratio) => {
+                self.marks.push((now, ratio));
+                if self.marks.len() > WINDOWS_MAX {
+                    self.marks.remove(0);
+                }
+                Unsure::TooSoon
+            }
+            Err(unsure) => unsure,
+        };
+        self.state = match (self.median(), self.state) {
+            // What was found stays found while nothing speaks against it.
+            (None, Drift::Drifted { .. }) => self.state,
+            (None, _) => Drift::Unknown(unsure),
+            (Some(ratio), before) => settle(ratio, before, now),
+        };
+    }
+
+    fn median(&self) -> Option<f64> {
+        if self.marks.len() < WINDOWS_MIN {
+            return None;
+        }
+        let mut ratios: Vec<f64> = self.marks.iter().map(|(_, ratio)| *ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        Some(ratios[ratios.len() / 2])
+    }
+}
+
+fn settle(ratio: f64, before: Drift, now: Instant) -> Drift {
+    let is_far = !(SLOWER..=FASTER).contains(&ratio);
+    let is_near = (FITS.0..=FITS.1).contains(&ratio);
+    match before {
+        Drift::Drifted { since, .. } if !is_near => Drift::Drifted { ratio, since },
+        _ if is_far => Drift::Drifted { ratio, since: now },
+        _ => Drift::Fits { ratio },
+    }
+}
+
+/// What the device served, as a share of what the model says that it serves at that tail.
+fn ratio(model: &DeviceModel, sight: &Sight<'_>) -> Result<f64, Unsure> {
+    let Sight { since, length, write, corrected } = *sight;
+    if since.ended() < READS_MIN {
+        return Err(Unsure::FewReads);
+    }
+    let load = Served::of(model, since, write);
+    if load.size > SIZE_MAX {
+        return Err(Unsure::LargeRequests);
+    }
+    let rate = load.units / length.as_secs_f64();
+    let tail_us = since.tail_nanos(950) / 1_000;
+    let tightest_us = model.latency_us_min();
+    let at = u32::try_from(tail_us).unwrap_or(u32::MAX).max(tightest_us);
+    let says = model.rate(at, Load::Mixed).expect("a latency of the first row or above") as f64;
+    let ratio = rate / says;
+    match tail_us <= u64::from(tightest_us) {
+        true if ratio > FASTER => Ok(ratio),
+        true if ratio < LOAD_MIN && corrected >= SLOWER => Err(Unsure::LittleLoad),
+        true => Ok(corrected.min(1.0)),
+        false => Ok(if ratio < 1.0 { ratio.min(corrected) } else { ratio }),
+    }
+}
+
+/// What was submitted in a window, in the units of the model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// Units, at the model's price of writes.
+    pub(crate) units: f64,
+    /// What requests cost, as a multiple of what as many of one page do.
+    pub(crate) size: f64,
+}
+
+impl Served {
+    /// Of a window in which a 4 KiB write was priced at `write` units.
+    pub(crate) fn of(model: &DeviceModel, since: &Since, write: u32) -> Served {
+        let (reads, writes) = (since.reads as f64, since.writes as f64);
+        let cost = model.cost();
+        // As the read ratio does: a load with hardly a write may have been priced as of reads alone.
+        let is_read_only = writes * 1_000.0 <= reads + writes;
+        let read = if is_read_only { cost.read_only_read().min(TOKEN) } else { TOKEN };
+        let pages = reads * f64::from(read) + writes * f64::from(write);
+        let dearer = f64::from(write) - f64::from(cost.write());
+        let units = (since.spent as f64 - writes * dearer).max(0.0);
+        Served { units, size: since.spent as f64 / pages.max(1.0) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Delays, Seen};
+
+    /// A window of half a second of device A, in which this share of its rate at 500 µs was spent on
+    /// reads and a tenth of writes, with this tail.
+    struct Bench {
+        watch: DriftWatch,
+        now: Instant,
+        delays: Delays,
+        seen: Seen,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let delays = Delays::new();
+            Bench { watch: DriftWatch::new(), now: Instant::ZERO, delays, seen: Seen::nothing() }
+        }
+
+        fn window(&mut self, share: f64, tail_us: u64) -> Drift {
+            let model = DeviceModel::device_a();
+            // Ten requests, one of them a write, cost 1 900 units.
+            let tens = (42e6 * share / 2.0 / 1_900.0) as u64;
+            (0..tens.min(1_000) * 9)
+                .for_each(|_| self.delays.record(0, Duration::from_micros(tail_us)));
+            self.delays.count(0, tens * 9, tens, tens * 1_900);
+            let since = self.seen.look(&self.delays);
+            self.now = self.now + DRIFT_PERIOD;
+            let sight = Sight { since: &since, length: DRIFT_WINDOW, write: 1_000, corrected: 1.0 };
+            self.watch.end(&model, sight, self.now);
+            self.watch.state()
+        }
+    }
+
+    #[test]
+    fn a_device_that_serves_less_at_its_latency_has_drifted() {
+        let mut bench = Bench::new();
+        for _ in 0..WINDOWS_MIN - 1 {
+            assert_eq!(bench.window(0.9, 450), Drift::Unknown(Unsure::TooSoon));
+        }
+        assert_eq!(bench.window(0.9, 450), Drift::Fits { ratio: 1.0 });
+        // At 2 ms it is said to serve 570 K; it serves 210 K.
+        let drifted = (0..WINDOWS_MIN).map(|_| bench.window(0.5, 2_000)).last().unwrap();
+        let Drift::Drifted { ratio, since } = drifted else { panic!("{drifted:?}") };
+        assert!((0.35..0.39).contains(&ratio), "{ratio}");
+        // A load that says nothing does not clear it, and time neither.
+        for _ in 0..40 {
+            bench.window(0.1, 90);
+        }
+        assert_eq!(bench.watch.state(), Drift::Drifted { ratio, since });
+        let fits = (0..WINDOWS_MAX).map(|_| bench.window(0.9, 450)).last().unwrap();
+        assert_eq!(fits, Drift::Fits { ratio: 1.0 });
+    }
+
+    #[test]
+    fn a_few_bad_windows_are_none() {
+        let mut bench = Bench::new();
+        (0..WINDOWS_MAX).for_each(|_| {
+            bench.window(0.9, 450);
+        });
+        (0..3).for_each(|_| {
+            bench.window(0.5, 5_000);
+        });
+        assert_eq!(bench.window(0.9, 450), Drift::Fits { ratio: 1.0 });
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.window(0.0001, 450), Drift::Unknown(Unsure::FewReads));
+        assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LittleLoad));
+        bench.delays.count(0, 0, 0, 1 << 40);
+        assert_eq!(bench.window(0.2, 450), Drift::Unknown(Unsure::LargeRequests));
+    }
+
+    #[test]
+    fn a_faster_device_shows_by_serving_more() {
+        let mut bench = Bench::new();
+        let drift = (0..WINDOWS_MIN).map(|_| bench.window(1.5, 400)).last().unwrap();
+        assert!(matches!(drift, Drift::Drifted { ratio, .. } if ratio > 1.4), "{drift:?}");
+    }
+}

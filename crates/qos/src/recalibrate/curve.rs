@@ -1,0 +1,277 @@
+//! One curve: the tail of all reads against the load of all, as more and more probes of one mix are
+//! added to what the tenants do.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Plan, Sighting, Step};
+use crate::units::TOKEN;
+
+/// Steps of a curve at most.
+const STEPS_MAX: usize = 18;
+
+/// From one offer to the next at most, far from the ceiling: by so much more; near it, by less in
+/// proportion. And at least.
+const FAR: f64 = 1.5;
+const NEAR: f64 = 1.05;
+
+/// The part of the way to the ceiling that one step takes.
+const APPROACH: f64 = 0.5;
+
+/// A tail from this share of the ceiling on is near enough to it.
+const ENOUGH: f64 = 0.93;
+
+/// The ratio of offers between which the ceiling lies at which a curve ends.
+const CLOSE: f64 = 1.04;
+
+/// Probes that bring less than this share of what they were meant to wait for tokens, or for
+/// whoever makes them.
+const GOT_MIN: f64 = 0.85;
+
+/// A tail from this share of a latency on is near enough to say at which load that is reached.
+const REACH: f64 = 0.6;
+
+/// Points that a line is drawn through at least.
+const LINE_MIN: usize = 3;
+
+/// How far beyond the highest load a line is followed.
+const BEYOND: f64 = 1.25;
+
+/// The share of the spare tokens that the first probes take, far from the ceiling.
+const FIRST: f64 = 0.05;
+
+/// A step and what was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// What was offered.
+    pub step: Step,
+    /// What was seen.
+    pub sighting: Sighting,
+    /// Whether it was ended early, because the tail was too long.
+    pub is_cut: bool,
+}
+
+/// Reads and writes a second at which a latency is reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Crossing {
+    pub(super) reads: f64,
+    pub(super) writes: f64,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    read_percent: u8,
+    /// Tokens of a write, by the model that is doubted.
+    write_cost: f64,
+    /// Tokens of a probe, by the same.
+    probe_cost: f64,
+    ceiling_us: f64,
+    /// By the load, ascending.
+    points: Vec<Point>,
+    /// More probes bring no more load.
+    is_capped: bool,
+}
+
+impl Curve {
+    pub(super) fn new(read_percent: u8, plan: &Plan) -> Curve {
+        let write_cost = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
+        let reads = f64::from(read_percent) / 100.0;
+        Curve {
+            read_percent,
+            write_cost,
+            probe_cost: reads + write_cost * (1.0 - reads),
+            ceiling_us: plan.ceiling_us(),
+            points: Vec::new(),
+            is_capped: false,
+        }
+    }
+
+    /// Share of reads among the probes, 0 to 100.
+    pub fn read_percent(&self) -> u8 {
+        self.read_percent
+    }
+
+    /// Everything that was seen, by ascending load.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Whether the tokens ended before the latency did.
+    pub fn is_capped(&self) -> bool {
+        self.is_capped
+    }
+
+    /// Whether the tail is too long without any probe.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.alone().is_some_and(|alone| self.is_high(alone))
+    }
+
+    fn alone(&self) -> Option<&Point> {
+        self.points.iter().find(|point| point.step.iops == 0.0)
+    }
+
+    /// Tokens a second, by the model that is doubted, reads at their price in a mix.
+    pub(super) fn tokens(&self, sighting: &Sighting) -> f64 {
+        sighting.reads + self.write_cost * sighting.writes
+    }
+
+    fn is_high(&self, point: &Point) -> bool {
+        point.sighting.p95_us > self.ceiling_us
+    }
+
+    pub(super) fn next_step(&self, plan: &Plan) -> Option<Step> {
+        let Some(alone) = self.alone() else { return Some(self.step(plan, 0.0)) };
+        if self.points.len() >= STEPS_MAX || self.is_hopeless() {
+            return None;
+        }
+        let offered = |point: &&Point| point.step.iops;
+        let by_offer = |a: &&Point, b: &&Point| offered(a).total_cmp(&offered(b));
+        let high = self.points.iter().filter(|point| self.is_high(point)).min_by(by_offer);
+        let most = high.map_or(f64::INFINITY, |high| high.step.iops);
+        let mut lows: Vec<&Point> =
+            self.points.iter().filter(|point| point.step.iops < most).collect();
+        lows.sort_by(by_offer);
+        let low = lows.last()?;
+        if low.sighting.p95_us >= ENOUGH * self.ceiling_us || low.step.iops * CLOSE > most {
+            return None;
+        }
+        let iops = match (high, &lows[..]) {
+            (None, _) if self.is_capped => return None,
+            (None, [_]) => {
+                let spare = plan.model.rate_max() as f64 / f64::from(TOKEN);
+                let spare = (spare - self.tokens(&alone.sighting)).max(0.05 * spare);
+                FIRST * self.headroom(alone) * spare / self.probe_cost
+            }
+            (None, [.., before, low]) => self.farther(before, low),
+            // In the middle, by the logarithms: beyond the knee the curve is a wall.
+            (Some(_), _) => libm::sqrt(low.step.iops.max(most / 4.0) * most),
+            (None, []) => return None,
+        };
+        Some(self.step(plan, iops.max(1.0)))
+    }
+
+    /// The next probes, so many that the tail comes nearer to the ceiling and not above. The inverse
+    /// of the tail falls about evenly with the load, whatever requests truly cost: so it does in a
+    /// queue.
+    fn farther(&self, before: &Point, low: &Point) -> f64 {
+        let inverse = |us: f64| 1.0 / us.max(1e-3);
+        let iops = low.step.iops;
+        let (from, to) = (before.sighting.p95_us, low.sighting.p95_us);
+        let fall = (inverse(from) - inverse(to)) / (iops - before.step.iops);
+        let target = to + APPROACH * (self.ceiling_us - to);
+        let more = match fall > 0.0 {
+            true => (inverse(to) - inverse(target)) / fall,
+            false => f64::INFINITY,
+        };
+        let most = (1.0 + FAR * self.headroom(low)).max(NEAR);
+        (iops + more).clamp(NEAR * iops, most * iops)
+    }
+
+    /// How far below the ceiling a point is, as a share of it.
+    fn headroom(&self, point: &Point) -> f64 {
+        (1.0 - point.sighting.p95_us / self.ceiling_us).clamp(0.0, 1.0)
+    }
+
+    fn step(&self, plan: &Plan, iops: f64) -> Step {
+        let of_tenants = self.alone().map_or(0.0, |alone| alone.sighting.reads);
+        let reads = of_tenants + iops * f64::from(self.read_percent) / 100.0;
+        let (least, most) = plan.step;
+        let wanted = Duration::from_secs_f64((plan.reads / reads.max(1.0)).min(3_600.0));
+        Step { read_percent: self.read_percent, iops, length: wanted.clamp(least, most) }
+    }
+
+    pub(super) fn take(&mut self, plan: &Plan, step: Step, sighting: Sighting, is_cut: bool) {
+        let tokens = self.tokens(&sighting);
+        if let Some(alone) = self.alone() {
+            let brought = tokens - self.tokens(&alone.sighting);
+            let is_high = sighting.p95_us > self.ceiling_us;
+            self.is_capped |=
+                !is_cut && !is_high && brought < GOT_MIN * step.iops * self.probe_cost;
+        }
+        let mut sighting = sighting;
+        if is_cut {
+            // It was looked at for a moment only, but it was too late in that.
+            let bound = plan.bound_us.map_or(self.ceiling_us, f64::from);
+            sighting.p95_us = sighting.p95_us.max(bound);
+        }
+        let behind = self.points.partition_point(|point| self.tokens(&point.sighting) < tokens);
+        self.points.insert(behind, Point { step, sighting, is_cut });
+    }
+
+    /// Where the tail reaches a latency: by the line through all points that are near it; where those
+    /// are few, by the two next to it, or, a little beyond all, by the highest few.
+    pub(super) fn crossing(&self, latency_us: u32) -> Option<Crossing> {
+        let latency = f64::from(latency_us);
+        let reached = self.points.iter().map(|point| point.sighting.p95_us).fold(0.0, f64::max);
+        if reached < REACH * latency {
+            return None;
+        }
+        let is_near = |point: &&Point| {
+            let share = point.sighting.p95_us / latency;
+            !point.is_cut && (REACH..=1.0 / REACH).contains(&share)
+        };
+        let near: Vec<&Point> = self.points.iter().filter(is_near).collect();
+        if near.len() >= LINE_MIN {
+            return self.line(&near, latency);
+        }
+        self.beside(latency).or_else(|| {
+            let whole: Vec<&Point> = self.points.iter().filter(|point| !point.is_cut).collect();
+            let last = whole.len().checked_sub(LINE_MIN)?;
+            self.line(&whole[last..], latency)
+        })
+    }
+
+    /// By a line through points. It is that of the inverse tail, which falls about evenly with the
+    /// load, as in a queue.
+    fn line(&self, points: &[&Point], latency: f64) -> Option<Crossing> {
+        let of = |value: &dyn Fn(&Sighting) -> f64| {
+            let pair = |point: &&Point| (self.tokens(&point.sighting), value(&point.sighting));
+            Line::through(points.iter().map(pair))
+        };
+        let inverse = of(&|seen| 1.0 / seen.p95_us.max(1e-3))?;
+        if inverse.slope >= 0.0 {
+            return None;
+        }
+        let tokens = (1.0 / latency - inverse.at_zero) / inverse.slope;
+        // Never far beyond what was seen.
+        let most = self.points.last().map_or(0.0, |point| self.tokens(&point.sighting));
+        let tokens = tokens.min(BEYOND * most);
+        let at = |line: Line| (line.at_zero + line.slope * tokens).max(0.0);
+        Some(Crossing { reads: at(of(&|seen| seen.reads)?), writes: at(of(&|seen| seen.writes)?) })
+    }
+
+    /// Between the last point below a latency and the first above it.
+    fn beside(&self, latency: f64) -> Option<Crossing> {
+        let above = self.points.iter().position(|point| point.sighting.p95_us > latency)?;
+        let (from, to) = (&self.points[above.checked_sub(1)?], &self.points[above]);
+        let inverse = |us: f64| 1.0 / us.max(1e-3);
+        let (low, high) = (inverse(from.sighting.p95_us), inverse(to.sighting.p95_us));
+        let along = ((low - inverse(latency)) / (low - high)).clamp(0.0, 1.0);
+        let between = |of: fn(&Sighting) -> f64| {
+            let (from, to) = (of(&from.sighting), of(&to.sighting));
+            (from + along * (to - from)).max(0.0)
+        };
+        Some(Crossing { reads: between(|seen| seen.reads), writes: between(|seen| seen.writes) })
+    }
+}
+
+/// A straight line.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    at_zero: f64,
+    slope: f64,
+}
+
+impl Line {
+    /// The one that is nearest to these points (least squares); `None` where they are no line.
+    fn through(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Line> {
+        let count = points.clone().count() as f64;
+        let mean = |of: fn((f64, f64)) -> f64| points.clone().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let along: f64 = points.clone().map(|point| (point.0 - x) * (point.0 - x)).sum();
+        let up: f64 = points.clone().map(|point| (point.0 - x) * (point.1 - y)).sum();
+        let slope = up / along;
+        slope.is_finite().then_some(Line { at_zero: y - slope * x, slope })
+    }
+}

@@ -1,0 +1,279 @@
+//! From curves beside tenants to a model: what was measured takes the place of what the model said,
+//! and what was not is scaled down with it, never up.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Curve, Plan};
+use crate::calibrate::{self, Course, Crossing, Misfit, Percentile};
+use crate::drift::SIZE_MAX;
+use crate::units::{RATE_MAX, TOKEN};
+use crate::{DeviceModel, Load, ModelFile, RatePoint};
+
+/// The share of writes up to which a load is one of reads alone (docs/scheduler.md, "The device's
+/// read ratio").
+const WRITES_MAX: f64 = 0.001;
+
+/// Rounds in which the price of writes and the whole percents of the mixes settle.
+const ROUNDS: usize = 4;
+
+/// Why no model follows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// The tenants alone bring the tail to its bound: there is no room to measure in.
+    NoRoom {
+        /// The tail of all reads, in microseconds.
+        p95_us: f64,
+    },
+    /// The tokens of the model that is doubted ended long before the latency: the device serves at
+    /// least that.
+    OutOfReach {
+        /// Tokens a second.
+        tokens: f64,
+        /// The tail of all reads at that load, in microseconds.
+        p95_us: f64,
+    },
+    /// Requests of many pages were so large a part of the load that what it costs is not known.
+    LargeRequests,
+    /// The curves do not fall together.
+    Misfit(Misfit),
+    /// The numbers are none that a model can hold.
+    Senseless,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::NoRoom { p95_us } => write!(
+                f,
+                "there is no room to measure in: with the tenants alone, 95 % of the reads are at \
+                 the device for up to {p95_us:.0} µs, which is near the strictest promise or above"
+            ),
+            Unfit::OutOfReach { tokens, p95_us } => write!(
+                f,
+                "the tokens of the present model ended at {tokens:.0} a second with a p95 of \
+                 {p95_us:.0} µs: the device serves at least that, and how much more cannot be seen \
+                 while promises bound its tokens"
+            ),
+            Unfit::LargeRequests => f.write_str(
+                "requests of many pages are a large part of the load, and rates are of requests of \
+                 one page",
+            ),
+            Unfit::Misfit(misfit) => misfit.fmt(f),
+            Unfit::Senseless => f.write_str("the rates that were found make no model"),
+        }
+    }
+}
+
+/// A row of the model, before and after.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Microseconds.
+    pub latency_us: u32,
+    /// As it was.
+    pub before: RatePoint,
+    /// As it is to be.
+    pub after: RatePoint,
+    /// Whether it was measured: otherwise it was scaled with the nearest that was.
+    pub is_measured: bool,
+}
+
+/// What a recalibration has found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Findings {
+    /// The model that is to be.
+    pub model: DeviceModel,
+    /// Tokens of a 4 KiB write, if that was measured; otherwise it is what it was.
+    pub write_cost: Option<f64>,
+    /// The rows by p95.
+    pub rows: Vec<Row>,
+    /// Whether the rates of mixes were measured; otherwise those of reads alone were, and those of
+    /// mixes follow where they fall.
+    pub has_mixed: bool,
+    /// The worst distance of a point from the fitted curve, a share; zero without a fit.
+    pub off_max: f64,
+}
+
+/// What was found at one latency, as shares of what the model said.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    latency_us: u32,
+    mixed: Option<f64>,
+    read_only: Option<f64>,
+}
+
+impl Ratio {
+    /// Of what was not measured here.
+    fn down(self) -> f64 {
+        self.mixed.or(self.read_only).map_or(1.0, |ratio| ratio.min(1.0))
+    }
+}
+
+pub(super) fn find(plan: &Plan, curves: &[Curve], size: f64) -> Result<Findings, Unfit> {
+    if size > SIZE_MAX {
+        return Err(Unfit::LargeRequests);
+    }
+    let goals = plan.goals_us();
+    if let Some(alone) = curves.iter().find(|curve| curve.is_hopeless()) {
+        let p95_us = alone.points().first().map_or(0.0, |point| point.sighting.p95_us);
+        return Err(Unfit::NoRoom { p95_us });
+    }
+    let (ratios, write_cost, off_max) = match plan.writes {
+        true => fitted(plan, curves, &goals)?,
+        false => (by_old_prices(plan, &curves[0], &goals), None, 0.0),
+    };
+    if ratios.is_empty() {
+        return Err(out_of_reach(curves));
+    }
+    let (model, rows) = rebuild(plan, &ratios, write_cost).ok_or(Unfit::Senseless)?;
+    let has_mixed = ratios.iter().any(|ratio| ratio.mixed.is_some());
+    Ok(Findings { model, write_cost, rows, has_mixed, off_max })
+}
+
+fn out_of_reach(curves: &[Curve]) -> Unfit {
+    let last = |curve: &Curve| {
+        let sighting = curve.points().last()?.sighting;
+        Some((curve.tokens(&sighting), sighting.p95_us))
+    };
+    let (tokens, p95_us) = curves.iter().find_map(last).unwrap_or_default();
+    Unfit::OutOfReach { tokens, p95_us }
+}
+
+fn is_of_reads(reads: f64, writes: f64) -> bool {
+    writes <= WRITES_MAX * (reads + writes)
+}
+
+fn says(plan: &Plan, latency_us: u32, load: Load) -> f64 {
+    let rate = plan.model.rate(latency_us, load).expect("a goal is a row or lies above one");
+    rate as f64 / f64::from(TOKEN)
+}
+
+/// The price of writes stays; what one curve reached tells the rates of the load that it was.
+fn by_old_prices(plan: &Plan, curve: &Curve, goals: &[u32]) -> Vec<Ratio> {
+    let write = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
+    let of = |&latency_us: &u32| {
+        let super::curve::Crossing { reads, writes } = curve.crossing(latency_us)?;
+        let (mixed, read_only) = match is_of_reads(reads, writes) {
+            true => (None, Some(reads / says(plan, latency_us, Load::ReadOnly))),
+            false => (Some((reads + write * writes) / says(plan, latency_us, Load::Mixed)), None),
+        };
+        Some(Ratio { latency_us, mixed, read_only })
+    };
+    goals.iter().filter_map(of).collect()
+}
+
+/// The price of writes and the rates that the curves of several mixes fall together by.
+fn fitted(
+    plan: &Plan,
+    curves: &[Curve],
+    goals: &[u32],
+) -> Result<(Vec<Ratio>, Option<f64>, f64), Unfit> {
+    let found: Vec<(u32, super::curve::Crossing)> = goals
+        .iter()
+        .flat_map(|&us| curves.iter().filter_map(move |curve| Some((us, curve.crossing(us)?))))
+        .collect();
+    if found.is_empty() {
+        return Err(out_of_reach(curves));
+    }
+    let pure = |us: u32| {
+        let of_reads =
+            |(at, c): &&(u32, super::curve::Crossing)| *at == us && is_of_reads(c.reads, c.writes);
+        found.iter().find(of_reads).map(|(_, crossing)| crossing.reads)
+    };
+    let tight_us = goals.last().map_or(500, |&last| last.min(500));
+    let mut cost = f64::from(plan.model.cost().write()) / f64::from(TOKEN);
+    let mut fit = None;
+    for _ in 0..ROUNDS {
+        let mut crossings: Vec<Crossing> = found
+            .iter()
+            .filter(|(_, crossing)| !is_of_reads(crossing.reads, crossing.writes))
+            .map(|&(latency_us, crossing)| whole(latency_us, crossing, cost))
+            .collect();
+        crossings.extend(goals.iter().map(|&latency_us| Crossing {
+            read_percent: 100,
+            percentile: Percentile::P95,
+            latency_us,
+            // What was not measured is what it was.
+            iops: pure(latency_us).unwrap_or_else(|| says(plan, latency_us, Load::ReadOnly)),
+        }));
+        let found = calibrate::fit(&crossings, Course::LIMIT, tight_us).map_err(Unfit::Misfit)?;
+        cost = found.write_cost;
+        fit = Some(found);
+    }
+    let fit = fit.expect("there is a round");
+    let off_max = fit.points.iter().map(|point| point.off.abs()).fold(0.0, f64::max);
+    let ratio = |row: &RatePoint| {
+        let mixed = row.mixed as f64 / f64::from(TOKEN) / says(plan, row.latency_us, Load::Mixed);
+        let read_only = pure(row.latency_us);
+        let read_only = read_only.map(|iops| iops / says(plan, row.latency_us, Load::ReadOnly));
+        Ratio { latency_us: row.latency_us, mixed: Some(mixed), read_only }
+    };
+    Ok((fit.p95.iter().map(ratio).collect(), Some(cost), off_max))
+}
+
+/// A crossing of a mix of whole percents that is worth as many tokens.
+fn whole(latency_us: u32, crossing: super::curve::Crossing, cost: f64) -> Crossing {
+    let super::curve::Crossing { reads, writes } = crossing;
+    let read_percent = libm::round(100.0 * reads / (reads + writes)).clamp(0.0, 99.0);
+    let weight = read_percent / 100.0 + cost * (1.0 - read_percent / 100.0);
+    let iops = (reads + cost * writes) / weight;
+    Crossing { read_percent: read_percent as u8, percentile: Percentile::P95, latency_us, iops }
+}
+
+/// The model with these ratios in it.
+fn rebuild(
+    plan: &Plan,
+    ratios: &[Ratio],
+    write_cost: Option<f64>,
+) -> Option<(DeviceModel, Vec<Row>)> {
+    let old = &plan.model;
+    let mut file = ModelFile::of("", "", old);
+    let last = ratios.last()?;
+    let near =
+        |us: u32| ratios.iter().rev().find(|ratio| ratio.latency_us <= us).unwrap_or(&ratios[0]);
+    let times = |rate: u64, ratio: f64| {
+        (libm::round(rate as f64 * ratio) as u64).clamp(u64::from(TOKEN), RATE_MAX)
+    };
+    let mut rows = Vec::new();
+    let mut floor = (0, 0);
+    for (before, after) in old.points().iter().zip(&mut file.p95) {
+        let ratio = near(before.latency_us);
+        let is_measured = ratio.latency_us == before.latency_us;
+        let of = |measured: Option<f64>| measured.filter(|_| is_measured).unwrap_or(ratio.down());
+        // A device is at least as fast with more time.
+        after.mixed = times(before.mixed, of(ratio.mixed)).max(floor.0);
+        after.read_only = times(before.read_only, of(ratio.read_only)).max(floor.1);
+        floor = (after.mixed, after.read_only);
+        let (before, after) = (*before, *after);
+        rows.push(Row { latency_us: before.latency_us, before, after, is_measured });
+    }
+    let mut floor = (0, 0);
+    for row in &mut file.p99 {
+        let ratio = near(row.latency_us).down();
+        row.mixed = times(row.mixed, ratio).max(floor.0);
+        row.read_only = times(row.read_only, ratio).max(floor.1);
+        floor = (row.mixed, row.read_only);
+    }
+    let highest = file.p95.last()?.mixed.max(floor.0);
+    file.rate_max = times(old.rate_max(), last.down()).max(highest);
+    if let Some(cost) = write_cost {
+        file.write = libm::round(cost * f64::from(TOKEN)).max(1.0) as u32;
+    }
+    if let Some(price) = read_only_price(&file.p95, ratios) {
+        file.read_only_read = price;
+    }
+    Some((file.model().ok()?, rows))
+}
+
+/// What a read of a load of reads costs, where such a load was measured: by the row that is nearest
+/// to the paper's 500 µs, as in a calibration.
+fn read_only_price(rows: &[RatePoint], ratios: &[Ratio]) -> Option<u32> {
+    let is_known = |row: &&RatePoint| {
+        let of_row = ratios.iter().find(|ratio| ratio.latency_us == row.latency_us);
+        of_row.is_some_and(|ratio| ratio.read_only.is_some())
+    };
+    let known = || rows.iter().filter(is_known);
+    let row = known().find(|row| row.latency_us >= 500).or(known().next_back())?;
+    let price = row.mixed as f64 / row.read_only as f64 * f64::from(TOKEN);
+    Some((libm::round(price) as u32).max(1))
+}

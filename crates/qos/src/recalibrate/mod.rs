@@ -1,0 +1,185 @@
+//! How a device is measured anew beside its tenants: which probes are offered next, when they stop,
+//! and which model follows (docs/recalibration.md has the method).
+//!
+//! Probes are requests of a best-effort tenant, so they get what the tenants leave, at the prices of
+//! the model that is doubted. What counts is the load of all together and the tail that all reads
+//! have under it, as the workers see both; so a device that serves less than its model says shows
+//! that long before the tokens end.
+//!
+//! A [`Recalibration`] asks for one step after the other ([`next_step`](Recalibration::next_step)),
+//! is told what was seen during it ([`take`](Recalibration::take)), and in the end fits a model
+//! ([`findings`](Recalibration::findings)). What is deliberately not here: making the probes, and the
+//! clock.
+
+mod curve;
+mod findings;
+
+pub use curve::Curve;
+pub use findings::{Findings, Row, Unfit};
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::drift::Served;
+use crate::{DeviceModel, Since};
+
+/// The mixes of the probes, in per cent of reads, when they may write; reads alone come first.
+pub const READ_PERCENTS: [u8; 3] = [90, 75, 50];
+
+/// The share of the strictest promised latency up to which the tail of all reads may come.
+const CEILING: f64 = 0.92;
+
+/// What is measured, and how carefully.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The model that is doubted.
+    pub model: DeviceModel,
+    /// The strictest latency that is promised on the device, in microseconds.
+    pub bound_us: Option<u32>,
+    /// Whether probes may write. Without that the price of writes is that of the model.
+    pub writes: bool,
+    /// The shortest and the longest step.
+    pub step: (Duration, Duration),
+    /// Reads that a step should see.
+    pub reads: f64,
+}
+
+impl Plan {
+    /// The latencies that rates are looked for, in microseconds, ascending: the model's rows as far
+    /// as no promise is stricter, and the strictest promise.
+    fn goals_us(&self) -> Vec<u32> {
+        let rows = self.model.points().iter().map(|row| row.latency_us);
+        let within = |us: &u32| self.bound_us.is_none_or(|bound| *us <= bound);
+        let mut goals: Vec<u32> = rows.filter(within).collect();
+        goals.extend(self.bound_us);
+        goals.sort_unstable();
+        goals.dedup();
+        goals
+    }
+
+    /// The tail, in microseconds, at which a curve ends.
+    fn ceiling_us(&self) -> f64 {
+        let last = self.model.points().last().expect("a model has a row").latency_us;
+        match self.bound_us {
+            Some(bound) => CEILING * f64::from(bound),
+            None => f64::from(last),
+        }
+    }
+}
+
+/// Probes to be offered beside what tenants do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Share of reads among the probes, 0 to 100.
+    pub read_percent: u8,
+    /// Probes of 4 KiB a second, at random times; zero: what the tenants do alone.
+    pub iops: f64,
+    /// How long to look.
+    pub length: Duration,
+}
+
+/// What the device did while a step was offered: tenants and probes together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sighting {
+    /// Reads a second.
+    pub reads: f64,
+    /// Writes a second.
+    pub writes: f64,
+    /// 95th percentile of the reads' time at the device, in microseconds.
+    pub p95_us: f64,
+    /// Reads that ended.
+    pub ended: u64,
+    /// What requests cost, as a multiple of what as many of one page do.
+    pub size: f64,
+}
+
+impl Sighting {
+    /// What a window of this length shows, in which a 4 KiB write was priced at `write` units.
+    pub fn of(model: &DeviceModel, since: &Since, write: u32, length: Duration) -> Sighting {
+        let seconds = length.as_secs_f64().max(1e-9);
+        Sighting {
+            reads: since.reads as f64 / seconds,
+            writes: since.writes as f64 / seconds,
+            p95_us: since.tail_nanos(950) as f64 / 1e3,
+            ended: since.ended(),
+            size: Served::of(model, since, write).size,
+        }
+    }
+}
+
+/// A recalibration under way.
+#[derive(Clone, Debug)]
+pub struct Recalibration {
+    plan: Plan,
+    curves: Vec<Curve>,
+    /// The largest [`Sighting::size`] so far.
+    size: f64,
+}
+
+impl Recalibration {
+    /// Nothing is measured yet.
+    pub fn new(plan: Plan) -> Recalibration {
+        let first = Curve::new(100, &plan);
+        Recalibration { plan, curves: alloc::vec![first], size: 1.0 }
+    }
+
+    /// What is measured.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The next probes to offer; `None` when there is nothing more to learn.
+    pub fn next_step(&mut self) -> Option<Step> {
+        loop {
+            let current = self.curves.last().expect("there is a first one");
+            if let Some(step) = current.next_step(&self.plan) {
+                return Some(step);
+            }
+            // Where the tenants alone are too much, no mix finds room.
+            let read_percent = match self.plan.writes && !current.is_hopeless() {
+                true => *READ_PERCENTS.get(self.curves.len() - 1)?,
+                false => return None,
+            };
+            self.curves.push(Curve::new(read_percent, &self.plan));
+        }
+    }
+
+    /// Whether a tail, in microseconds, is a reason to end the step at once.
+    pub fn is_too_late(&self, tail_us: f64) -> bool {
+        self.plan.bound_us.is_some_and(|bound| tail_us > f64::from(bound))
+    }
+
+    /// What was seen during the step that was asked for last; `is_cut`: it was ended, because the
+    /// tail was [too late](Recalibration::is_too_late).
+    pub fn take(&mut self, step: Step, sighting: Sighting, is_cut: bool) {
+        if step.iops > 0.0 && sighting.ended > 0 {
+            self.size = self.size.max(sighting.size);
+        }
+        let curve = self.curves.last_mut().expect("there is a first one");
+        curve.take(&self.plan, step, sighting, is_cut);
+    }
+
+    /// The curves so far, reads alone first.
+    pub fn curves(&self) -> &[Curve] {
+        &self.curves
+    }
+
+    /// The share of the way that is done, about.
+    pub fn progress(&self) -> f64 {
+        let all = if self.plan.writes { 1 + READ_PERCENTS.len() } else { 1 };
+        let steps = self.curves.last().map_or(0, |curve| curve.points().len()) as f64;
+        let within = steps / (steps + 4.0);
+        ((self.curves.len() as f64 - 1.0 + within) / all as f64).min(1.0)
+    }
+
+    /// The model that follows.
+    ///
+    /// # Errors
+    /// Why none does.
+    pub fn findings(&self) -> Result<Findings, Unfit> {
+        findings::find(&self.plan, &self.curves, self.size)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
