@@ -18,13 +18,14 @@ use support::{Answer, Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_u
 struct Place {
     folder: tempfile::TempDir,
     device: String,
+    workers: &'static str,
 }
 
 impl Place {
     fn new() -> Place {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let device = format!("file:{}?size=16MiB", folder.path().join("device").display());
-        Place { folder, device }
+        Place { folder, device, workers: "2" }
     }
 
     fn socket(&self) -> PathBuf {
@@ -34,7 +35,7 @@ impl Place {
     /// A server that is not started.
     fn launch(&self) -> Launch {
         let socket = self.socket();
-        ["--workers", "2", "--admin", socket.to_str().unwrap()]
+        ["--workers", self.workers, "--admin", socket.to_str().unwrap()]
             .into_iter()
             .fold(Launch::device(&self.device), Launch::with)
     }
