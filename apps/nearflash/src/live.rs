@@ -177,6 +177,10 @@ impl Live {
         self.place(&more);
         if let (Some(fabric), Some(from), Some(to)) = (&self.fabric, &before.nvme, &after.nvme) {
             reconcile::reconcile(fabric, from, to);
+            let mut withdrawal = fabric.take_withdrawal();
+            if !self.wait_until(|| fabric.is_over(&mut withdrawal)) {
+                tracing::warn!("hosts that were shut out still have requests at a device");
+            }
         }
         self.place(&less);
         let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
@@ -199,8 +203,12 @@ impl Live {
 
     /// Waits until no device has a request that a change forbids; `false`: it takes too long.
     fn settle(&self) -> bool {
+        self.wait_until(|| self.ground.tenants.book().is_placed())
+    }
+
+    fn wait_until(&self, mut is_so: impl FnMut() -> bool) -> bool {
         let end = self.ground.clock.now() + SETTLE_MAX;
-        while !self.ground.tenants.book().is_placed() {
+        while !is_so() {
             if self.ground.clock.now() >= end {
                 return false;
             }

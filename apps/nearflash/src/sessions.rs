@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
+    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Status, Tag,
 };
 use proto::nvme::PortId;
 use proto::nvme_tcp::{Desk, TargetSession};
@@ -88,6 +88,14 @@ impl Session for AnySession {
 
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
         each!(self, session => session.invite(tag, slot, room))
+    }
+
+    fn allowed_as_of(&self, tag: Tag) -> u32 {
+        each!(self, session => session.allowed_as_of(tag))
+    }
+
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        each!(self, session => session.allow_again(tag))
     }
 
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {

@@ -6,17 +6,21 @@
 //! then looks at the count.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::DEVICES_MAX;
 
 /// A connection's requests that may still change data.
+///
+/// What the connection may change can become less while it lives ([`revoke`](Fence::revoke)). Each request is
+/// of the epoch in which it was found to be allowed; one of an earlier epoch than now has to be looked at
+/// again before it starts.
 #[derive(Debug, Default)]
 pub struct Fence {
-    /// Nothing of the connection may start any more.
-    superseded: AtomicBool,
-    /// By device: requests that have started and not ended.
-    running: [AtomicU32; DEVICES_MAX],
+    /// Twice the epoch; and one, once nothing of the connection may start any more.
+    state: AtomicU32,
+    /// By the epoch's lowest bit, by device: requests that have started and not ended.
+    running: [[AtomicU32; DEVICES_MAX]; 2],
     /// By device, as bits: counted among the ghosts of its kin.
     haunts: AtomicU32,
     kin: Option<Arc<Kin>>,
@@ -40,7 +44,12 @@ pub enum Start {
     Held,
     /// Never: its connection was superseded.
     Superseded,
+    /// Perhaps: what its connection may do has become less since the epoch it is of.
+    Stale,
 }
+
+/// The low bit of a fence's state.
+const SUPERSEDED: u32 = 1;
 
 impl Fence {
     /// A fence whose requests wait for those of superseded ones of the same kin.
@@ -53,55 +62,89 @@ impl Fence {
         self.kin.is_some()
     }
 
-    /// A request that changes data wants to start at a device (below [`DEVICES_MAX`]). Pairs with
-    /// [`supersede`](Fence::supersede): either that sees this request running, or this one sees that
-    /// it was superseded.
-    pub fn start(&self, device: usize) -> Start {
-        self.running[device].fetch_add(1, Ordering::SeqCst);
+    /// The epoch now. What is found to be allowed after this was asked for is allowed as of it.
+    pub fn epoch(&self) -> u32 {
+        self.state.load(Ordering::SeqCst) >> 1
+    }
+
+    /// A request that changes data, allowed as of an epoch, wants to start at a device (below
+    /// [`DEVICES_MAX`]). Pairs with [`supersede`](Fence::supersede) and [`revoke`](Fence::revoke): either
+    /// those see this request running, or this one sees that they were called.
+    pub fn start(&self, device: usize, epoch: u32) -> Start {
+        self.of(epoch)[device].fetch_add(1, Ordering::SeqCst);
+        let state = self.state.load(Ordering::SeqCst);
         let start = match &self.kin {
-            _ if self.superseded.load(Ordering::SeqCst) => Start::Superseded,
+            _ if state & SUPERSEDED != 0 => Start::Superseded,
+            _ if state >> 1 != epoch => Start::Stale,
             Some(kin) if kin.is_haunted(device) => Start::Held,
             _ => return Start::Started,
         };
-        self.end(device);
+        self.end(device, epoch);
         start
     }
 
-    /// A request that had started has ended.
-    pub fn end(&self, device: usize) {
-        let before = self.running[device].fetch_sub(1, Ordering::SeqCst);
+    /// A request that had started as of an epoch has ended.
+    pub fn end(&self, device: usize, epoch: u32) {
+        let before = self.of(epoch)[device].fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a request ended that had not started");
-        if before == 1 && self.superseded.load(Ordering::SeqCst) {
+        let is_gone = self.state.load(Ordering::SeqCst) & SUPERSEDED != 0;
+        if before == 1 && is_gone && !self.is_running_at(device) {
             self.rest(device);
         }
     }
 
     /// Nothing of the connection starts from now on; what of it still runs holds up its kin.
     pub fn supersede(&self) {
-        if self.superseded.swap(true, Ordering::SeqCst) {
+        if self.state.fetch_or(SUPERSEDED, Ordering::SeqCst) & SUPERSEDED != 0 {
             return;
         }
         let Some(kin) = &self.kin else { return };
         for device in 0..DEVICES_MAX {
-            if self.running[device].load(Ordering::SeqCst) > 0 {
+            if self.is_running_at(device) {
                 kin.ghosts[device].fetch_add(1, Ordering::SeqCst);
                 self.haunts.fetch_or(1 << device, Ordering::SeqCst);
                 // Its last request may have ended before it was a ghost.
-                if self.running[device].load(Ordering::SeqCst) == 0 {
+                if !self.is_running_at(device) {
                     self.rest(device);
                 }
             }
         }
     }
 
+    /// A new epoch begins, since less may be allowed: what was allowed before starts no more without
+    /// another look, and what of it runs is counted apart. `None`, and nothing changes, while requests of the
+    /// epoch before this one still run, with which those of the next would be counted. Calls must not overlap.
+    pub fn revoke(&self) -> Option<u32> {
+        let epoch = self.epoch();
+        if self.is_running_as_of(epoch.wrapping_sub(1)) {
+            return None;
+        }
+        let state = self.state.fetch_add(2, Ordering::SeqCst);
+        Some(state >> 1)
+    }
+
+    /// Whether requests run that started as of this epoch: the present one or the one before.
+    pub fn is_running_as_of(&self, epoch: u32) -> bool {
+        self.of(epoch).iter().any(|running| running.load(Ordering::SeqCst) > 0)
+    }
+
     /// Whether nothing of the connection may start any more.
     pub fn is_superseded(&self) -> bool {
-        self.superseded.load(Ordering::SeqCst)
+        self.state.load(Ordering::SeqCst) & SUPERSEDED != 0
     }
 
     /// Whether requests of it run.
     pub fn is_running(&self) -> bool {
-        self.running.iter().any(|running| running.load(Ordering::SeqCst) > 0)
+        [0, 1].iter().any(|epoch| self.is_running_as_of(*epoch))
+    }
+
+    fn is_running_at(&self, device: usize) -> bool {
+        self.running.iter().any(|running| running[device].load(Ordering::SeqCst) > 0)
+    }
+
+    /// The counters of an epoch.
+    fn of(&self, epoch: u32) -> &[AtomicU32; DEVICES_MAX] {
+        &self.running[(epoch & 1) as usize]
     }
 
     /// Is a ghost at the device no more, if it was. Of two that find out, one does it.
@@ -115,6 +158,11 @@ impl Fence {
 }
 
 impl Kin {
+    /// Whether requests of a superseded fence still run anywhere.
+    pub fn is_haunted_anywhere(&self) -> bool {
+        (0..DEVICES_MAX).any(|device| self.is_haunted(device))
+    }
+
     /// Whether requests of a superseded fence still run at the device.
     pub fn is_haunted(&self, device: usize) -> bool {
         self.ghosts[device].load(Ordering::SeqCst) > 0
@@ -137,10 +185,10 @@ mod tests {
     #[test]
     fn live_kin_do_not_wait_for_each_other() {
         let (_, one, other) = two();
-        assert_eq!(one.start(0), Start::Started);
-        assert_eq!(other.start(0), Start::Started);
-        one.end(0);
-        other.end(0);
+        assert_eq!(one.start(0, 0), Start::Started);
+        assert_eq!(other.start(0, 0), Start::Started);
+        one.end(0, 0);
+        other.end(0, 0);
         assert!(!one.is_running() && !other.is_running());
     }
 
@@ -148,16 +196,16 @@ mod tests {
     fn requests_of_the_superseded_hold_up_those_of_their_kin_at_the_same_device() {
         let (kin, old, new) = two();
         let stranger = Fence::among(Arc::new(Kin::default()));
-        assert_eq!((old.start(0), old.start(0)), (Start::Started, Start::Started));
+        assert_eq!((old.start(0, 0), old.start(0, 0)), (Start::Started, Start::Started));
         old.supersede();
         old.supersede();
-        assert_eq!((new.start(0), new.start(1)), (Start::Held, Start::Started));
-        assert_eq!(stranger.start(0), Start::Started);
-        assert_eq!((old.start(0), old.start(1)), (Start::Superseded, Start::Superseded));
-        old.end(0);
-        assert_eq!(new.start(0), Start::Held, "one of two has ended");
-        old.end(0);
-        assert_eq!(new.start(0), Start::Started);
+        assert_eq!((new.start(0, 0), new.start(1, 0)), (Start::Held, Start::Started));
+        assert_eq!(stranger.start(0, 0), Start::Started);
+        assert_eq!((old.start(0, 0), old.start(1, 0)), (Start::Superseded, Start::Superseded));
+        old.end(0, 0);
+        assert_eq!(new.start(0, 0), Start::Held, "one of two has ended");
+        old.end(0, 0);
+        assert_eq!(new.start(0, 0), Start::Started);
         assert!(!kin.is_haunted(0));
     }
 
@@ -165,23 +213,57 @@ mod tests {
     fn each_ghost_counts() {
         let (kin, old, new) = two();
         let third = Fence::among(kin.clone());
-        assert_eq!((old.start(3), new.start(3)), (Start::Started, Start::Started));
+        assert_eq!((old.start(3, 0), new.start(3, 0)), (Start::Started, Start::Started));
         old.supersede();
         new.supersede();
-        old.end(3);
-        assert_eq!(third.start(3), Start::Held);
-        new.end(3);
-        assert_eq!(third.start(3), Start::Started);
+        old.end(3, 0);
+        assert_eq!(third.start(3, 0), Start::Held);
+        new.end(3, 0);
+        assert_eq!(third.start(3, 0), Start::Started);
     }
 
     #[test]
     fn without_kin_nobody_is_held_up() {
         let fence = Fence::default();
-        assert_eq!(fence.start(0), Start::Started);
+        assert_eq!(fence.start(0, 0), Start::Started);
         fence.supersede();
         assert!(fence.is_running());
-        fence.end(0);
-        assert_eq!(fence.start(0), Start::Superseded);
+        fence.end(0, 0);
+        assert_eq!(fence.start(0, 0), Start::Superseded);
+    }
+
+    #[test]
+    fn what_was_allowed_before_is_looked_at_again_and_waited_for() {
+        let fence = Fence::default();
+        assert_eq!(fence.start(2, 0), Start::Started);
+        assert_eq!((fence.revoke(), fence.epoch()), (Some(0), 1));
+        assert_eq!(fence.start(2, 0), Start::Stale);
+        assert_eq!(fence.start(2, 1), Start::Started);
+        assert!(fence.is_running_as_of(0) && fence.is_running_as_of(1));
+        assert_eq!(fence.revoke(), None, "those of the first epoch still run");
+        fence.end(2, 0);
+        assert!(!fence.is_running_as_of(0), "newer ones are not waited for");
+        assert_eq!(fence.revoke(), Some(1));
+        assert_eq!(fence.start(2, 2), Start::Started);
+        fence.end(2, 1);
+        assert!(!fence.is_running_as_of(1) && fence.is_running_as_of(2) && fence.is_running());
+        fence.supersede();
+        assert_eq!(fence.start(2, 2), Start::Superseded);
+        fence.end(2, 2);
+        assert!(!fence.is_running());
+    }
+
+    #[test]
+    fn a_ghost_rests_when_requests_of_both_epochs_have_ended() {
+        let (kin, old, new) = two();
+        assert_eq!(old.start(0, 0), Start::Started);
+        old.revoke().unwrap();
+        assert_eq!(old.start(0, 1), Start::Started);
+        old.supersede();
+        old.end(0, 1);
+        assert_eq!(new.start(0, 0), Start::Held);
+        old.end(0, 0);
+        assert!(!kin.is_haunted_anywhere());
     }
 
     /// Requests start and end on one thread while another supersedes: whoever finds no ghost then sees
@@ -194,9 +276,9 @@ mod tests {
             let settled = std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for _ in 0..round % 7 + 1 {
-                        if old.start(0) == Start::Started {
+                        if old.start(0, 0) == Start::Started {
                             begun.fetch_add(1, Ordering::SeqCst);
-                            old.end(0);
+                            old.end(0, 0);
                         }
                     }
                 });
@@ -205,6 +287,28 @@ mod tests {
             });
             assert!(settled.is_none_or(|begun_then| begun_then == begun.load(Ordering::SeqCst)));
             assert!(!kin.is_haunted(0) && !old.is_running());
+        }
+    }
+
+    /// The same for a revocation: once it sees nothing running, nothing of that epoch starts.
+    #[test]
+    fn nothing_that_was_revoked_starts_unseen() {
+        for round in 0..2_000_u32 {
+            let fence = Fence::default();
+            let begun = AtomicU32::new(0);
+            let settled = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for _ in 0..round % 7 + 1 {
+                        if fence.start(0, 0) == Start::Started {
+                            begun.fetch_add(1, Ordering::SeqCst);
+                            fence.end(0, 0);
+                        }
+                    }
+                });
+                fence.revoke().unwrap();
+                (!fence.is_running_as_of(0)).then(|| begun.load(Ordering::SeqCst))
+            });
+            assert!(settled.is_none_or(|begun_then| begun_then == begun.load(Ordering::SeqCst)));
         }
     }
 }

@@ -447,6 +447,21 @@ pub trait Session {
         unreachable!("request {tag:#x} of {slot:?} was not awaited")
     }
 
+    /// The epoch of the connection's fence as of which a request that changes data was found to be
+    /// allowed.
+    fn allowed_as_of(&self, _tag: Tag) -> u32 {
+        0
+    }
+
+    /// Looks again whether a request may change data, which was allowed as of another epoch than the fence
+    /// is at; as of which it is.
+    ///
+    /// # Errors
+    /// What it ends with: it is not allowed any more.
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        unreachable!("nothing takes rights away from request {tag:#x}")
+    }
+
     /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
     ///
     /// # Errors

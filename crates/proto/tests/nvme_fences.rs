@@ -33,28 +33,28 @@ fn writes_wait_for_those_of_the_hosts_lost_controller() {
     let old = connect(&fabric, 1, 0);
     let old_io = old.io(1, place(1, 1)).unwrap();
     let old_fence = old_io.fence().clone();
-    assert_eq!(old_fence.start(DEVICE), Start::Started);
+    assert_eq!(old_fence.start(DEVICE, 0), Start::Started);
     // While both live, neither waits for the other.
     let new = connect(&fabric, 1, 2);
     let new_io = new.io(1, place(1, 3)).unwrap();
-    assert_eq!(new_io.fence().start(DEVICE), Start::Started);
-    new_io.fence().end(DEVICE);
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Started);
+    new_io.fence().end(DEVICE, 0);
     let stranger = connect(&fabric, 2, 4);
     let stranger_io = stranger.io(1, place(0, 5)).unwrap();
     // The connection of the admin queue is lost: that of the other is open still, at another worker.
     drop(old);
-    assert_eq!(old_fence.start(DEVICE), Start::Superseded);
-    assert_eq!(new_io.fence().start(DEVICE), Start::Held);
-    assert_eq!(new_io.fence().start(DEVICE + 1), Start::Started, "the device is another");
-    assert_eq!(stranger_io.fence().start(DEVICE), Start::Started, "the host is another");
+    assert_eq!(old_fence.start(DEVICE, 0), Start::Superseded);
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Held);
+    assert_eq!(new_io.fence().start(DEVICE + 1, 0), Start::Started, "the device is another");
+    assert_eq!(stranger_io.fence().start(DEVICE, 0), Start::Started, "the host is another");
     drop(old_io);
-    assert_eq!(new_io.fence().start(DEVICE), Start::Held);
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Held);
     let late = connect(&fabric, 1, 6);
     let late_io = late.io(1, place(1, 7)).unwrap();
-    assert_eq!(late_io.fence().start(DEVICE), Start::Held);
-    old_fence.end(DEVICE);
-    assert_eq!(new_io.fence().start(DEVICE), Start::Started);
-    assert_eq!(late_io.fence().start(DEVICE), Start::Started);
+    assert_eq!(late_io.fence().start(DEVICE, 0), Start::Held);
+    old_fence.end(DEVICE, 0);
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Started);
+    assert_eq!(late_io.fence().start(DEVICE, 0), Start::Started);
 }
 
 #[test]
@@ -63,11 +63,11 @@ fn one_lost_queue_holds_up_its_controllers_others() {
     let session = connect(&fabric, 1, 0);
     let [one, two] = [1, 2].map(|n| session.io(n, place(0, u32::from(n))).unwrap());
     let fence = one.fence().clone();
-    assert_eq!(fence.start(DEVICE), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
     drop(one);
-    assert_eq!(two.fence().start(DEVICE), Start::Held);
-    fence.end(DEVICE);
-    assert_eq!(two.fence().start(DEVICE), Start::Started);
+    assert_eq!(two.fence().start(DEVICE, 0), Start::Held);
+    fence.end(DEVICE, 0);
+    assert_eq!(two.fence().start(DEVICE, 0), Start::Started);
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn another_subsystem_is_another_disk() {
     let fabric = fabric(&config);
     let old = connect(&fabric, 1, 0);
     let fence = old.io(1, place(0, 1)).unwrap().fence().clone();
-    assert_eq!(fence.start(DEVICE), Start::Superseded, "it was dropped at once");
+    assert_eq!(fence.start(DEVICE, 0), Start::Superseded, "it was dropped at once");
     let io = old.io(2, place(0, 2)).unwrap();
-    assert_eq!(io.fence().start(DEVICE), Start::Started);
+    assert_eq!(io.fence().start(DEVICE, 0), Start::Started);
     drop((old, io));
     let other = nvme_host::connect(&fabric, &host(1), nvme_host::OTHER_SUBSYSTEM, 1, place(0, 3));
     let other_io = other.io(1, place(0, 4)).unwrap();
-    assert_eq!(other_io.fence().start(DEVICE), Start::Started);
+    assert_eq!(other_io.fence().start(DEVICE, 0), Start::Started);
 }
 
 #[test]
@@ -99,20 +99,20 @@ fn a_reset_is_complete_when_nothing_of_it_can_land() {
     let fabric = fabric(&config());
     let mut session = connect(&fabric, 1, 0);
     let io = session.io(1, place(1, 1)).unwrap();
-    assert_eq!(io.fence().start(DEVICE), Start::Started);
+    assert_eq!(io.fence().start(DEVICE, 0), Start::Started);
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
-    assert_eq!(io.fence().start(DEVICE), Start::Superseded);
+    assert_eq!(io.fence().start(DEVICE, 0), Start::Superseded);
     assert_eq!(state(&mut session), ControllerState::READY, "the reset goes on");
     assert_eq!(
         session.set(Property::CONFIGURATION, ENABLED),
         Err(Status::SEQUENCE_ERROR.dnr()),
         "it may not be enabled before the reset is complete"
     );
-    io.fence().end(DEVICE);
+    io.fence().end(DEVICE, 0);
     assert_eq!(state(&mut session), 0);
     session.enable();
     let again = session.io(1, place(1, 2)).unwrap();
-    assert_eq!(again.fence().start(DEVICE), Start::Started);
+    assert_eq!(again.fence().start(DEVICE, 0), Start::Started);
 }
 
 #[test]
@@ -122,16 +122,16 @@ fn a_shutdown_is_complete_when_nothing_of_it_can_land() {
     let lost = session.io(1, place(1, 1)).unwrap();
     let live = session.io(2, place(1, 2)).unwrap();
     let fence = lost.fence().clone();
-    assert_eq!(fence.start(DEVICE), Start::Started);
-    assert_eq!(live.fence().start(DEVICE), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert_eq!(live.fence().start(DEVICE, 0), Start::Started);
     // As Linux does it: connections first.
     drop(lost);
     assert_eq!(session.set(Property::CONFIGURATION, SHUT_DOWN), Ok(0));
     let shutdown = |session: &mut Session| state(session) & ControllerState::SHUTDOWN;
     assert_eq!(shutdown(&mut session), ControllerState::SHUTDOWN_OCCURRING);
-    live.fence().end(DEVICE);
+    live.fence().end(DEVICE, 0);
     assert_eq!(shutdown(&mut session), ControllerState::SHUTDOWN_OCCURRING);
-    fence.end(DEVICE);
+    fence.end(DEVICE, 0);
     assert_eq!(shutdown(&mut session), ControllerState::SHUTDOWN_COMPLETE);
 }
 
@@ -141,7 +141,7 @@ fn a_silent_host_is_missed_within_a_quarter_more_than_its_timeout() {
         let fabric = fabric(&config());
         let mut session = connect(&fabric, 1, 0);
         let io = session.io(1, place(0, 1)).unwrap();
-        assert_eq!(io.fence().start(DEVICE), Start::Started);
+        assert_eq!(io.fence().start(DEVICE, 0), Start::Started);
         session.set_feature(wire::nvme::Feature::KEEP_ALIVE, 4_000).unwrap();
         let mut gone_ms = None;
         for now_ms in (0..20_000).step_by(10) {
@@ -156,8 +156,8 @@ fn a_silent_host_is_missed_within_a_quarter_more_than_its_timeout() {
         }
         let silent_ms = gone_ms.unwrap() - heard_ms;
         assert!((3_990..=5_010).contains(&silent_ms), "{heard_ms}: {silent_ms}");
-        assert_eq!(io.fence().start(DEVICE), Start::Superseded);
-        io.fence().end(DEVICE);
+        assert_eq!(io.fence().start(DEVICE, 0), Start::Superseded);
+        io.fence().end(DEVICE, 0);
     }
 }
 
@@ -166,7 +166,7 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
     let mut chance = support::Chance(5);
     let mut pair = nvme_tcp_pair::Pair::connect(&mut chance, Digests::default());
     let fence = pair.target.fence.clone().expect("it is an I/O queue's");
-    assert_eq!(fence.start(DEVICE), Start::Started);
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
     let disconnect = FabricsCommand {
         opcode: FABRICS_OPCODE,
         cid: 7.into(),
@@ -176,7 +176,7 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
     let mut said = Vec::new();
     pair.host.command(disconnect.entry(), Carried::default(), &[], &mut said);
     pair.target.feed(&said);
-    assert_eq!(fence.start(DEVICE), Start::Superseded);
+    assert_eq!(fence.start(DEVICE, 0), Start::Superseded);
     let attend = |pair: &mut nvme_tcp_pair::Pair| {
         let attended = pair.target.session.attend(Instant::ZERO);
         pair.target.say();
@@ -184,7 +184,7 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
     };
     assert_eq!(attend(&mut pair), Ok(()));
     assert!(pair.target.out.is_empty() && pair.target.ended.is_none(), "a write is at a device");
-    fence.end(DEVICE);
+    fence.end(DEVICE, 0);
     assert_eq!(attend(&mut pair), Err(Fatal::Ended(0)));
     let event = pair.host.next_event(&mut &pair.target.out[..]).unwrap();
     let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
@@ -196,20 +196,20 @@ fn whoever_breaks_the_protocol_is_gone_before_its_connection_is() {
     let fabric = fabric(&config());
     let old = connect(&fabric, 1, 0);
     let io = old.io(1, place(1, 1)).unwrap();
-    assert_eq!(io.fence().start(DEVICE), Start::Started);
+    assert_eq!(io.fence().start(DEVICE, 0), Start::Started);
     let new = connect(&fabric, 1, 2);
     let new_io = new.io(1, place(1, 3)).unwrap();
     old.admin.leave();
-    assert_eq!(io.fence().start(DEVICE), Start::Superseded);
-    assert_eq!(new_io.fence().start(DEVICE), Start::Held);
+    assert_eq!(io.fence().start(DEVICE, 0), Start::Superseded);
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Held);
     assert_eq!(fabric.controllers().len(), 1);
-    drop((old, io.fence().end(DEVICE)));
-    assert_eq!(new_io.fence().start(DEVICE), Start::Started, "its end comes once");
+    drop((old, io.fence().end(DEVICE, 0)));
+    assert_eq!(new_io.fence().start(DEVICE, 0), Start::Started, "its end comes once");
     assert_eq!(fabric.controllers().len(), 1);
 
     let mut chance = support::Chance(6);
     let mut pair = nvme_tcp_pair::Pair::connect(&mut chance, Digests::default());
     let fence = pair.target.fence.clone().expect("it is an I/O queue's");
     pair.target.session.leave();
-    assert_eq!(fence.start(DEVICE), Start::Superseded);
+    assert_eq!(fence.start(DEVICE, 0), Start::Superseded);
 }

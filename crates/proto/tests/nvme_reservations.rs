@@ -2,8 +2,8 @@
 
 mod nvme_host;
 
-use contract::Instant;
-use nearflash_proto::nvme::{Config, Outcome, Queue, Refusal, Reserved, Step};
+use contract::{Instant, Start};
+use nearflash_proto::nvme::{Config, Hosts, Io, Outcome, Queue, Refusal, Reserved, Step};
 use nvme_host::*;
 use wire::nvme::{
     Event, Feature, LogPage, NvmOpcode, RegistrantExtended, ReservationAcquire, ReservationHead,
@@ -326,4 +326,164 @@ fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     let (change, _) = fabric.reservations_to_keep();
     fabric.kept_reservations(change, true);
     assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
+}
+
+/// The device of everybody's writes.
+const DEVICE: usize = 3;
+
+/// A Reservation Acquire that may have to wait; whether it does.
+fn preempt(party: &mut Party, action: u32, kind: u8, key: u64, other: u64) -> bool {
+    let keys = ReservationAcquire { current_key: key.into(), preempt_key: other.into() };
+    let mut entry = Submission::new(NvmOpcode::RESERVATION_ACQUIRE.0, 9, 1);
+    entry.dword10 = (action | u32::from(kind) << 8).into();
+    entry.data = SglDescriptor::in_capsule(0, 16);
+    party.queue.begin(&entry);
+    let outcome = party.queue.execute(&entry, keys.as_bytes(), Instant::ZERO, &mut Vec::new());
+    match outcome {
+        Outcome::Parked => true,
+        Outcome::Done(answer) => {
+            assert_eq!(answer.status, Status::SUCCESS);
+            false
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write_of(party: &mut Party) -> Io {
+    let mut entry = Submission::new(NvmOpcode::WRITE.0, 6, 1);
+    entry.data = SglDescriptor::transport(512);
+    let Step::Device(io) = party.queue.begin(&entry) else { panic!("it may write") };
+    io
+}
+
+/// What came to worker 1 after that many milliseconds.
+fn answers_at(fabric: &Fabric, millis: u64) -> Vec<Status> {
+    poll(fabric, 0, at(millis));
+    answers(fabric)
+}
+
+#[test]
+fn who_preempts_waits_for_what_the_preempted_has_at_devices() {
+    for abort in [1, 2] {
+        let (fabric, [mut one, mut two, _]) = three(&config());
+        one.acquire(0, 1, 0xa, 0).unwrap();
+        let (at_device, waiting) = (write_of(&mut one), write_of(&mut one));
+        let fence = one.queue.fence().clone();
+        assert_eq!(fence.start(DEVICE, 0), Start::Started);
+        assert!(preempt(&mut two, abort, 1, 0xb, 0xa), "a write of the preempted is at a device");
+        assert_eq!(answers_at(&fabric, 1), []);
+        // What has not started yet does not start any more, and says why.
+        assert_eq!(fence.start(DEVICE, 0), Start::Stale);
+        assert_eq!(one.queue.permits(&waiting), Err(CONFLICT));
+        assert_eq!(one.queue.complete(&waiting, contract::Status::Retry).status, CONFLICT);
+        assert_eq!(two.rights(), (true, true), "it may write, as of now");
+        fence.end(DEVICE, 0);
+        assert_eq!(one.queue.complete(&at_device, contract::Status::Ok).status, Status::SUCCESS);
+        assert_eq!(answers_at(&fabric, 2), [Status::SUCCESS]);
+        assert_eq!(answers_at(&fabric, 3), []);
+    }
+}
+
+#[test]
+fn who_preempts_waits_for_connections_that_the_preempted_has_lost() {
+    let (fabric, [mut one, mut two, _]) = three(&config());
+    one.acquire(0, 1, 0xa, 0).unwrap();
+    let fence = one.queue.fence().clone();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    drop(one);
+    assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
+    assert_eq!(answers_at(&fabric, 1), []);
+    fence.end(DEVICE, 0);
+    assert_eq!(answers_at(&fabric, 2), [Status::SUCCESS]);
+}
+
+#[test]
+fn only_abort_waits_for_hosts_that_may_go_on() {
+    let (fabric, [mut one, mut two, _]) = three(&config());
+    let fence = one.queue.fence().clone();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    // Without a reservation, who is not registered may write, too.
+    assert!(!preempt(&mut two, 1, 1, 0xb, 0xa));
+    one.register(0, 0, 0xa).unwrap();
+    assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
+    // What it may do goes on as of the next epoch, and is not waited for.
+    assert_eq!(one.rights(), (true, true));
+    let now = fence.epoch();
+    assert_eq!(fence.start(DEVICE, now), Start::Started);
+    fence.end(DEVICE, 0);
+    assert_eq!(answers_at(&fabric, 1), [Status::SUCCESS]);
+    fence.end(DEVICE, now);
+}
+
+#[test]
+fn data_does_not_go_to_a_host_that_was_shut_out_while_it_was_read() {
+    let (_fabric, [mut one, mut two, _]) = three(&config());
+    let mut entry = Submission::new(NvmOpcode::READ.0, 6, 1);
+    entry.data = SglDescriptor::transport(512);
+    let Step::Device(io) = one.queue.begin(&entry) else { panic!("it may read") };
+    assert!(!preempt(&mut two, 0, 2, 0xb, 0));
+    assert_eq!(one.queue.complete(&io, contract::Status::Ok).status, CONFLICT);
+}
+
+#[test]
+fn who_wants_to_preempt_and_goes_leaves_nothing_behind() {
+    let (fabric, [mut one, mut two, mut three]) = three(&config());
+    one.acquire(0, 1, 0xa, 0).unwrap();
+    let fence = one.queue.fence().clone();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
+    drop(two);
+    three.register(0, 0, 0xc).unwrap();
+    assert!(!preempt(&mut three, 2, 1, 0xc, 0xb), "the new holder has nothing at a device");
+    fence.end(DEVICE, 0);
+    assert_eq!(answers_at(&fabric, 1), []);
+}
+
+#[test]
+fn a_reservation_is_the_namespaces_through_whatever_subsystem() {
+    let mut config = config();
+    config.subsystems.push(subsystem(OTHER_SUBSYSTEM));
+    let (fabric, [mut one, mut two, _]) = three(&config);
+    let session = connect(&fabric, &host(4), OTHER_SUBSYSTEM, 1, place(0, 80));
+    let queue = session.io(1, place(1, 81)).unwrap();
+    let mut elsewhere = Party { session, queue };
+    let fence = elsewhere.queue.fence().clone();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    assert!(preempt(&mut one, 0, 2, 0xa, 0), "it waits for writes through the other subsystem");
+    fence.end(DEVICE, 0);
+    assert_eq!(answers_at(&fabric, 1), [Status::SUCCESS]);
+    assert_eq!(elsewhere.rights(), (false, false));
+    assert_eq!(elsewhere.report().0.kind.0, 2);
+    // As long as one of them has the namespace, so does the reservation.
+    fabric.remove_subsystem(&nqn(OTHER_SUBSYSTEM)).unwrap();
+    assert_eq!(two.rights(), (false, false));
+    fabric.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();
+    fabric.add_namespace(&nqn(SUBSYSTEM), namespace(1, 1 << 20)).unwrap();
+    assert_eq!(two.rights(), (true, true));
+}
+
+#[test]
+fn what_operators_take_away_is_over_when_nothing_of_it_is_at_a_device() {
+    let (fabric, [one, two, three]) = three(&config());
+    let fences = [&one, &two, &three].map(|party| party.queue.fence().clone());
+    fences.iter().for_each(|fence| assert_eq!(fence.start(DEVICE, 0), Start::Started));
+    let others = Hosts::Only(vec![nqn(&host(2).nqn), nqn(&host(3).nqn)]);
+    fabric.set_hosts(&nqn(SUBSYSTEM), others.clone()).unwrap();
+    let mut denied = fabric.take_withdrawal();
+    assert!(!fabric.is_over(&mut denied));
+    fences[0].end(DEVICE, 0);
+    assert!(fabric.is_over(&mut denied));
+    fabric.set_namespace_hosts(&nqn(SUBSYSTEM), 1, others).unwrap();
+    assert!(fabric.is_over(&mut fabric.take_withdrawal()), "they see it still");
+    let only = Hosts::Only(vec![nqn(&host(3).nqn)]);
+    fabric.set_namespace_hosts(&nqn(SUBSYSTEM), 1, only).unwrap();
+    let mut hidden = fabric.take_withdrawal();
+    assert!(!fabric.is_over(&mut hidden) && fences[1].start(DEVICE, 0) == Start::Stale);
+    fences[1].end(DEVICE, 0);
+    assert!(fabric.is_over(&mut hidden));
+    fabric.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();
+    let mut removed = fabric.take_withdrawal();
+    assert!(!fabric.is_over(&mut removed));
+    fences[2].end(DEVICE, 0);
+    assert!(fabric.is_over(&mut removed));
 }

@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Tag,
+    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot,
+    Status, Tag,
 };
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
@@ -125,6 +126,14 @@ impl Session for Spoken {
 
     fn invite(&mut self, tag: Tag, slot: Slot, room: &mut [u8]) -> FrameHead {
         either!(self, one => one.invite(tag, slot, room))
+    }
+
+    fn allowed_as_of(&self, tag: Tag) -> u32 {
+        either!(self, one => one.allowed_as_of(tag))
+    }
+
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        either!(self, one => one.allow_again(tag))
     }
 
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {

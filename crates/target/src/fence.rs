@@ -244,7 +244,7 @@ mod tests {
     const TENANT: TenantId = TenantId::DEFAULT;
 
     fn starts(fence: &Fence) -> bool {
-        fence.start(0) == Start::Started
+        fence.start(0, 0) == Start::Started
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         let place = fences.take(TENANT, 7, 0);
         let other = fences.take(TenantId(1), 7, 0);
         assert!(starts(place.fence()) && !other.is_waiting());
-        place.fence().end(0);
+        place.fence().end(0, 0);
     }
 
     #[test]
@@ -267,10 +267,10 @@ mod tests {
         assert!(!starts(old.fence()), "nothing of the old one starts any more");
         let other = fences.take(TENANT, 7, 1);
         assert!(!other.is_waiting());
-        old.fence().end(0);
+        old.fence().end(0, 0);
         assert!(!new.is_waiting());
         assert!(starts(new.fence()));
-        new.fence().end(0);
+        new.fence().end(0, 0);
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
         let place = fences.take(TENANT, 7, 0);
         let again = fences.rejoin(place.to_parcel());
         assert!(starts(again.fence()) && place.fence().is_running());
-        again.fence().end(0);
+        again.fence().end(0, 0);
         let newer = fences.take(TENANT, 7, 0);
         assert!(!starts(again.fence()), "both are the same, so both are superseded");
         assert!(!starts(fences.rejoin(place.to_parcel()).fence()));
@@ -311,7 +311,7 @@ mod tests {
         let (place, _adopted) = here.adopt(old.to_parcel());
         let moved = here.rejoin(place);
         assert!(starts(moved.fence()), "it has the name here");
-        moved.fence().end(0);
+        moved.fence().end(0, 0);
         let newer = here.take(TENANT, 7, 0);
         assert!(!starts(moved.fence()) && starts(newer.fence()));
         // It arrives after its successor has said hello, or had been superseded before.
@@ -332,7 +332,7 @@ mod tests {
         assert!(second.is_waiting() && third.is_waiting());
         assert!(!starts(second.fence()));
         fences.leave(second);
-        first.fence().end(0);
+        first.fence().end(0, 0);
         assert!(!third.is_waiting());
         assert!(starts(third.fence()));
     }
@@ -348,7 +348,7 @@ mod tests {
         assert!(starts(&fence));
         fences.leave(place);
         assert_eq!(fences.len(), 1, "a request still runs");
-        fence.end(0);
+        fence.end(0, 0);
         drop(fence);
         for client in 100..200 {
             let place = fences.take(TENANT, client, 0);
@@ -362,6 +362,6 @@ mod tests {
         let fence = place.fence().clone();
         assert!(starts(&fence));
         fences.leave(place);
-        fence.end(0);
+        fence.end(0, 0);
     }
 }

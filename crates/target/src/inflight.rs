@@ -37,8 +37,8 @@ pub(crate) struct InFlight {
     pub(crate) filled: usize,
     /// Its payload was asked for and has not all come.
     pub(crate) is_awaited: bool,
-    /// Counted in its connection's fence while the device has it.
-    pub(crate) fence: Option<Arc<Fence>>,
+    /// Counted in its connection's fence, as of an epoch, while the device has it.
+    pub(crate) fence: Option<(Arc<Fence>, u32)>,
     /// When its last byte had arrived.
     pub(crate) received_at: Instant,
     /// When the device got it.

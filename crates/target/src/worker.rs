@@ -397,8 +397,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.withhold(n, slot);
             return true;
         }
-        let conn = match self.conns.get(entry.conn.index as usize) {
-            Some(Some(conn)) if conn.id == entry.conn => conn,
+        let conn = match self.conns.get_mut(entry.conn.index as usize) {
+            Some(Some(conn)) if conn.id == entry.conn => &mut **conn,
             _ => {
                 self.refund(n, slot);
                 self.forget(slot);
@@ -417,9 +417,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
         }
         if let (true, Some(fence)) = (is_write, &conn.fence) {
-            match fence.start(n) {
-                Start::Started => entry.fence = Some(fence.clone()),
-                Start::Held => {
+            let mut epoch = conn.session.allowed_as_of(entry.tag);
+            let mut start = fence.start(n, epoch);
+            if start == Start::Stale {
+                match conn.session.allow_again(entry.tag) {
+                    Ok(now) => (epoch, start) = (now, fence.start(n, now)),
+                    Err(status) => {
+                        entry.verdict = status;
+                        self.withhold(n, slot);
+                        return true;
+                    }
+                }
+            }
+            match start {
+                Start::Started => entry.fence = Some((fence.clone(), epoch)),
+                Start::Held | Start::Stale => {
                     self.devices[n].fenced.push_back(slot);
                     return true;
                 }
@@ -500,8 +512,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         for completion in completions.drain(..) {
             let entry = self.in_flight.get(completion.slot);
-            if let Some(fence) = entry.fence.take() {
-                fence.end(usize::from(entry.device));
+            if let Some((fence, epoch)) = entry.fence.take() {
+                fence.end(usize::from(entry.device), epoch);
             }
             self.end(completion.slot, completion.status, completion.buf);
         }

@@ -18,7 +18,7 @@ fn answered(conn: u32, tag: u8, status: Status) -> (u32, Vec<u8>) {
 fn haunted() -> (Rig, Arc<Fence>, Fence) {
     let kin = Arc::new(Kin::default());
     let lost = Fence::among(kin.clone());
-    assert_eq!(lost.start(DEVICE), Start::Started);
+    assert_eq!(lost.start(DEVICE, 0), Start::Started);
     lost.supersede();
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     let own = rig.connect_fenced(0, Fence::among(kin));
@@ -36,7 +36,7 @@ fn writes_are_held_until_the_lost_connections_have_ended() {
     rig.say(1, b"W\x01");
     assert_eq!(rig.say(1, b"P\x00"), [answered(1, 0, Status::Ok)], "it is another client's");
     assert_eq!(rig.turns(), []);
-    lost.end(DEVICE);
+    lost.end(DEVICE, 0);
     assert_eq!(rig.turns(), [0, 1].map(|tag| answered(0, tag, Status::Ok)));
     assert!(rig.worker.is_at_rest() && !own.is_running());
 }
@@ -51,7 +51,7 @@ fn whoever_is_held_looks_again_without_being_woken() {
     assert!(!turn.progressed, "a worker does not spin for what it holds");
     let soon = now + std::time::Duration::from_millis(1);
     assert!(turn.wake_at.is_some_and(|at| now < at && at < soon));
-    lost.end(DEVICE);
+    lost.end(DEVICE, 0);
     assert!(rig.worker.turn(soon).progressed);
 }
 
@@ -63,8 +63,8 @@ fn what_is_held_goes_with_its_connection() {
     rig.hang_up(0);
     assert_eq!(rig.turns(), []);
     assert!(rig.worker.is_at_rest() && rig.worker.load().fenced == 0);
-    lost.end(DEVICE);
-    assert_eq!(own.start(DEVICE), Start::Started);
+    lost.end(DEVICE, 0);
+    assert_eq!(own.start(DEVICE, 0), Start::Started);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_is_superseded_is_answered_and_its_session_ends_the_connection() {
     assert_eq!(rig.say(0, b"P\x01"), [answered(0, 1, Status::Retry)]);
     assert_eq!((rig.worker.connections(), rig.paid()), (1, 0), "nothing was served, nothing costs");
     assert!(rig.worker.is_at_rest() && !own.is_running());
-    lost.end(DEVICE);
+    lost.end(DEVICE, 0);
 }
 
 #[test]
@@ -94,4 +94,18 @@ fn whoever_breaks_the_protocol_starts_nothing_more() {
     assert_eq!((rig.paid(), rig.worker.connections()), (0, 1), "no device saw them");
     rig.hang_up(0);
     assert!(rig.worker.is_at_rest());
+}
+
+#[test]
+fn what_was_allowed_before_a_right_was_taken_is_looked_at_again() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    let own = rig.connect_fenced(0, Fence::default());
+    rig.open_gate(false);
+    rig.say(0, b"W\x01W\x01");
+    rig.say(0, b"P\x00P\x01");
+    own.revoke().expect("nothing runs");
+    let told = [answered(0, 0, Status::Denied), answered(0, 1, Status::Ok)];
+    assert_eq!(rig.open_gate(true), told);
+    assert_eq!(rig.paid(), 1, "one of them has cost nothing");
+    assert!(rig.worker.is_at_rest() && !own.is_running());
 }

@@ -172,7 +172,7 @@ impl Fabric {
         let now = call.now;
         let timer = call.changes_timer();
         let done = self.with(|state| state.carry_out(cntlid, &mut call));
-        if timer {
+        if timer || matches!(done, Ok(Done::Parked)) {
             self.watch(now);
         }
         done

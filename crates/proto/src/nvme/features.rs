@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::controller::{Controller, Kind};
 use super::data;
+use super::fences::Withdrawal;
 use super::queue::{Call, Done};
 use super::state::State;
 
@@ -140,7 +141,10 @@ impl State {
             self.namespace_of(controller, nsid).ok_or(Status::INVALID_NAMESPACE.dnr())?;
         Ok(Done::Result(match feature {
             Feature::RESERVATION_MASK => u64::from(controller.features.reservation_mask),
-            Feature::RESERVATION_PERSISTENCE => u64::from(attached.reservation.persists),
+            Feature::RESERVATION_PERSISTENCE => {
+                let reservation = self.reservations.get(&attached.config.id);
+                u64::from(reservation.is_some_and(|reservation| reservation.persists))
+            }
             _ => 0,
         }))
     }
@@ -235,15 +239,17 @@ impl State {
             let controller = self.controller(cntlid)?;
             (controller.subsystem.clone(), controller.host.clone())
         };
-        let subsystem = self.subsystems.get_mut(&subsystem).ok_or(Status::QUEUE_DELETED)?;
-        for (number, attached) in &mut subsystem.namespaces {
+        let State { subsystems, reservations, .. } = self;
+        let subsystem = subsystems.get(&subsystem).ok_or(Status::QUEUE_DELETED)?;
+        for (number, attached) in &subsystem.namespaces {
             let named = nsid == u32::MAX || nsid == *number;
             if named && attached.config.hosts.contain(&host) {
-                attached.reservation.persists = call.entry.dword11.get() & 1 != 0;
+                let reservation = reservations.entry(attached.config.id).or_default();
+                reservation.persists = call.entry.dword11.get() & 1 != 0;
             }
         }
         self.reservation_changes += 1;
-        self.await_keeping(cntlid, call, true)
+        self.await_change(cntlid, call, true, Withdrawal::default())
     }
 
     fn check_any_namespace(&self, cntlid: u16, nsid: u32) -> Result<(), Status> {

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use contract::{Fence, Kin};
 
 use super::config::{HostId, Nqn};
+use super::reservation::Registrant;
 
 /// Whose writes wait for each other's: a host, at a subsystem. Its paths there are one disk to it.
 type Key = (Nqn, HostId, Nqn);
@@ -37,9 +38,61 @@ impl Families {
         Arc::clone(self.kin.entry(key).or_default())
     }
 
+    /// The hosts that have something in common with a subsystem's queues.
+    pub(super) fn at<'a>(
+        &'a self,
+        subsystem: &'a Nqn,
+    ) -> impl Iterator<Item = (Registrant, &'a Arc<Kin>)> {
+        let own = self.kin.iter().filter(move |((_, _, at), _)| at == subsystem);
+        own.map(|((host, id, _), kin)| (Registrant { host: host.clone(), id: *id }, kin))
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.kin.len()
+    }
+}
+
+/// Waits until nothing is at a device that hosts were allowed before they lost a right: what of their
+/// queues had started, and what of queues that they lost before.
+#[derive(Debug, Default)]
+pub struct Withdrawal {
+    /// Queues, with the epoch that has to end, once that is known.
+    live: Vec<(Arc<Fence>, Option<u32>)>,
+    kin: Vec<Arc<Kin>>,
+}
+
+impl Withdrawal {
+    /// What a queue was allowed until now. Those of the next epoch have to be told of what it lost.
+    pub(super) fn add_queue(&mut self, fence: &Arc<Fence>) {
+        self.live.push((Arc::clone(fence), fence.revoke()));
+    }
+
+    /// What a host's queues that are gone have at devices.
+    pub(super) fn add_gone(&mut self, kin: &Arc<Kin>) {
+        if kin.is_haunted_anywhere() && !self.kin.iter().any(|known| Arc::ptr_eq(known, kin)) {
+            self.kin.push(Arc::clone(kin));
+        }
+    }
+
+    /// Whether nothing is waited for, as far as that was known when it was last looked at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.kin.is_empty()
+    }
+
+    /// Whether nothing of that is at a device any more. To be asked under the fabric's lock, so that no two
+    /// revoke at once.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.live.retain_mut(|(fence, epoch)| {
+            // While an earlier withdrawal lasts, this one has not begun.
+            if epoch.is_none() {
+                *epoch = fence.revoke();
+            }
+            // Where one more has begun since, this one was over.
+            epoch.is_none_or(|epoch| fence.epoch() == epoch + 1 && fence.is_running_as_of(epoch))
+        });
+        self.kin.retain(|kin| kin.is_haunted_anywhere());
+        self.is_empty()
     }
 }
 
@@ -78,27 +131,27 @@ mod tests {
         let subsystem = Nqn::new("nqn.2026-01.io.x:s").unwrap();
         let host = |n: usize| Nqn::new(&format!("nqn.2026-01.io.x:h{n}")).unwrap();
         let fence = Fence::among(families.kin_of(&host(0), HostId([1; 16]), &subsystem));
-        assert_eq!(fence.start(0), Start::Started);
+        assert_eq!(fence.start(0, 0), Start::Started);
         fence.supersede();
         for n in 1..500 {
             families.kin_of(&host(n), HostId([1; 16]), &subsystem);
         }
         assert!(families.len() < 200);
         let again = Fence::among(families.kin_of(&host(0), HostId([1; 16]), &subsystem));
-        assert_eq!(again.start(0), Start::Held, "the host was kept, for its request");
+        assert_eq!(again.start(0, 0), Start::Held, "the host was kept, for its request");
         let other = Fence::among(families.kin_of(&host(0), HostId([2; 16]), &subsystem));
-        assert_eq!(other.start(0), Start::Started, "another identifier is another host");
+        assert_eq!(other.start(0, 0), Start::Started, "another identifier is another host");
     }
 
     #[test]
     fn a_queue_ends_with_its_last_request() {
         let mut ending = Ending::default();
         let [one, two] = [(); 2].map(|()| Arc::new(Fence::default()));
-        assert_eq!(one.start(1), Start::Started);
+        assert_eq!(one.start(1, 0), Start::Started);
         ending.end(&one);
         ending.end(&two);
         assert!(!ending.is_over());
-        one.end(1);
+        one.end(1, 0);
         assert!(ending.is_over());
     }
 }

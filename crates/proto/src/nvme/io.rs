@@ -113,7 +113,7 @@ fn command(
     })
 }
 
-fn permit(status: Status) -> Result<(), Status> {
+pub(super) fn permit(status: Status) -> Result<(), Status> {
     if status.is_ok() { Ok(()) } else { Err(status) }
 }
 

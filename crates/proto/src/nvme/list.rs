@@ -145,14 +145,15 @@ impl Fabric {
     /// The reservations up to a change are kept, or could not be.
     pub fn kept_reservations(&self, change: u64, kept: bool) {
         self.with(|state| {
-            let status = if kept { Status::SUCCESS } else { Status::INTERNAL };
-            let unkept = core::mem::take(&mut state.unkept);
-            for (at, place, cid) in unkept {
-                match at <= change {
-                    true => state.mail.complete(place, Answer::error(cid, status), Vec::new()),
-                    false => state.unkept.push((at, place, cid)),
+            for one in &mut state.unanswered {
+                if one.change.take_if(|at| *at <= change).is_some()
+                    && !kept
+                    && let Some((place, cid)) = one.to.take()
+                {
+                    state.mail.complete(place, Answer::error(cid, Status::INTERNAL), Vec::new());
                 }
             }
+            state.settle();
         });
     }
 
@@ -178,13 +179,15 @@ impl Fabric {
             if !fits || !kind_is_good || holder.is_some_and(|host| !known(host)) {
                 return Err(Refusal::Restore);
             }
-            state.namespace(&kept.subsystem, kept.nsid)?.reservation = Reservation {
+            let id = state.namespace(&kept.subsystem, kept.nsid)?.config.id;
+            let reservation = Reservation {
                 generation: kept.generation,
                 registrants: kept.registrants,
                 held: kept.held,
                 persists: kept.persists,
             };
-            state.access_changed(&kept.subsystem);
+            state.reservations.insert(id, reservation);
+            state.exports_of(id).iter().for_each(|(nqn, _)| state.access_changed(nqn));
             Ok(())
         })
     }
@@ -220,8 +223,8 @@ impl State {
         let mut all = Vec::new();
         for (nqn, served) in &self.subsystems {
             for (nsid, attached) in &served.namespaces {
-                let Reservation { generation, registrants, held, persists } =
-                    attached.reservation.clone();
+                let Some(own) = self.reservations.get(&attached.config.id) else { continue };
+                let Reservation { generation, registrants, held, persists } = own.clone();
                 if generation != 0 || persists {
                     let (subsystem, nsid) = (nqn.clone(), *nsid);
                     all.push(Reserved { subsystem, nsid, generation, registrants, held, persists });

@@ -14,7 +14,7 @@ use super::config::{
 };
 use super::controller::Kind;
 use super::fabric::Fabric;
-use super::reservation::Reservation;
+use super::fences::Withdrawal;
 use super::seam::CloseReason;
 use super::state::{Attached, Served, State};
 
@@ -95,6 +95,7 @@ impl Fabric {
             }
             let gone = state.subsystems.remove(nqn);
             let gone = gone.ok_or_else(|| Refusal::NoSubsystem(nqn.clone()))?;
+            state.forget_reservations();
             state.discovery_changed(|host| gone.hosts.contain(host));
             Ok(())
         })
@@ -214,6 +215,7 @@ impl Fabric {
             state.namespace_changed_if(nqn, nsid, |host| {
                 before.contain(host) != hosts.contain(host)
             });
+            state.lose(nqn, |host| before.contain(host) && !hosts.contain(host));
             Ok(())
         })
     }
@@ -244,8 +246,21 @@ impl Fabric {
             let gone = state.subsystem(nqn)?.namespaces.remove(&nsid);
             let gone = gone.ok_or(Refusal::NoNamespace(nsid))?;
             state.namespace_changed(nqn, nsid, &gone.config.hosts);
+            state.forget_reservations();
+            state.lose(nqn, |host| gone.config.hosts.contain(host));
             Ok(())
         })
+    }
+
+    /// What hosts were allowed that the changes before have taken from them: to be waited for until it
+    /// [is over](Fabric::is_over).
+    pub fn take_withdrawal(&self) -> Withdrawal {
+        self.with(|state| core::mem::take(&mut state.lost))
+    }
+
+    /// Whether nothing of it is at a device any more.
+    pub fn is_over(&self, withdrawal: &mut Withdrawal) -> bool {
+        self.with(|_| withdrawal.is_over())
     }
 
     /// How a group of namespaces is reached through a port, from now on.
@@ -371,8 +386,7 @@ impl State {
         if taken || namespace.identifiers == Identifiers::default() {
             return Err(Refusal::Identifiers(nsid));
         }
-        let attached = Attached { config: namespace, reservation: Reservation::default() };
-        subsystem.namespaces.insert(nsid, attached);
+        subsystem.namespaces.insert(nsid, Attached { config: namespace });
         Ok(())
     }
 
@@ -394,6 +408,14 @@ impl State {
         let (_, changes) = subsystem.access(port, group);
         subsystem.ana.insert((port, group), (access, changes + 1));
         Ok(())
+    }
+
+    /// An operator has taken something from these hosts at a subsystem.
+    fn lose(&mut self, nqn: &Nqn, whom: impl Fn(&Nqn) -> bool) {
+        let mut lost = core::mem::take(&mut self.lost);
+        self.withdraw(nqn, |host| whom(&host.host), &mut lost);
+        lost.is_over();
+        self.lost = lost;
     }
 
     /// Ends controllers whose hosts have no key although their subsystem asks for one, or had none when

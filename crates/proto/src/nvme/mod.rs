@@ -53,6 +53,7 @@ pub use config::{
 pub use controller::Kind;
 pub use counts::Sum;
 pub use fabric::{Fabric, Surroundings};
+pub use fences::Withdrawal;
 pub use list::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
 pub use queue::Queue;
 pub use reservation::Registrant;

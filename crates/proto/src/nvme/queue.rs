@@ -145,6 +145,7 @@ impl Queue {
         out.clear();
         let cid = entry.cid.get();
         if self.made.id != 0 && entry.opcode == NvmOpcode::DATASET_MANAGEMENT.0 {
+            self.refresh();
             return match self.discard(entry, payload) {
                 Ok(io) if self.ranges.is_empty() => Outcome::Done(Answer::ok(io.cid)),
                 Ok(io) => Outcome::Discard(io),
@@ -172,7 +173,7 @@ impl Queue {
 
     /// The answer to a command that a device has carried out, or not.
     pub fn complete(&mut self, io: &Io, status: contract::Status) -> Answer {
-        let status = io::status(io, status);
+        let status = self.status(io, status);
         match status.plain() {
             Status::SUCCESS => self.count(io),
             Status::READ_ERROR | Status::WRITE_FAULT => self.made.counts.add_media_error(),
@@ -276,9 +277,7 @@ impl Queue {
     fn begin_io(&mut self, entry: &Submission) -> Result<Step, Status> {
         self.check_proven()?;
         self.made.link.ready()?;
-        if self.made.link.generation() != self.view.generation {
-            self.view = self.fabric.view(self.made.link.cntlid);
-        }
+        self.refresh();
         match io::payload_of_controllers(entry) {
             Some(payload_bytes) => controllers_own(entry, payload_bytes),
             None => {
@@ -286,6 +285,40 @@ impl Queue {
                 io::parse(&self.view, entry, through).map(Step::Device)
             }
         }
+    }
+
+    /// Sees what the controller may reach now.
+    fn refresh(&mut self) {
+        if self.made.link.generation() != self.view.generation {
+            self.view = self.fabric.view(self.made.link.cntlid);
+        }
+    }
+
+    /// Whether a command that was let through would be so now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn permits(&mut self, io: &Io) -> Result<(), Status> {
+        self.made.link.ready()?;
+        self.refresh();
+        let seen = self.view.find(io.nsid).filter(|seen| seen.namespace == io.namespace);
+        let seen = seen.ok_or(Status::INVALID_NAMESPACE.dnr())?;
+        match io.command.kind() {
+            contract::Kind::Write => io::permit(seen.writes),
+            _ => io::permit(seen.reads),
+        }
+    }
+
+    /// The status of a command that has ended. Data does not go to a host that has been shut out meanwhile,
+    /// and what was held back on its way to a device says why.
+    fn status(&mut self, io: &Io, status: contract::Status) -> Status {
+        let told = match status {
+            contract::Status::Ok if io.reply_bytes > 0 => self.permits(io).err(),
+            contract::Status::Retry => self.permits(io).err(),
+            _ => None,
+        };
+        let shut_out = [Status::RESERVATION_CONFLICT, Status::INVALID_NAMESPACE].map(Status::dnr);
+        told.filter(|told| shut_out.contains(told)).unwrap_or_else(|| io::status(io, status))
     }
 
     /// Whether the host has proven who it is, or need not.

@@ -53,6 +53,12 @@ impl Reservation {
         }
     }
 
+    /// Whether a host may do less under what this has become.
+    pub(super) fn takes_from(&self, host: &Registrant, now: &Reservation) -> bool {
+        let ((reads, writes), (reads_now, writes_now)) = (self.allows(host), now.allows(host));
+        reads && !reads_now || writes && !writes_now
+    }
+
     /// The key that a host has registered.
     pub(super) fn key_of(&self, host: &Registrant) -> Option<u64> {
         self.registrants.iter().find(|(known, _)| known == host).map(|(_, key)| *key)

@@ -12,9 +12,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::config::Nqn;
 use super::controller::Controller;
 use super::data;
+use super::fences::Withdrawal;
 use super::queue::{Call, Done};
 use super::reservation::{Change, Registrant, Reservation};
-use super::state::{Attached, State, path_status};
+use super::state::{Attached, State, Unanswered, path_status};
 
 /// Ignore existing key.
 const IGNORE_KEY: u32 = 1 << 3;
@@ -37,7 +38,7 @@ impl State {
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
         let (current, new) = (keys.current_key.get(), keys.new_key.get());
-        self.change_reservation(cntlid, call, |reservation, host| {
+        self.change_reservation(cntlid, call, false, |reservation, host| {
             let change = match dword10 & 7 {
                 0 => reservation.register(host, new, ignore, most),
                 1 => reservation.unregister(host, (!ignore).then_some(current)),
@@ -59,7 +60,8 @@ impl State {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let current = keys.current_key.get();
-        self.change_reservation(cntlid, call, |reservation, host| {
+        let aborts = dword10 & 7 == 2;
+        self.change_reservation(cntlid, call, aborts, |reservation, host| {
             if reservation.key_of(host) != Some(current) {
                 return Err(CONFLICT);
             }
@@ -81,7 +83,7 @@ impl State {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let current = keys.current_key.get();
-        self.change_reservation(cntlid, call, |reservation, host| {
+        self.change_reservation(cntlid, call, false, |reservation, host| {
             if reservation.key_of(host) != Some(current) {
                 return Err(CONFLICT);
             }
@@ -107,17 +109,21 @@ impl State {
         let attached = self
             .namespace_of(controller, call.entry.nsid.get())
             .ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let report = report_of(&attached.reservation);
+        let none = Reservation::default();
+        let report = report_of(self.reservations.get(&attached.config.id).unwrap_or(&none));
         call.out.extend_from_slice(&report[..report.len().min(bytes as usize)]);
         call.out.resize(bytes as usize, 0);
         Ok(Done::Result(0))
     }
 
-    /// Changes the reservation of the namespace that a command names, and tells whom it concerns.
+    /// Changes the reservation of the namespace that a command names, and tells whom it concerns. The
+    /// command is answered when nothing is at a device any more of hosts that lose a right; where it
+    /// `aborts`, of all whom it unregisters (docs/adr/0011-nvme-fences.md).
     fn change_reservation(
         &mut self,
         cntlid: u16,
         call: &Call,
+        aborts: bool,
         change: impl FnOnce(&mut Reservation, &Registrant) -> Result<Change, Status>,
     ) -> Result<Done, Status> {
         self.check_unkept(cntlid, call)?;
@@ -127,8 +133,8 @@ impl State {
             (controller.subsystem.clone(), controller.port, controller.registrant());
         let attached =
             self.namespace_of(controller, nsid).ok_or(Status::INVALID_NAMESPACE.dnr())?;
-        let group = attached.config.ana_group;
-        let subsystem = self.subsystems.get_mut(&nqn).ok_or(Status::QUEUE_DELETED)?;
+        let (group, id) = (attached.config.ana_group, attached.config.id);
+        let subsystem = self.subsystems.get(&nqn).ok_or(Status::QUEUE_DELETED)?;
         let (access, _) = subsystem.access(port, group);
         if let Some(status) = path_status(access) {
             return Err(status);
@@ -137,14 +143,23 @@ impl State {
         if host.id.0 == [0; 16] {
             return Err(Status::DENIED.dnr());
         }
-        let attached = subsystem.namespaces.get_mut(&nsid).expect("looked at above");
-        let persisted = attached.reservation.persists;
-        let change = change(&mut attached.reservation, &host)?;
-        let persists = persisted || attached.reservation.persists;
+        let reservation = self.reservations.entry(id).or_default();
+        let before = reservation.clone();
+        let change = change(reservation, &host)?;
+        let now = reservation.clone();
         self.reservation_changes += 1;
-        self.access_changed(&nqn);
-        self.notify(&nqn, nsid, &change);
-        self.await_keeping(cntlid, call, persists)
+        let exports = self.exports_of(id);
+        let mut withdrawal = Withdrawal::default();
+        for (nqn, nsid) in &exports {
+            self.access_changed(nqn);
+            self.notify(nqn, *nsid, &change);
+            let loses = |host: &Registrant| {
+                before.takes_from(host, &now)
+                    || aborts && before.key_of(host).is_some() && now.key_of(host).is_none()
+            };
+            self.withdraw(nqn, loses, &mut withdrawal);
+        }
+        self.await_change(cntlid, call, before.persists || now.persists, withdrawal)
     }
 
     /// Whether a command may have to wait until a reservation is kept: of a queue no more may than it
@@ -152,26 +167,29 @@ impl State {
     pub(super) fn check_unkept(&self, cntlid: u16, call: &Call) -> Result<(), Status> {
         let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
         let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
-        let own = self.unkept.iter().filter(|(_, place, _)| *place == record.place);
-        match own.count() < usize::from(record.size) {
+        let own = self.unanswered.iter().filter_map(|one| one.to);
+        match own.filter(|(place, _)| *place == record.place).count() < usize::from(record.size) {
             true => Ok(()),
             false => Err(Status::INTERRUPTED),
         }
     }
 
-    /// A command that changed a reservation, one that persists or did, is answered when that is kept,
-    /// where somebody keeps it.
-    pub(super) fn await_keeping(
+    /// A command that changed a reservation is answered when that is kept, if it persists or did and
+    /// somebody keeps it, and when what it withdraws has ended.
+    pub(super) fn await_change(
         &mut self,
         cntlid: u16,
         call: &Call,
         persists: bool,
+        mut withdrawal: Withdrawal,
     ) -> Result<Done, Status> {
         let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let change = (self.keeps && persists).then_some(self.reservation_changes);
+        let is_over = withdrawal.is_over();
         match controller.queues.get(&call.queue) {
-            Some(record) if self.keeps && persists => {
-                let waiting = (self.reservation_changes, record.place, call.entry.cid.get());
-                self.unkept.push(waiting);
+            Some(record) if change.is_some() || !is_over => {
+                let to = Some((record.place, call.entry.cid.get()));
+                self.unanswered.push(Unanswered { change, withdrawal, to });
                 Ok(Done::Parked)
             }
             _ => Ok(Done::Result(0)),
@@ -183,7 +201,7 @@ impl State {
     fn notify(&mut self, nqn: &Nqn, nsid: u32, change: &Change) {
         let State { controllers, subsystems, mail, .. } = self;
         let namespace = subsystems.get(nqn).and_then(|served| served.namespaces.get(&nsid));
-        let Some(Attached { config, .. }) = namespace else { return };
+        let Some(Attached { config }) = namespace else { return };
         let sees = |own: &&mut Controller| own.subsystem == *nqn && config.hosts.contain(&own.host);
         for controller in controllers.values_mut().filter(sees) {
             let own = controller.registrant();

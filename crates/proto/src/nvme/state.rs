@@ -4,8 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use contract::{ConnId, Instant};
+use contract::{ConnId, Instant, NamespaceId};
 use wire::nvme::{AnaState, CommandId, Event, Status};
 
 use super::auth::Methods;
@@ -13,7 +14,7 @@ use super::auth_commands::Job;
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
-use super::fences::Families;
+use super::fences::{Families, Withdrawal};
 use super::link::{Seen, View};
 use super::reservation::{Registrant, Reservation};
 use super::seam::{Action, Answer, CloseReason, Place};
@@ -22,7 +23,6 @@ use super::seam::{Action, Answer, CloseReason, Place};
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) config: Namespace,
-    pub(super) reservation: Reservation,
 }
 
 impl Attached {
@@ -108,6 +108,17 @@ impl Mail {
     }
 }
 
+/// A command that changed a reservation and was not answered yet.
+#[derive(Debug)]
+pub(super) struct Unanswered {
+    /// The change that has to be kept first, if it has.
+    pub(super) change: Option<u64>,
+    /// What has to end first.
+    pub(super) withdrawal: Withdrawal,
+    /// Where the answer goes, while its connection is there.
+    pub(super) to: Option<(Place, CommandId)>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct State {
@@ -124,13 +135,17 @@ pub(super) struct State {
     pub(super) families: Families,
     /// Powers that authentications wait for, the oldest first; at most one for each queue.
     pub(super) jobs: VecDeque<Job>,
+    /// Reservations are their namespaces', through whichever subsystems those are reached.
+    pub(super) reservations: BTreeMap<NamespaceId, Reservation>,
     /// Changes of reservations.
     pub(super) reservation_changes: u64,
     /// Whether somebody keeps reservations over a restart.
     pub(super) keeps: bool,
-    /// Commands that changed reservations which persist, with the change: they are answered when it
-    /// is kept. Of a queue at most as many as it has entries.
-    pub(super) unkept: Vec<(u64, Place, CommandId)>,
+    /// Commands that changed reservations: they are answered when that is kept, where it persists, and
+    /// nothing is at a device any more that it forbids. Of a queue at most as many as it has entries.
+    pub(super) unanswered: Vec<Unanswered>,
+    /// What operators have taken away, until they ask.
+    pub(super) lost: Withdrawal,
     pub(super) mail: Mail,
     /// When the fabric began.
     pub(super) started: Instant,
@@ -140,6 +155,9 @@ pub(super) struct State {
 
 /// Hosts of a subsystem whose counts are kept when their controllers end.
 const RETIRED_MAX: usize = 4096;
+
+/// How soon to look again whether what was forbidden has ended.
+const WITHDRAWAL_PERIOD: Duration = Duration::from_micros(200);
 
 /// Identifiers of controllers are below; those above mean something else (Base 3.1.1).
 const CNTLID_END: u16 = 0xfff0;
@@ -159,9 +177,11 @@ impl State {
             controllers: BTreeMap::new(),
             families: Families::default(),
             jobs: VecDeque::new(),
+            reservations: BTreeMap::new(),
             reservation_changes: 0,
             keeps: false,
-            unkept: Vec::new(),
+            unanswered: Vec::new(),
+            lost: Withdrawal::default(),
             mail: Mail::new(config.workers),
             started,
             next_cntlid: 1,
@@ -226,7 +246,8 @@ impl State {
         let registrant = controller.registrant();
         let seen = |(nsid, attached): (u32, &Attached)| {
             let (state, _) = subsystem.access(controller.port, attached.config.ana_group);
-            let (reads, writes, flushes) = statuses(attached, &registrant);
+            let reservation = self.reservations.get(&attached.config.id);
+            let (reads, writes, flushes) = statuses(attached, reservation, &registrant);
             let path = path_status(state);
             Seen {
                 nsid,
@@ -251,6 +272,8 @@ impl State {
             record.fence.supersede();
             self.mail.close(record.place, reason);
         }
+        self.lost.is_over();
+        self.lost.add_gone(&controller.kin);
         self.retire(&controller.subsystem, &controller.host, controller.sum());
     }
 
@@ -278,7 +301,9 @@ impl State {
     pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
         self.mail.forget(place.worker, place.conn);
         self.jobs.retain(|job| job.place != place);
-        self.unkept.retain(|(_, waiting, _)| *waiting != place);
+        for waiting in &mut self.unanswered {
+            waiting.to.take_if(|(at, _)| *at == place);
+        }
         let Some(controller) = self.controllers.get_mut(&cntlid) else { return };
         if controller.queues.get(&queue).is_none_or(|record| record.place != place) {
             return;
@@ -348,6 +373,52 @@ impl State {
             .for_each(|controller| controller.link.change());
     }
 
+    /// The subsystems through which a namespace is reached, and its numbers there.
+    pub(super) fn exports_of(&self, id: NamespaceId) -> Vec<(Nqn, u32)> {
+        let all = self.subsystems.iter().flat_map(|(nqn, served)| {
+            served.namespaces.iter().map(move |(nsid, attached)| (nqn, *nsid, attached.config.id))
+        });
+        all.filter(|(_, _, own)| *own == id).map(|(nqn, nsid, _)| (nqn.clone(), nsid)).collect()
+    }
+
+    /// Reservations of namespaces that no host can reach any more are no more.
+    pub(super) fn forget_reservations(&mut self) {
+        let State { reservations, subsystems, .. } = self;
+        reservations.retain(|id, _| {
+            let mut all = subsystems.values().flat_map(|served| served.namespaces.values());
+            all.any(|attached| attached.config.id == *id)
+        });
+    }
+
+    /// Takes from hosts of which `whom` says so what their queues at a subsystem were allowed until now;
+    /// their views have changed already.
+    pub(super) fn withdraw(
+        &self,
+        subsystem: &Nqn,
+        whom: impl Fn(&Registrant) -> bool,
+        withdrawal: &mut Withdrawal,
+    ) {
+        let own = self.controllers.values().filter(|own| own.subsystem == *subsystem);
+        for controller in own.filter(|own| whom(&own.registrant())) {
+            let io = controller.queues.iter().filter(|(queue, _)| **queue != 0);
+            io.for_each(|(_, record)| withdrawal.add_queue(&record.fence));
+        }
+        let lost = self.families.at(subsystem).filter(|(host, _)| whom(host));
+        lost.for_each(|(_, kin)| withdrawal.add_gone(kin));
+    }
+
+    /// Answers commands whose changes of reservations hold everywhere.
+    pub(super) fn settle(&mut self) {
+        let State { unanswered, mail, .. } = self;
+        unanswered.retain_mut(|one| {
+            let is_settled = one.withdrawal.is_over() && one.change.is_none();
+            if is_settled && let Some((place, cid)) = one.to {
+                mail.complete(place, Answer::ok(cid), Vec::new());
+            }
+            !is_settled
+        });
+    }
+
     /// Identifiers of the controllers of a subsystem, in order.
     pub(super) fn controllers_in(&self, subsystem: &Nqn) -> BTreeSet<u16> {
         self.controllers
@@ -369,7 +440,10 @@ impl State {
             self.remove_controller(cntlid, CloseReason::KeepAliveExpired);
         }
         self.end_unproven(now);
-        self.controllers.values().filter_map(Controller::expires_at).min()
+        self.settle();
+        let waits = self.unanswered.iter().any(|one| !one.withdrawal.is_empty());
+        let soon = waits.then(|| now + WITHDRAWAL_PERIOD);
+        self.controllers.values().filter_map(Controller::expires_at).chain(soon).min()
     }
 
     /// Without its admin queue a controller ends, too.
@@ -392,12 +466,17 @@ impl State {
 
 /// What reservation and write protection say to commands that read, to those that write, and to a
 /// flush: to reservations it is one that writes, to protection it is not.
-fn statuses(attached: &Attached, registrant: &Registrant) -> (Status, Status, Status) {
+fn statuses(
+    attached: &Attached,
+    reservation: Option<&Reservation>,
+    registrant: &Registrant,
+) -> (Status, Status, Status) {
     let allowed = |allowed: bool| match allowed {
         true => Status::SUCCESS,
         false => Status::RESERVATION_CONFLICT.dnr(),
     };
-    let (reads, writes) = attached.reservation.allows(registrant);
+    let (reads, writes) =
+        reservation.map_or((true, true), |reservation| reservation.allows(registrant));
     let flushes = allowed(writes);
     let writes = match attached.config.geometry.read_only {
         true => Status::WRITE_PROTECTED.dnr(),

@@ -59,6 +59,8 @@ pub struct TargetSession {
     tenant: Option<TenantId>,
     /// The queue's [`generation`](Queue::generation) when that was said.
     tenant_as_of: u64,
+    /// The epoch of the queue's fence as of which the command that is begun is allowed.
+    as_of: u32,
     /// Where a fused compare is whose write has not come.
     compare: Option<u16>,
     /// What the data that is coming is for.
@@ -125,6 +127,7 @@ enum Exchange {
     Device {
         io: Io,
         transfer: Option<Transfer>,
+        as_of: u32,
     },
     /// The controller's own; its payload is coming, and was asked for unless it is in the capsule.
     Own {
@@ -145,6 +148,7 @@ enum Exchange {
         io: Io,
         left: usize,
         status: Status,
+        as_of: u32,
     },
 }
 
@@ -175,6 +179,7 @@ impl TargetSession {
             says_success: false,
             tenant: None,
             tenant_as_of: 0,
+            as_of: 0,
             compare: None,
             data: Data::Skipped,
             exchanges: Vec::new(),
@@ -259,7 +264,11 @@ impl TargetSession {
         let entry = Submission::ref_from_bytes(entry).expect("a capsule holds an entry");
         let data_bytes = head.data_bytes as usize;
         let step = match &mut self.queue {
-            Some(queue) => queue.begin(entry),
+            Some(queue) => {
+                // First: what is taken away meanwhile is taken from a later epoch.
+                self.as_of = queue.fence().epoch();
+                queue.begin(entry)
+            }
             None => before_connect(entry),
         };
         if let Some(orphan) = self.queue.as_mut().and_then(Queue::orphan) {
@@ -293,7 +302,8 @@ impl TargetSession {
             }
             (_, carried) => return self.half(io, carried),
         };
-        let place = self.place(Exchange::Device { io, transfer: None })?;
+        let as_of = self.as_of;
+        let place = self.place(Exchange::Device { io, transfer: None, as_of })?;
         let request = Request {
             tag: Tag::from(place),
             stream: 0,
@@ -337,7 +347,7 @@ impl TargetSession {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let place = data.tag.get();
         let (cid, came, wanted) = match self.exchanges.get(usize::from(place)) {
-            Some(Exchange::Device { io, transfer: Some(transfer) }) => {
+            Some(Exchange::Device { io, transfer: Some(transfer), .. }) => {
                 self.data = Data::Piece { place };
                 (io.cid, transfer.came, transfer.wanted)
             }
@@ -513,7 +523,7 @@ impl Session for TargetSession {
         }
         let place = tag as u16;
         let (io, status) = match &mut self.exchanges[usize::from(place)] {
-            Exchange::Discard { left, status: worst, io } => {
+            Exchange::Discard { left, status: worst, io, .. } => {
                 *left -= 1;
                 if worst.is_ok() {
                     *worst = status;
@@ -537,7 +547,7 @@ impl Session for TargetSession {
         let queue = self.queue.as_mut().expect("only a queue has devices");
         let answer = queue.complete(&io, status);
         let completion = queue.seal(answer);
-        if body.is_empty() || io.reply_bytes == 0 {
+        if body.is_empty() || io.reply_bytes == 0 || !answer.status.is_ok() {
             let head = encode::bare(&self.style, &self.style.response(&completion));
             return Ok(head.without_body());
         }
@@ -560,13 +570,37 @@ impl Session for TargetSession {
             self.asked += heads.len();
             return encode::bare_all(&style, &heads);
         }
-        let Exchange::Device { io, transfer } = &mut self.exchanges[usize::from(place)] else {
+        let Exchange::Device { io, transfer, .. } = &mut self.exchanges[usize::from(place)] else {
             panic!("request {tag} was not awaited")
         };
         let wanted = io.payload_bytes;
         *transfer = Some(Transfer { slot, came: 0, wanted, verdict: Status::Ok });
         self.asked += 1;
         encode::bare(&self.style, &self.style.ready(io.cid, place, wanted))
+    }
+
+    fn allowed_as_of(&self, tag: Tag) -> u32 {
+        match &self.exchanges[tag as usize] {
+            Exchange::Device { as_of, .. } | Exchange::Discard { as_of, .. } => *as_of,
+            Exchange::Fused(pair) => pair.as_of,
+            other => panic!("a worker asks about {other:?}"),
+        }
+    }
+
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        let queue = self.queue.as_mut().expect("only a queue has a fence");
+        let now = queue.fence().epoch();
+        let (io, as_of) = match &mut self.exchanges[tag as usize] {
+            Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
+                (*io, as_of)
+            }
+            Exchange::Fused(pair) => (pair.halves[1].io, &mut pair.as_of),
+            other => panic!("a worker asks about {other:?}"),
+        };
+        // Why it may not, the queue says when it is answered.
+        queue.permits(&io).map_err(|_| Status::Retry)?;
+        *as_of = now;
+        Ok(now)
     }
 
     fn attend(&mut self, now: Instant) -> Result<(), Fatal> {

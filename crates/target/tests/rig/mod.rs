@@ -8,7 +8,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,6 +117,8 @@ pub(crate) struct Speech {
     /// The rig's, which becomes its own.
     given: Rc<RefCell<Arc<Fence>>>,
     fence: Option<Arc<Fence>>,
+    /// By request: the epoch of the fence as of which it is allowed, where that is not the first.
+    as_of: HashMap<Tag, u32>,
 }
 
 impl Speech {
@@ -169,6 +171,17 @@ impl Session for Speech {
     fn invite(&mut self, tag: Tag, slot: Slot, _: &mut [u8]) -> FrameHead {
         self.requests[tag as usize].1 = Some(slot);
         FrameHead::new(&[b'I', tag as u8])
+    }
+
+    fn allowed_as_of(&self, tag: Tag) -> u32 {
+        self.as_of.get(&tag).copied().unwrap_or(0)
+    }
+
+    /// Every second request stays allowed, whatever is taken away.
+    fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
+        let now = self.fence.as_ref().expect("it has a fence").epoch();
+        self.as_of.insert(tag, now);
+        if tag.is_multiple_of(2) { Err(Status::Denied) } else { Ok(now) }
     }
 
     fn leave(&mut self) {

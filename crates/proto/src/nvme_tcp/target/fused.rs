@@ -51,6 +51,8 @@ pub(super) struct Pair {
     pub(super) first_place: u16,
     /// The compare, then the write.
     pub(super) halves: [Half; 2],
+    /// The epoch of the queue's fence as of which the write is allowed.
+    pub(super) as_of: u32,
     /// The request's, once there is room.
     slot: Option<Slot>,
 }
@@ -67,8 +69,8 @@ pub(super) struct Taken {
 }
 
 impl Pair {
-    pub(super) fn new(first_place: u16, first: Half, second: Half) -> Pair {
-        Pair { first_place, halves: [first, second], slot: None }
+    pub(super) fn new(first_place: u16, first: Half, second: Half, as_of: u32) -> Pair {
+        Pair { first_place, halves: [first, second], as_of, slot: None }
     }
 
     /// Why it must not be carried out, as far as that is known.
@@ -141,7 +143,7 @@ impl TargetSession {
         let partner = Exchange::Partner { of: place };
         let compare = core::mem::replace(&mut self.exchanges[usize::from(first_place)], partner);
         let Exchange::Compare(first) = compare else { unreachable!("it was put there") };
-        let pair = Box::new(Pair::new(first_place, first, half));
+        let pair = Box::new(Pair::new(first_place, first, half, self.as_of));
         self.exchanges[usize::from(place)] = Exchange::Fused(pair);
         if is_here {
             self.data = Data::Held { place };

@@ -95,6 +95,7 @@ impl TargetSession {
         }
         let Some(queue) = &mut self.queue else { return self.connect(own, now) };
         let mut out = Vec::new();
+        self.as_of = queue.fence().epoch();
         match queue.execute(&own.entry, &own.payload, now, &mut out) {
             Outcome::Done(answer) => self.answer(answer, &out),
             Outcome::Parked => {}
@@ -112,7 +113,8 @@ impl TargetSession {
         let queue = self.queue.as_ref().expect("it has just said so");
         let ranges: Vec<Range> = queue.ranges().to_vec();
         let left = ranges.len();
-        let Ok(place) = self.place(Exchange::Discard { io, left, status: Status::Ok }) else {
+        let (status, as_of) = (Status::Ok, self.as_of);
+        let Ok(place) = self.place(Exchange::Discard { io, left, status, as_of }) else {
             return self.answer(Answer::error(io.cid, NvmeStatus::INTERRUPTED), &[]);
         };
         if self.is_another(io.tenant) {
