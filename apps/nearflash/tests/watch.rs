@@ -1,0 +1,147 @@
+//! Looking at a running server: metrics on a port of their own, traces of requests, and `top`.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+
+use serde_json::Value;
+use support::{Launch, PATIENCE, Server, wait_until};
+
+/// A server under load, whose admin API and metrics are somewhere of their own.
+struct Watched {
+    folder: tempfile::TempDir,
+    metrics: SocketAddr,
+    server: Server,
+    load: Child,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.load.kill(); // it may have ended
+        let _ = self.load.wait();
+    }
+}
+
+fn program() -> Process {
+    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
+    program
+}
+
+/// A port of loopback that was free just now.
+fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Watched {
+    fn start() -> Watched {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, metrics) = (folder.path().join("admin.sock"), free_port());
+        let words = ["--workers", "1", "--admin", socket.to_str().unwrap(), "--metrics"];
+        let launch = words.into_iter().fold(Launch::device("mem:16MiB"), Launch::with);
+        let server = launch.with(&metrics.to_string()).start();
+        let mut bench = program();
+        bench.args(["bench", &format!("reflex://{}", server.address()), "--rate", "2000"]);
+        bench.args(["--read-percent", "50", "--warmup", "0.1", "--seconds", "60"]);
+        let load = bench.stdout(Stdio::null()).spawn().expect("the program starts");
+        Watched { folder, metrics, server, load }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// What a command says, which looks at the server.
+    fn run(&self, words: &[&str]) -> String {
+        let mut command = program();
+        let output = command.args(words).arg("--admin").arg(self.socket()).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        said
+    }
+
+    /// The whole answer of the port of metrics.
+    fn ask(&self, method: &str, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.metrics).unwrap();
+        let host = self.metrics;
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The value of a series.
+    fn metric(&self, series: &str) -> Option<f64> {
+        let text = self.ask("GET", "/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(series))?;
+        line.trim().parse().ok()
+    }
+}
+
+#[test]
+fn a_port_of_loopback_has_metrics_and_nothing_else() {
+    let watched = Watched::start();
+    let reads = "nearflash_tenant_requests_total{tenant=\"default\",op=\"read\"}";
+    wait_until("reads that are counted", PATIENCE, || watched.metric(reads).unwrap_or(0.0) > 100.0);
+    let connections = "nearflash_worker_connections{worker=\"0\",protocol=\"reflex\"}";
+    wait_until("a connection that is counted", PATIENCE, || {
+        watched.metric(connections).is_some_and(|count| count > 0.0)
+    });
+    let text = watched.ask("GET", "/metrics");
+    assert!(text.contains("content-type: application/openmetrics-text"), "{text}");
+    assert!(text.contains("# EOF\n"), "{text}");
+    assert!(watched.ask("GET", "/metrics?tenants=0").contains("tenant=\"\\\"rest\\\"\""));
+    for (method, path, status) in
+        [("GET", "/v1/tenants", 404), ("POST", "/metrics", 405), ("GET", "/metrics?tenants=x", 400)]
+    {
+        let answer = watched.ask(method, path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{method} {path}: {answer}");
+    }
+    let (code, said) = Launch::device("null:1MiB").with("--metrics").with("0.0.0.0:0").fail();
+    assert!(code != 0 && said.contains("not on loopback"), "{code}: {said}");
+}
+
+#[test]
+fn some_requests_are_traced_on_their_whole_way() {
+    let watched = Watched::start();
+    let file = watched.folder.path().join("trace.json");
+    let path = file.to_str().unwrap();
+    let mut requests = Vec::new();
+    wait_until("requests that are traced", PATIENCE, || {
+        let words = ["trace", "--seconds", "0.5", "--sample", "1/20", "--output", path];
+        let said = watched.run(&words);
+        let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap().clone();
+        requests = events.into_iter().filter(|event| event["cat"] == "request").collect();
+        let begun = requests.iter().filter(|event| event["args"]["tenant"] == "default").count();
+        assert!(said.starts_with(&format!("{begun} requests are in ")), "{said}");
+        begun >= 10
+    });
+    // One that was answered has a bar, and nine below it, one behind the other.
+    let of = |id: &Value| -> Vec<&Value> {
+        requests.iter().filter(|event| event["id"] == *id).collect()
+    };
+    let whole = requests.iter().map(|event| of(&event["id"])).find(|events| events.len() == 20);
+    let whole = whole.expect("one that was traced to its end");
+    let stages = whole[1..19].chunks(2);
+    let mut at = whole[0]["ts"].as_f64().unwrap();
+    for stage in stages {
+        assert_eq!((&stage[0]["ph"], &stage[1]["ph"]), (&"b".into(), &"e".into()));
+        assert_eq!(stage[0]["name"], stage[1]["name"]);
+        assert_eq!(stage[0]["ts"].as_f64().unwrap(), at, "{whole:?}");
+        at = stage[1]["ts"].as_f64().unwrap();
+    }
+    assert_eq!(whole[19]["ts"].as_f64().unwrap(), at);
+    assert_eq!(whole[0]["args"]["bytes"], 4096);
+    // Nobody is traced any more, and the server goes on.
+    let table = watched.run(&["top", "--once"]);
+    assert!(
+        table.contains("default") && table.contains("16.0 MiB") || table.contains("WORKER"),
+        "{table}"
+    );
+    assert!(!watched.server.log().contains("panicked"));
+}
