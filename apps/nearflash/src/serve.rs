@@ -111,6 +111,9 @@ pub(crate) struct Args {
     /// Let everybody in from everywhere, although no access rule says so
     #[arg(long)]
     insecure: bool,
+    /// Let the system dump this process's memory, and debuggers in: it has keys and data
+    #[arg(long)]
+    core_dumps: bool,
     /// How long a worker looks for more work before it sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
@@ -229,6 +232,11 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     log::tell_what_is_left_out();
+    if !args.core_dumps
+        && let Err(error) = io::keep_memory_secret()
+    {
+        tracing::warn!("{error}");
+    }
     let base = merge(&args)?;
     let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut heir = match (args.upgrade && !args.check, &place) {

@@ -259,6 +259,11 @@ impl Server {
         self.signal(Signal::TERM);
     }
 
+    /// Ends it as a broken invariant of its own would.
+    pub(crate) fn abort(&self) {
+        self.signal(Signal::ABORT);
+    }
+
     /// Has it read its configuration again.
     pub(crate) fn hang_up(&self) {
         self.signal(Signal::HUP);
