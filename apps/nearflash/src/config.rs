@@ -19,6 +19,7 @@ use crate::crew_size::CrewSize;
 use crate::listen::{DEFAULT_URL, ListenAt};
 
 mod effective;
+mod mistake;
 mod namespace;
 mod subsystem;
 
@@ -246,7 +247,7 @@ impl Config {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Config, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
+        toml::from_str(text).map_err(|error| mistake::explain(text, &error))
     }
 
     /// Gives every device this model.
