@@ -1,4 +1,5 @@
 //! Where the admin API of a server is, and where the commands that use it look for it.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 use std::env;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use crate::audit::AuditFile;
 use crate::config::AdminConfig;
 use crate::credentials::CredentialFiles;
 use crate::live::Live;
+use crate::log;
 use crate::upgrade::{Heir, Role, Socket};
 
 /// The permissions of the socket: the user who runs the server, and root.
@@ -174,10 +176,10 @@ impl Office {
         let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, heir));
         opened
             .map_err(|error| {
-                eprintln!(
-                    "nearflash: warning: {error}; serving without an admin API (choose a place for \
-                     it with --admin)"
-                );
+                log::say(format_args!(
+                    "warning: {error}; serving without an admin API (choose a place for it with \
+                     --admin)"
+                ));
             })
             .ok()
     }

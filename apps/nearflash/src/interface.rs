@@ -1,7 +1,9 @@
 //! Which way to the kernel a server takes: io_uring, or epoll where that is forbidden.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 use io::{EpollReactor, EpollSockets, Network, Ring, Sockets};
 
+use crate::log;
 use crate::volumes::Through;
 
 /// What was asked for.
@@ -34,11 +36,10 @@ impl Interface {
         match (Ring::new(), self) {
             (Ok(_), _) => Ok(Chosen::IoUring),
             (Err(error), Interface::Auto) => {
-                eprintln!(
-                    "nearflash: warning: {error}; serving through epoll instead, which costs more \
-                     processor time a request, sends without zero-copy and reaches files through \
-                     threads"
-                );
+                log::say(format_args!(
+                    "warning: {error}; serving through epoll instead, which costs more processor \
+                     time a request, sends without zero-copy and reaches files through threads"
+                ));
                 Ok(Chosen::Epoll)
             }
             (Err(error), _) => Err(error.to_string()),

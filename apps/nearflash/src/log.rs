@@ -6,7 +6,8 @@
 //! told of in a line of their own when the period is over. What is deliberately not here: files and
 //! their rotation, which is what journals and containers are for.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,18 @@ pub(crate) fn tell_what_is_left_out() {
     if let Err(error) = started {
         tracing::warn!(%error, "what is left out of the log will not be told");
     }
+}
+
+/// Writes a line to standard error for whoever runs this program. He may have gone, which is no
+/// reason to end: `eprintln!` would panic.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "nearflash: {line}");
+}
+
+/// The same without waiting: he may be there and not read.
+pub(crate) fn tell(line: String) {
+    // Without a thread nobody is told.
+    let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(move || say(line));
 }
 
 /// How much of each place was written, shared by all threads.

@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("nearflash: {error}");
+            log::say(error);
             ExitCode::FAILURE
         }
     }

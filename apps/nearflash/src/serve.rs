@@ -1,4 +1,5 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod doors;
 mod duty;
@@ -676,12 +677,12 @@ fn reload(args: &Args, live: &Live, office: &Office) {
     let reload = || merge(args).and_then(|config| live.reload(config).map_err(|p| p.message));
     match office.reload(&args.about(), reload) {
         Err(error) => {
-            eprintln!("nearflash: the configuration is not reloaded, nothing has changed: {error}");
+            log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
         }
-        Ok(later) if later.is_empty() => eprintln!("nearflash: the configuration is reloaded"),
+        Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),
         Ok(later) => {
             let later = later.join(", ");
-            eprintln!("nearflash: the configuration is reloaded; these need a restart: {later}");
+            log::tell(format!("the configuration is reloaded; these need a restart: {later}"));
         }
     }
 }

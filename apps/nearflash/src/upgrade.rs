@@ -4,6 +4,7 @@
 //! the [giver](giver), in the newer one it begins as the [heir](heir); between the two stand the words
 //! of `proto::takeover`. What is deliberately not here: how a connection leaves its worker and lands
 //! at another, which is the same as between two workers.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
 mod command;
 mod courier;
@@ -13,7 +14,6 @@ mod heir;
 mod notify;
 mod talk;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -133,7 +133,7 @@ fn step(of: &str, name: &str) {
     };
     let mut words = stay.split(':');
     if (words.next(), words.next()) == (Some(of), Some(name)) {
-        let _ = writeln!(std::io::stderr(), "stays at {of}:{name}"); // whoever reads it may be gone
+        crate::log::say(format_args!("stays at {of}:{name}"));
         let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
         std::thread::sleep(Duration::from_millis(long));
     }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 
 use crate::serve;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let _ = relay.wait(); // it has ended, or ends now
     match read {
         Ok(1..) if line.starts_with("ready ") => {
-            print!("{line}");
+            let _ = std::io::stdout().write_all(line.as_bytes()); // who asked may be gone
             Ok(ExitCode::SUCCESS)
         }
         _ => Err("the new server did not take over (its message is above)".to_owned()),

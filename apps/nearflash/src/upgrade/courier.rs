@@ -16,6 +16,7 @@ use super::Grounds;
 use super::giver::Giver;
 use super::heir::Heir;
 use super::talk::{Message, Over};
+use crate::log;
 use crate::orders::Orders;
 
 /// Something that the courier waits for.
@@ -107,7 +108,7 @@ impl Courier {
                         return self.see_out();
                     }
                     Err(why) => {
-                        eprintln!("nearflash: the upgrade has failed, this server goes on: {why}");
+                        log::tell(format!("the upgrade has failed, this server goes on: {why}"));
                     }
                 },
             }

@@ -19,6 +19,7 @@ use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step};
 use crate::config::Space;
 use crate::listen::ListenAt;
+use crate::log;
 use crate::volumes::Volume;
 
 /// How often a connection is offered to a worker before nobody has room for it.
@@ -392,21 +393,21 @@ impl Taker<'_> {
             let pause = self.pauses.get((count * n / 100).min(count.saturating_sub(1)));
             pause.map_or(0, |pause| pause.as_micros())
         };
-        eprintln!(
-            "nearflash: took over {} connections in {} ms (half of them paused for at most {} µs, 99 of \
+        log::tell(format!(
+            "took over {} connections in {} ms (half of them paused for at most {} µs, 99 of \
              100 for {} µs, the longest for {} µs); {left} end with the older process",
             count,
             self.took.as_millis(),
             us(50),
             us(99),
             us(100),
-        );
+        ));
     }
 
     /// Nothing of the older process can do harm any more.
     fn end(&mut self, ended: &Ended, told: &Told) {
         if !self.serves {
-            eprintln!("nearflash: the older process has ended before its time; this one takes all");
+            log::tell("the older process has ended before its time; this one takes all".to_owned());
             self.serve(Hold::All, told);
         }
         if let Ended::Gone = ended {
