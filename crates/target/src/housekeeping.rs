@@ -56,7 +56,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// though connections may still be there.
     pub fn is_inert(&self) -> bool {
         let mut conns = self.conns.iter().flatten();
-        self.is_draining() && self.in_flight.is_empty() && conns.all(|conn| conn.in_flight == 0)
+        // What is away may come back with requests.
+        let is_alone = self.is_draining() && self.moves.is_idle() && self.in_flight.is_empty();
+        is_alone && conns.all(|conn| conn.in_flight == 0)
     }
 
     /// Whether [`drain`](Worker::drain) was called.

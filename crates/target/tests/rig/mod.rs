@@ -16,7 +16,7 @@ use std::time::Duration;
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Fence, Frame, FrameHead,
     Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull, Range,
-    Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Transport,
+    Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Ticket, Transport,
 };
 use flash::Null;
 use nearflash_target::{
@@ -59,6 +59,12 @@ impl Transport for Network {
     fn resume(&mut self, _: ConnId) {}
     fn unsent(&self, _: ConnId) -> usize {
         0
+    }
+    fn is_still(&self, _: ConnId) -> bool {
+        true
+    }
+    fn detach(&mut self, conn: ConnId, _: u16) -> Ticket {
+        Ticket(u64::from(conn.index))
     }
     fn finish(&mut self, conn: ConnId) {
         self.close(conn);
@@ -192,6 +198,10 @@ impl Session for Speech {
 
     fn is_mid_message(&self) -> bool {
         false
+    }
+
+    fn pack(&self) -> Option<Vec<u8>> {
+        Some(Vec::new())
     }
 
     fn takes_notices(&self) -> bool {
@@ -332,6 +342,12 @@ impl Rig {
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
         self.turns()
+    }
+
+    /// The worker takes nothing more.
+    pub(crate) fn drain(&mut self) {
+        self.worker.drain(self.now);
+        self.turns();
     }
 
     /// Time passes in which nobody says anything.
