@@ -13,6 +13,7 @@ pub(crate) mod process;
 mod rows;
 mod servers;
 mod table;
+pub(crate) mod takeover;
 
 use std::path::PathBuf;
 use std::time::Duration;

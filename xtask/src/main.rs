@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `cost`, `sim`, `figures`, `fuzz`,
+//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
 //! `interop`, `package`.
 //!
 //! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
@@ -42,6 +42,8 @@ enum Chore {
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
     Bench(bench::BenchOptions),
+    /// Measures how a new process takes over connections under load.
+    Takeover(bench::takeover::TakeoverOptions),
     /// Counts what scheduling costs in instructions.
     Cost(cost::CostOptions),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Chore::Figures(options) => runs::figures(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
         Chore::Bench(options) => bench::run(&options),
+        Chore::Takeover(options) => bench::takeover::run(&options),
         Chore::Cost(options) => cost::run(&options),
         Chore::Interop(options) => interop::run(&options),
         Chore::Package(options) => package::run(&options),

@@ -1,0 +1,220 @@
+//! `cargo xtask takeover`: a new process takes over a thousand connections from one that serves them,
+//! under a load that verifies.
+//!
+//! Each round starts a server and a load, has a second server take over in the middle of it, and reads
+//! what that says of the time and the pauses, and what the load says of errors. Nothing is pinned:
+//! client, old and new server share the processors, as they do in the field.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::machine;
+use super::process::{self, Server};
+use crate::shell;
+
+/// The targets, in milliseconds.
+const TOTAL_MS_MAX: f64 = 500.0;
+const PAUSE_P99_MS_MAX: f64 = 50.0;
+
+/// Options of `cargo xtask takeover`.
+#[derive(Args)]
+pub(crate) struct TakeoverOptions {
+    /// How often.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Connections of the load.
+    #[arg(long, default_value_t = 1000)]
+    connections: usize,
+    /// Requests of each connection that are under way.
+    #[arg(long, default_value_t = 1)]
+    queue_depth: usize,
+    /// The program to measure [default: built for release].
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Write the table, with the machine and the command lines, to this markdown file.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// What one round came to.
+struct Round {
+    connections: f64,
+    total_ms: f64,
+    pause_p50_ms: f64,
+    pause_p99_ms: f64,
+    pause_max_ms: f64,
+    left: f64,
+    /// The longest that a request of the client took.
+    client_max_ms: f64,
+    requests: u64,
+    wrong: u64,
+}
+
+impl Round {
+    fn is_met(&self, connections: usize) -> bool {
+        let all = self.connections == connections as f64 && self.left == 0.0 && self.wrong == 0;
+        all && self.total_ms <= TOTAL_MS_MAX && self.pause_p99_ms <= PAUSE_P99_MS_MAX
+    }
+}
+
+/// Measures, prints the table, fails where a target is missed.
+pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => {
+            shell::show(&mut shell::cargo(&["build", "--release", "--package", "nearflash-cli"]))?;
+            shell::root().join("target/release/nearflash")
+        }
+    };
+    process::raise_descriptor_limit()?;
+    let machine = machine::describe();
+    println!("{machine}\n");
+    let (mut rounds, mut commands) = (Vec::new(), Vec::new());
+    for n in 0..options.rounds.max(1) {
+        println!("round {} …", n + 1);
+        rounds.push(measure(options, &program, &mut commands)?);
+    }
+    let text = table(&rounds, options.connections);
+    println!("\n{text}");
+    if let Some(path) = &options.output {
+        let document = document(&machine.to_string(), &text, &commands);
+        std::fs::write(path, document).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    match rounds.iter().filter(|round| !round.is_met(options.connections)).count() {
+        0 => Ok(()),
+        missed => Err(format!("{missed} of {} rounds missed a target", rounds.len())),
+    }
+}
+
+fn measure(
+    options: &TakeoverOptions,
+    program: &Path,
+    commands: &mut Vec<String>,
+) -> Result<Round, String> {
+    let folder = PathBuf::from(format!("/dev/shm/nearflash-takeover-{}", std::process::id()));
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let measured = measure_in(&folder, options, program, commands);
+    std::fs::remove_dir_all(&folder).map_err(failed)?;
+    measured
+}
+
+fn measure_in(
+    folder: &Path,
+    options: &TakeoverOptions,
+    program: &Path,
+    commands: &mut Vec<String>,
+) -> Result<Round, String> {
+    let (admin, log) = (folder.join("admin"), folder.join("log"));
+    let device = format!("file:{}?size=256MiB", folder.join("device").display());
+    let mut serve = Command::new(program);
+    serve.args(["serve", "--device", &device, "--workers", "1", "--admin"]).arg(&admin);
+    serve.args(["--listen", "reflex://127.0.0.1:0"]);
+    let old = Server::start_with(&mut serve, Stdio::null())?;
+    let mut load = Command::new(program);
+    load.args(["bench", &old.address, "--json", "--verify", "--read-percent", "50"]);
+    load.args(["--threads", "1", "--warmup", "2", "--seconds", "8"]);
+    load.args(["--connections", &options.connections.to_string()]);
+    load.args(["--queue-depth", &options.queue_depth.to_string()]);
+    let spawned = load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let load_child = spawned.map_err(|error| format!("the load: {error}"))?;
+    std::thread::sleep(Duration::from_secs(5));
+    let mut upgrade = Command::new(program);
+    upgrade.args(serve.get_args()).arg("--upgrade");
+    let errors = File::create(&log).map_err(|error| error.to_string())?;
+    let new = Server::start_with(&mut upgrade, errors.into())?;
+    let output = load_child.wait_with_output().map_err(|error| error.to_string())?;
+    let said = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
+    drop((new, old));
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("the load says no JSON: {error}"))?;
+    if commands.is_empty() {
+        commands.extend([&serve, &load, &upgrade].map(process::show));
+    }
+    let line = said.lines().find(|line| line.contains("took over"));
+    parse(line.ok_or_else(|| format!("no word of a take-over: {said}"))?, &json)
+}
+
+/// What the new process and the load say.
+fn parse(line: &str, json: &Value) -> Result<Round, String> {
+    let words = line.split(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
+    // … 1000 connections in 91 ms (… at most 1 µs, 99 of 100 for 2 µs, the longest for 3 µs); 0 end …
+    let [connections, total_ms, p50, _, _, p99, max, left] = numbers[..] else {
+        return Err(format!("no such line was expected: {line}"));
+    };
+    let of = |side: &str, what: &str| json[side]["latency_us"][what].as_f64().unwrap_or(f64::NAN);
+    let count = |what: &str| json[what].as_u64().unwrap_or(u64::MAX);
+    let requests = |side: &str| json[side]["count"].as_u64().unwrap_or(0);
+    Ok(Round {
+        connections,
+        total_ms,
+        pause_p50_ms: p50 / 1e3,
+        pause_p99_ms: p99 / 1e3,
+        pause_max_ms: max / 1e3,
+        left,
+        client_max_ms: of("read", "max").max(of("write", "max")) / 1e3,
+        requests: requests("read") + requests("write"),
+        wrong: count("errors").saturating_add(count("verify_failures")),
+    })
+}
+
+fn table(rounds: &[Round], connections: usize) -> String {
+    let mut text = String::from(
+        "| connections | total ms (≤ 500) | pause p50 ms | p99 ms (≤ 50) | longest ms | not moved | \
+         client's longest request ms | its requests | errors, wrong data | verdict |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for round in rounds {
+        text.push_str(&format!(
+            "| {} | {:.0} | {:.1} | {:.1} | {:.1} | {} | {:.1} | {} | {} | {} |\n",
+            round.connections,
+            round.total_ms,
+            round.pause_p50_ms,
+            round.pause_p99_ms,
+            round.pause_max_ms,
+            round.left,
+            round.client_max_ms,
+            round.requests,
+            round.wrong,
+            if round.is_met(connections) { "met" } else { "MISSED" },
+        ));
+    }
+    text
+}
+
+fn document(machine: &str, table: &str, commands: &[String]) -> String {
+    format!(
+        "# Taking over connections under load\n\nMade by `cargo xtask takeover`: client, old and new \
+         server share the processors of one machine.\n\n```\n{machine}\n```\n\n{table}\nThe pause of a \
+         connection is from when the old process stops to receive from it to when the new one \
+         receives.\n\nThe command lines of a round (ports differ):\n\n```sh\n{}\n```\n",
+        commands.join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_what_both_say() {
+        let line = "nearflash: took over 8 connections in 26 ms (half of them paused for at most 1569 \
+                    µs, 99 of 100 for 2273 µs, the longest for 2300 µs); 0 end with the older process";
+        let side = |max: f64| serde_json::json!({ "count": 5, "latency_us": { "max": max } });
+        let json = serde_json::json!({
+            "errors": 0, "verify_failures": 0, "read": side(4000.0), "write": side(9000.0),
+        });
+        let round = parse(line, &json).unwrap();
+        assert_eq!((round.connections, round.total_ms, round.left), (8.0, 26.0, 0.0));
+        assert_eq!((round.pause_p99_ms, round.pause_max_ms), (2.273, 2.3));
+        assert_eq!((round.client_max_ms, round.requests), (9.0, 10));
+        assert!(round.is_met(8) && !round.is_met(9));
+        assert!(parse("took over", &json).is_err());
+    }
+}
