@@ -28,7 +28,7 @@ pub(crate) struct ListenAt {
     /// The address that discovery tells NVMe hosts, where it is another than `endpoint`.
     pub(crate) advertised: Option<SocketAddr>,
     /// The permissions of a Unix socket's file.
-    mode: u32,
+    pub(crate) mode: u32,
 }
 
 /// The port that nothing else says otherwise.

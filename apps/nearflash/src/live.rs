@@ -35,7 +35,7 @@ use crate::listen::ListenAt;
 use crate::volumes::Volume;
 
 pub(crate) use changes::Changes;
-pub(crate) use store::Store;
+pub(crate) use store::{StateAt, Store};
 use world::World;
 
 /// How long to wait until no device has a request any more that a change forbids.

@@ -261,6 +261,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
 /// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
 fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode, String> {
     let (store, changes) = open_state(args, &base)?;
+    if let Some(heir) = heir {
+        heir.check_state(store.as_ref().map(Store::at).as_ref())?;
+    }
     let config = base.with(&changes);
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, args.insecure)?;
@@ -310,12 +313,12 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
+        match is_heir {
+            true => office.has_taken_over(&args.about()),
+            false => upgrade::tell_service_manager(),
+        }
         // Who started it may not listen any more.
         let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
-        upgrade::tell_service_manager();
-        if is_heir {
-            office.has_taken_over(&args.about());
-        }
     }
     let mut failed = false;
     for thread in threads {

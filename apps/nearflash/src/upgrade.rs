@@ -126,14 +126,19 @@ pub(crate) fn open(path: &std::path::Path) -> Result<Listener, String> {
 /// with `NEARFLASH_UPGRADE_STAY=giver:still:2000` in its environment. For tests, and for whoever wants to
 /// see a take-over step by step.
 fn step(of: &str, name: &str) {
+    step_with(of, name, 0);
+}
+
+/// The same with so many connections.
+fn step_with(of: &str, name: &str, count: usize) {
     static STAY: OnceLock<Option<String>> = OnceLock::new();
-    tracing::debug!(of, name, "take-over");
+    tracing::debug!(of, name, count, "take-over");
     let Some(stay) = STAY.get_or_init(|| std::env::var("NEARFLASH_UPGRADE_STAY").ok()) else {
         return;
     };
     let mut words = stay.split(':');
     if (words.next(), words.next()) == (Some(of), Some(name)) {
-        crate::log::say(format_args!("stays at {of}:{name}"));
+        crate::log::say(format_args!("stays at {of}:{name} ({count})"));
         let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
         std::thread::sleep(Duration::from_millis(long));
     }

@@ -94,10 +94,13 @@ impl Volume {
     }
 
     /// What another process needs to [adopt](Volume::adopt) it.
-    pub(crate) fn files(&self) -> Vec<BorrowedFd<'_>> {
+    ///
+    /// # Errors
+    /// When only a restart can deal with the state that it is in.
+    pub(crate) fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
         match &self.storage {
-            Storage::File(volume) => volume.files(),
-            _ => Vec::new(),
+            Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
+            _ => Ok(Vec::new()),
         }
     }
 

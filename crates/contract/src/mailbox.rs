@@ -130,6 +130,8 @@ pub enum Tell {
         count: u32,
         /// To whom.
         to: u16,
+        /// How many may be on their way at a time: each is paused until those before it have landed.
+        at_once: u16,
     },
     /// The worker is to say what its connections are, from a place of its table on: exactly one
     /// [`Report::Listed`] follows.

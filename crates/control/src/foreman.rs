@@ -26,6 +26,12 @@ const OPERATORS_TURN: Duration = Duration::from_secs(60);
 const GIVE_TRIES: u32 = 100;
 const GIVE_PAUSE: Duration = Duration::from_millis(1);
 
+/// Connections that a worker gives to another at a time.
+pub const GIVEN_AT_ONCE: u16 = 16;
+
+/// Those that it gives to another process, which costs more steps for each lot.
+const HANDED_AT_ONCE: u16 = 32;
+
 /// Orders that wait for their answers at a time.
 const WAITING_MAX: usize = 256;
 
@@ -356,7 +362,7 @@ impl Foreman {
     /// One that is lost is given with the next look, or not at all.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
-        let _full = self.ways[from].send(Tell::Give { count, to });
+        let _full = self.ways[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
     }
 
     /// A worker takes connections from now on: new ones, and its part of those that there are.
@@ -390,7 +396,7 @@ impl Foreman {
         self.crew().sizing.rest(now, OPERATORS_TURN);
         let (count, to) = (if is_on { u32::MAX } else { 0 }, self.meters.len() as u16);
         for way in &self.ways[..self.meters.len()] {
-            let mut tell = Tell::Give { count, to };
+            let mut tell = Tell::Give { count, to, at_once: HANDED_AT_ONCE };
             // A worker takes its mail in every turn.
             for _ in 0..GIVE_TRIES {
                 match way.send(tell) {
@@ -524,7 +530,7 @@ mod tests {
         foreman.meters[1].worker.set_connections(3);
         foreman.look(at(2), 0.0);
         assert_eq!(state(), WorkerState::Retiring);
-        assert_eq!(boxes[1].poll(), Some(Tell::Give { count: 3, to: 0 }));
+        assert_eq!(boxes[1].poll(), Some(Tell::Give { count: 3, to: 0, at_once: GIVEN_AT_ONCE }));
         foreman.meters[1].worker.set_connections(0);
         foreman.look(at(3), 0.0);
         assert_eq!(state(), WorkerState::Parked);

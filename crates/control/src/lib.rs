@@ -33,7 +33,9 @@ pub use book::{Book, DeviceSetup, Origin, Switches};
 pub use compliance::{BURST, Compliance};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
-pub use foreman::{ConnectionInfo, Foreman, Moved, OrderRefused, WorkerInfo, WorkerState};
+pub use foreman::{
+    ConnectionInfo, Foreman, GIVEN_AT_ONCE, Moved, OrderRefused, WorkerInfo, WorkerState,
+};
 pub use measured::Measured;
 pub use post::{PostBox, Wake};
 pub use standing::{Standing, tail_share};

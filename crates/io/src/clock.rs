@@ -16,6 +16,13 @@ impl Clock {
         Clock { origin: std::time::Instant::now() }
     }
 
+    /// Nanoseconds of the machine's own clock, whose origin is that of all its processes outside of
+    /// time namespaces: for comparisons with another process.
+    pub fn machine_nanos(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
     /// The time since the origin.
     pub fn now(&self) -> Instant {
         Instant::from_nanos(self.origin.elapsed().as_nanos() as u64)

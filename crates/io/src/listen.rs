@@ -168,6 +168,14 @@ impl Listener {
         Ok(Listener { file, socket: Arc::new(socket), endpoint })
     }
 
+    /// Gives the file of a Unix socket other permissions; for others there is nothing to do.
+    ///
+    /// # Errors
+    /// When the system refuses. A file that somebody else put there meanwhile is left alone.
+    pub fn set_mode(&self, mode: u32) -> Result<(), Error> {
+        self.file.as_ref().map_or(Ok(()), |file| file.set_mode(mode))
+    }
+
     /// What another process takes over from this listener, wherever that is meanwhile.
     pub fn keep(&self) -> Kept {
         let stays = self.file.as_ref().map(SocketFile::stays);

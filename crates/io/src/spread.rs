@@ -175,9 +175,17 @@ impl Spread {
         self.rack.lock().expect("no holder of this lock panics")
     }
 
+    /// First there, then here no more: [`has_any`](Spread::has_any) misses nobody.
     fn recount(&self, from: usize, to: usize) {
-        self.gone(from);
-        self.desk(to).connections.fetch_add(1, Ordering::Relaxed);
+        self.desk(to).connections.fetch_add(1, Ordering::SeqCst);
+        self.desk(from).connections.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether a worker has a connection, or one is on its way from a worker to the courier.
+    pub fn has_any(&self) -> bool {
+        // The courier last: what leaves a worker meanwhile is found with it.
+        let mut desks = self.workers.iter().chain([&self.courier]);
+        desks.any(|desk| desk.connections.load(Ordering::SeqCst) > 0)
     }
 
     /// Of a worker, or of the courier.
@@ -224,10 +232,11 @@ mod tests {
         assert_eq!((here.place(), there.place()), (0, 0));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let ticket = here.shelve(socket.into(), false, 0, here.courier());
+        assert!(here.connections() == [0] && here.has_any());
         let shelved = here.fetch(ticket, here.courier());
         let passed = shelved.socket().try_clone_to_owned().unwrap();
         here.let_go(shelved);
-        assert_eq!(here.connections(), [0]);
+        assert!(here.connections() == [0] && !here.has_any() && there.has_any());
         let (ticket, worker) = there.land(passed, false);
         assert_eq!((worker, there.connections()), (1, vec![1, 1]));
         there.discard(ticket);

@@ -38,6 +38,16 @@ impl SocketFile {
         Some(SocketFile { path, identity, stays: Arc::default() })
     }
 
+    /// Gives it other permissions, if it is the same still.
+    pub(crate) fn set_mode(&self, mode: u32) -> Result<(), Error> {
+        let path = self.path.as_path();
+        if !fs::symlink_metadata(path).is_ok_and(|found| identity(&found) == self.identity) {
+            return Ok(());
+        }
+        let set = fs::set_permissions(path, Permissions::from_mode(mode));
+        set.map_err(|e| Error::system(format!("cannot set the permissions of {}", self.path), e))
+    }
+
     /// Whether it stays when this goes: for whoever may have to say so later.
     pub(crate) fn stays(&self) -> Arc<AtomicBool> {
         self.stays.clone()
@@ -234,6 +244,20 @@ mod tests {
         let (stream, _other) = UnixStream::pair().unwrap();
         let error = Listener::adopt(stream.into(), path.into()).unwrap_err().to_string();
         assert!(error.contains("does not listen"), "{error}");
+    }
+
+    #[test]
+    fn permissions_change_of_the_own_file_alone() {
+        let folder = Folder::new("nearflash-remode");
+        let path = folder.socket();
+        let listener = Listener::bind_unix(&path, 0o666).unwrap();
+        listener.set_mode(0o660).unwrap();
+        assert_eq!(mode(path.as_path()), 0o660);
+        fs::remove_file(path.as_path()).unwrap();
+        fs::write(path.as_path(), "theirs").unwrap();
+        let before = mode(path.as_path());
+        listener.set_mode(0o666).unwrap();
+        assert_eq!(mode(path.as_path()), before);
     }
 
     #[test]

@@ -440,7 +440,8 @@ fn a_file_that_is_passed_on_stays_locked_and_keeps_its_journal() {
     let path = scratch.file("volume");
     let options = FileOptions::default();
     let old = FileVolume::open(&path, Some(1 << 20), options).unwrap();
-    let files: Vec<_> = old.files().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
+    let files: Vec<_> =
+        old.files().unwrap().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
     assert_eq!(files.len(), 2, "the file and its journal");
     let new = FileVolume::adopt(&path, None, options, files).unwrap();
     assert_eq!(new.geometry(), old.geometry());
@@ -449,7 +450,8 @@ fn a_file_that_is_passed_on_stays_locked_and_keeps_its_journal() {
     assert!(complaint(&path, None, options).contains("is in use by another server"));
     let other = scratch.file("other");
     std::fs::write(&other, [0; 4096]).unwrap();
-    let files: Vec<_> = new.files().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
+    let files: Vec<_> =
+        new.files().unwrap().iter().map(|f| f.try_clone_to_owned().unwrap()).collect();
     let error = FileVolume::adopt(&other, None, options, files).unwrap_err().to_string();
     assert!(error.contains("another file"), "{error}");
 }

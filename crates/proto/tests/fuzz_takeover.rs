@@ -127,13 +127,14 @@ impl Chance {
             serial: 0,
             is_superseded: self.happens(),
         };
+        let command = self.command();
         let waiting = Request {
             tag: self.word(),
             stream: self.below(8) as u8,
             namespace: self.happens().then(|| NamespaceId(1 + self.below(9) as u16)),
             tenant: self.word() as u16,
-            command: self.command(),
-            payload_bytes: self.below(1 << 20),
+            command,
+            payload_bytes: command.payload_bytes(),
             verdict: Status::Ok,
         };
         Parcel {

@@ -366,7 +366,8 @@ impl World {
             Happening::Move { worker, to } => self.order_move(worker, to),
             Happening::Give { worker, to, count } => {
                 let to = to as u16;
-                self.office.order(worker, Tell::Give { count, to }, self.now);
+                let tell = Tell::Give { count, to, at_once: control::GIVEN_AT_ONCE };
+                self.office.order(worker, tell, self.now);
             }
             Happening::Restart => {
                 self.is_restarting = true;

@@ -22,9 +22,6 @@ use crate::worker::Worker;
 /// Connections that leave a worker, or are away, at the same time.
 const LEAVING_MAX: usize = 64;
 
-/// Those among them that nobody named: each is paused until all before it have landed.
-const GIVEN_MAX: usize = 16;
-
 /// Places of connections that a turn looks at for one that may leave.
 const GIVE_BATCH: usize = 256;
 
@@ -87,6 +84,8 @@ pub(crate) struct Away {
 struct Errand {
     to: u16,
     left: u32,
+    /// How many may leave or be away meanwhile.
+    at_once: u16,
     /// The first place of the connections' table that has not been looked at.
     next: usize,
 }
@@ -106,7 +105,8 @@ impl Moves {
 
     /// Whether no more leave now than were named.
     fn gives_enough(&self) -> bool {
-        self.leaving.len() + self.away.len() >= GIVEN_MAX
+        let at_once = self.errands.first().map_or(0, |errand| usize::from(errand.at_once));
+        self.leaving.len() + self.away.len() >= at_once
     }
 
     /// When to go on without anything else having happened.
@@ -141,10 +141,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// Lets so many connections leave, whichever.
-    pub(crate) fn order_gift(&mut self, count: u32, to: u16) {
+    pub(crate) fn order_gift(&mut self, count: u32, to: u16, at_once: u16) {
         self.moves.errands.retain(|errand| errand.to != to);
         if count > 0 && to != self.line.worker {
-            self.moves.errands.push(Errand { to, left: count, next: 0 });
+            self.moves.errands.push(Errand { to, left: count, at_once, next: 0 });
         }
     }
 
@@ -191,7 +191,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Finds connections that may leave for whoever shall have some.
     fn run_errands(&mut self) {
-        while let Some(&Errand { to, left, next }) = self.moves.errands.first() {
+        while let Some(&Errand { to, left, at_once, next }) = self.moves.errands.first() {
             let end = (next + GIVE_BATCH).min(self.conns.len());
             let (mut left, mut at) = (left, next);
             while at < end && left > 0 && !self.moves.gives_enough() {
@@ -202,7 +202,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
             }
             if left > 0 && at < self.conns.len() && !self.is_draining() {
-                self.moves.errands[0] = Errand { to, left, next: at };
+                self.moves.errands[0] = Errand { to, left, at_once, next: at };
                 return;
             }
             self.moves.errands.remove(0);

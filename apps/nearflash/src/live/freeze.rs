@@ -3,7 +3,7 @@
 use control::UPGRADING;
 use control::admin::{Code, Problem};
 
-use super::{Inner, Live};
+use super::{Inner, Live, StateAt, Store};
 use crate::config::Space;
 
 impl Inner {
@@ -43,6 +43,11 @@ impl Live {
         if keeps_later {
             self.keep_reservations_now();
         }
+    }
+
+    /// Where changes are kept, if they are.
+    pub(crate) fn state_at(&self) -> Option<StateAt> {
+        self.lock().store.as_ref().map(Store::at)
     }
 
     /// The namespaces.

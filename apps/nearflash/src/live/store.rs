@@ -7,9 +7,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Changes;
@@ -26,6 +27,29 @@ pub(crate) struct Store {
     path: PathBuf,
     /// Of the file; zero: there is none yet.
     generation: u64,
+}
+
+/// Where a state file is, so that another process can tell whether it has the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StateAt {
+    /// As this process names it.
+    pub(crate) path: PathBuf,
+    /// Device and inode of its directory.
+    directory: (u64, u64),
+    generation: u64,
+}
+
+impl StateAt {
+    /// Whether it is the same file with the same content.
+    pub(crate) fn is_same(&self, other: &StateAt) -> bool {
+        let place = |state: &StateAt| (state.directory, state.path.file_name().map(<_>::to_owned));
+        (place(self), self.generation) == (place(other), other.generation)
+    }
+
+    /// Whether there is no file yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.generation == 0
+    }
 }
 
 impl Store {
@@ -59,6 +83,13 @@ impl Store {
         &self.path
     }
 
+    /// The same, with what of it another process compares.
+    pub(crate) fn at(&self) -> StateAt {
+        let found = fs::metadata(directory_of(&self.path));
+        let directory = found.map_or((0, 0), |found| (found.dev(), found.ino()));
+        StateAt { path: self.path.clone(), directory, generation: self.generation }
+    }
+
     /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
     /// when it fails, that is what was kept before, unless the disk failed at the very last step, the
     /// directory's: then it may be either, until the next change is kept.
@@ -75,13 +106,16 @@ impl Store {
         write(&new, &[head.as_bytes(), &body])?;
         keep_as(&self.path, ending)?;
         // Opened before the point of no return: that may fail, for want of descriptors or rights.
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+        let directory = File::open(directory_of(&self.path))?;
         fs::rename(&new, &self.path)?;
         // From here on a restart may find the new one.
         self.generation = generation;
         directory.sync_all()
     }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Another file in the same directory.

@@ -1,14 +1,17 @@
 //! What the older process serves, in words for the newer one: JSON bodies of `proto::takeover`.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 
 use contract::{ListenerId, TenantId};
 use control::{Book, Origin, TenantInfo};
 use io::Endpoint;
 use serde::{Deserialize, Serialize};
 
+use super::notify;
 use crate::config::{Space, TenantConfig};
 use crate::listen::{ListenAt, Protocol, url};
+use crate::live::StateAt;
 use crate::volumes::Volume;
 
 /// Who wants to take over.
@@ -35,6 +38,10 @@ pub(super) struct Estate {
     tenants: Vec<ClientTenant>,
     /// Connections that it has.
     pub(super) connections: usize,
+    /// Where its changes are kept.
+    pub(super) state: Option<StateAt>,
+    /// A service manager watches it.
+    is_watched: bool,
 }
 
 /// A device, and how many descriptors it is passed with.
@@ -94,6 +101,14 @@ pub(super) struct Left {
     pub(super) connections: usize,
 }
 
+/// The files of device number `n`, counted from 0.
+///
+/// # Errors
+/// When only a restart can deal with its state.
+pub(super) fn files(n: usize, volume: &Volume) -> Result<Vec<BorrowedFd<'_>>, String> {
+    volume.files().map_err(|why| format!("device {}: {why}; restart this server instead", n + 1))
+}
+
 /// A URL as it was asked for.
 pub(crate) fn wanted(at: &ListenAt) -> String {
     url(at.protocol, &at.endpoint)
@@ -121,7 +136,7 @@ impl Estate {
         tenants: &[TenantInfo],
     ) -> Result<Estate, String> {
         let device = |(n, volume): (usize, &Volume)| match Volume::identity(volume.spec()) {
-            Some(identity) => Ok(DeviceAt { identity, files: volume.files().len() }),
+            Some(identity) => Ok(DeviceAt { identity, files: files(n, volume)?.len() }),
             None => Err(format!(
                 "device {} is memory of the process that runs, so no other can take it over; restart \
                  it instead",
@@ -151,6 +166,8 @@ impl Estate {
             sockets,
             tenants: tenants.iter().filter_map(client).collect(),
             connections: 0,
+            state: None,
+            is_watched: notify::is_watched(),
         })
     }
 
@@ -193,6 +210,45 @@ impl Estate {
             }
         }
         Ok(())
+    }
+
+    /// Whether whoever watches the older process will watch this one.
+    ///
+    /// # Errors
+    /// When it will not: it would take the older one's end for the service's.
+    pub(super) fn check_watched(&self) -> Result<(), String> {
+        match self.is_watched && !notify::is_watched() {
+            true => Err("a service manager watches the server that runs, and would not know this \
+                         one: have it do the upgrade (systemctl reload nearflash)"
+                .to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether this process goes on with the changes that operators have made of the older one.
+    ///
+    /// # Errors
+    /// When it has kept them elsewhere, or others.
+    pub(super) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
+        let is_same = match (&self.state, own) {
+            (Some(old), Some(own)) => own.is_same(old),
+            (None, Some(own)) => own.is_new(),
+            (None, None) => true,
+            (Some(_), None) => false,
+        };
+        if is_same {
+            return Ok(());
+        }
+        let place = |state: Option<&StateAt>| {
+            state.map_or("nowhere".to_owned(), |state| state.path.display().to_string())
+        };
+        Err(format!(
+            "the server that runs keeps what operators change in {}, and this one would in {}: have \
+             the service manager do the upgrade (systemctl reload nearflash), or name the same file \
+             with --state",
+            place(self.state.as_ref()),
+            place(own)
+        ))
     }
 
     /// Whether all connections have room.

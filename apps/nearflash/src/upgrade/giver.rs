@@ -1,7 +1,7 @@
 //! The older process: it leads, and has everything until it has said that it is the other's.
 
 use std::collections::HashMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use contract::{ConnId, Instant, Parcel, Tell};
 use io::{Link, Process, Shelved};
-use proto::takeover::{Kind, encode};
+use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use target::Hold;
 
 use super::courier::{Courier, Event};
-use super::estate::{Estate, Hello, Left, SocketAt, place};
+use super::estate::{Estate, Hello, Left, SocketAt, files, place};
 use super::talk::{Message, Over, Talk, unexpected};
-use super::{Grounds, PREPARE_MAX, STEP_MAX, Socket, step};
+use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
+use crate::volumes::Volume;
 
 /// How long what is stopped may take to stand still.
 const STILL_MAX: Duration = Duration::from_secs(5);
@@ -27,11 +28,11 @@ const GIVING_MAX: Duration = Duration::from_secs(60);
 /// Without a connection for so long, it is looked whether there are more.
 const LULL: Duration = Duration::from_millis(5);
 
+/// Bytes of one message with connections, unless the first alone has more.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// How often those that did not become quiet in time are asked again, without any success.
 const ROUNDS: u32 = 3;
-
-/// How long the requests that are left may take before the other process waits no more for them.
-const REST_MAX: Duration = Duration::from_secs(60);
 
 /// A take-over as the older process sees it.
 pub(super) struct Giver<'a> {
@@ -91,11 +92,25 @@ impl<'a> Giver<'a> {
     fn let_in(stream: UnixStream) -> Result<Talk, String> {
         let link = Link::new(stream);
         let (peer, own) = (link.peer_uid(), rustix::process::geteuid().as_raw());
-        let peer = peer.map_err(|error| format!("who asks cannot be told: {error}"))?;
-        if peer != own && peer != 0 {
-            return Err(format!("user {peer} may not take over a server of user {own}"));
+        let talk = Talk::new(link, STEP_MAX)?;
+        if std::process::id() == 1 {
+            let why = "it is the first process of its container, which would end with it: restart \
+                       the container instead";
+            talk.stop(why);
+            return Err(why.to_owned());
         }
-        Talk::new(link, STEP_MAX)
+        let peer = peer.map_err(|error| format!("who asks cannot be told: {error}"))?;
+        if peer == own {
+            return Ok(talk);
+        }
+        let why = format!(
+            "it is of user {own} and this one of user {peer}, whose files it could not open again: \
+             start it as that user, or have the service manager do it (systemctl reload)"
+        );
+        if peer == 0 {
+            talk.stop(&why);
+        }
+        Err(format!("user {peer} may not take over a server of user {own}"))
     }
 
     fn go(&mut self) -> Result<(), String> {
@@ -144,11 +159,12 @@ impl<'a> Giver<'a> {
         let sockets = grounds.sockets.iter().map(socket).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
         let mut estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        estate.state = grounds.live.state_at();
         estate.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
         self.talk.send(Kind::Estate, 0, &words, &[own.descriptor()])?;
-        let files: Vec<_> = grounds.volumes.iter().flat_map(|volume| volume.files()).collect();
+        let files = open_files(&grounds.volumes)?;
         self.send_descriptors(Kind::Files, &files)?;
         let sockets: Option<Vec<_>> = grounds.sockets.iter().map(|s| s.kept.socket()).collect();
         let sockets = sockets.ok_or("this server has stopped to listen")?;
@@ -157,11 +173,7 @@ impl<'a> Giver<'a> {
     }
 
     /// Descriptors, in as many messages as they need.
-    fn send_descriptors(
-        &self,
-        kind: Kind,
-        descriptors: &[std::os::fd::BorrowedFd<'_>],
-    ) -> Result<(), String> {
+    fn send_descriptors(&self, kind: Kind, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
         for some in descriptors.chunks(io::DESCRIPTORS_MAX) {
             self.talk.send(kind, 0, &[], some)?;
         }
@@ -180,7 +192,9 @@ impl<'a> Giver<'a> {
         self.await_within(STILL_MAX, "the workers do not stand still", || {
             let excludes = grounds.volumes.iter().any(|volume| volume.is_claimed_alone());
             grounds.orders.are_done() && !excludes
-        })
+        })?;
+        // Until now a journal could break.
+        open_files(&grounds.volumes).map(drop)
     }
 
     fn await_within(
@@ -217,6 +231,10 @@ impl<'a> Giver<'a> {
             }
             // To go back would end what has been given.
             let is_late = stops || now.since(began) >= GIVING_MAX;
+            if !grounds.spread.has_any() {
+                grounds.foreman.hand_over(false);
+                return Ok(());
+            }
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
             let goes_on = is_quiet || is_late && self.shown.is_empty();
             if !goes_on {
@@ -278,66 +296,102 @@ impl<'a> Giver<'a> {
     }
 
     fn take_mail(&mut self) -> Result<(), String> {
-        while let Some(tell) = self.courier.mail() {
-            if let Tell::Arrive(parcel) = tell {
-                self.show(parcel)?;
+        loop {
+            let mut parcels = Vec::new();
+            while parcels.len() < io::DESCRIPTORS_MAX
+                && let Some(tell) = self.courier.mail()
+            {
+                if let Tell::Arrive(parcel) = tell {
+                    parcels.push(parcel);
+                }
             }
-        }
-        Ok(())
-    }
-
-    /// Shows a connection to the other process. One that does not fit into a message stays.
-    fn show(&mut self, parcel: Box<Parcel>) -> Result<(), String> {
-        let grounds = self.grounds.clone();
-        self.moved_at = grounds.clock.now();
-        let encoded = {
-            let book = grounds.tenants.book();
-            encode(&parcel, grounds.clock.now(), |tenant, epoch| {
-                book.name_of(tenant, epoch).map(str::to_owned)
-            })
-        };
-        let bytes = match encoded {
-            Ok(bytes) => bytes,
-            Err(unfit) => {
-                tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
-                self.courier.give_back(parcel);
+            if parcels.is_empty() {
                 return Ok(());
             }
-        };
-        let shelved = grounds.spread.fetch(parcel.ticket, grounds.spread.courier());
-        let (ticket, socket) = (parcel.ticket.0, shelved.socket());
-        let sent = self.talk.send(Kind::Parcel, ticket, &bytes, &[socket.as_fd()]);
-        self.shown.insert(ticket, (parcel, shelved));
-        step("giver", "parcel");
+            self.show_all(parcels)?;
+        }
+    }
+
+    /// Shows connections to the other process. One that does not fit into a message stays.
+    fn show_all(&mut self, parcels: Vec<Box<Parcel>>) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
+        self.moved_at = now;
+        let (mut body, mut tickets) = (Vec::new(), Vec::new());
+        for parcel in parcels {
+            let encoded = {
+                let book = grounds.tenants.book();
+                encode(&parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned))
+            };
+            match encoded {
+                Ok(bytes) => {
+                    if !body.is_empty() && body.len() + bytes.len() > BATCH_BYTES {
+                        self.send_parcels(machine_now, &std::mem::take(&mut body), &tickets)?;
+                        tickets.clear();
+                    }
+                    let ticket = parcel.ticket;
+                    put_parcel(&mut body, ticket.0, &bytes);
+                    let shelved = grounds.spread.fetch(ticket, grounds.spread.courier());
+                    self.shown.insert(ticket.0, (parcel, shelved));
+                    tickets.push(ticket.0);
+                }
+                Err(unfit) => {
+                    tracing::warn!(peer = %parcel.peer, %unfit, "a connection stays");
+                    self.courier.give_back(parcel);
+                }
+            }
+        }
+        match tickets.is_empty() {
+            true => Ok(()),
+            false => self.send_parcels(machine_now, &body, &tickets),
+        }
+    }
+
+    fn send_parcels(&self, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), String> {
+        let shelved = tickets.iter().map(|ticket| &self.shown[ticket].1);
+        let sockets: Vec<_> = shelved.map(Shelved::socket).collect();
+        let sent = self.talk.send(Kind::Parcels, now, body, &sockets);
+        step_with("giver", "parcel", tickets.len());
         sent.map_err(String::from)
     }
 
     fn take_message(&mut self, message: &Message) -> Result<(), String> {
-        let Message { kind, ticket, body, .. } = message;
-        let found = match kind {
-            Kind::Taken | Kind::Refused => self.shown.remove(ticket),
-            _ => None,
-        };
-        let Some((parcel, shelved)) = found else { return Err(unexpected(message).into()) };
         self.moved_at = self.grounds.clock.now();
-        if *kind == Kind::Refused {
-            let why = String::from_utf8_lossy(body);
-            tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
-            self.take_back(parcel, shelved);
-            return Ok(());
+        match message.kind {
+            Kind::Refused => {
+                let found = self.shown.remove(&message.ticket);
+                let (parcel, shelved) = found.ok_or_else(|| unexpected(message))?;
+                let why = String::from_utf8_lossy(&message.body);
+                tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
+                self.take_back(parcel, shelved);
+                Ok(())
+            }
+            Kind::Taken => {
+                let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
+                if !tickets.iter().all(|ticket| self.shown.contains_key(ticket)) {
+                    return Err(unexpected(message).into());
+                }
+                step_with("giver", "taken", tickets.len());
+                self.give_all(&tickets)
+            }
+            _ => Err(unexpected(message).into()),
         }
-        step("giver", "taken");
-        if let Err(over) = self.talk.say_of(Kind::Yours, *ticket) {
-            self.take_back(parcel, shelved);
-            return Err(over.into());
+    }
+
+    /// The other process has taken these, and all are its own with one message.
+    fn give_all(&mut self, tickets: &[u64]) -> Result<(), String> {
+        self.talk.say(Kind::Yours, &put_tickets(tickets))?;
+        let now = self.grounds.clock.now();
+        for ticket in tickets {
+            let Some((parcel, shelved)) = self.shown.remove(ticket) else { continue };
+            self.grounds.spread.let_go(shelved);
+            let conn = ConnId { index: u32::MAX, generation: 0 };
+            let pause = now - parcel.paused_at;
+            let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
+            self.courier.post(usize::from(parcel.from), landed);
+            self.given += 1;
         }
-        self.grounds.spread.let_go(shelved);
-        let pause = self.grounds.clock.now() - parcel.paused_at;
-        let conn = ConnId { index: u32::MAX, generation: 0 };
-        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause };
-        self.courier.post(usize::from(parcel.from), landed);
-        self.given += 1;
-        step("giver", "yours");
+        step_with("giver", "yours", tickets.len());
         Ok(())
     }
 
@@ -387,8 +441,8 @@ impl<'a> Giver<'a> {
         let grounds = self.grounds.clone();
         grounds.orders.give();
         grounds.orders.stop(&grounds.wakers);
-        let end = grounds.clock.now() + REST_MAX;
-        while !grounds.orders.are_quiet() && grounds.clock.now() < end {
+        // A request that never ends is waited for, as one is that excludes others in one process.
+        while !grounds.orders.are_quiet() {
             self.courier.return_all();
             std::thread::sleep(Duration::from_micros(500));
         }
@@ -398,6 +452,9 @@ impl<'a> Giver<'a> {
 
     /// Everything that was not given is as before.
     fn undo(&mut self) {
+        if self.changes.is_committed {
+            super::tell_service_manager(); // the other has said that it is the main process
+        }
         let grounds = self.grounds.clone();
         for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
             self.take_back(parcel, shelved);
@@ -406,13 +463,40 @@ impl<'a> Giver<'a> {
             grounds.foreman.hand_over(false);
             grounds.give_away(false);
             grounds.hold_apis(false);
-            grounds.shared.fences.hold_hellos(Hold::Nobody);
-            grounds.shared.fences.hold_exclusives(false);
             grounds.orders.hold(false, &grounds.wakers);
         }
         if self.changes.is_frozen {
             grounds.live.thaw();
         }
         self.courier.return_all();
+        if self.given > 0 {
+            self.await_end();
+        }
+        grounds.shared.fences.hold_hellos(Hold::Nobody);
+        grounds.shared.fences.hold_exclusives(false);
+        grounds.wakers.iter().for_each(io::Waker::wake);
     }
+
+    /// Waits until nothing of what was given can be at a device any more.
+    fn await_end(&mut self) {
+        let clock = self.grounds.clock;
+        let mut until = clock.now() + AFTERMATH;
+        while clock.now() < until && !self.grounds.orders.word().stops() {
+            if self.heir.as_ref().is_some_and(|heir| !heir.has_ended()) {
+                until = clock.now() + AFTERMATH;
+            }
+            match self.courier.next_soon() {
+                Some(Event::Knock(stream)) => {
+                    Giver::refuse(stream, "a process that was to take over has not ended yet");
+                }
+                _ => self.courier.return_all(),
+            }
+        }
+    }
+}
+
+/// The files of all devices.
+fn open_files(volumes: &[Volume]) -> Result<Vec<BorrowedFd<'_>>, String> {
+    let files = volumes.iter().enumerate().map(|(n, volume)| files(n, volume));
+    Ok(files.collect::<Result<Vec<_>, _>>()?.concat())
 }

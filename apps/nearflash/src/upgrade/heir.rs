@@ -6,20 +6,22 @@ use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Peer, Tell, Ticket};
+use contract::{Instant, ListenerId, Parcel, Payload, Peer, Session, Tell, Ticket};
 use control::Tenants;
 use flash::Spec;
 use io::{Link, Listener, Process};
-use proto::takeover::{Kind, decode};
+use proto::takeover::{Kind, decode, parcels, put_tickets, tickets};
 use target::{Adopted, FenceName, Hold};
 
 use super::courier::{Courier, Event};
 use super::estate::{self, Estate, Hello, Left, Role, SocketAt};
 use super::talk::{Message, Over, Talk, unexpected};
-use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step};
+use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
 use crate::listen::ListenAt;
+use crate::live::StateAt;
 use crate::log;
+use crate::sessions::AnySession;
 use crate::volumes::Volume;
 
 /// How often a connection is offered to a worker before nobody has room for it.
@@ -27,6 +29,9 @@ const OFFERS_MAX: usize = 100;
 
 /// How long a process may take to end after its link has: it has closed its files by then.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// How long the way of a message may have taken, if the clocks of two processes can be compared.
+const WAY_NANOS_MAX: u64 = 10_000_000_000;
 
 /// A process that is about to take over.
 pub(crate) struct Heir {
@@ -39,6 +44,8 @@ pub(crate) struct Heir {
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
     /// The older process's listeners as ours.
     listeners: HashMap<u16, ListenerId>,
+    /// The permissions that the files of our listeners are to have.
+    modes: HashMap<ListenerId, u32>,
 }
 
 /// How the first part ended, for whoever waits to serve.
@@ -65,6 +72,11 @@ impl Heir {
             .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
         let owner = message.files.pop().ok_or("the server that runs does not show itself")?;
         let owner = Process::passed(owner);
+        let refused = |why: String| {
+            talk.stop(&why);
+            format!("{why}; the server that runs goes on")
+        };
+        estate.check_watched().map_err(refused)?;
         let count = estate.devices.iter().map(|device| device.files).sum();
         let mut files = receive(&talk, Kind::Files, count)?.into_iter();
         let files: Vec<Vec<OwnedFd>> = estate
@@ -75,7 +87,8 @@ impl Heir {
         let sockets = receive(&talk, Kind::Listeners, estate.sockets.len())?;
         let sockets = estate.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
         step("heir", "estate");
-        Ok(Heir { talk, owner, estate, files, sockets, listeners: HashMap::new() })
+        let (listeners, modes) = (HashMap::new(), HashMap::new());
+        Ok(Heir { talk, owner, estate, files, sockets, listeners, modes })
     }
 
     /// The files of device number `n` that the older process has open; `None` if it has no such device.
@@ -110,6 +123,12 @@ impl Heir {
         self.socket(|role| matches!(role, Role::Listener(_)), &estate::wanted(at))
     }
 
+    /// Whether this process goes on with the changes that operators have made of the older one.
+    pub(crate) fn check_state(&self, own: Option<&StateAt>) -> Result<(), String> {
+        let checked = self.estate.check_state(own);
+        checked.map_err(|why| format!("{why}; the server that runs goes on"))
+    }
+
     /// Whether the server that was made is one that can go on with the connections; makes the tenants
     /// that clients of the older process have made.
     pub(crate) fn check(
@@ -123,6 +142,7 @@ impl Heir {
         let checked = self.estate.check(devices, spaces).and_then(|()| {
             self.estate.check_room(connections_max)?;
             self.listeners = self.estate.listeners(listen)?;
+            self.modes = (0..).map(ListenerId).zip(listen.iter().map(|at| at.mode)).collect();
             let now = tenants.now();
             self.estate.make_tenants(&mut tenants.book(), now)
         });
@@ -136,7 +156,14 @@ impl Heir {
 
     /// Takes over. `told` hears when this process serves, or that it never will; then it ends.
     pub(super) fn take_over(self, courier: &mut Courier, told: &Told) -> Result<(), ()> {
+        let unwanted = self.sockets.into_iter().filter_map(|(at, socket)| {
+            let listener = Listener::adopt(socket?, estate::endpoint(&at.is_at).ok()?).ok()?;
+            listener.keep().give_away(true);
+            Some(listener)
+        });
         let mut taker = Taker {
+            unwanted: unwanted.collect(),
+            modes: self.modes,
             grounds: courier.grounds(),
             courier,
             talk: self.talk,
@@ -171,6 +198,28 @@ fn receive(talk: &Talk, kind: Kind, count: usize) -> Result<Vec<OwnedFd>, String
     }
 }
 
+/// Whether the session expects the rest of the payload that the connection says to have begun: it
+/// would be received into that place.
+fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
+    let expected = match session {
+        AnySession::Reflex(session) => session.expects(),
+        AnySession::NvmeTcp(session) => session.expects(),
+    };
+    let left = expected.map_or(0, |expected| expected.bytes);
+    let begun = parcel.requests.last().and_then(|request| match &request.payload {
+        Payload::Begun(bytes) => Some(request.command.payload_bytes() - bytes.len()),
+        Payload::Whole(_) => None,
+    });
+    let waits = parcel.waiting.as_ref().map(|request| request.payload_bytes);
+    match begun.or(waits).is_none_or(|bytes| bytes == left) {
+        true => Ok(()),
+        false => Err("its payload is not what its session expects".to_owned()),
+    }
+}
+
+/// A connection that the older process has shown and not given, with its socket and its name.
+type Shown = (Box<Parcel>, OwnedFd, Option<Adopted>);
+
 /// A connection that was taken, until a worker has it.
 struct Landing {
     /// Its name, so that nobody forgets it.
@@ -192,8 +241,11 @@ struct Taker<'a> {
     talk: Talk,
     owner: Process,
     listeners: HashMap<u16, ListenerId>,
+    modes: HashMap<ListenerId, u32>,
+    /// Sockets of the older process that this one has no use for: their files go when it serves.
+    unwanted: Vec<Listener>,
     /// Connections that are the older process's still.
-    shown: HashMap<u64, (Box<Parcel>, OwnedFd, Option<Adopted>)>,
+    shown: HashMap<u64, Shown>,
     landing: HashMap<Ticket, Landing>,
     pauses: Vec<Duration>,
     began: Instant,
@@ -260,23 +312,16 @@ impl Taker<'_> {
     }
 
     fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
-        let ticket = message.ticket;
         match message.kind {
-            Kind::Parcel if !self.serves => {
-                let taken = self.look_at(message);
-                step("heir", "taken");
-                let said = match &taken {
-                    Ok(()) => self.talk.say_of(Kind::Taken, ticket),
-                    Err(why) => self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[]),
-                };
-                // An end shows where messages are heard.
-                let _ = said;
-            }
+            Kind::Parcels if !self.serves => self.look_at_all(message)?,
             Kind::Yours => {
-                let shown = self.shown.remove(&ticket);
-                let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
-                self.land(parcel, socket, adopted);
-                step("heir", "yours");
+                let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
+                for ticket in &tickets {
+                    let shown = self.shown.remove(ticket);
+                    let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
+                    self.land(parcel, socket, adopted);
+                }
+                step_with("heir", "yours", tickets.len());
             }
             Kind::Commit if !self.serves => {
                 step("heir", "commit");
@@ -294,36 +339,69 @@ impl Taker<'_> {
         Ok(None)
     }
 
+    /// Answers what was shown.
+    fn look_at_all(&mut self, message: Message) -> Result<(), String> {
+        let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
+        let mut sockets = message.files.into_iter();
+        let connections: usize = self.grounds.spread.connections().iter().sum();
+        let mut room = self.grounds.connections_max.saturating_sub(connections + self.shown.len());
+        // What the way has taken.
+        let now = self.grounds.clock.now();
+        let way = self.grounds.clock.machine_nanos().saturating_sub(message.ticket);
+        let sent_at = now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX));
+        let mut taken = Vec::new();
+        for (ticket, bytes) in parcels {
+            let socket = sockets.next();
+            match self.look_at(bytes, socket, Instant::from_nanos(sent_at), room) {
+                Ok(shown) => {
+                    self.shown.insert(ticket, shown);
+                    room -= 1;
+                    taken.push(ticket);
+                }
+                // An end shows where messages are heard.
+                Err(why) => drop(self.talk.send(Kind::Refused, ticket, why.as_bytes(), &[])),
+            }
+        }
+        step_with("heir", "taken", taken.len());
+        if !taken.is_empty() {
+            let _ = self.talk.say(Kind::Taken, &put_tickets(&taken)); // as above
+        }
+        Ok(())
+    }
+
     /// Makes a connection of what was shown, unless it does not fit.
-    fn look_at(&mut self, message: Message) -> Result<(), String> {
+    fn look_at(
+        &self,
+        bytes: &[u8],
+        socket: Option<OwnedFd>,
+        sent_at: Instant,
+        room: usize,
+    ) -> Result<Shown, String> {
         let grounds = &self.grounds;
         let courier = grounds.spread.courier() as u16;
         let mut parcel = {
             let book = grounds.tenants.book();
-            let now = grounds.clock.now();
-            let decoded = decode(&message.body, courier, now, |name| book.member(name));
+            let decoded = decode(bytes, courier, sent_at, |name| book.member(name));
             Box::new(decoded.map_err(|unfit| unfit.to_string())?)
         };
+        let session = AnySession::unpack(&parcel.session).ok_or("its session makes no sense")?;
+        check_payload(&parcel, &session)?;
         let listener = self.listeners.get(&parcel.listener.0);
         parcel.listener = *listener.ok_or("its listener is not known")?;
         let devices = grounds.volumes.len();
         if parcel.requests.iter().any(|request| usize::from(request.device) >= devices) {
             return Err("it has a request for a device that is not there".to_owned());
         }
-        let connections: usize = grounds.spread.connections().iter().sum();
-        if connections + self.shown.len() >= grounds.connections_max {
+        if room == 0 {
             return Err("there is no room for more connections (limits.connections)".to_owned());
         }
-        let Ok([socket]) = <[OwnedFd; 1]>::try_from(message.files) else {
-            return Err("its socket did not come along (ulimit -n)".to_owned());
-        };
+        let socket = socket.ok_or("its socket did not come along (ulimit -n)")?;
         let mut adopted = None;
         if let Some(place) = &mut parcel.place {
             let (own, kept) = grounds.shared.fences.adopt(*place);
             (*place, adopted) = (own, Some(kept));
         }
-        self.shown.insert(message.ticket, (parcel, socket, adopted));
-        Ok(())
+        Ok((parcel, socket, adopted))
     }
 
     /// A connection is ours: a worker gets it.
@@ -377,12 +455,20 @@ impl Taker<'_> {
     fn serve(&mut self, hold: Hold, told: &Told) {
         let grounds = &self.grounds;
         grounds.give_away(false);
+        self.unwanted.drain(..).for_each(|listener| listener.keep().give_away(false));
         grounds.shared.fences.hold_hellos(hold);
         let listeners = std::mem::take(&mut *grounds.listeners.lock().expect("nobody panics"));
+        for (id, listener) in &listeners {
+            if let Some(Err(error)) = self.modes.get(id).map(|mode| listener.set_mode(*mode)) {
+                tracing::warn!(%error, "a socket keeps its permissions");
+            }
+        }
         grounds.orders.listen(listeners, &grounds.wakers);
         grounds.hold_apis(false);
         self.serves = true;
         self.took = grounds.clock.now() - self.began;
+        // Before the older one ends, which would look like the end of the service.
+        super::tell_service_manager();
         let _ = told.send(Ok(())); // the process may be ending already
     }
 
@@ -433,5 +519,50 @@ impl Taker<'_> {
         fences.hold_hellos(Hold::Nobody);
         self.grounds.wakers.iter().for_each(io::Waker::wake);
         step("heir", "rest");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{Command, NamespaceId, Range, Request, Status};
+    use proto::reflex::ServerSession;
+
+    fn parcel(waiting: Option<Request>) -> Parcel {
+        Parcel {
+            from: 0,
+            ticket: Ticket(0),
+            peer: Peer::Local { uid: 0 },
+            listener: ListenerId(0),
+            namespace: NamespaceId(1),
+            session: Vec::new(),
+            grant: None,
+            entered: None,
+            handles: Vec::new(),
+            place: None,
+            requests: Vec::new(),
+            waiting,
+            discards: false,
+            unparsed: Vec::new(),
+            paused_at: Instant::ZERO,
+        }
+    }
+
+    /// It would be received where that payload has no room.
+    #[test]
+    fn a_payload_that_the_session_does_not_expect_is_refused() {
+        assert!(AnySession::unpack(b"x").is_none());
+        let session = AnySession::Reflex(ServerSession::new());
+        assert!(check_payload(&parcel(None), &session).is_ok());
+        let request = Request {
+            tag: 1,
+            stream: 0,
+            namespace: None,
+            tenant: 0,
+            command: Command::Write { range: Range::new(0, 8), fua: false },
+            payload_bytes: 4096,
+            verdict: Status::Ok,
+        };
+        assert!(check_payload(&parcel(Some(request)), &session).is_err());
     }
 }

@@ -5,6 +5,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+/// Whether there is a manager that is to be told.
+pub(super) fn is_watched() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// Tells that this process serves. A manager that nobody named, or that is not there, hears nothing.
 pub(crate) fn ready() {
     let Some(place) = std::env::var_os("NOTIFY_SOCKET") else { return };

@@ -79,11 +79,6 @@ impl Talk {
         self.send(kind, 0, body, &[])
     }
 
-    /// Says something about a connection.
-    pub(super) fn say_of(&self, kind: Kind, ticket: u64) -> Result<(), Over> {
-        self.send(kind, ticket, &[], &[])
-    }
-
     pub(super) fn send(
         &self,
         kind: Kind,

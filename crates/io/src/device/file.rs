@@ -140,9 +140,16 @@ impl FileVolume {
     }
 
     /// What another process needs to [adopt](FileVolume::adopt) it.
-    pub fn files(&self) -> Vec<BorrowedFd<'_>> {
+    ///
+    /// # Errors
+    /// When a record of its journal could not be cleared: that would be put over what is written since,
+    /// by the first start that finds it. Only a restart now can deal with it.
+    pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, Error> {
+        if self.shared.is_broken() {
+            return Err(Error::new("a record of its journal could not be cleared"));
+        }
         let journal = self.shared.journal.iter().map(|journal| journal.file.as_fd());
-        std::iter::once(self.shared.file.as_fd()).chain(journal).collect()
+        Ok(std::iter::once(self.shared.file.as_fd()).chain(journal).collect())
     }
 
     fn of(

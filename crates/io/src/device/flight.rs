@@ -390,7 +390,7 @@ impl Shared {
     }
 
     /// Whether writes must end, because a restart would put an older record over them.
-    fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.broken.load(Ordering::Relaxed))
     }
 

@@ -25,13 +25,14 @@ pub enum Kind {
     Ready = 5,
     /// Old: it accepts no more; connections follow.
     Still = 6,
-    /// Old: a connection (the ticket names it), with its socket.
-    Parcel = 7,
-    /// New: it has room for the connection, and everything about it.
+    /// Old: connections ([`parcels`](super::parcels)), with their sockets in the same order. The ticket is
+    /// when they left, in nanoseconds of the machine's clock.
+    Parcels = 7,
+    /// New: it has room for these connections ([`tickets`](super::tickets)), and everything about them.
     Taken = 8,
-    /// New: it cannot take the connection; why.
+    /// New: it cannot take the connection of this ticket; why.
     Refused = 9,
-    /// Old: the connection is the new one's.
+    /// Old: these connections are the new one's.
     Yours = 10,
     /// Old: all that could has moved; the rest is the new one's, too.
     Commit = 11,
@@ -51,7 +52,7 @@ impl Kind {
         Kind::Listeners,
         Kind::Ready,
         Kind::Still,
-        Kind::Parcel,
+        Kind::Parcels,
         Kind::Taken,
         Kind::Refused,
         Kind::Yours,
@@ -67,7 +68,7 @@ impl Kind {
 pub struct Head {
     /// What it says.
     pub kind: Kind,
-    /// The connection that it is about; zero if none.
+    /// The connection that it is about, or a time; zero if neither.
     pub ticket: u64,
     /// Bytes that follow.
     pub body_bytes: usize,
@@ -119,9 +120,9 @@ impl Head {
             body_bytes: from.u32()? as usize,
             descriptors: from.u16()?,
         };
-        match (head.body_bytes, from.u16()?) {
-            (BODY_BYTES_MAX.., _) => Err(Unfit::TooLarge),
-            (_, 0) => Ok(head),
+        match from.u16()? {
+            _ if head.body_bytes > BODY_BYTES_MAX => Err(Unfit::TooLarge),
+            0 => Ok(head),
             _ => Err(Unfit::Value("head")),
         }
     }
@@ -155,7 +156,9 @@ mod tests {
         assert_eq!(with(6, 15), Err(Unfit::Value("kind")));
         assert_eq!(with(19, 0xff), Err(Unfit::TooLarge));
         assert_eq!(with(23, 1), Err(Unfit::Value("head")));
-        let large = Head { kind: Kind::Parcel, ticket: 0, body_bytes: usize::MAX, descriptors: 1 };
+        let largest = Head { body_bytes: BODY_BYTES_MAX, ..Head::parse(&good).unwrap() };
+        assert_eq!(Head::parse(&largest.to_bytes().unwrap()), Ok(largest));
+        let large = Head { kind: Kind::Parcels, ticket: 0, body_bytes: usize::MAX, descriptors: 1 };
         assert_eq!(large.to_bytes(), Err(Unfit::TooLarge));
     }
 }

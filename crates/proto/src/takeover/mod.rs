@@ -4,17 +4,19 @@
 //! What is deliberately not here: the Unix socket and the descriptors that go along, who may say what
 //! when, and the bodies of messages about the server as a whole, which the program makes.
 
+mod batch;
 mod bytes;
 mod head;
 mod parcel;
 
 use core::fmt;
 
+pub use batch::{parcels, put_parcel, put_tickets, tickets};
 pub use head::{Head, Kind};
 pub use parcel::{decode, encode};
 
 /// The version of all that is here. A process that speaks another one is refused.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of a message's body at most.
 pub const BODY_BYTES_MAX: usize = 256 << 20;

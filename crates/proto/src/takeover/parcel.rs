@@ -95,7 +95,7 @@ pub fn encode(
     put_waiting(&mut to, parcel.waiting.as_ref())?;
     to.flag(parcel.discards);
     to.string(&parcel.unparsed)?;
-    if to.0.len() > BODY_BYTES_MAX {
+    if to.0.len() > BODY_BYTES_MAX - super::batch::PREFIX_BYTES {
         return Err(Unfit::TooLarge);
     }
     let length = (to.0.len() - PREFIX_BYTES) as u32;
@@ -441,7 +441,8 @@ fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, Unfit> {
     let namespace = Some(NamespaceId(input.u16()?)).filter(|number| number.0 > 0);
     let (tenant, command) = (input.u16()?, take_command(input)?);
     let (payload_bytes, verdict) = (input.u32()? as usize, Status::from_code(input.u16()?));
-    if stream >= STREAMS || payload_bytes > 2 * REQUEST_BYTES_MAX {
+    let is_other = verdict.is_ok() && payload_bytes != command.payload_bytes();
+    if stream >= STREAMS || payload_bytes > 2 * REQUEST_BYTES_MAX || is_other {
         return Err(Unfit::Value("request"));
     }
     Ok(Some(Request { tag, stream, namespace, tenant, command, payload_bytes, verdict }))

@@ -44,6 +44,20 @@ fn a_short_write_goes_on_at_the_next_granule() {
     assert_eq!(flight.advance(4096, shared), Some(Status::Ok));
 }
 
+/// Whoever adopts it would take the record that was not cleared for one that was.
+#[test]
+fn a_file_whose_journal_is_broken_is_not_passed_on() {
+    let path = std::env::temp_dir().join(format!("nearflash-flight-{}-broken", std::process::id()));
+    let volume = FileVolume::open(&path, Some(1 << 20), FileOptions::default()).unwrap();
+    assert_eq!(volume.files().unwrap().len(), 2);
+    let range = Range::new(0, 64);
+    let mut flight = flight(&volume, Command::WriteAtomic(range));
+    flight.step = Step::Journal(Record::Clear);
+    assert_eq!(flight.advance(-libc::EIO, &volume.shared), Some(Status::MediaError));
+    assert!(volume.files().is_err());
+    std::fs::remove_file(&path).unwrap();
+}
+
 #[test]
 fn a_file_that_shrank_is_a_media_error_and_never_a_loop() {
     let volume = volume("shrank");

@@ -2,7 +2,7 @@
 
 use super::*;
 use alloc::boxed::Box;
-use alloc::vec;
+use alloc::{format, vec};
 use core::time::Duration;
 
 const NOW: Instant = Instant::from_nanos(5_000_000);
@@ -137,6 +137,12 @@ fn a_request_that_waits_for_a_buffer_arrives() {
     sent.peer = Peer::Internet("[2001:db8::1]:9".parse().unwrap());
     let arrived = arrives(&sent, Duration::ZERO).unwrap();
     assert_eq!((arrived.waiting, arrived.peer), (Some(waiting), sent.peer));
+    // What it waits for is received where the command's bytes have room.
+    sent.waiting = Some(Request { payload_bytes: 4608, ..waiting });
+    assert_eq!(arrives(&sent, Duration::ZERO), Err(Unfit::Value("request")));
+    let refused = Request { payload_bytes: 4608, verdict: Status::Invalid, ..waiting };
+    sent.waiting = Some(refused);
+    assert_eq!(arrives(&sent, Duration::ZERO).unwrap().waiting, Some(refused));
 }
 
 #[test]
@@ -160,8 +166,8 @@ fn what_is_no_parcel_is_refused() {
     }
     let refused = |bytes: &[u8]| decode(bytes, 0, NOW, member).unwrap_err();
     let mut newer = good.clone();
-    newer[8] = 2;
-    assert_eq!(refused(&newer), Unfit::Version(2));
+    newer[8] = VERSION as u8 + 1;
+    assert_eq!(refused(&newer), Unfit::Version(VERSION + 1));
     assert_eq!(refused(&[&good[..], &[0]].concat()), Unfit::Length);
     assert_eq!(refused(b"something else"), Unfit::Foreign);
     let mut begun_twice = parcel();
@@ -171,5 +177,5 @@ fn what_is_no_parcel_is_refused() {
     long.requests[1].payload = Payload::Whole(vec![0; 512]);
     assert_eq!(arrives(&long, Duration::ZERO), Err(Unfit::Value("payload")));
     let said: Box<str> = refused(&newer).to_string().into();
-    assert!(said.contains("version 2"), "{said}");
+    assert!(said.contains(&format!("version {}", VERSION + 1)), "{said}");
 }
