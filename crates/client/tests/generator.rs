@@ -85,7 +85,7 @@ impl Path for Fake {
         self.flying.len() - self.flying()
     }
 
-    fn reads_need_buffers(&self) -> bool {
+    fn reads_need_buffers(&self, _bytes: usize) -> bool {
         true
     }
 

@@ -67,6 +67,21 @@ struct Sent {
     good: bool,
 }
 
+/// What a host expected next, of `here` bytes, is what it found.
+fn check_expected(
+    expected: Option<(u16, usize, usize)>,
+    here: usize,
+    event: Option<&HostEvent<'_>>,
+) {
+    if let (Some((cid, at, bytes)), 1..) = (expected, here) {
+        let found = match event {
+            Some(HostEvent::Data { cid, offset, bytes }) => Some((*cid, *offset, bytes.len())),
+            _ => None,
+        };
+        assert_eq!(found, Some((cid, at, bytes.min(here))), "{event:?}");
+    }
+}
+
 /// A host that knows what it has written. Commands in progress touch blocks of their own, so their
 /// order does not matter.
 struct Conversation {
@@ -162,7 +177,11 @@ impl Conversation {
         let mut rest = &heard[..];
         while !rest.is_empty() {
             let (mut piece, left) = rest.split_at((1 + chance.below(9000)).min(rest.len()));
-            while let Some(event) = self.pair.host.next_event(&mut piece).expect("it speaks well") {
+            loop {
+                let (expected, here) = (self.pair.host.expects(), piece.len());
+                let event = self.pair.host.next_event(&mut piece).expect("it speaks well");
+                check_expected(expected, here, event.as_ref());
+                let Some(event) = event else { break };
                 match event {
                     HostEvent::Data { cid, offset, bytes } => {
                         let sent = self.sent[usize::from(cid)].as_mut().expect("it was sent");
@@ -325,14 +344,17 @@ fn hosts_stand_tampered_streams() {
         let mut input = &bytes[..];
         let host = &mut conversation.pair.host;
         loop {
+            let (expected, here) = (host.expects(), input.len());
             match host.next_event(&mut input) {
-                Ok(Some(_)) => {}
+                Ok(Some(event)) => check_expected(expected, here, Some(&event)),
                 Ok(None) => {
+                    check_expected(expected, here, None);
                     assert!(input.is_empty(), "bytes left behind");
                     marks.insert("goes on".to_owned());
                     break;
                 }
                 Err(fatal) => {
+                    assert!(expected.is_none() || here == 0, "data cannot be wrong");
                     marks.insert(name(&fatal));
                     assert!(host.last_words().len() <= 152);
                     break;

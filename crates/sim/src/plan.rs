@@ -308,6 +308,7 @@ fn client(
             version,
             client: if fenced { 1000 + number as u128 } else { 0 },
             checksums: chance.happens(0.5),
+            direct_min: [1, 700, 8 << 10, DIRECT_BYTES_MIN][number % 4],
             backoff_min: millis(chance, &[1, 10]),
             backoff_max: millis(chance, &[20, 300]),
             attempts_max: any(chance, &[u32::MAX, u32::MAX, 3]),

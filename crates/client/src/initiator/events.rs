@@ -22,11 +22,16 @@ impl<T: Dial> Initiator<T> {
                     self.links[link].heard = now;
                     if let Err(fatal) = self.parse(now, link, &buf.bytes()[..len]) {
                         self.hang_up(link, Loss::Protocol(fatal));
+                    } else if self.links[link].session.expects() >= self.options.direct_min {
+                        self.fillable.push(link);
                     }
                 }
                 self.transport.give(buf);
             }
-            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
+            NetEvent::Filled { conn, buf, at, len } => {
+                let link = self.link_of(conn).expect("a buffer comes back before the end");
+                self.filled(now, link, buf, at, len);
+            }
             NetEvent::Sent { conn, buf } => {
                 self.take_back(self.link_of(conn), buf);
             }
@@ -154,10 +159,70 @@ impl<T: Dial> Initiator<T> {
             let room = buf.prefix_mut(command.reply_bytes());
             room[*filled..*filled + bytes.len()].copy_from_slice(bytes);
         }
-        *filled += bytes.len();
+        self.body_came(link, bytes.len(), end);
+    }
+
+    /// So many bytes more are in the buffer of the read whose data is arriving.
+    fn body_came(&mut self, link: usize, bytes: usize, end: Option<Status>) {
+        let arriving = &mut self.links[link].arriving;
+        let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
+        *filled += bytes;
         if let Some(status) = end {
+            let slot = *slot;
             *arriving = None;
             self.finish(slot, status);
+        }
+    }
+
+    /// Lends the transport the buffers of reads whose data comes next.
+    pub(super) fn receive_directly(&mut self) {
+        for n in 0..self.fillable.len() {
+            let link = self.fillable[n];
+            let owner = &self.links[link];
+            let State::Up { conn } = owner.state else { continue };
+            let Some((slot, at)) = owner.arriving.filter(|_| owner.filling.is_none()) else {
+                continue;
+            };
+            let bytes = owner.session.expects();
+            let Work::Data { buf: home, .. } = &mut self.flights.get(slot).work else { continue };
+            let Some(buf) = home.take() else { continue };
+            match self.transport.receive_into(conn, buf, at, at + bytes) {
+                Ok(()) => self.links[link].filling = Some(slot),
+                Err(buf) => *home = Some(buf),
+            }
+        }
+        self.fillable.clear();
+    }
+
+    /// A buffer comes back that the transport was to fill.
+    fn filled(&mut self, now: Instant, link: usize, buf: Buf, at: usize, len: usize) {
+        let owner = &mut self.links[link];
+        let slot = owner.filling.take().expect("it was lent");
+        let mut came = &buf.bytes()[at..at + len];
+        let passed = match owner.state {
+            State::Closing { .. } => Ok(None),
+            _ => owner.session.next_event(&mut came).map(|event| match event {
+                Some(ClientEvent::Body { bytes, end }) => {
+                    assert!(bytes.len() == len, "what was expected is what came");
+                    Some(end)
+                }
+                None => None, // nothing came: the connection ends
+                Some(other) => unreachable!("a body was expected, not {other:?}"),
+            }),
+        };
+        let Work::Data { buf: home, .. } = &mut self.flights.get(slot).work else {
+            unreachable!("only requests with data have a buffer")
+        };
+        *home = Some(buf);
+        match passed {
+            Ok(None) => {}
+            Ok(Some(end)) => {
+                self.links[link].heard = now;
+                self.body_came(link, len, end);
+                // However little is left of it: a stretch of large reads goes on.
+                self.fillable.push(link);
+            }
+            Err(fatal) => self.hang_up(link, Loss::Protocol(fatal)),
         }
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Link {
     pub(super) lent: VecDeque<Slot>,
     /// The read whose data is arriving, and how many bytes of it came so far.
     pub(super) arriving: Option<(Slot, usize)>,
+    /// The read whose buffer the transport has, to receive into it.
+    pub(super) filling: Option<Slot>,
     /// The server said that it stops soon: nothing more is sent on this connection.
     pub(super) draining: bool,
     /// It is listed among those that may have something to send.
@@ -77,6 +79,7 @@ impl Link {
             ready: VecDeque::with_capacity(capacity),
             lent: VecDeque::with_capacity(capacity),
             arriving: None,
+            filling: None,
             draining: false,
             eager: false,
             heard: Instant::ZERO,

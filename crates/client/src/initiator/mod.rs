@@ -55,6 +55,8 @@ pub struct Initiator<T> {
     done: Vec<Done>,
     reports: Vec<Report>,
     events: Vec<NetEvent>,
+    /// Links whose next bytes may be data of a read, to be received into its buffer.
+    fillable: Vec<usize>,
     /// The number of the next request: the original order.
     order: u64,
     /// Where the search for the least loaded connection begins.
@@ -118,6 +120,7 @@ impl<T: Dial> Initiator<T> {
             done: Vec::with_capacity(options.in_flight_max),
             reports: Vec::new(),
             events: Vec::with_capacity(EVENTS_MAX),
+            fillable: Vec::with_capacity(EVENTS_MAX),
             order: 0,
             rotor: 0,
             alarm: Some(Instant::ZERO),
@@ -233,6 +236,9 @@ impl<T: Dial> Initiator<T> {
             self.handle(now, event);
         }
         self.events = events;
+        if !self.fillable.is_empty() {
+            self.receive_directly();
+        }
         if self.alarm.is_some_and(|at| at <= now) {
             self.tend(now);
         }

@@ -4,8 +4,8 @@ use core::fmt;
 use core::time::Duration;
 
 use contract::{
-    Buf, CloseReason, Command, Fatal, HelloReply, NamespaceId, NamespaceInfo, Notice, Slot, Status,
-    TenantReply,
+    Buf, CloseReason, Command, DIRECT_BYTES_MIN, Fatal, HelloReply, NamespaceId, NamespaceInfo,
+    Notice, Slot, Status, TenantReply,
 };
 
 /// Names a request of an initiator from its submission to its end.
@@ -170,6 +170,8 @@ pub struct Options {
     pub token: Box<[u8]>,
     /// The tenant to belong to (version 2); empty for the server's choice.
     pub tenant: Box<str>,
+    /// From so many bytes on, what is left of a read's data is received straight into its buffer.
+    pub direct_min: usize,
     /// The first pause before dialling again; it doubles with each failure, with jitter.
     pub backoff_min: Duration,
     /// The longest pause.
@@ -198,6 +200,7 @@ impl Default for Options {
             checksums: false,
             token: Box::default(),
             tenant: Box::default(),
+            direct_min: DIRECT_BYTES_MIN,
             backoff_min: Duration::from_millis(10),
             backoff_max: Duration::from_secs(1),
             attempts_max: u32::MAX,

@@ -320,7 +320,8 @@ impl<P: Path> Generator<P> {
         let bytes = self.shape.request_bytes;
         let lba = command.range().expect("reads and writes have a range").lba;
         let is_read = command.kind() == Kind::Read;
-        let needs_buffer = !is_read || self.verifier.is_some() || self.path.reads_need_buffers();
+        let needs_buffer =
+            !is_read || self.verifier.is_some() || self.path.reads_need_buffers(bytes);
         let mut buf = needs_buffer
             .then(|| self.pool.take(bytes).expect("the pool has a buffer for each request"));
         if let (Some(verifier), Some(buf), false) = (&mut self.verifier, &mut buf, is_read) {

@@ -2,7 +2,10 @@
 //! code.
 
 use contract::Submission;
-use contract::{Buf, Command, Completion, Device, Dial, Instant, NamespaceId, SlotTable, Status};
+use contract::{
+    Buf, Command, Completion, DIRECT_BYTES_MIN, Device, Dial, Instant, NamespaceId, SlotTable,
+    Status,
+};
 
 use crate::{Done, Initiator, Op};
 
@@ -25,8 +28,9 @@ pub trait Path {
     /// How many more requests it takes now.
     fn room(&self) -> usize;
 
-    /// Whether a read needs a buffer even if nobody looks at the data.
-    fn reads_need_buffers(&self) -> bool;
+    /// Whether a read of so many bytes is given a buffer even if nobody looks at the data. Over the
+    /// network, large data is better received there than looked at and dropped.
+    fn reads_need_buffers(&self, bytes: usize) -> bool;
 
     /// Whether a write that ended as lost can still be carried out later.
     fn lost_writes_linger(&self) -> bool;
@@ -55,8 +59,8 @@ impl<P: Path> Path for &mut P {
         (**self).room()
     }
 
-    fn reads_need_buffers(&self) -> bool {
-        (**self).reads_need_buffers()
+    fn reads_need_buffers(&self, bytes: usize) -> bool {
+        (**self).reads_need_buffers(bytes)
     }
 
     fn lost_writes_linger(&self) -> bool {
@@ -118,8 +122,8 @@ impl<T: Dial> Path for Remote<T> {
         self.initiator.room()
     }
 
-    fn reads_need_buffers(&self) -> bool {
-        false
+    fn reads_need_buffers(&self, bytes: usize) -> bool {
+        bytes >= DIRECT_BYTES_MIN
     }
 
     fn lost_writes_linger(&self) -> bool {
@@ -176,7 +180,7 @@ impl<D: Device> Path for Local<D> {
         self.slots.room().min(self.device.room())
     }
 
-    fn reads_need_buffers(&self) -> bool {
+    fn reads_need_buffers(&self, _bytes: usize) -> bool {
         true
     }
 

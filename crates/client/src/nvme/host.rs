@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use contract::{Buf, Command, ConnId, Dial, Frame, Instant, NetEvent, Status};
+use contract::{Buf, Command, ConnId, DIRECT_BYTES_MIN, Dial, Frame, Instant, NetEvent, Status};
 use proto::nvme_tcp::{HostOptions, HostQueue, QueueEvent, Ready, Refusal};
 
 use super::line::{CommandId, Flight, Line};
@@ -63,6 +63,10 @@ pub struct Host<T> {
     done: Vec<Ended>,
     reports: Vec<HostReport>,
     events: Vec<NetEvent>,
+    /// From so many bytes on, what is left of a read's data is received straight into its buffer.
+    direct_min: usize,
+    /// Lines whose next bytes may be such data.
+    fillable: Vec<usize>,
 }
 
 impl<T: Dial> Host<T> {
@@ -78,6 +82,7 @@ impl<T: Dial> Host<T> {
                 flights: (0..names).map(|_| None).collect(),
                 vacant: (0..names as CommandId).rev().collect(),
                 lent: VecDeque::with_capacity(names),
+                filling: None,
             }
         };
         Host {
@@ -94,7 +99,15 @@ impl<T: Dial> Host<T> {
             in_flight: 0,
             reports: Vec::new(),
             events: Vec::with_capacity(EVENTS_MAX),
+            direct_min: DIRECT_BYTES_MIN,
+            fillable: Vec::with_capacity(EVENTS_MAX),
         }
+    }
+
+    /// From so many bytes on, data of a read is received straight into its buffer; unless told,
+    /// [`DIRECT_BYTES_MIN`].
+    pub fn direct_from(self, bytes: usize) -> Self {
+        Host { direct_min: bytes, ..self }
     }
 
     /// Frames that the transport of such a host has to have room for.
@@ -133,11 +146,20 @@ impl<T: Dial> Host<T> {
                     self.heard = now;
                     if let Err(refusal) = self.parse(now, line, &buf.bytes()[..len]) {
                         self.fall(HostLoss::Refused(refusal));
+                    } else if let Some((.., bytes)) = self.lines[line].queue.expects()
+                        && bytes >= self.direct_min
+                    {
+                        self.fillable.push(line);
                     }
                 }
                 self.transport.give(buf);
             }
-            NetEvent::Filled { .. } => unreachable!("nobody asked for it"),
+            NetEvent::Filled { conn, buf, at, len } => {
+                let line = self.line_of(conn).expect("a buffer comes back before the end");
+                if let Err(refusal) = self.filled(now, line, buf, at, len) {
+                    self.fall(HostLoss::Refused(refusal));
+                }
+            }
             NetEvent::Sent { conn, buf } => {
                 self.take_back(self.line_of(conn), buf);
             }
@@ -201,6 +223,64 @@ impl<T: Dial> Host<T> {
         }
         self.speak(now, line);
         Ok(())
+    }
+
+    /// Lends the transport the buffers of reads whose data comes next.
+    fn receive_directly(&mut self) {
+        for n in 0..self.fillable.len() {
+            let line = self.fillable[n];
+            let Line { conn: Some(conn), queue, flights, filling, .. } = &mut self.lines[line]
+            else {
+                continue;
+            };
+            let Some((cid, at, bytes)) = queue.expects().filter(|_| filling.is_none()) else {
+                continue;
+            };
+            let flight = flights[usize::from(cid)].as_mut();
+            let flight = flight.expect("a queue names what is in flight");
+            let Some(buf) = flight.buf.take() else { continue };
+            match self.transport.receive_into(*conn, buf, at, at + bytes) {
+                Ok(()) => *filling = Some(cid),
+                Err(buf) => flight.buf = Some(buf),
+            }
+        }
+        self.fillable.clear();
+    }
+
+    /// A buffer comes back that the transport was to fill.
+    fn filled(
+        &mut self,
+        now: Instant,
+        line: usize,
+        buf: Buf,
+        at: usize,
+        len: usize,
+    ) -> Result<(), Refusal> {
+        let falls = matches!(self.phase, Phase::Falling { .. });
+        let owner = &mut self.lines[line];
+        let cid = owner.filling.take().expect("it was lent");
+        let mut came = &buf.bytes()[at..at + len];
+        let passed = match falls {
+            true => Ok(()),
+            false => owner.queue.next_event(&mut came).map(|event| {
+                let bytes = match event {
+                    Some(QueueEvent::Data { bytes, .. }) => bytes.len(),
+                    None => 0,
+                    Some(other) => unreachable!("data was expected, not {other:?}"),
+                };
+                assert!(bytes == len, "what was expected is what came");
+            }),
+        };
+        let flight = owner.flights[usize::from(cid)].as_mut();
+        flight.expect("nothing ends while its data comes").buf = Some(buf);
+        passed?;
+        if falls || len == 0 {
+            return Ok(()); // the connection ends
+        }
+        self.heard = now;
+        // However little is left of it: a stretch of large reads goes on.
+        self.fillable.push(line);
+        self.parse(now, line, &[]) // data may tell its command's end
     }
 
     /// A queue is up: after the first come the others, after the last requests.
@@ -350,8 +430,8 @@ impl<T: Dial> Path for Host<T> {
         }
     }
 
-    fn reads_need_buffers(&self) -> bool {
-        false
+    fn reads_need_buffers(&self, bytes: usize) -> bool {
+        bytes >= DIRECT_BYTES_MIN
     }
 
     fn lost_writes_linger(&self) -> bool {
@@ -369,7 +449,7 @@ impl<T: Dial> Path for Host<T> {
         if self.in_flight == 0 {
             self.heard = now;
         }
-        let Line { conn, queue, flights, vacant, lent } = &mut self.lines[line];
+        let Line { conn, queue, flights, vacant, lent, .. } = &mut self.lines[line];
         let cid = vacant.pop().expect("the caller asked for room on this lane");
         let bytes = command.payload_bytes();
         let payload = match &buf {
@@ -411,6 +491,9 @@ impl<T: Dial> Path for Host<T> {
             self.handle(now, event);
         }
         self.events = events;
+        if !self.fillable.is_empty() {
+            self.receive_directly();
+        }
         self.tend(now);
         self.transport.kick(now);
         progressed |= !self.done.is_empty();

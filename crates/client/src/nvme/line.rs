@@ -20,6 +20,8 @@ pub(super) struct Line {
     pub(super) vacant: Vec<CommandId>,
     /// The ones whose payload the transport holds, in the order of sending.
     pub(super) lent: VecDeque<CommandId>,
+    /// The read whose buffer the transport has, to receive into it.
+    pub(super) filling: Option<CommandId>,
 }
 
 impl Line {

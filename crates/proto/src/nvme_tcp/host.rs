@@ -263,6 +263,15 @@ impl HostSession {
         }
     }
 
+    /// The command whose data the next bytes are, where in it they belong, and how many they are.
+    /// Whoever has received them there shows them to [`next_event`](HostSession::next_event) there.
+    pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
+        let bytes = self.framer.data_left();
+        let (cid, _) = self.receiving.filter(|_| bytes > 0 && self.implied.is_none())?;
+        let command = self.commands[usize::from(cid)].as_ref()?;
+        Some((cid, command.received, bytes))
+    }
+
     /// What to send before the connection is closed because the controller broke the protocol.
     pub fn last_words(&mut self) -> Vec<u8> {
         let mut words = alloc::vec![0; self.outbox.len()];

@@ -210,6 +210,13 @@ impl ClientSession {
         }
     }
 
+    /// How many of the next bytes are the body of the last reply; zero where something else follows.
+    /// Whoever has received them where they belong shows them to
+    /// [`next_event`](ClientSession::next_event) there.
+    pub fn expects(&self) -> usize {
+        self.body.left()
+    }
+
     /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
     /// bytes are needed.
     ///

@@ -172,7 +172,7 @@ pub(crate) fn listen<'a>(
     let mut tally = Tally::default();
     for mut input in pieces {
         loop {
-            let before = input.len();
+            let (expected, before) = (session.expects(), input.len());
             let event = match session.next_event(&mut input) {
                 Ok(Some(event)) => event,
                 Ok(None) => break,
@@ -182,6 +182,11 @@ pub(crate) fn listen<'a>(
                 }
             };
             assert!(input.len() < before, "an event out of nothing: {event:?}");
+            let passed = match &event {
+                ClientEvent::Body { bytes, .. } => bytes.len(),
+                _ => 0,
+            };
+            assert_eq!(passed, expected.min(before), "{event:?}");
             said.extend(match event {
                 ClientEvent::Reply { tag, status, body_bytes } => {
                     assert!(body_bytes <= REQUEST_BYTES_MAX);

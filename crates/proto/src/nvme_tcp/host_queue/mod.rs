@@ -197,6 +197,12 @@ impl HostQueue {
         Ok(self.session.data(ready, payload).0)
     }
 
+    /// The read whose data the next bytes are, where in it they belong, and how many they are.
+    /// Whoever has received them there shows them to [`next_event`](HostQueue::next_event) there.
+    pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
+        self.session.expects().filter(|_| self.is_up && self.queue > 0)
+    }
+
     /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
     /// bytes are needed.
     ///
