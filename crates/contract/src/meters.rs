@@ -201,19 +201,20 @@ impl Meter {
         bump(&self.in_flight, 1);
     }
 
-    /// Worker: a request that was admitted is gone, answered or not. What it did before is seen by
-    /// whoever sees the count.
-    pub fn retire(&self) {
+    /// Worker: so many requests that were admitted are gone, answered or not. What it did before is
+    /// seen by whoever sees the count.
+    #[inline]
+    pub fn retire(&self, requests: u32) {
         let before = self.in_flight.load(Ordering::Relaxed);
-        assert!(before > 0, "a request ended that was not admitted");
-        self.in_flight.store(before - 1, Ordering::Release);
+        assert!(before >= requests, "a request ended that was not admitted");
+        self.in_flight.store(before - requests, Ordering::Release);
     }
 
     /// Worker: a request that carried so many bytes was carried out, and is answered so many
     /// nanoseconds after its last byte had arrived.
     pub fn record(&self, kind: Kind, bytes: usize, nanos: u64) {
         match kind {
-            Kind::Read => self.record_read(bytes, LatencyBucket::of(nanos)),
+            Kind::Read => self.record_reads(1, bytes as u64, LatencyBucket::of(nanos)),
             Kind::Write | Kind::Exchange => {
                 bump(&self.writes, 1);
                 bump_u64(&self.written_bytes, bytes as u64);
@@ -222,11 +223,12 @@ impl Meter {
         }
     }
 
-    /// Worker: the same for a read, whose latency is counted there.
+    /// Worker: the same for so many reads that carried so many bytes together, and whose latency is
+    /// counted there.
     #[inline]
-    pub fn record_read(&self, bytes: usize, latency: LatencyBucket) {
-        bump(&self.reads[latency.index()], 1);
-        bump_u64(&self.read_bytes, bytes as u64);
+    pub fn record_reads(&self, reads: u32, bytes: u64, latency: LatencyBucket) {
+        bump(&self.reads[latency.index()], reads);
+        bump_u64(&self.read_bytes, bytes);
     }
 
     /// Worker: a request was not carried out.
@@ -423,7 +425,7 @@ mod tests {
         let meters = Meters::new(1);
         let meter = meters.get(TenantId(0)).unwrap();
         meter.admit();
-        meter.retire();
-        meter.retire();
+        meter.retire(1);
+        meter.retire(1);
     }
 }

@@ -150,6 +150,6 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// The connection is gone with requests that had not been unpacked.
     pub(crate) fn lose_luggage(&mut self, conn: &Connection<P>) {
-        conn.luggage.iter().for_each(|request| self.meter(request.tenant).retire());
+        conn.luggage.iter().for_each(|request| self.meter(request.tenant).retire(1));
     }
 }

@@ -6,7 +6,7 @@
 //! here: a clock (`watch.rs` has one).
 
 use contract::{
-    COUNTED, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, Meter, Scheduler,
+    COUNTED, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, NamespaceId, Scheduler,
     Session, Stage, Status, TenantId, Transport,
 };
 
@@ -55,42 +55,55 @@ impl Sampler {
     }
 }
 
+/// What is counted of a request when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    tenant: TenantId,
+    namespace: NamespaceId,
+    command: Command,
+    received_at: Instant,
+}
+
+impl Ended {
+    #[inline]
+    pub(crate) fn of(entry: &InFlight) -> Ended {
+        let InFlight { tenant, namespace, command, received_at, .. } = *entry;
+        Ended { tenant, namespace, command, received_at }
+    }
+}
+
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// A request is not in flight any more, and is answered with a status unless nobody waits for
     /// the answer.
-    #[inline]
-    pub(crate) fn count_end(&mut self, entry: &InFlight, answer: Option<Status>) {
-        let meters = &*self.line.meters;
-        let meter = meters.get(entry.tenant).expect("tenants' numbers lie below the maximum");
-        match answer {
-            Some(Status::Ok) if COUNTED => match entry.command {
-                // Most requests are reads; for them this is a few instructions.
-                Command::Read(range) => {
-                    let came = (entry.namespace, entry.received_at);
-                    let latency = self.tally.add(meters, self.now, came, range.bytes());
-                    meter.record_read(range.bytes(), latency);
-                }
-                _ => self.count_other(meter, entry),
-            },
-            Some(Status::Ok) | None => {}
-            Some(status) => self.count_failure(entry.tenant, status),
+    #[inline(always)]
+    pub(crate) fn count_end(&mut self, ended: &Ended, answer: Option<Status>) {
+        match (answer, ended.command) {
+            // Most requests are reads; for them this is a few instructions.
+            (Some(Status::Ok), Command::Read(range)) if COUNTED => {
+                let came = (ended.tenant, ended.namespace, ended.received_at);
+                return self.tally.add(&self.line.meters, self.now, came, range.bytes());
+            }
+            (Some(Status::Ok), _) if COUNTED => self.count_other(ended),
+            (Some(Status::Ok) | None, _) => {}
+            (Some(status), _) => self.count_failure(ended.tenant, status),
         }
-        meter.retire();
+        self.meter(ended.tenant).retire(1);
     }
 
     /// A request that is no read was carried out, and is answered now.
     #[inline(never)]
-    fn count_other(&self, meter: &Meter, entry: &InFlight) {
-        let (kind, bytes) = (entry.command.kind(), entry.command.payload_bytes());
-        let nanos = self.now.since(entry.received_at).as_nanos() as u64;
-        meter.record(kind, bytes, nanos);
-        if let Some(namespace) = self.line.meters.namespace(entry.namespace) {
+    fn count_other(&self, ended: &Ended) {
+        let (kind, bytes) = (ended.command.kind(), ended.command.payload_bytes());
+        let nanos = self.now.since(ended.received_at).as_nanos() as u64;
+        self.meter(ended.tenant).record(kind, bytes, nanos);
+        if let Some(namespace) = self.line.meters.namespace(ended.namespace) {
             namespace.record(kind, bytes);
         }
     }
 
     /// A request of a tenant was not carried out.
     #[cold]
+    #[inline(never)]
     pub(crate) fn count_failure(&self, tenant: TenantId, status: Status) {
         self.meter(tenant).fail(status);
         self.line.meters.worker.fail(status);
@@ -140,6 +153,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// The turn ends, whose replies had been written at `answered`.
     pub(crate) fn end_metering(&mut self, answered: Instant) {
         self.lap(contract::Part::Network);
+        self.tally.settle(&self.line.meters);
         if self.awaits_leaving() {
             self.note_positions(answered);
         }

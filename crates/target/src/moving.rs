@@ -401,7 +401,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// What a connection that left counted for here, it counts for elsewhere.
     pub(crate) fn settle(&mut self, away: &Away) {
-        away.charged.iter().for_each(|tenant| self.meter(*tenant).retire());
+        away.charged.iter().for_each(|tenant| self.meter(*tenant).retire(1));
         self.leave_all(away.grant.as_ref(), away.entered, &away.handles);
         self.carried -= away.carried;
     }

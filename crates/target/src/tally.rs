@@ -1,21 +1,26 @@
-//! What reads that end one behind the other have in common: how long those took that came together,
-//! and how many there were of a namespace.
+//! What reads that end one behind the other have in common: whose they are, how long those took that
+//! came together, and how many there were of a namespace.
 //!
-//! Most reads that end in a turn came together, and are of one namespace. So their latency is put
-//! into its bucket once, and the namespace's counters are written once in some turns. What is deliberately not
-//! here: the counters of tenants, which are as many as the requests (`contract::Meter`).
+//! Most reads that end in a turn came together, and are of one namespace; those of a connection are
+//! one tenant's. So a tenant's counters are written once for all that end in a row, and a namespace's
+//! once in some turns. What is deliberately not here: the counters (`contract::Meters`).
 
-use contract::{Instant, LatencyBucket, Meters, NamespaceId};
+use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// Reads of one namespace that its meter has not been told of.
+/// Reads that their meters have not been told of.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// When the last of them had come,
-    received_at: Instant,
-    /// and where its latency is counted.
-    latency: LatencyBucket,
-    /// The namespace of these:
+    /// Whose these are,
+    tenant: TenantId,
+    /// the namespace of these,
     namespace: NamespaceId,
+    /// when all of them had come,
+    received_at: Instant,
+    /// and where their latency is counted.
+    latency: LatencyBucket,
+    ended: u32,
+    ended_bytes: u64,
+    /// Those of the namespace that their tenants' meters, but not its own, were told of.
     reads: u32,
     bytes: u64,
 }
@@ -23,9 +28,12 @@ pub(crate) struct Tally {
 impl Default for Tally {
     fn default() -> Self {
         Tally {
+            tenant: TenantId::DEFAULT,
+            namespace: NamespaceId(0),
             received_at: Instant::ZERO,
             latency: LatencyBucket::FIRST,
-            namespace: NamespaceId(0),
+            ended: 0,
+            ended_bytes: 0,
             reads: 0,
             bytes: 0,
         }
@@ -35,28 +43,46 @@ impl Default for Tally {
 impl Tally {
     /// A turn begins: what comes in it, and is carried out in it, takes no time.
     pub(crate) fn begin_turn(&mut self, now: Instant) {
+        debug_assert!(self.ended == 0, "a turn settles what ended in it");
         (self.received_at, self.latency) = (now, LatencyBucket::FIRST);
     }
 
-    /// A read of so many bytes of this namespace was carried out in the turn at `now`; its last byte
-    /// had come at `received_at`. Where its latency is counted.
-    #[inline]
+    /// A tenant's read of so many bytes of this namespace was carried out in the turn at `now`; its
+    /// last byte had come at `received_at`.
+    #[inline(always)]
     pub(crate) fn add(
         &mut self,
         meters: &Meters,
         now: Instant,
-        (namespace, received_at): (NamespaceId, Instant),
+        (tenant, namespace, received_at): (TenantId, NamespaceId, Instant),
         bytes: usize,
-    ) -> LatencyBucket {
-        if self.namespace != namespace || self.received_at != received_at {
-            self.turn_to(meters, now, namespace, received_at);
+    ) {
+        if self.tenant != tenant || self.namespace != namespace || self.received_at != received_at {
+            self.settle(meters);
+            self.tenant = tenant;
+            if self.namespace != namespace || self.received_at != received_at {
+                self.turn_to(meters, now, namespace, received_at);
+            }
         }
-        self.reads += 1;
-        self.bytes += bytes as u64;
-        self.latency
+        self.ended += 1;
+        self.ended_bytes += bytes as u64;
     }
 
-    /// The next read is another's, or came at another time, than the one before.
+    /// Tells the tenant's meter of the reads that have ended: no later than the turn in which they did.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self, meters: &Meters) {
+        if self.ended == 0 {
+            return;
+        }
+        let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
+        meter.record_reads(self.ended, self.ended_bytes, self.latency);
+        meter.retire(self.ended);
+        self.reads += self.ended;
+        self.bytes += self.ended_bytes;
+        (self.ended, self.ended_bytes) = (0, 0);
+    }
+
+    /// The next read is of another namespace, or came at another time, than the one before.
     #[inline(never)]
     fn turn_to(
         &mut self,
@@ -85,38 +111,74 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use contract::NamespaceReading;
+    use contract::{Kind, NamespaceReading, Reading};
 
     use super::*;
+
+    /// Meters of three tenants, each with so many requests in flight.
+    fn meters(in_flight: u32) -> Meters {
+        let meters = Meters::new(3);
+        for tenant in (0..3).map(TenantId) {
+            (0..in_flight).for_each(|_| meters.get(tenant).unwrap().admit());
+        }
+        meters
+    }
+
+    fn reading(meters: &Meters, tenant: u32) -> Reading {
+        let mut reading = Reading::default();
+        meters.get(TenantId(tenant)).unwrap().add_to(&mut reading);
+        reading
+    }
 
     #[test]
     fn reads_are_timed_by_when_they_came_and_not_by_which_came_before() {
         let at = |us: u64| Instant::from_nanos(us * 1_000);
-        let bucket = |us: u64| LatencyBucket::of(us * 1_000);
+        let meters = meters(20);
         let mut tally = Tally::default();
-        tally.begin_turn(at(1_000));
-        let came = [1_000, 900, 900, 400, 1_000, 2_000];
-        let meters = Meters::new(1);
-        let time =
-            |tally: &mut Tally, now, us| tally.add(&meters, at(now), (NamespaceId(1), at(us)), 512);
-        let timed = came.map(|us| time(&mut tally, 1_000, us));
-        assert_eq!(timed, [0, 100, 100, 600, 0, 0].map(bucket));
+        // Each with the latency in µs that it is to be counted with.
+        let mut take = |now: u64, came: &[(u64, u64)]| {
+            tally.begin_turn(at(now));
+            for (came, latency) in came {
+                let came = (TenantId(0), NamespaceId(1), at(*came));
+                tally.add(&meters, at(now), came, 512);
+                meters.get(TenantId(1)).unwrap().record(Kind::Read, 512, latency * 1_000);
+            }
+            tally.settle(&meters);
+            assert_eq!(reading(&meters, 0).reads, reading(&meters, 1).reads);
+        };
+        take(1_000, &[(1_000, 0), (900, 100), (900, 100), (400, 600), (1_000, 0), (2_000, 0)]);
         // The same moment is longer ago in the next turn.
-        assert_eq!(time(&mut tally, 1_000, 400), bucket(600));
-        tally.begin_turn(at(1_500));
-        assert_eq!(time(&mut tally, 1_500, 400), bucket(1_100));
-        assert_eq!(time(&mut tally, 1_500, 1_500), bucket(0));
+        take(1_500, &[(400, 1_100), (1_500, 0)]);
+    }
+
+    #[test]
+    fn each_tenant_gets_its_own_when_anothers_follows_or_the_turn_ends() {
+        let meters = meters(4);
+        let mut tally = Tally::default();
+        let told = |tenant| {
+            let Reading { in_flight, read_bytes, .. } = reading(&meters, tenant);
+            (in_flight, read_bytes)
+        };
+        for (tenant, bytes) in [(1, 512), (1, 512), (2, 4096), (1, 512)] {
+            let came = (TenantId(tenant), NamespaceId(1), Instant::ZERO);
+            tally.add(&meters, Instant::ZERO, came, bytes);
+        }
+        assert_eq!([0, 1, 2].map(told), [(4, 0), (2, 1024), (3, 4096)]);
+        tally.settle(&meters);
+        tally.settle(&meters);
+        assert_eq!([0, 1, 2].map(told), [(4, 0), (1, 1536), (3, 4096)]);
     }
 
     #[test]
     fn each_namespace_gets_its_own() {
-        let meters = Meters::new(1);
+        let meters = meters(9);
         let mut tally = Tally::default();
         // Numbers that are not counted are no harm.
         for (namespace, blocks) in [(1, 8), (1, 1), (7, 2), (u16::MAX, 4), (1, 16), (0, 1)] {
-            let came = (NamespaceId(namespace), Instant::ZERO);
+            let came = (TenantId(0), NamespaceId(namespace), Instant::ZERO);
             tally.add(&meters, Instant::ZERO, came, 512 * blocks);
         }
+        tally.settle(&meters);
         tally.tell(&meters);
         let told = [1, 7].map(|namespace| {
             let mut reading = NamespaceReading::default();
@@ -124,5 +186,6 @@ mod tests {
             (reading.requests[0], reading.bytes[0])
         });
         assert_eq!(told, [(3, 25 * 512), (1, 2 * 512)]);
+        assert_eq!(reading(&meters, 0).read_bytes, 32 * 512);
     }
 }

@@ -14,7 +14,7 @@ use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
 use crate::inflight::InFlight;
-use crate::metering::{SAMPLED_ONE_IN, Sampler};
+use crate::metering::{Ended, SAMPLED_ONE_IN, Sampler};
 use crate::moving::Moves;
 use crate::quota::{CLASSES_MAX, Quotas};
 use crate::sessions::{Sessions, WithoutNews};
@@ -552,12 +552,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
+    // Entries are large: they are written to where they stay.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, entry: InFlight) -> Slot {
         self.meter(entry.tenant).admit();
         self.insert_admitted(entry)
     }
 
     /// The same for a request that its tenant's meter counts already.
+    #[inline(always)]
     pub(crate) fn insert_admitted(&mut self, mut entry: InFlight) -> Slot {
         entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
         if !entry.is_awaited {
@@ -572,17 +575,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A request is not in flight any more, and is answered with a status unless nobody waits for
     /// the answer: the next connection in its tenant's line may go on.
+    // Entries are large: what is done about one is done before it is moved, once.
+    #[inline(always)]
     fn remove(&mut self, slot: Slot, answer: Option<Status>) -> InFlight {
-        let entry = self.take_out(slot);
-        self.count_end(&entry, answer);
-        entry
+        let ended = Ended::of(self.in_flight.get(slot));
+        self.count_end(&ended, answer);
+        self.take_out(slot)
     }
 
     /// The same for a request whose tenant's meter goes on counting it.
+    #[inline(always)]
     pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
-        let entry = self.in_flight.remove(slot);
-        self.quotas.release(entry.tenant, entry.payload_class);
-        while let Some(id) = self.quotas.next_in_line(entry.tenant) {
+        let entry = self.in_flight.get(slot);
+        let (tenant, payload_class) = (entry.tenant, entry.payload_class);
+        self.quotas.release(tenant, payload_class);
+        while let Some(id) = self.quotas.next_in_line(tenant) {
             let Some(conn) = self.find(id) else { continue };
             conn.is_in_line = false;
             if conn.stalled.is_some() {
@@ -590,7 +597,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 break;
             }
         }
-        entry
+        self.in_flight.remove(slot)
     }
 
     /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.

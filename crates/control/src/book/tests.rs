@@ -80,7 +80,7 @@ fn a_number_is_free_when_every_worker_has_let_go() {
     meter(1).end_epoch();
     book.settle(NOW);
     assert_eq!(book.list().len(), 2, "a request is in flight");
-    meter(1).retire();
+    meter(1).retire(1);
     book.settle(NOW);
     assert_eq!((book.list().len(), book.epochs[1]), (1, 1));
     assert_eq!(add(&mut book, "third", slo(0, 0, 0)).unwrap().tenant, tenant);
