@@ -47,12 +47,9 @@ impl Balance {
         }
     }
 
-    /// Adds tokens, as long as there are no more than `most`.
+    /// Adds tokens, as long as there are no more than `most`. For a balance that is never a debt.
     pub fn fill(&self, tokens: i64, most: i64) {
-        self.update(|held| {
-            let next = held.saturating_add(tokens).min(most);
-            (next > held).then_some(next)
-        });
+        self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
     /// Spends `cost` if the balance is above `limit`; it may fall below (Algorithm 1, lines 8, 9).

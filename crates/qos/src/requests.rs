@@ -77,16 +77,24 @@ impl Requests {
     /// Puts a request at the end of a queue; `priced` is what it costs.
     #[inline]
     pub(crate) fn push(&mut self, queue: &mut Queue, slot: Slot, line: Line, priced: &Priced) {
-        self.put(slot, line);
-        let index = slot.index() as u32;
         if queue.len == 0 {
-            *queue = Queue { head: index, tail: index, len: 1, sum: *priced };
+            *queue = self.queue_of(slot, line, priced);
             return;
         }
+        self.put(slot, line);
+        let index = slot.index() as u32;
         self.entries[queue.tail as usize].next = index;
         queue.tail = index;
         queue.len += 1;
         queue.sum += *priced;
+    }
+
+    /// A queue of one request; `priced` is what it costs.
+    #[inline]
+    pub(crate) fn queue_of(&mut self, slot: Slot, line: Line, priced: &Priced) -> Queue {
+        self.put(slot, line);
+        let index = slot.index() as u32;
+        Queue { head: index, tail: index, len: 1, sum: *priced }
     }
 
     #[inline]
@@ -117,15 +125,20 @@ impl Requests {
 
     /// Takes the first one out; `priced` is what it costs.
     pub(crate) fn pop(&mut self, queue: &mut Queue, priced: &Priced) -> Slot {
-        let mut first = Paid { head: queue.head, tail: queue.tail, left: 1 };
-        let slot = self.pop_paid(&mut first);
-        queue.head = first.head;
+        let mut first = self.take_first(queue, priced);
+        self.pop_paid(&mut first)
+    }
+
+    /// Takes the first one out of a queue, because it is paid: `priced` is what it costs.
+    pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
+        let first = Paid { head: queue.head, tail: queue.head, left: 1 };
+        queue.head = self.entries[queue.head as usize].next;
         if queue.head == NONE {
             queue.tail = NONE;
         }
         queue.len -= 1;
         queue.sum -= *priced;
-        slot
+        first
     }
 
     /// Takes those out of a queue that are `wanted`, in their order; the others stay in theirs.

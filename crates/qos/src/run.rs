@@ -1,10 +1,10 @@
 //! Requests that come one behind the other and are alike: of one tenant, one kind and one size.
 //!
-//! A connection's requests often are. The first two of a queue are queued like any others; those behind
-//! them are only linked, and counted, priced and checked against bounds all at once, when the run ends: before
+//! A connection's requests often are. The first of them is queued like any other; those behind it are
+//! only linked, and counted, priced and checked against bounds all at once, when the run ends: before
 //! anybody looks at a queue. What is deliberately not here: the queues (`requests.rs`).
 
-use contract::Slot;
+use contract::{Kind, Slot};
 
 use crate::cost_model::Line;
 use crate::requests::Requests;
@@ -13,7 +13,9 @@ use crate::requests::Requests;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: u32,
-    /// What each of them is, as far as prices depend on it.
+    /// What each of them is, as [`key`] has it.
+    key: u64,
+    /// The same, as far as prices depend on it.
     pub(crate) line: Line,
     /// The place of the last one.
     pub(crate) tail: u32,
@@ -24,16 +26,34 @@ pub(crate) struct Run {
 
 impl Run {
     /// Nothing follows.
-    pub(crate) const OVER: Run = Run { tenant: 0, line: Line::FLUSH, tail: 0, room: 0, most: 0 };
+    pub(crate) const OVER: Run =
+        Run { tenant: 0, key: 0, line: Line::FLUSH, tail: 0, room: 0, most: 0 };
 
-    /// A run whose first request was just queued; so many may follow.
-    pub(crate) fn new(tenant: u32, line: Line, first: Slot, most: u32) -> Run {
-        Run { tenant, line, tail: first.index() as u32, room: most, most }
+    /// A run whose first request, of this kind and size, was just queued; so many may follow.
+    pub(crate) fn new(
+        tenant: u32,
+        (kind, bytes, line): (Kind, usize, Line),
+        first: Slot,
+        most: u32,
+    ) -> Run {
+        let tail = first.index() as u32;
+        Run { tenant, key: key(kind, bytes), line, tail, room: most, most }
     }
 
     /// Whether more may have followed.
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.most > 0
+    }
+
+    /// Whether any have followed.
+    pub(crate) fn has_followers(&self) -> bool {
+        self.room < self.most
+    }
+
+    /// Nothing more follows.
+    pub(crate) fn close(&mut self) {
+        (self.room, self.most) = (0, 0);
     }
 
     /// How many have followed the first.
@@ -47,18 +67,28 @@ impl Run {
         &mut self,
         requests: &mut Requests,
         tenant: u32,
-        line: Line,
+        kind: Kind,
+        bytes: usize,
         slot: Slot,
     ) -> bool {
-        if self.tenant != tenant || self.line != line || !requests.has_place(slot) {
+        if self.tenant != tenant || self.key != key(kind, bytes) {
             return false;
         }
         let Some(room) = self.room.checked_sub(1) else { return false };
-        requests.link(self.tail, slot, line);
+        if !requests.has_place(slot) {
+            return false;
+        }
+        requests.link(self.tail, slot, self.line);
         self.tail = slot.index() as u32;
         self.room = room;
         true
     }
+}
+
+/// Kind and size as one number.
+#[inline]
+fn key(kind: Kind, bytes: usize) -> u64 {
+    (bytes as u64) << 2 | kind as u64
 }
 
 #[cfg(all(test, not(loom)))]

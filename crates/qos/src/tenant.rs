@@ -8,7 +8,7 @@ use core::num::NonZeroU64;
 
 use crate::balance::Balance;
 use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
-use crate::units::{NANO, STALL_NANOS_MAX, generated, nano};
+use crate::units::{NANO, RATE_MAX, STALL_NANOS_MAX, generated, nano};
 
 /// What a tenant was promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,7 +204,7 @@ impl Tenant {
         }
         self.spent_to.fetch_max(now, AcqRel);
         let most = match class {
-            Class::LatencyCritical => generated(rate, STALL_NANOS_MAX),
+            Class::LatencyCritical => of_a_stall(rate, STALL_NANOS_MAX),
             Class::BestEffort | Class::Leaving | Class::Vacant => 0,
         };
         self.arrears.take(|tokens| tokens - most);
@@ -216,13 +216,13 @@ impl Tenant {
     }
 
     fn remember_idle(&self, nanos: u64, rate: u64) {
-        self.remember(generated(rate, nanos.min(STALL_NANOS_MAX)), rate);
+        self.remember(of_a_stall(rate, nanos), rate);
     }
 
     /// Remembers what it did not use of this rate: what the longest stall would make, at most.
     pub(crate) fn remember(&self, tokens: i64, rate: u64) {
         if tokens > 0 {
-            self.arrears.fill(tokens, generated(rate, STALL_NANOS_MAX));
+            self.arrears.fill(tokens, of_a_stall(rate, STALL_NANOS_MAX));
         }
     }
 
@@ -313,10 +313,16 @@ impl Tenant {
     }
 }
 
+/// What a rate makes in so many nanoseconds, but in no more than the longest stall.
+fn of_a_stall(rate: u64, nanos: u64) -> i64 {
+    const { assert!(RATE_MAX < i64::MAX as u64 / STALL_NANOS_MAX) };
+    debug_assert!(rate <= RATE_MAX, "no device is as fast as that");
+    (rate * nanos.min(STALL_NANOS_MAX)) as i64
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::units::RATE_MAX;
 
     #[test]
     fn terms_round_trip() {

@@ -152,6 +152,8 @@ pub struct TokenScheduler {
     pub(crate) requests: Requests,
     /// The last requests that were queued, if they are alike: their queue knows of the first.
     run: Run,
+    /// The last run had more than its first request: the first of a queue begins one.
+    expects_runs: bool,
     /// Requests that are paid, and that no round had room for yet.
     pub(crate) ready: Paid,
     pub(crate) links: Links,
@@ -211,6 +213,7 @@ impl TokenScheduler {
         idle: IdleRule,
     ) -> TokenScheduler {
         assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
+        assert!(limits.of_tenant > 0, "a tenant may have a request waiting");
         let tenants = shared.tenants.len();
         let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
         TokenScheduler {
@@ -226,6 +229,7 @@ impl TokenScheduler {
             locals: alloc::vec![away; tenants].into(),
             requests: Requests::new(limits.slots),
             run: Run::OVER,
+            expects_runs: false,
             ready: Paid::NONE,
             links: Links::new(tenants),
             critical: Ring::EMPTY,
@@ -410,9 +414,9 @@ impl TokenScheduler {
         self.end_round();
     }
 
-    /// Walks on to the next request that may be submitted.
+    /// Walks on to the next requests that may be submitted, and has them paid; whether there are any.
     #[inline(never)]
-    fn find_next(&mut self) -> Option<Slot> {
+    fn find_paid(&mut self) -> bool {
         self.end_run();
         while self.phase != Phase::Over {
             if self.visit.left == 0 {
@@ -423,8 +427,8 @@ impl TokenScheduler {
             if self.visit.terms.is_none() {
                 self.open(tenant);
             }
-            if let Some(slot) = self.submit() {
-                return Some(slot);
+            if self.pay_some() {
+                return true;
             }
             self.count_visit();
             self.visit.tenant = self.links.behind(tenant);
@@ -433,16 +437,63 @@ impl TokenScheduler {
             self.visit.terms = None;
             self.visit.cap = None;
         }
-        None
+        false
     }
 
-    /// Queues a request that belongs to no run, and begins one.
+    /// Queues a request that belongs to no run. The first of a tenant that had none is most often the
+    /// only one.
     #[inline(never)]
-    fn begin_run(&mut self, tenant: TenantId, line: Line, slot: Slot) -> Result<(), QueueFull> {
-        self.end_run();
-        if self.failing_fast && self.is_hopeless(tenant, line) {
+    fn begin_run(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
+        let is_alone = local.place == Place::Away && !self.run.is_open();
+        if !is_alone || self.expects_runs || self.failing_fast {
+            return self.begin_other_run(tenant, kind, bytes, slot);
+        }
+        if !self.shared.tenants[tenant.0 as usize].takes_requests()
+            || !self.requests.has_place(slot)
+        {
             return Err(QueueFull);
         }
+        let line = Line::of(kind, bytes);
+        local.queue = self.requests.queue_of(slot, line, self.cost.priced(line));
+        self.queued += 1;
+        local.place = Place::Newcomer;
+        self.newcomers[self.coming] = tenant.0;
+        self.coming += 1;
+        Ok(())
+    }
+
+    /// The same where it may be one of several, or where not every request is taken.
+    #[inline(never)]
+    fn begin_other_run(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        self.end_run();
+        if self.failing_fast && self.is_hopeless(tenant, Line::of(kind, bytes)) {
+            return Err(QueueFull);
+        }
+        self.append(tenant, kind, bytes, slot)
+    }
+
+    /// Queues a request behind those of its tenant, and begins a run with it where more are expected.
+    fn append(
+        &mut self,
+        tenant: TenantId,
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        let line = Line::of(kind, bytes);
         let Some(local) = self.locals.get_mut(tenant.0 as usize) else { return Err(QueueFull) };
         if !self.shared.tenants[tenant.0 as usize].takes_requests()
             || local.queue.len >= self.of_tenant
@@ -452,9 +503,10 @@ impl TokenScheduler {
         }
         self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
         self.queued += 1;
-        // The first one of a queue is often the only one.
-        if local.queue.len > 1 && !self.failing_fast {
-            self.run = Run::new(tenant.0, line, slot, self.of_tenant - local.queue.len);
+        // The first one of a queue is often the only one, or never.
+        if (local.queue.len > 1 || self.expects_runs) && !self.failing_fast {
+            let room = self.of_tenant - local.queue.len;
+            self.run = Run::new(tenant.0, (kind, bytes, line), slot, room);
         }
         match local.place {
             Place::Newcomer | Place::Critical | Place::BestEffort => {}
@@ -479,29 +531,33 @@ impl TokenScheduler {
     /// Tells its queue of the run, which is over.
     #[inline(never)]
     fn append_run(&mut self) {
-        let queue = &mut self.locals[self.run.tenant as usize].queue;
-        self.requests.append_run(queue, &self.run, self.cost.priced(self.run.line));
-        self.queued += self.run.len() as usize;
-        self.run = Run::OVER;
+        self.expects_runs = self.run.has_followers();
+        if self.expects_runs {
+            let queue = &mut self.locals[self.run.tenant as usize].queue;
+            self.requests.append_run(queue, &self.run, self.cost.priced(self.run.line));
+            self.queued += self.run.len() as usize;
+        }
+        self.run.close();
     }
 
-    /// Lines 8 and 9, or 18: the tenant's next request, if it may be submitted.
-    fn submit(&mut self) -> Option<Slot> {
+    /// Lines 8 and 9, or 18: pays for all of the tenant's requests or for the next one, if it may be
+    /// submitted.
+    fn pay_some(&mut self) -> bool {
         let tenant = self.visit.tenant as usize;
-        let line = self.requests.first(&self.locals[tenant].queue)?;
+        let Some(line) = self.requests.first(&self.locals[tenant].queue) else { return false };
         let all = self.locals[tenant].queue.sum;
         if self.pay_all(self.visit.tenant, all.under(self.load)) {
             self.visit.paid = self.requests.take_paid(&mut self.locals[tenant].queue);
             self.visit.spent += all;
-            return Some(self.submit_paid());
+            return true;
         }
         let one = *self.cost.priced(line);
         if !self.pay(self.visit.tenant, one.under(self.load)) {
-            return None;
+            return false;
         }
+        self.visit.paid = self.requests.take_first(&mut self.locals[tenant].queue, &one);
         self.visit.spent += one;
-        self.queued -= 1;
-        Some(self.requests.pop(&mut self.locals[tenant].queue, &one))
+        true
     }
 
     /// The visited tenant's next request, which is paid.
@@ -568,11 +624,10 @@ impl Scheduler for TokenScheduler {
         bytes: usize,
         slot: Slot,
     ) -> Result<(), QueueFull> {
-        let line = Line::of(kind, bytes);
-        if self.run.extend(&mut self.requests, tenant.0, line, slot) {
+        if self.run.extend(&mut self.requests, tenant.0, kind, bytes, slot) {
             return Ok(());
         }
-        self.begin_run(tenant, line, slot)
+        self.begin_run(tenant, kind, bytes, slot)
     }
 
     fn begin_round(&mut self, now: Instant) {
@@ -616,10 +671,10 @@ impl Scheduler for TokenScheduler {
 
     #[inline]
     fn next(&mut self) -> Option<Slot> {
-        if self.visit.paid.left > 0 {
-            return Some(self.submit_paid());
+        if self.visit.paid.left == 0 && !self.find_paid() {
+            return None;
         }
-        self.find_next()
+        Some(self.submit_paid())
     }
 
     /// What it cost goes to the bucket: whoever went away may be made no better off by that.
