@@ -46,9 +46,13 @@ impl Sessions<AnySession> for ByListener {
         match (self.protocols[usize::from(listener)], &self.desk) {
             (Protocol::NvmeTcp, Some(desk)) => {
                 let port = PortId(listener);
-                AnySession::NvmeTcp(match self.lets_in(listener, peer) {
+                let session = match self.lets_in(listener, peer) {
                     true => TargetSession::new(desk.clone(), port, conn),
                     false => TargetSession::refusing(desk.clone(), port, conn),
+                };
+                AnySession::NvmeTcp(match peer {
+                    Peer::Internet(address) => session.from_address(address.ip()),
+                    Peer::Local { .. } => session,
                 })
             }
             _ => AnySession::Reflex(ServerSession::new()),

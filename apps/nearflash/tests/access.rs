@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::time::Duration;
+
 use contract::{Command, Hello, Range, Rights, Status};
-use support::{Launch, PATIENCE, Polite, Server, V1, V2};
+use support::{Launch, PATIENCE, Polite, Server, V1, V2, now};
 
 /// Two namespaces on one device, 1 MiB each, and a third that nobody may write to.
 const TWO: &str = r#"
@@ -200,4 +202,28 @@ fn nobody_gets_in_where_no_rule_lets_him() {
     assert_eq!(all.read_blocks(0, 1), [0; 512]);
     server.await_log("access denied");
     assert!(!server.log().contains("other"), "tokens stay out of the log");
+}
+
+#[test]
+fn an_address_that_guesses_is_looked_at_late_and_gets_in_with_the_token() {
+    let server = two("[[access]]\ntoken = \"all\"\nrights = \"read-write\"\n");
+    let mut all = V2::with_token(server.address(), "all").unwrap();
+    let is_late = (0..200).any(|n| {
+        let begun = now();
+        let guess = V2::with_token(server.address(), &format!("guess {n}"));
+        assert_eq!(guess.err(), Some(Status::Denied));
+        now() - begun >= Duration::from_millis(900)
+    });
+    assert!(is_late, "one can go on guessing");
+    server.await_log("too many wrong tokens came from this address");
+    // Who is in already notices nothing, and a neighbour with the right one gets in while others guess.
+    assert_eq!(all.call(write(0), &[1; 512]).0, Status::Ok);
+    let address = server.address();
+    let guesses: Vec<_> = (0..8)
+        .map(|n| std::thread::spawn(move || V2::with_token(address, &format!("{n}")).err()))
+        .collect();
+    assert!(V2::with_token(address, "all").is_ok());
+    for guess in guesses {
+        assert_eq!(guess.join().unwrap(), Some(Status::Denied));
+    }
 }

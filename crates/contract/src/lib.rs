@@ -16,6 +16,7 @@ extern crate alloc;
 mod buf;
 mod command;
 mod device;
+mod failures;
 mod fence;
 mod latency;
 mod mailbox;
@@ -34,6 +35,7 @@ mod worker_meter;
 pub use buf::{Buf, BufPool, SizeClass};
 pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
+pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
 pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge};
 pub use mailbox::{

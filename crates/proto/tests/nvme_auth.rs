@@ -7,7 +7,9 @@ use nearflash_proto::nvme::auth::{
     Answer as Proven, Credentials, EXPONENT_BYTES, End, Group, Hash, Methods, Proof, ProofFailure,
     Response, Secret, augmented,
 };
-use nearflash_proto::nvme::{Action, CloseReason, Config, Host as Known, Outcome, Queue, Step};
+use nearflash_proto::nvme::{
+    Action, CloseReason, Config, Host as Known, Outcome, Place, Queue, Step,
+};
 use nvme_host::*;
 use std::sync::Arc;
 use wire::nvme::{
@@ -110,10 +112,22 @@ fn authenticate(
     host: &Host,
     plan: &Plan,
 ) -> Result<(), AuthFailure> {
-    let bytes = plan.hash.bytes();
     send(queue, &negotiation(plan.hash.id(), plan.group.id()));
     let (message, _) = receive(fabric, worker, queue);
-    let challenge: AuthChallenge = read(&message);
+    respond(fabric, worker, queue, host, plan, &message)
+}
+
+/// The same from the challenge on.
+fn respond(
+    fabric: &Fabric,
+    worker: u16,
+    queue: &mut Queue,
+    host: &Host,
+    plan: &Plan,
+    message: &[u8],
+) -> Result<(), AuthFailure> {
+    let bytes = plan.hash.bytes();
+    let challenge: AuthChallenge = read(message);
     assert_eq!(challenge.head.message, AuthMessage::CHALLENGE);
     assert_eq!((challenge.hash, challenge.group), (plan.hash.id(), plan.group.id()));
     assert_eq!(usize::from(challenge.value_bytes.get()), plan.group.bytes());
@@ -216,6 +230,70 @@ fn who_has_not_the_key_is_told_so_and_disconnected() {
     let mirror = Plan { reflects: true, ..plan(Hash::Sha256, Group::Null) };
     let outcome = authenticate(&fabric, 0, &mut own.admin, &host(1), &mirror);
     assert_eq!(outcome, Err(AuthFailure::FAILED), "our own challenge is not answered");
+}
+
+fn from(last: u8) -> Place {
+    Place { address: Some([192, 0, 2, last].into()), ..place(0, 0) }
+}
+
+/// Asks for a message that is not ready.
+fn ask_early(queue: &mut Queue) {
+    let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
+    queue.begin(entry.entry());
+    let outcome = queue.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
+    assert_eq!(outcome, Outcome::Parked);
+}
+
+#[test]
+fn an_address_that_fails_is_answered_late_and_gets_in_with_the_key() {
+    let fabric = fabric(&with_keys());
+    let wrong = Plan { key: secret(3), ..plan(Hash::Sha256, Group::Null) };
+    for _ in 0..16 {
+        let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(1)).unwrap();
+        let outcome = authenticate(&fabric, 0, &mut own.admin, &host(1), &wrong);
+        assert_eq!(outcome, Err(AuthFailure::FAILED));
+    }
+    for group in [Group::Null, Group::Ffdhe2048] {
+        let right = plan(Hash::Sha256, group);
+        let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(1)).unwrap();
+        send(&mut own.admin, &negotiation(right.hash.id(), right.group.id()));
+        ask_early(&mut own.admin);
+        assert!(!fabric.compute(), "nothing is computed for it yet");
+        assert_eq!(fabric.wake_at(0), Some(at(1_000)));
+        assert!(poll(&fabric, 0, at(999)).is_empty());
+        // Elsewhere nobody notices.
+        let mut other = open(&fabric, &host(1), SUBSYSTEM, 1, from(2)).unwrap();
+        assert_eq!(authenticate(&fabric, 0, &mut other.admin, &host(1), &right), Ok(()));
+        drop(other);
+        let mut actions = poll(&fabric, 0, at(1_000));
+        if group != Group::Null {
+            assert!(actions.is_empty() && fabric.compute());
+            actions = poll(&fabric, 0, at(1_000));
+        }
+        let Some(Action::Complete { data, .. }) = actions.pop() else { panic!("{actions:?}") };
+        assert_eq!(respond(&fabric, 0, &mut own.admin, &host(1), &right, &data), Ok(()));
+        own.enable();
+    }
+}
+
+#[test]
+fn who_has_powers_computed_and_goes_has_failed() {
+    let fabric = fabric(&with_keys());
+    let right = plan(Hash::Sha256, Group::Ffdhe2048);
+    for _ in 0..16 {
+        let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(1)).unwrap();
+        send(&mut own.admin, &negotiation(right.hash.id(), right.group.id()));
+    }
+    let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(1)).unwrap();
+    send(&mut own.admin, &negotiation(right.hash.id(), right.group.id()));
+    assert!(!fabric.compute(), "what nobody waits for is not computed, nor what comes next, yet");
+    drop(own);
+    // Whoever has proven who it is may go.
+    for _ in 0..20 {
+        let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(2)).unwrap();
+        let plan = plan(Hash::Sha256, Group::Null);
+        assert_eq!(authenticate(&fabric, 0, &mut own.admin, &host(1), &plan), Ok(()));
+    }
 }
 
 #[test]

@@ -158,6 +158,20 @@ impl Access {
         Access::new(vec![rule])
     }
 
+    /// Whether some rule is about a token.
+    pub fn has_tokens(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.who, Who::Token(_)))
+    }
+
+    /// Whether some rule is about this token.
+    pub fn knows(&self, token: &[u8]) -> bool {
+        // All of them are compared, so that the time does not tell which it is.
+        self.rules.iter().fold(false, |known, rule| match &rule.who {
+            Who::Token(expected) => known | bool::from(expected.as_slice().ct_eq(token)),
+            _ => known,
+        })
+    }
+
     /// What a connection from `peer` that presents `token` and asks for `tenant` (empty: any) may
     /// do: the sum of the rules that let it in. The tenant is the first such rule's; where a rule
     /// names none, it is that of the listener `own`, or the default tenant.

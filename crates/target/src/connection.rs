@@ -61,6 +61,8 @@ pub(crate) struct Connection<P> {
     /// What its hello said of its client, while the control plane is asked whether it may enter the
     /// tenant that the hello names.
     pub(crate) entering: Option<(u128, u32)>,
+    /// Its hello's token is looked at late; ended by the time.
+    pub(crate) is_put_off: bool,
     pub(crate) place: Option<Place>,
     /// Counts its requests that may change data: its place's, or the one that its session gave.
     pub(crate) fence: Option<Arc<Fence>>,
@@ -144,6 +146,7 @@ impl<P> Connection<P> {
             is_in_line: false,
             greeting: None,
             entering: None,
+            is_put_off: false,
             place: None,
             fence: None,
             progress: Progress::default(),

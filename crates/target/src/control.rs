@@ -65,6 +65,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some(stalled) = &conn.stalled {
             self.carried -= stalled.bytes.len() - stalled.taken;
         }
+        if conn.is_put_off {
+            self.guesses.forget(id);
+        }
         if let Some(place) = conn.place.take() {
             self.shared.fences.leave(place);
         }
@@ -78,7 +81,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     pub(crate) fn control(&mut self, id: ConnId, control: Control) {
         match control {
-            Control::Hello(hello) => self.hello(id, &hello),
+            Control::Hello(hello) => self.present(id, hello),
             Control::Info { tag, namespace } => {
                 let info = self.info(id, namespace);
                 self.reply(id, &Reply::Info { tag, info }, None);
@@ -110,11 +113,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.entered = member.filter(|_| conn.grant.is_some());
     }
 
-    fn hello(&mut self, id: ConnId, hello: &Hello) {
+    /// What a connection is told with the answer to its hello.
+    pub(crate) fn terms(&mut self, id: ConnId, hello: &Hello) -> HelloReply {
         let limit = self.limits.in_flight_of_connection as u32;
         let namespaces = self.namespaces.last();
         let conn = self.find(id).expect("it said hello");
-        let reply = HelloReply {
+        HelloReply {
             queue_depth: match hello.queue_depth {
                 0 => limit,
                 wanted => wanted.min(limit),
@@ -123,7 +127,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             checksums: hello.checksums,
             namespaces,
             namespace: conn.namespace.0,
-        };
+        }
+    }
+
+    pub(crate) fn hello(&mut self, id: ConnId, hello: &Hello) {
+        let reply = self.terms(id, hello);
+        let conn = self.find(id).expect("it said hello");
         let (peer, listener) = (conn.peer, conn.listener);
         let own = self.shared.listener_tenants.get(listener);
         match self.shared.access.open(&peer, &hello.token, &hello.tenant, own) {

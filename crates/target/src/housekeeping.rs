@@ -117,8 +117,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let received = progress.messages != progress.messages_seen;
             let left = progress.queued - unsent as u64;
             let sent = left != progress.left_seen;
-            // Whoever has no right to anything may not stay either.
-            let owes = conn.grant.is_none() || (half_received && !received);
+            // Whoever has no right to anything, and is not kept waiting for one, may not stay either.
+            let is_stranger = conn.grant.is_none() && !conn.is_put_off;
+            let owes = is_stranger || (half_received && !received);
             progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
             progress.idle_sending = if unsent > 0 && !sent { progress.idle_sending + 1 } else { 0 };
             (progress.messages_seen, progress.left_seen) = (progress.messages, left);

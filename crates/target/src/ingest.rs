@@ -249,7 +249,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                     *input = &[];
                     return Stop::Empty;
                 }
-                if conn.greeting.is_some() || self.is_over_limits(id) {
+                if conn.greeting.is_some() || conn.is_put_off || self.is_over_limits(id) {
                     return Stop::Stall;
                 }
                 if self.batch >= self.limits.batch {
@@ -314,10 +314,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.in_flight.room() > 0 && self.transport.room() > self.owed() + 1
     }
 
-    /// Frames that are kept: each request in flight, each greeting and each question to the control
-    /// plane needs one in the end.
+    /// Frames that are kept: each request in flight, each hello that waits and each question to the
+    /// control plane needs one in the end.
     pub(crate) fn owed(&self) -> usize {
-        self.in_flight.len() + self.greetings.len() + self.talks.asked
+        let hellos = self.greetings.len() + self.guesses.waiting();
+        self.in_flight.len() + hellos + self.talks.asked
     }
 
     fn is_over_limits(&mut self, id: ConnId) -> bool {

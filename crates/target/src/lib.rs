@@ -13,6 +13,7 @@ mod connection;
 mod control;
 mod direct;
 mod fence;
+mod guesses;
 mod housekeeping;
 mod inflight;
 mod ingest;

@@ -221,7 +221,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns.get(id.index as usize).and_then(Option::as_deref);
         let conn = conn.filter(|conn| conn.id == id && !conn.broken && !conn.finishing);
         let conn = conn.filter(|_| !draining).ok_or(Stays::Gone)?;
-        let greeted = conn.greeting.is_some() || conn.entering.is_some();
+        let greeted = conn.greeting.is_some() || conn.entering.is_some() || conn.is_put_off;
         let comes = !self.transport.is_still(id) || self.inbox.iter().any(|c| c.conn == id);
         if greeted || comes || conn.filling.is_some() || !conn.luggage.is_empty() {
             return if is_late { Err(Stays::Busy) } else { Ok(false) };

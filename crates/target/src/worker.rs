@@ -13,6 +13,7 @@ use contract::{
 use crate::awaited::Awaited;
 use crate::connection::Connection;
 use crate::fence::Fences;
+use crate::guesses::Guesses;
 use crate::inflight::InFlight;
 use crate::metering::{Ended, SAMPLED_ONE_IN, Sampler};
 use crate::moving::Moves;
@@ -181,6 +182,8 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) carried: usize,
     /// Connections whose hello waits for a fence.
     pub(crate) greetings: Vec<ConnId>,
+    /// Wrong tokens, and hellos whose tokens are looked at late.
+    pub(crate) guesses: Guesses,
     pub(crate) events: Vec<NetEvent>,
     completions: Vec<Completion>,
     pub(crate) tally: Tally,
@@ -277,6 +280,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             starving: VecDeque::new(),
             carried: 0,
             greetings: Vec::new(),
+            guesses: Guesses::new(),
             events: Vec::with_capacity(1024),
             completions: Vec::with_capacity(1024),
             tally: Tally::default(),
@@ -318,6 +322,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let answered = self.lapped_at();
         if self.placing.is_some() {
             self.settle_places();
+        }
+        if self.guesses.waiting() > 0 {
+            self.look_at_tokens();
         }
         if !self.greetings.is_empty() {
             self.answer_greetings();
@@ -694,8 +701,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let keeps = self.open_connections > 0 || !self.moves.is_idle();
         let housekeeping = keeps.then_some(self.housekeep_at);
-        let others =
-            [self.transport.wake_at(), self.sessions.wake_at(), fenced, housekeeping, moves];
+        let guesses = self.guesses.due();
+        let others = [
+            self.transport.wake_at(),
+            self.sessions.wake_at(),
+            fenced,
+            guesses,
+            housekeeping,
+            moves,
+        ];
         devices.chain(others).flatten().min()
     }
 

@@ -1,7 +1,7 @@
 //! Who may use the API, and for how long.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -11,16 +11,22 @@ use axum::http::header::{
 use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use contract::Failures;
 use tokio::time::Instant;
 
 use super::audit::{Caller, Note, is_change};
-use super::failures::Failures;
 use super::problem::{Code, Problem};
 use super::tls::Credentials;
 use super::tokens::Right;
 
 /// How long a request may take to arrive and be answered.
 pub(super) const REQUEST_MAX: Duration = Duration::from_secs(10);
+
+/// Wrong tokens of an address that are looked over.
+const FAILURES_MAX: u32 = 10;
+
+/// How long it takes until one is forgotten.
+const FORGET: Duration = Duration::from_secs(10);
 
 /// How long the answer to a wrong token takes.
 const FAILURE_PAUSE: Duration = Duration::from_millis(300);
@@ -84,8 +90,29 @@ fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str
 /// What a door to elsewhere asks of requests.
 #[derive(Clone)]
 pub(super) struct Guard {
-    pub(super) credentials: Arc<Credentials>,
-    pub(super) failures: Arc<Failures>,
+    credentials: Arc<Credentials>,
+    failures: Arc<Mutex<Failures>>,
+    opened: Instant,
+}
+
+impl Guard {
+    pub(super) fn new(credentials: Arc<Credentials>) -> Guard {
+        let failures = Arc::new(Mutex::new(Failures::new(FAILURES_MAX, FORGET)));
+        Guard { credentials, failures, opened: Instant::now() }
+    }
+
+    fn now(&self) -> contract::Instant {
+        contract::Instant::ZERO + self.opened.elapsed()
+    }
+
+    /// How long an address has to wait.
+    fn wait(&self, address: IpAddr) -> Option<Duration> {
+        self.failures.lock().expect("no holder panics").wait(address, self.now())
+    }
+
+    fn has_failed(&self, address: IpAddr) {
+        self.failures.lock().expect("no holder panics").add(address, self.now());
+    }
 }
 
 /// Lets in who has a token, for what that is good for. Who fails is answered late, and after some
@@ -97,10 +124,10 @@ pub(super) async fn by_token(
     next: Next,
 ) -> Response {
     let address = match request.extensions().get::<Caller>() {
-        Some(Caller::Address { address, .. }) => *address,
+        Some(Caller::Address { address, .. }) => address.ip(),
         _ => return Problem::new(Code::Internal, "nobody knows who calls").into_response(),
     };
-    if let Some(wait) = guard.failures.wait(&address, Instant::now()) {
+    if let Some(wait) = guard.wait(address) {
         let message = "too many wrong tokens came from this address; try again later";
         let mut response = Problem::new(Code::TooOften, message).into_response();
         response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
@@ -111,7 +138,7 @@ pub(super) async fn by_token(
     let token = given.and_then(|given| given.strip_prefix(b"Bearer "));
     let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
         if token.is_some() {
-            guard.failures.add(&address, Instant::now());
+            guard.has_failed(address);
             tokio::time::sleep(FAILURE_PAUSE).await;
         }
         let message = "this needs a token that the server knows: `authorization: Bearer TOKEN`";
@@ -132,7 +159,7 @@ pub(super) async fn by_token(
 }
 
 /// The last response of its connection, so that strangers hold none.
-fn last(mut response: Response) -> Response {
+pub(super) fn last(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

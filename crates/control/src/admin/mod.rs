@@ -16,7 +16,6 @@ mod crew;
 mod dashboard;
 mod estate;
 mod estate_routes;
-mod failures;
 mod gate;
 mod model;
 mod openapi;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
+use axum::response::IntoResponse;
 use axum::{Router, middleware};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -21,7 +22,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::audit::{self, Auditor, Caller, Journal};
-use super::failures::Failures;
 use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
 use super::tls::Credentials;
@@ -100,10 +100,7 @@ pub fn start_audited(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let auditor = Auditor::new(journal);
     let guard = match &door {
-        Door::Tls(_, credentials) => {
-            let failures = Arc::new(Failures::new());
-            Some(Guard { credentials: credentials.clone(), failures })
-        }
+        Door::Tls(_, credentials) => Some(Guard::new(credentials.clone())),
         Door::Unix(..) | Door::Tcp(_) => None,
     };
     let guarded = |router: Router| {
@@ -120,7 +117,7 @@ pub fn start_audited(
     };
     let forbidden = Router::new().fallback(async || {
         let message = "this socket is for the user who runs the server, and for root";
-        Problem::new(Code::Forbidden, message)
+        gate::last(Problem::new(Code::Forbidden, message).into_response())
     });
     let routers = Routers { open: guarded(router), forbidden: guarded(forbidden) };
     let entry = {

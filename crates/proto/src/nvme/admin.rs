@@ -18,8 +18,12 @@ use super::state::State;
 impl Call<'_> {
     /// Whether it may change a keep-alive timer.
     pub(super) fn changes_timer(&self) -> bool {
-        self.entry.opcode == AdminOpcode::SET_FEATURES.0
-            && Feature(self.entry.dword10.get() as u8) == Feature::KEEP_ALIVE
+        let feature = Feature(self.entry.dword10.get() as u8);
+        let kind = FabricsCommand::of(self.entry).kind;
+        match self.entry.opcode {
+            FABRICS_OPCODE => kind == FabricsKind::AUTHENTICATION_SEND,
+            opcode => opcode == AdminOpcode::SET_FEATURES.0 && feature == Feature::KEEP_ALIVE,
+        }
     }
 }
 

@@ -1,19 +1,31 @@
 //! Authentication Send and Authentication Receive (Base 6.2 and 6.1), and the powers that they make
 //! somebody else compute.
+//!
+//! An address from which too many authentications failed may go on, but its negotiations are looked at
+//! late, before anything is computed for them. A host that has its key is let in then as well.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use core::sync::atomic::Ordering;
+use core::time::Duration;
 
+use contract::{Failures, Instant};
 use wire::nvme::{AUTH_PROTOCOL, AuthCommand, CommandId, Status};
 
 use super::auth::Power;
-use super::auth::transaction::{Ends, Said};
-use super::controller::Record;
+use super::auth::transaction::{CHANCE_BYTES, Ends, Said};
+use super::controller::{Controller, Record};
 use super::data;
 use super::queue::{Call, Done};
 use super::seam::{Answer, CloseReason, Place};
 use super::state::{Mail, State};
+
+/// Failed authentications of an address that are looked over.
+pub(super) const PROOFS_MAX: u32 = 16;
+
+/// How long it takes until one is forgotten.
+pub(super) const FORGET: Duration = Duration::from_secs(5);
 
 /// A power that a queue's authentication waits for.
 #[derive(Debug)]
@@ -23,6 +35,16 @@ pub(super) struct Job {
     /// Tells the queue from a later one of the same numbers.
     pub(super) place: Place,
     pub(super) power: Power,
+    /// When it was asked for.
+    at: Instant,
+}
+
+/// A negotiation that is looked at late.
+#[derive(Debug)]
+pub(super) struct PutOff {
+    pub(super) due: Instant,
+    message: Vec<u8>,
+    chance: [u8; CHANCE_BYTES],
 }
 
 /// An Authentication Receive that waits for what is being computed.
@@ -40,8 +62,56 @@ impl State {
         if call.payload.is_empty() {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        let State { controllers, hosts, methods, .. } = self;
-        let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
+        let record = self.controller(cntlid)?.queues.get(&call.queue);
+        let record = record.ok_or(Status::QUEUE_DELETED)?;
+        if record.put_off.is_some() {
+            return Err(Status::SEQUENCE_ERROR.dnr());
+        }
+        let begins = record.transaction.is_begun_by(call.payload);
+        let delay = match record.place.address.filter(|_| begins) {
+            Some(address) => self.delay(address, call.now),
+            None => Duration::ZERO,
+        };
+        if !delay.is_zero() {
+            let (due, message) = (call.now + delay, call.payload.to_vec());
+            let put_off = PutOff { due, message, chance: call.chance };
+            let controller = self.controller(cntlid)?;
+            let record = controller.queues.get_mut(&call.queue).expect("looked at above");
+            record.put_off = Some(put_off);
+            return Ok(Done::Result(0));
+        }
+        match self.take_message(cntlid, call.queue, call.payload, &call.chance, call.now) {
+            Some(true) => Ok(Done::Result(0)),
+            Some(false) => Ok(Done::Closing),
+            None => Err(Status::QUEUE_DELETED),
+        }
+    }
+
+    /// How long a negotiation from there waits.
+    fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
+        if self.failures.wait(address, now).is_none() {
+            return Duration::ZERO;
+        }
+        let place = Failures::place(address);
+        let records = self.controllers.values().flat_map(|own| own.queues.values());
+        let from_there = |record: &&Record| {
+            record.put_off.is_some() && record.place.address.map(Failures::place) == Some(place)
+        };
+        let waiting = records.filter(from_there).count();
+        self.failures.delay(address, waiting, now)
+    }
+
+    /// Takes a message of a host's. `false`: the queue ends; `None`: it is gone.
+    fn take_message(
+        &mut self,
+        cntlid: u16,
+        queue: u16,
+        message: &[u8],
+        chance: &[u8; CHANCE_BYTES],
+        now: Instant,
+    ) -> Option<bool> {
+        let State { controllers, hosts, methods, failures, .. } = self;
+        let controller = controllers.get_mut(&cntlid)?;
         let known = hosts.get(&controller.host);
         let ends = || Ends {
             host: controller.host.to_string(),
@@ -49,20 +119,49 @@ impl State {
             key: known.and_then(|host| host.key.clone()),
             own_key: known.and_then(|host| host.controller_key.clone()),
         };
-        let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
-        let power = record.transaction.take(call.payload, methods, ends, &call.chance);
-        record
-            .proven
-            .store(record.transaction.is_proven() || !record.must_prove, Ordering::Release);
+        let record = controller.queues.get_mut(&queue)?;
+        if record.transaction.is_begun_by(message) {
+            record.negotiated_at = now;
+        }
+        let power = record.transaction.take(message, methods, ends, chance);
+        record.tell_proven();
+        record.count_refusal(failures, now);
         if record.transaction.has_failed() {
-            return Ok(Done::Closing);
+            return Some(false);
         }
         if let Some(power) = power {
             let place = record.place;
             // A queue has one transaction, and that waits for one power at most.
-            self.jobs.push_back(Job { cntlid, queue: call.queue, place, power });
+            self.jobs.push_back(Job { cntlid, queue, place, power, at: now });
         }
-        Ok(Done::Result(0))
+        Some(true)
+    }
+
+    /// Takes the negotiations that have waited long enough, and answers who waits for what follows.
+    pub(super) fn take_put_off(&mut self, now: Instant) {
+        let is_due = |record: &Record| record.put_off.as_ref().is_some_and(|own| own.due <= now);
+        let due_of = |own: &Controller| {
+            let due = own.queues.iter().filter(|(_, record)| is_due(record));
+            due.map(|(queue, _)| (own.link.cntlid, *queue)).collect::<Vec<_>>()
+        };
+        let due: Vec<(u16, u16)> = self.controllers.values().flat_map(due_of).collect();
+        for (cntlid, queue) in due {
+            let records = self.controllers.get_mut(&cntlid).map(|own| &mut own.queues);
+            let record = records.and_then(|records| records.get_mut(&queue));
+            let put_off = record.and_then(|record| record.put_off.take());
+            let PutOff { message, chance, .. } = put_off.expect("it was just seen");
+            self.take_message(cntlid, queue, &message, &chance, now);
+            let State { controllers, mail, .. } = self;
+            let records = controllers.get_mut(&cntlid).map(|own| &mut own.queues);
+            let Some(record) = records.and_then(|records| records.get_mut(&queue)) else {
+                continue;
+            };
+            if record.transaction.has_to_speak()
+                && let Some(waiting) = record.waiting.take()
+            {
+                answer(record, waiting, mail);
+            }
+        }
     }
 
     /// Authentication Receive.
@@ -80,7 +179,11 @@ impl State {
         data::expect(call.entry, room)?;
         let controller = self.controller(cntlid)?;
         let record = controller.queues.get_mut(&call.queue).ok_or(Status::QUEUE_DELETED)?;
-        match record.transaction.give(room) {
+        let said = match record.put_off {
+            Some(_) => Said::Later,
+            None => record.transaction.give(room),
+        };
+        match said {
             Said::Later if record.waiting.is_none() => {
                 record.waiting = Some(Waiting { cid: call.entry.cid.get(), room });
                 Ok(Done::Parked)
@@ -101,18 +204,42 @@ impl State {
 
     /// A power is computed: the transaction goes on, and whoever waits for it is answered.
     pub(super) fn computed(&mut self, job: &Job, value: &[u8]) {
-        let State { controllers, mail, .. } = self;
+        let State { controllers, mail, failures, .. } = self;
         let Some(controller) = controllers.get_mut(&job.cntlid) else { return };
         let Some(record) = controller.queues.get_mut(&job.queue) else { return };
         if record.place != job.place {
             return;
         }
         record.transaction.computed(value);
-        record
-            .proven
-            .store(record.transaction.is_proven() || !record.must_prove, Ordering::Release);
+        record.tell_proven();
+        record.count_refusal(failures, job.at);
         if let Some(waiting) = record.waiting.take() {
             answer(record, waiting, mail);
+        }
+    }
+}
+
+impl Record {
+    /// The queue goes: who leaves in the middle has had us compute for nothing.
+    pub(super) fn count_abandoned(&self, failures: &mut Failures) {
+        if let Some(address) = self.place.address
+            && self.transaction.is_under_way()
+        {
+            failures.add(address, self.negotiated_at);
+        }
+    }
+
+    /// Lets the queue know whether its host has proven who it is.
+    fn tell_proven(&self) {
+        self.proven.store(self.transaction.is_proven() || !self.must_prove, Ordering::Release);
+    }
+
+    /// Its host has just failed to prove who it is, unless it has not.
+    fn count_refusal(&self, failures: &mut Failures, now: Instant) {
+        if let Some(address) = self.place.address
+            && self.transaction.is_refused()
+        {
+            failures.add(address, now);
         }
     }
 }

@@ -158,6 +158,8 @@ impl State {
             proven,
             transaction: Transaction::new(),
             waiting: None,
+            put_off: None,
+            negotiated_at: now,
         };
         controller.queues.insert(made.id, record);
         Ok(made)

@@ -10,7 +10,7 @@ use contract::{Fence, Instant, Kin};
 use wire::nvme::{Capabilities, Configuration, ControllerState};
 
 use super::auth::transaction::Transaction;
-use super::auth_commands::Waiting;
+use super::auth_commands::{PutOff, Waiting};
 use super::config::{HostId, Nqn, PortId};
 use super::counts::Sum;
 use super::events::Events;
@@ -60,6 +60,10 @@ pub(super) struct Record {
     pub(super) transaction: Transaction,
     /// An Authentication Receive that waits.
     pub(super) waiting: Option<Waiting>,
+    /// A negotiation that is looked at late.
+    pub(super) put_off: Option<PutOff>,
+    /// When the last negotiation came.
+    pub(super) negotiated_at: Instant,
 }
 
 impl Record {
@@ -180,7 +184,8 @@ impl Controller {
     /// When one of its timers may expire.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let proofs = self.queues.values().filter_map(Record::proof_due);
-        proofs.chain(self.keep_alive.map(|timer| timer.until)).min()
+        let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
+        proofs.chain(put_off).chain(self.keep_alive.map(|timer| timer.until)).min()
     }
 
     /// The host as reservations know it.

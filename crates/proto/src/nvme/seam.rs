@@ -3,6 +3,7 @@
 //! as an [`Action`] of [`Fabric::poll`](super::Fabric::poll).
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use contract::{Command, ConnId, NamespaceId, TenantId};
 use wire::nvme::{CommandId, Completion, Status};
@@ -15,6 +16,8 @@ pub struct Place {
     pub worker: u16,
     /// The connection, as that worker's transport names it.
     pub conn: ConnId,
+    /// Where it comes from, by which failed authentications are counted; `None`: nobody counts.
+    pub address: Option<IpAddr>,
 }
 
 /// How a command ended, before the queue has stamped its head pointer on it.

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{ConnId, Instant, NamespaceId};
+use contract::{ConnId, Failures, Instant, NamespaceId};
 use wire::nvme::{AnaState, CommandId, Event, Status};
 
 use super::auth::Methods;
-use super::auth_commands::Job;
+use super::auth_commands::{FORGET, Job, PROOFS_MAX};
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
@@ -137,6 +137,8 @@ pub(super) struct State {
     pub(super) jobs: VecDeque<Job>,
     /// Reservations are their namespaces', through whichever subsystems those are reached.
     pub(super) reservations: BTreeMap<NamespaceId, Reservation>,
+    /// Authentications that failed, by where they came from.
+    pub(super) failures: Failures,
     /// Changes of reservations.
     pub(super) reservation_changes: u64,
     /// Whether somebody keeps reservations over a restart.
@@ -178,6 +180,7 @@ impl State {
             families: Families::default(),
             jobs: VecDeque::new(),
             reservations: BTreeMap::new(),
+            failures: Failures::new(PROOFS_MAX, FORGET),
             reservation_changes: 0,
             keeps: false,
             unanswered: Vec::new(),
@@ -270,6 +273,7 @@ impl State {
         controller.link.change();
         for record in controller.queues.values() {
             record.fence.supersede();
+            record.count_abandoned(&mut self.failures);
             self.mail.close(record.place, reason);
         }
         self.lost.is_over();
@@ -309,6 +313,7 @@ impl State {
             return;
         }
         let record = controller.queues.remove(&queue).expect("looked at above");
+        record.count_abandoned(&mut self.failures);
         controller.ending.end(&record.fence);
         let (subsystem, host) = (controller.subsystem.clone(), controller.host.clone());
         self.retire(&subsystem, &host, record.counts.sum());
@@ -440,6 +445,7 @@ impl State {
             self.remove_controller(cntlid, CloseReason::KeepAliveExpired);
         }
         self.end_unproven(now);
+        self.take_put_off(now);
         self.settle();
         let waits = self.unanswered.iter().any(|one| !one.withdrawal.is_empty());
         let soon = waits.then(|| now + WITHDRAWAL_PERIOD);

@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::net::IpAddr;
 
 use contract::{ConnId, Instant};
 use wire::nvme::{Completion, Submission};
@@ -82,12 +83,12 @@ impl Desk {
     pub(super) fn connect(
         &self,
         port: PortId,
-        conn: ConnId,
+        (conn, address): (ConnId, Option<IpAddr>),
         entry: &Submission,
         payload: &[u8],
         now: Instant,
     ) -> Result<(Queue, Completion), Completion> {
-        let place = Place { worker: self.worker, conn };
+        let place = Place { worker: self.worker, conn, address };
         self.fabric.connect(port, place, entry, payload, now)
     }
 }

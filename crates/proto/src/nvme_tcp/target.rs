@@ -5,6 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use contract::{
     ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply, Request, Session, Slot,
@@ -45,6 +46,8 @@ pub struct TargetSession {
     desk: Rc<Desk>,
     port: PortId,
     conn: ConnId,
+    /// Where it comes from, if that counts.
+    address: Option<IpAddr>,
     /// Whether the peer may have a queue here at all.
     is_let_in: bool,
     phase: Phase,
@@ -171,6 +174,7 @@ impl TargetSession {
             desk,
             port,
             conn,
+            address: None,
             is_let_in: true,
             phase: Phase::Initial,
             framer: Framer::new(FROM_HOSTS),
@@ -197,6 +201,11 @@ impl TargetSession {
     /// The same for a peer that may have no queue here: its connect is refused.
     pub fn refusing(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
         TargetSession { is_let_in: false, ..TargetSession::new(desk, port, conn) }
+    }
+
+    /// The same for a peer with this address, by which failed authentications are counted.
+    pub fn from_address(self, address: IpAddr) -> Self {
+        TargetSession { address: Some(address), ..self }
     }
 
     /// A PDU begins. Most have an event at once, the others when their data is here.

@@ -166,7 +166,7 @@ pub struct Session {
 }
 
 pub fn place(worker: u16, index: u32) -> Place {
-    Place { worker, conn: ConnId { index, generation: 0 } }
+    Place { worker, conn: ConnId { index, generation: 0 }, address: None }
 }
 
 /// Connects an admin queue and enables the controller, as Linux does.

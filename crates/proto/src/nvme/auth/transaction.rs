@@ -115,6 +115,35 @@ impl Transaction {
         matches!(self.step, Step::Failed)
     }
 
+    /// Whether the host has been told, or will be, that it has not proven who it is.
+    pub(in crate::nvme) fn is_refused(&self) -> bool {
+        matches!(self.step, Step::Saying(_, Next::Failed))
+    }
+
+    /// Whether it has begun and has not ended.
+    pub(in crate::nvme) fn is_under_way(&self) -> bool {
+        match &self.step {
+            Step::Idle | Step::Done | Step::Failed | Step::AwaitingVerdict(_) => false,
+            Step::Saying(_, next) => matches!(next, Next::Reply(_)),
+            Step::MakingChallenge(_) | Step::AwaitingReply(_) | Step::Verifying(..) => true,
+        }
+    }
+
+    /// Whether it is the controller's turn and the message is ready.
+    pub(in crate::nvme) fn has_to_speak(&self) -> bool {
+        matches!(self.step, Step::Saying(..))
+    }
+
+    /// Whether a message would begin one.
+    pub(in crate::nvme) fn is_begun_by(&self, message: &[u8]) -> bool {
+        let head = AuthHead::read_from_prefix(message);
+        let is_idle = matches!(self.step, Step::Idle | Step::Done);
+        let begins = |(head, _): (AuthHead, &[u8])| {
+            (head.kind, head.message) == (AuthKind::COMMON, AuthMessage::NEGOTIATE)
+        };
+        is_idle && head.is_ok_and(begins)
+    }
+
     /// Takes a message of the host's; what has to be computed because of it.
     pub(in crate::nvme) fn take(
         &mut self,

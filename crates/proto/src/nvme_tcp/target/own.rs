@@ -140,7 +140,8 @@ impl TargetSession {
             self.answer(Answer::error(cid, NvmeStatus::CONNECT_INVALID_HOST.dnr()), &[]);
             return false;
         }
-        let connected = self.desk.connect(self.port, self.conn, &own.entry, &own.payload, now);
+        let from = (self.conn, self.address);
+        let connected = self.desk.connect(self.port, from, &own.entry, &own.payload, now);
         let completion = match connected {
             Ok((queue, completion)) => {
                 let command = ConnectCommand::of(&own.entry);

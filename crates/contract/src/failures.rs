@@ -1,0 +1,180 @@
+//! Who has failed to prove who they are, how often: a table of bounded size.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use crate::Instant;
+
+/// Addresses that are remembered; of more, the one is forgotten that failed least.
+const ADDRESSES_MAX: usize = 256;
+
+/// How long what an address that has failed too often presents next waits to be looked at.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// How much longer for each that waits there already.
+const DELAY_STEP: Duration = Duration::from_millis(100);
+
+/// The longest wait.
+const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// Failures by address, which are forgotten one after the other. An address of IPv6 stands for its
+/// network of 64 bits, which one host may have to itself.
+///
+/// Who has failed as often as is looked over can be refused until one failure is forgotten
+/// ([`wait`](Failures::wait)), or looked at late ([`delay`](Failures::delay)). The second keeps
+/// nobody out who has the secret, though others behind the same address guess; it holds guesses to
+/// ten a second of an address for up to ninety connections that wait, and one more a second for each
+/// ten beyond.
+#[derive(Debug)]
+pub struct Failures {
+    entries: Vec<Entry>,
+    most: u32,
+    forget: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    place: IpAddr,
+    /// Failures that were not forgotten at `since`; at most `most`.
+    count: u32,
+    since: Instant,
+}
+
+impl Entry {
+    /// Forgets what is old.
+    fn age(&mut self, now: Instant, forget: Duration) {
+        let periods = now.since(self.since).as_nanos() / forget.as_nanos();
+        match u32::try_from(periods) {
+            Ok(periods) if periods < self.count => {
+                self.count -= periods;
+                self.since = self.since + forget * periods;
+            }
+            _ => (self.count, self.since) = (0, now),
+        }
+    }
+}
+
+impl Failures {
+    /// A table in which `most` failures are looked over, and one is forgotten every `forget`, which is
+    /// not zero.
+    pub fn new(most: u32, forget: Duration) -> Failures {
+        assert!(!forget.is_zero(), "what is never there cannot be forgotten");
+        Failures { entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
+    }
+
+    /// How long an address has to wait; `None`: it may try.
+    pub fn wait(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let (most, forget) = (self.most, self.forget);
+        let place = Failures::place(address);
+        let entry = self.entries.iter_mut().find(|entry| entry.place == place)?;
+        entry.age(now, forget);
+        (entry.count >= most).then(|| (entry.since + forget).since(now))
+    }
+
+    /// How long what an address presents waits until it is looked at, where so many of its connections
+    /// wait already; zero for all but those that have failed too often.
+    pub fn delay(&mut self, address: IpAddr, waiting: usize, now: Instant) -> Duration {
+        if self.wait(address, now).is_none() {
+            return Duration::ZERO;
+        }
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        DELAY.saturating_add(DELAY_STEP.saturating_mul(waiting)).min(DELAY_MAX)
+    }
+
+    /// What an address is known as here.
+    pub fn place(address: IpAddr) -> IpAddr {
+        match address.to_canonical() {
+            IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+
+    /// An address has failed.
+    pub fn add(&mut self, address: IpAddr, now: Instant) {
+        let (place, most, forget) = (Failures::place(address), self.most, self.forget);
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.place == place) {
+            entry.age(now, forget);
+            entry.count = (entry.count + 1).min(most);
+            return;
+        }
+        let new = Entry { place, count: 1, since: now };
+        if self.entries.len() < ADDRESSES_MAX {
+            self.entries.push(new);
+            return;
+        }
+        self.entries.iter_mut().for_each(|entry| entry.age(now, forget));
+        let least = self.entries.iter_mut().min_by_key(|entry| (entry.count, entry.since));
+        *least.expect("it is full") = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: u32 = 10;
+    const FORGET: Duration = Duration::from_secs(10);
+
+    fn table() -> (Failures, Instant) {
+        (Failures::new(MOST, FORGET), Instant::from_nanos(77))
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_that_fails_has_to_wait_and_others_not() {
+        let (mut failures, start) = table();
+        let (bad, good) = (address("10.0.0.1"), address("10.0.0.2"));
+        for _ in 0..MOST {
+            assert_eq!(failures.wait(bad, start), None);
+            failures.add(bad, start);
+        }
+        let half = FORGET / 2;
+        assert_eq!(failures.wait(bad, start + half), Some(half));
+        assert_eq!(failures.wait(good, start), None);
+        // One is forgotten, so one more may fail.
+        assert_eq!(failures.wait(bad, start + FORGET), None);
+        failures.add(bad, start + FORGET);
+        assert_eq!(failures.wait(bad, start + FORGET), Some(FORGET));
+        assert_eq!(failures.wait(bad, start + FORGET * 100), None);
+    }
+
+    #[test]
+    fn who_guesses_is_looked_at_late_and_never_later_than_ten_seconds() {
+        let (mut failures, start) = table();
+        let (bad, good) = (address("10.0.0.1"), address("10.0.0.2"));
+        for _ in 0..MOST {
+            assert_eq!(failures.delay(bad, 1_000, start), Duration::ZERO);
+            failures.add(bad, start);
+        }
+        assert_eq!(failures.delay(good, 1_000, start), Duration::ZERO);
+        assert_eq!(failures.delay(bad, 0, start), DELAY);
+        assert_eq!(failures.delay(bad, 10, start), 2 * DELAY);
+        assert_eq!(failures.delay(bad, usize::MAX, start), DELAY_MAX);
+        // So many connections of one address have ten looked at a second, and not one more.
+        let mut looked_at =
+            |held: usize| held as f64 / failures.delay(bad, held, start).as_secs_f64();
+        assert!((1..=90).all(|held| looked_at(held) <= 10.0));
+        assert!(looked_at(1_000) <= 100.0);
+        assert_eq!(failures.delay(bad, 0, start + FORGET), Duration::ZERO, "one is forgotten");
+    }
+
+    #[test]
+    fn a_network_is_one_place_and_the_table_is_bounded() {
+        let (mut failures, start) = table();
+        for host in 1..=u128::from(MOST) {
+            let network = 0x2001_0db8_u128 << 96;
+            failures.add(IpAddr::V6((network | host).into()), start);
+        }
+        assert!(failures.wait(address("2001:db8::ffff"), start).is_some());
+        assert!(failures.wait(address("2001:db8:0:1::1"), start).is_none());
+        for n in 0..2_000_u32 {
+            failures.add(IpAddr::V4(n.into()), start);
+        }
+        assert_eq!(failures.entries.len(), ADDRESSES_MAX);
+        assert!(failures.wait(address("2001:db8::1"), start).is_some(), "the worst stays");
+    }
+}
