@@ -232,11 +232,17 @@ impl Office {
             audit.reopen()?;
             audit.ready()?;
         }
-        let renewed = match &self.credentials {
-            Some((credentials, files)) => files.renew(credentials),
+        // Looked at before and taken behind, so that a reload happens or does not.
+        let usable = match &self.credentials {
+            Some((_, files)) => files.read().map(drop),
             None => Ok(()),
         };
-        let reloaded = renewed.and_then(|()| reload());
+        let mut reloaded = usable.and_then(|()| reload());
+        if let (Ok(later), Some((credentials, files))) = (&mut reloaded, &self.credentials)
+            && let Err(error) = files.renew(credentials)
+        {
+            later.push(format!("[admin] ({error})"));
+        }
         let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
         let who = Caller::Signal { signal: "SIGHUP" };
         let mut record = Record::beside_http(who, "RELOAD", about, outcome);
@@ -254,6 +260,20 @@ impl Office {
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
         self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
+    }
+
+    /// Where records go.
+    pub(crate) fn audit(&self) -> Option<Arc<AuditFile>> {
+        self.audit.clone()
+    }
+
+    /// Writes what is owed to the audit log, because the process ends.
+    pub(crate) fn settle(&self) {
+        if let Some(audit) = &self.audit
+            && let Err(error) = audit.ready()
+        {
+            tracing::error!(error, "records of changes are lost with this process");
+        }
     }
 
     fn keep(&self, record: &Record) {

@@ -477,6 +477,44 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
 }
 
+/// A promise of a configuration that was refused is not kept as an operator's.
+#[test]
+fn a_reload_that_is_refused_has_changed_no_promise() {
+    let place = Place::new();
+    let with = |weight: u32, rest: &str| {
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"mem:16MiB\"\nmodel = \"a\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n{}\
+             [[tenant]]\nname = \"gold\"\nweight = {weight}\n{rest}",
+            subsystem()
+        );
+        std::fs::write(place.path("nearflash.toml"), text).unwrap();
+    };
+    with(2, "");
+    let server = place.start();
+    let weight = || {
+        place.json(&["tenant", "list"])["tenants"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|tenant| tenant["name"] == "gold")
+            .unwrap()["share"]["weight"]
+            .clone()
+    };
+    assert_eq!(weight(), 2);
+    with(3, "[[tenant]]\nname = \"tin\"\n[[subsystem]]\nnqn = \"nonsense\"\n");
+    server.hang_up();
+    server.await_log("nothing has changed");
+    assert_eq!(weight(), 2);
+    wait_until("the end of the other", PATIENCE, || {
+        !place.told(&["tenant", "list"]).contains("tin")
+    });
+    place.told(&["tenant", "add", "other"]);
+    with(4, "");
+    server.hang_up();
+    wait_until("the third value", PATIENCE, || weight() == 4);
+}
+
 /// Its hosts would be charged to nobody, or to whoever gets its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
@@ -552,12 +590,16 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     let state = place.path("gone/state").display().to_string();
     std::fs::create_dir(place.path("gone")).unwrap();
     let server = place.launch().with("--state").with(&state).start();
+    place.told(&["tenant", "add", "stays"]);
+    std::fs::remove_dir_all(place.path("gone")).unwrap();
+    std::fs::create_dir(place.path("gone")).unwrap();
     std::fs::remove_dir(place.path("gone")).unwrap();
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
     for words in [
         &["namespace", "resize", "ns1", "32MiB"][..],
         &["namespace", "add", "more", "1MiB"],
         &["tenant", "add", "gold"],
+        &["tenant", "rm", "stays"],
         &["subsystem", "rm", SUBSYSTEM],
     ] {
         let said = place.refused(words);
@@ -567,6 +609,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     wait_until("the end of the tenant", PATIENCE, || {
         !place.told(&["tenant", "list"]).contains("gold")
     });
+    assert!(place.told(&["tenant", "list"]).contains("stays"));
     std::fs::create_dir(place.path("gone")).unwrap();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
     assert_eq!(host.event(), Event::NAMESPACE);

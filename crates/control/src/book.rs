@@ -408,13 +408,22 @@ impl Book {
     /// # Errors
     /// When there is no such tenant, or the configuration names it.
     pub fn unregister(&mut self, name: &str, now: Instant) -> Result<(), Refusal> {
-        self.check_thawed()?;
-        let tenant = self.known(name)?;
-        if let Some(by) = &self.entry(tenant).pinned_by {
-            return Err(Refusal::InUse { name: name.to_owned(), by: by.clone() });
-        }
+        let tenant = self.check_end(name)?;
         self.unregister_of(tenant, now);
         Ok(())
+    }
+
+    /// Whether a tenant may end now; its number.
+    ///
+    /// # Errors
+    /// As [`unregister`](Book::unregister).
+    pub fn check_end(&self, name: &str) -> Result<TenantId, Refusal> {
+        self.check_thawed()?;
+        let tenant = self.known(name)?;
+        match &self.entry(tenant).pinned_by {
+            Some(by) => Err(Refusal::InUse { name: name.to_owned(), by: by.clone() }),
+            None => Ok(tenant),
+        }
     }
 
     pub(crate) fn unregister_of(&mut self, tenant: TenantId, now: Instant) {

@@ -68,8 +68,8 @@ impl Estate for Live {
         self.change_ana(listener, to)
     }
 
-    fn names_tenant(&self, tenant: &str) -> Option<String> {
-        self.namer_of(tenant)
+    fn remove_tenant(&self, name: &str) -> Result<(), Problem> {
+        self.end_tenant(name)
     }
 
     fn keep_tenants(&self) -> Result<(), Problem> {

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use control::admin::Problem;
-use control::{Book, Origin, State, TenantInfo};
+use control::{Book, Origin, Refusal, State, TenantInfo};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
 use wire::nvme::ReservationKind;
 
-use super::{Changes, Live};
+use super::{Changes, Inner, Live};
 use crate::config::{Config, TenantConfig};
 use crate::fabric::Wakers;
 
@@ -81,18 +81,43 @@ impl KeptReservation {
     }
 }
 
+impl Inner {
+    /// Keeps these tenants, as far as they are not as the configuration says.
+    fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
+        let tenants = changed_tenants(&self.base, list);
+        if tenants == self.changes.tenants {
+            return Ok(());
+        }
+        let changes = Changes { tenants, ..self.changes.clone() };
+        self.keep(changes)?;
+        self.world.config = self.base.with(&self.changes);
+        Ok(())
+    }
+}
+
 impl Live {
     /// Keeps the tenants as the book has them.
     pub(super) fn keep_tenants_now(&self) -> Result<(), Problem> {
+        self.lock().keep_tenants(&self.ground.tenants.list())
+    }
+
+    /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
+    pub(super) fn end_tenant(&self, name: &str) -> Result<(), Problem> {
+        let tenants = &self.ground.tenants;
         let mut inner = self.lock();
-        let list = self.ground.tenants.list();
-        let tenants = changed_tenants(&inner.base, &list);
-        if tenants == inner.changes.tenants {
-            return Ok(());
+        inner.check_thawed()?;
+        if let Some(by) = inner.world.namer_of(name) {
+            return Err(Refusal::InUse { name: name.to_owned(), by }.into());
         }
-        let changes = Changes { tenants, ..inner.changes.clone() };
-        inner.keep(changes)?;
-        inner.world.config = inner.base.with(&inner.changes);
+        tenants.book().check_end(name)?;
+        let mut list = tenants.list();
+        list.retain(|info| info.name != name || info.state != State::Active);
+        inner.keep_tenants(&list)?;
+        if let Err(refusal) = tenants.unregister(name) {
+            // Somebody else was faster, or is taking over: it is as the book has it.
+            let _ = inner.keep_tenants(&tenants.list());
+            return Err(refusal.into());
+        }
         Ok(())
     }
 

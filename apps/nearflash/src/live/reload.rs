@@ -2,7 +2,7 @@
 //! the way that the admin API has; what cannot is named.
 
 use control::admin::{Code, Problem};
-use control::{Book, Origin};
+use control::{Book, Origin, TenantInfo};
 
 use super::world::World;
 use super::{Inner, Live};
@@ -12,14 +12,29 @@ impl Live {
     /// Takes another configuration, as far as that can be; returns what needs a restart.
     ///
     /// # Errors
-    /// What is wrong with it; then nothing has changed but tenants that it has besides or that are
-    /// promised something else.
+    /// What is wrong with it; then nothing has changed.
     pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
-        let invalid = |error| Problem::new(Code::Invalid, error);
         let mut inner = self.lock();
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
-        later.extend(self.take_tenants(&inner, &mut base));
+        // Hosts may be charged to those who are new.
+        let (refused, before) = self.take_tenants(&inner, &mut base);
+        later.extend(refused);
+        let taken = self.take_rest(&mut inner, base);
+        match taken {
+            Ok(more) => later.extend(more),
+            Err(problem) => {
+                self.put_back(before);
+                return Err(problem);
+            }
+        }
+        Ok(later)
+    }
+
+    /// Takes all but the tenants.
+    fn take_rest(&self, inner: &mut Inner, mut base: Config) -> Result<Vec<String>, Problem> {
+        let mut later = Vec::new();
+        let invalid = |error| Problem::new(Code::Invalid, error);
         let wanted = |base: &Config| World::of(base.with(&inner.changes), &self.ground, true);
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
@@ -31,16 +46,38 @@ impl Live {
             let grown = self.ground.volumes[space.place.device].grow(space.end());
             grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
         }
-        self.adopt(&mut inner, world);
+        self.adopt(inner, world);
         let before = std::mem::replace(&mut inner.base, base);
-        later.extend(self.remove_tenants(&mut inner, &before));
+        later.extend(self.remove_tenants(inner, &before));
         Ok(later)
     }
 
+    /// Tenants are as they were, the last that was changed first.
+    fn put_back(&self, before: Vec<(String, Option<TenantInfo>)>) {
+        let tenants = &self.ground.tenants;
+        for (name, info) in before.into_iter().rev() {
+            let done = match info {
+                None => tenants.unregister(&name),
+                Some(info) => {
+                    let share = (info.slo.latency_us == 0).then_some(info.share);
+                    tenants.change(&name, &info.slo, share).map(drop)
+                }
+            };
+            if let Err(refusal) = done {
+                tracing::error!(%refusal, name, "a tenant cannot be put back");
+            }
+        }
+    }
+
     /// Makes and changes the tenants of the configuration, but for those that were changed while the
-    /// server ran. What is refused is named, and stays as it was.
-    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> Vec<String> {
-        let mut later = Vec::new();
+    /// server ran. What is refused is named, and stays as it was. Beside that, what those were that have
+    /// changed.
+    fn take_tenants(
+        &self,
+        inner: &Inner,
+        base: &mut Config,
+    ) -> (Vec<String>, Vec<(String, Option<TenantInfo>)>) {
+        let (mut later, mut changed) = (Vec::new(), Vec::new());
         let mut kept: Vec<TenantConfig> = Vec::new();
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
@@ -50,12 +87,17 @@ impl Live {
             let done = match before {
                 _ if is_changed(&tenant.name) => Ok(()),
                 Some(before) if before == tenant => Ok(()),
-                Some(_) => tenants.change(&tenant.name, &slo, share).map(drop),
+                Some(_) => {
+                    let was = tenants.get(&tenant.name);
+                    let done = tenants.change(&tenant.name, &slo, share);
+                    done.map(|_| changed.push((tenant.name.clone(), was)))
+                }
                 None => {
                     let mut book: std::sync::MutexGuard<'_, Book> = tenants.book();
                     let origin = Origin::Configured;
                     let name = &tenant.name;
-                    book.register_sharing(name, &slo, share, device, origin, now).map(drop)
+                    let made = book.register_sharing(name, &slo, share, device, origin, now);
+                    made.map(|_| changed.push((name.clone(), None)))
                 }
             };
             match done {
@@ -67,7 +109,7 @@ impl Live {
             }
         }
         base.tenant = kept;
-        later
+        (later, changed)
     }
 
     /// Removes the tenants that the configuration `before` had and the present one has not, once

@@ -168,11 +168,6 @@ impl Live {
         Ok(self.told_listener(&inner.world, index))
     }
 
-    /// What of this names a tenant.
-    pub(super) fn namer_of(&self, tenant: &str) -> Option<String> {
-        self.lock().world.namer_of(tenant)
-    }
-
     fn find_listener(&self, name: &str) -> Result<usize, Problem> {
         let urls: Vec<String> = (0..self.ground.listen.len()).map(|n| self.url_of(n)).collect();
         let by_number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));

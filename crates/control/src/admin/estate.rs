@@ -2,7 +2,7 @@
 //! JSON.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -70,8 +70,9 @@ pub struct AddNamespace {
 }
 
 /// How to remove a namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub struct RemoveNamespace {
     /// Whether it may go although a listener leads to it.
     #[serde(default)]

@@ -68,8 +68,9 @@ pub trait Estate: Send + Sync {
     /// How namespaces are reached through a listener.
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
 
-    /// What of this names a tenant, which then cannot go.
-    fn names_tenant(&self, tenant: &str) -> Option<String>;
+    /// A tenant ends, unless something names it. In one go with keeping that: while it ends, nothing
+    /// comes to name it.
+    fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
 
     /// Keeps the tenants as they are now. Called when an operator has changed one.
     fn keep_tenants(&self) -> Result<(), Problem>;
@@ -234,7 +235,7 @@ async fn set_namespace(
 #[utoipa::path(
     delete,
     path = "/v1/namespaces/{name}",
-    params(("name" = String, Path, description = "The namespace's name or number")),
+    params(("name" = String, Path, description = "The namespace's name or number"), RemoveNamespace),
     responses(
         (status = 204),
         (status = 400, body = Failure),

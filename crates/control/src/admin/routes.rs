@@ -228,12 +228,14 @@ async fn remove_tenant(
     note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    if let Some(by) = api.site.estate().and_then(|estate| estate.names_tenant(&name)) {
-        return Err(Refusal::InUse { name, by }.into());
-    }
     note.before(&api.tenants.get(&name).as_ref().map(promise_of));
-    api.tenants.unregister(&name)?;
-    keep_tenants(&api).await?;
+    match api.site.estate() {
+        None => api.tenants.unregister(&name)?,
+        Some(_) => {
+            let gone = name.clone();
+            super::estate_routes::ask(api, move |estate| estate.remove_tenant(&gone)).await?;
+        }
+    }
     tracing::info!(tenant = name, "tenant removed");
     Ok(StatusCode::NO_CONTENT)
 }
