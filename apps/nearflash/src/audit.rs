@@ -5,7 +5,7 @@
 //! sends SIGHUP, which opens it anew.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -58,7 +58,7 @@ impl AuditFile {
         let file = open(&self.path).map_err(|error| say(&self.path, &error))?;
         let mut inner = self.lock();
         inner.file = file;
-        // A line that was begun in the old file is whole in the new one.
+        // A line that was begun in the old file is whole in the new one, or behind its own half.
         let begin = inner.owed[..inner.written].iter().rposition(|byte| *byte == b'\n');
         inner.written = begin.map_or(0, |end| end + 1);
         Ok(())
@@ -116,7 +116,24 @@ fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it is no file"));
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if is_torn(path)? {
+        // What a full disk has left of a line is one of its own.
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+/// Whether a file ends in the middle of a line.
+fn is_torn(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 fn say(path: &Path, error: &io::Error) -> String {
@@ -158,6 +175,18 @@ mod tests {
         AuditFile::open(&path).unwrap().keep(&record("d")).unwrap();
         assert_eq!(paths(&path), ["c", "d"]);
         assert!(AuditFile::open(folder.path()).unwrap_err().contains("no file"));
+    }
+
+    #[test]
+    fn half_a_line_is_not_continued() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        std::fs::write(&path, "{\"half\":").unwrap();
+        AuditFile::open(&path).unwrap().keep(&record("a")).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (2, "{\"half\":"));
+        assert!(serde_json::from_str::<serde_json::Value>(lines[1]).is_ok(), "{text}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod store;
 mod subsystems;
 mod world;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use contract::NamespaceId;
@@ -29,6 +29,7 @@ use control::admin::{Code, Problem};
 use io::{Clock, Endpoint};
 use proto::nvme::Fabric;
 
+use crate::audit::AuditFile;
 use crate::config::Config;
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
@@ -59,6 +60,8 @@ pub(crate) struct Ground {
 pub(crate) struct Live {
     ground: Ground,
     fabric: Option<Arc<Fabric>>,
+    /// Where changes are recorded; there once the server is about to run.
+    audit: OnceLock<Option<Arc<AuditFile>>>,
     inner: Mutex<Inner>,
 }
 
@@ -120,7 +123,7 @@ impl Live {
         let (is_frozen, keeps_later) = (false, false);
         let inner = Inner { base, changes, store, world, retired, is_frozen, keeps_later };
         let inner = Mutex::new(inner);
-        let live = Arc::new(Live { ground, fabric, inner });
+        let live = Arc::new(Live { ground, fabric, audit: OnceLock::new(), inner });
         live.clone().keep_reservations(wakers)?;
         Ok(live)
     }
@@ -128,6 +131,11 @@ impl Live {
     /// What hosts find over NVMe, if a listener speaks it.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
         self.fabric.clone()
+    }
+
+    /// Where operators' changes are recorded.
+    pub(crate) fn set_audit(&self, audit: Option<Arc<AuditFile>>) {
+        assert!(self.audit.set(audit).is_ok(), "said once");
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

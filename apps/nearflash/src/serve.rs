@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     state: Option<String>,
     /// Start once with what was kept before the last change, because the state file is broken
-    #[arg(long)]
+    #[arg(long, conflicts_with = "check")]
     previous_state: bool,
     /// Take over from the server that runs with this configuration, with its listeners and connections,
     /// instead of binding
@@ -268,6 +268,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, args.insecure)?;
     if args.check {
+        CredentialFiles::of(&config.admin)?.map(|files| files.read()).transpose()?;
         let checked = check(&base, &config, &listen_at).map_err(|error| located(args, error));
         return checked.map(|()| ExitCode::SUCCESS);
     }
@@ -302,6 +303,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let foreman = desk.foreman();
     let crew = Crew { foreman: foreman.clone(), cpus: plan.cpus.clone(), live: live.clone() };
     let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
+    live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
     fabric_wakers.set(wakers.clone());
     let (courier, wake) = Courier::new(courier);
@@ -325,6 +327,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         failed |= thread.join().is_err();
     }
     courier.see_out();
+    office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

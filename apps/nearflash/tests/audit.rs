@@ -161,3 +161,20 @@ fn nothing_is_changed_while_the_log_takes_no_lines() {
         (&json!("RELOAD"), &json!("more"))
     );
 }
+
+#[test]
+fn a_take_over_has_a_line_that_names_the_new_process() {
+    let mut audited = Audited::start_after("true");
+    let config = audited.path("nearflash.toml").display().to_string();
+    let words = ["--config", &config, "--state", "none", "--upgrade"];
+    let heir = Launch::new(&words).after(&[], "unset NEARFLASH_ADMIN").start();
+    assert!(audited.server.wait().success());
+    wait_until("its line", PATIENCE, || {
+        audited.lines("audit.log").iter().any(|line| line["method"] == "UPGRADE")
+    });
+    let line = audited.lines("audit.log").pop().unwrap();
+    assert_eq!((&line["path"], &line["outcome"]), (&json!(config), &json!("done")));
+    assert_eq!(line["who"]["pid"], heir.pid());
+    audited.done(&["namespace", "add", "later", "1MiB"]);
+    assert_eq!(audited.lines("audit.log").pop().unwrap()["path"], "/v1/namespaces");
+}

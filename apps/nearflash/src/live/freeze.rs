@@ -1,7 +1,7 @@
 //! While another process takes over, nothing changes, and nothing of what is kept is written.
 
 use control::UPGRADING;
-use control::admin::{Code, Problem};
+use control::admin::{Code, Journal, Problem};
 
 use super::{Inner, Live, StateAt, Store};
 use crate::config::Space;
@@ -21,8 +21,12 @@ impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
     ///
     /// # Errors
-    /// When that cannot be kept; then nothing is frozen.
+    /// When that cannot be kept, or a record of it is owed to the audit log, which would be lost with this
+    /// process; then nothing is frozen.
     pub(crate) fn freeze(&self) -> Result<(), String> {
+        if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
+            audit.ready()?;
+        }
         self.ground.tenants.book().freeze(true);
         if let Err(problem) = self.keep_tenants_now() {
             self.ground.tenants.book().freeze(false);
