@@ -227,3 +227,44 @@ fn is_closed(stream: &TcpStream) -> bool {
     let peeked = stream.peek(&mut [0]);
     !matches!(&peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
+
+/// The status of a request to a resource, by this token.
+fn status(office: &Office, method: &str, path: &str, token: &str) -> u16 {
+    office.client(token).status(method, path).unwrap()
+}
+
+#[test]
+fn the_document_lists_what_strangers_are_answered() {
+    let office = Office::new();
+    let _server = office.start();
+    let document = serde_json::to_value(control::admin::document()).unwrap();
+    let mut all = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let path = path.replace("{name}", "nobody").replace("{id}", "9:1.1");
+            all.push((method.to_uppercase(), path.replace("{number}", "9"), operation.clone()));
+        }
+    }
+    let listed = |n: usize, code: u16| {
+        let (method, path, operation) = &all[n];
+        assert!(operation["responses"][code.to_string()].is_object(), "{method} {path}: {code}");
+    };
+    for (n, (method, path, _)) in all.iter().enumerate() {
+        let code = status(&office, method, path, BOB);
+        listed(n, code);
+        let changes = method != "GET" && path != "/v1/tenants/check";
+        assert_eq!(code == 403, changes, "{method} {path}: {code}");
+    }
+    // After ten wrong tokens nobody is asked for one; so the resources take turns.
+    let (mut unauthorized, mut late) = (0, 0);
+    for n in 0..all.len() {
+        let code = status(&office, &all[n].0, &all[n].1, "somebody-elses-token");
+        listed(n, code);
+        match code {
+            401 => unauthorized += 1,
+            429 => late += 1,
+            other => panic!("{}: {other}", all[n].1),
+        }
+    }
+    assert!(unauthorized >= 10 && late >= 10, "{unauthorized}, {late}");
+}

@@ -69,7 +69,7 @@ export function start(wake, open) {
 }
 
 export function show({ total, matched, tenants }) {
-  keep(body, tenants, ({ tenant }) => tenant.number + tenant.name, make, update);
+  keep(body, tenants, ({ tenant }) => `${tenant.number}:${tenant.name}`, make, update);
   const text = at("tenants-search").value.trim();
   const why = total === 0
     ? "There is no tenant yet. `nearflash tenant add NAME --latency 1ms --iops 10k` makes one; the form “What if” below says beforehand whether it would fit."

@@ -356,8 +356,33 @@ impl Client {
         self.get(&format!("/v1/trace?seconds={seconds}&one_in={one_in}"))
     }
 
+    /// The status that a request without a body is answered with, whatever the answer says.
+    ///
+    /// # Errors
+    /// When nobody answers, or the method makes no sense.
+    pub fn status(&mut self, method: &str, path: &str) -> Result<u16, ClientError> {
+        let broken = |_| ClientError::Broken(format!("{method:?} is no method"));
+        let method = Method::from_bytes(method.as_bytes()).map_err(broken)?;
+        self.ask(method, path, None::<&()>).map(|(status, _)| status.as_u16())
+    }
+
     fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, None::<&()>)
+    }
+
+    fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
+        let (address, pass, sender) = (&self.address, self.pass.as_ref(), &mut self.sender);
+        self.runtime.block_on(async {
+            let exchange = exchange((address, pass), sender, method, path, body);
+            tokio::time::timeout(PATIENCE, exchange)
+                .await
+                .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
+        })
     }
 
     fn call<T: DeserializeOwned>(
@@ -366,13 +391,7 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
-        let (address, pass, sender) = (&self.address, self.pass.as_ref(), &mut self.sender);
-        let (status, answer) = self.runtime.block_on(async {
-            let exchange = exchange((address, pass), sender, method, path, body);
-            tokio::time::timeout(PATIENCE, exchange)
-                .await
-                .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
-        })?;
+        let (status, answer) = self.ask(method, path, body)?;
         let broken = |error: serde_json::Error| ClientError::Broken(error.to_string());
         match status {
             // Nothing stands for the unit value.

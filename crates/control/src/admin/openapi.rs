@@ -1,7 +1,11 @@
 //! The document that describes the API to programs (OpenAPI 3.1), made from the code.
 
+use axum::http::Method;
 use utoipa::OpenApi;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::{Content, PathItem, Ref, RefOr, Response};
 
+use super::audit::is_change;
 use super::crew;
 use super::estate_routes;
 use super::routes::documented::Document;
@@ -14,5 +18,40 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document.merge(crew::documented::Document::openapi());
     document.merge(estate_routes::documented::Document::openapi());
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            add_gate(operation, is_change(&method, path));
+        }
+    }
     document
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
+    let PathItem { get, put, post, delete, .. } = item;
+    let all =
+        [(Method::GET, get), (Method::PUT, put), (Method::POST, post), (Method::DELETE, delete)];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// What those answer that every request passes before the resource does (`gate.rs`, `audit.rs`).
+fn add_gate(operation: &mut Operation, is_change: bool) {
+    let of_all = [
+        (401, "From elsewhere: there is no token, or one that the server does not know"),
+        (403, "Who asks is not let in, or the token is for reading only"),
+        (408, "It took too long; a change may still have been made"),
+        (429, "From elsewhere: too many wrong tokens came from this address (`retry-after`)"),
+    ];
+    let of_changes = [
+        (409, "It is in use, or another process is taking over: nothing was changed"),
+        (500, "It cannot be kept, so it was not done; or its record in the audit log is owed"),
+        (503, "The audit log takes no records: nothing was changed"),
+    ];
+    let of_changes = of_changes.into_iter().filter(|_| is_change);
+    for (status, description) in of_all.into_iter().chain(of_changes) {
+        let failure = Content::new(Some(Ref::from_schema_name("Failure")));
+        let mut response = Response::new(description);
+        response.content.insert("application/json".to_owned(), RefOr::T(failure));
+        let all = &mut operation.responses.responses;
+        all.entry(status.to_string()).or_insert(RefOr::T(response));
+    }
 }
