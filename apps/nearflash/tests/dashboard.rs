@@ -292,6 +292,62 @@ fn it_fits_a_telephone() {
 
 #[test]
 #[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn everything_is_done_with_a_keyboard() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let focused =
+        |what: &str| browser.run(&format!("return document.activeElement.matches({what:?})"));
+    browser.press(&["Tab"]);
+    assert_eq!(focused(".skip"), json!(true));
+    browser.press(&["Enter", "Tab"]);
+    assert_eq!(focused("#tenants-search"), json!(true), "the figures come first");
+    let outline = "const style = getComputedStyle(document.activeElement);
+        return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2";
+    assert_eq!(browser.run(outline), json!(true), "one sees where one is");
+    // All that can be used is reached, and shows it.
+    let mut reached = Vec::new();
+    for _ in 0..60 {
+        browser.press(&["Tab"]);
+        let name = browser.run("const at = document.activeElement; return at.id || at.name || at.textContent.slice(0, 20)");
+        let visible = browser.run(outline) == json!(true) || focused("body") == json!(true);
+        assert!(visible, "{name} does not show that it is focused");
+        reached.push(name.as_str().unwrap_or_default().to_owned());
+    }
+    for name in [
+        "tenants-order",
+        "gold",
+        "latency_us",
+        "iops",
+        "Would it fit?",
+        "connections-search",
+        "theme",
+    ] {
+        assert!(reached.iter().any(|known| known == name), "{name} of {reached:?}");
+    }
+    browser.run("document.activeElement.blur()");
+    browser.press(&["/", "s", "i", "l", "v"]);
+    assert_eq!(focused("#tenants-search"), json!(true));
+    browser.await_true(
+        "one tenant",
+        "document.querySelectorAll('#tenants-table tbody tr').length === 1",
+    );
+    browser.press(&["Tab", "Tab", "Tab", "Enter"]);
+    browser.await_true("silver's dialog", "document.querySelector('#tenant[open] dd')");
+    assert_eq!(browser.text("#tenant-title"), "silver");
+    assert!(
+        browser.text("#tenant .facts").contains("p95 ≤ 60.0 ms"),
+        "{}",
+        browser.text("#tenant .facts")
+    );
+    browser.picture("tenant");
+    browser.press(&["Escape"]);
+    browser.await_true("its end", "!document.querySelector('#tenant').open");
+    assert_eq!(focused("#tenants-table button"), json!(true), "back where one was");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
 fn what_if_says_what_would_have_to_give() {
     let site = Site::start(SETUP);
     let browser = site.browser();
@@ -349,6 +405,41 @@ fn a_server_that_is_gone_comes_back() {
     let seconds = "return document.querySelector('#latency-chart').chart.data[0].length";
     let run = browser.run(seconds).as_u64().unwrap();
     assert!(run < 30, "{run} seconds of a server that has just started");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn thousands_of_tenants_are_a_short_page() {
+    let tenants: String =
+        (0..10_000).map(|n| format!("[[tenant]]\nname = \"tenant {n:04}\"\n")).collect();
+    let site = Site::start(&format!("{SETUP}\n[limits]\ntenants = 10100\n{tenants}"));
+    let browser = site.browser();
+    let elements = browser.run("return document.querySelectorAll('*').length").as_u64().unwrap();
+    assert!(elements < 2_500, "{elements} elements");
+    let note = browser.text("#tenants-more");
+    assert!(note.contains("The first 50 of 10\u{202f}00"), "{note}");
+    browser.run(
+        "const search = document.querySelector('#tenants-search');
+        search.value = 'TENANT 177'; search.dispatchEvent(new Event('input'))",
+    );
+    browser.await_true(
+        "ten that match",
+        "document.querySelectorAll('#tenants-table tbody tr').length === 10",
+    );
+    browser.run(
+        "const search = document.querySelector('#tenants-search');
+        search.value = 'nobody'; search.dispatchEvent(new Event('input'))",
+    );
+    browser.await_true("words for none", "!document.querySelector('#tenants-empty').hidden");
+    assert!(browser.text("#tenants-empty").contains("No tenant has “nobody”"));
+    // Bytes that the page asks for in a second, and how long it waits for them.
+    let look = browser.run(
+        "const [...seen] = performance.getEntriesByType('resource').filter((each) => each.name.includes('/v1/'));
+        return [Math.max(...seen.slice(-10).map((each) => each.encodedBodySize)), Math.max(...seen.slice(-10).map((each) => each.duration))]",
+    );
+    println!("largest answer in bytes, slowest answer in ms: {look}");
+    assert!(look[0].as_f64().unwrap() < 200_000.0, "{look}");
     quiet(&browser);
 }
 
