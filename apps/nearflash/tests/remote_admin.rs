@@ -257,13 +257,13 @@ fn the_document_lists_what_strangers_are_answered() {
     }
     // After ten wrong tokens nobody is asked for one; so the resources take turns.
     let (mut unauthorized, mut late) = (0, 0);
-    for n in 0..all.len() {
-        let code = status(&office, &all[n].0, &all[n].1, "somebody-elses-token");
+    for (n, (method, path, _)) in all.iter().enumerate() {
+        let code = status(&office, method, path, "somebody-elses-token");
         listed(n, code);
         match code {
             401 => unauthorized += 1,
             429 => late += 1,
-            other => panic!("{}: {other}", all[n].1),
+            other => panic!("{path}: {other}"),
         }
     }
     assert!(unauthorized >= 10 && late >= 10, "{unauthorized}, {late}");
