@@ -13,6 +13,7 @@ mod api;
 mod changes;
 mod freeze;
 mod kept;
+mod listeners;
 mod namespaces;
 mod reconcile;
 mod reload;
@@ -36,6 +37,7 @@ use crate::listen::ListenAt;
 use crate::volumes::Volume;
 
 pub(crate) use changes::Changes;
+pub(crate) use listeners::Gate;
 pub(crate) use store::{StateAt, Store};
 use world::World;
 
@@ -62,6 +64,8 @@ pub(crate) struct Live {
     fabric: Option<Arc<Fabric>>,
     /// Where changes are recorded; there once the server is about to run.
     audit: OnceLock<Option<Arc<AuditFile>>>,
+    /// There once the server runs.
+    gate: OnceLock<Gate>,
     inner: Mutex<Inner>,
 }
 
@@ -123,7 +127,8 @@ impl Live {
         let (is_frozen, keeps_later) = (false, false);
         let inner = Inner { base, changes, store, world, retired, is_frozen, keeps_later };
         let inner = Mutex::new(inner);
-        let live = Arc::new(Live { ground, fabric, audit: OnceLock::new(), inner });
+        let live =
+            Arc::new(Live { ground, fabric, audit: OnceLock::new(), gate: OnceLock::new(), inner });
         live.clone().keep_reservations(wakers)?;
         Ok(live)
     }

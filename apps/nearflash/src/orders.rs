@@ -2,7 +2,7 @@
 //! to accept nothing for now, to accept from listeners that another process has passed on.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use contract::ListenerId;
 use io::{Listener, Waker};
@@ -13,11 +13,18 @@ const STOP: u32 = 1;
 const HOLD: u32 = 2;
 /// Take the listeners that lie ready.
 const LISTEN: u32 = 4;
+/// Added when other listeners turn away whoever comes: so each such change is another word.
+const TURN: u32 = 8;
+
+/// Listeners that can be told to turn away whoever comes: a bit for each.
+pub(crate) const TURNING_MAX: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Orders {
     word: AtomicU32,
+    /// The listeners that turn away whoever comes.
+    turning: AtomicU64,
     /// By worker: the last word that it has carried out.
     done: Vec<AtomicU32>,
     /// By worker: it drains, and nothing of it is in flight.
@@ -35,6 +42,7 @@ impl Orders {
     pub(crate) fn new(workers: usize) -> Orders {
         Orders {
             word: AtomicU32::new(0),
+            turning: AtomicU64::new(0),
             done: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             quiet: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             drained: AtomicUsize::new(0),
@@ -67,6 +75,22 @@ impl Orders {
     pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
         self.lay_ready(listeners);
         self.tell(LISTEN, true, wakers);
+    }
+
+    /// Has a listener, below [`TURNING_MAX`], turn away whoever comes, or let them in again.
+    pub(crate) fn turn_away(&self, listener: usize, turns: bool, wakers: &[Waker]) {
+        let bit = 1 << listener;
+        match turns {
+            true => self.turning.fetch_or(bit, Ordering::AcqRel),
+            false => self.turning.fetch_and(!bit, Ordering::AcqRel),
+        };
+        self.word.fetch_add(TURN, Ordering::AcqRel);
+        wakers.iter().for_each(Waker::wake);
+    }
+
+    /// The listeners that do, a bit for each.
+    pub(crate) fn turning(&self) -> u64 {
+        self.turning.load(Ordering::Acquire)
     }
 
     /// What lies ready.

@@ -38,7 +38,7 @@ use crate::fabric::Wakers;
 use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
 use crate::listen::{ListenAt, Protocol};
-use crate::live::{Changes, Ground, Live, Store};
+use crate::live::{Changes, Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
 use crate::sessions::{AnySession, ByListener};
@@ -306,6 +306,8 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
     fabric_wakers.set(wakers.clone());
+    let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
+    live.set_gate(Gate { orders, wakers: to_wake, foreman: foreman.clone() });
     let (courier, wake) = Courier::new(courier);
     desk.set_wake(wakers.len(), wake);
     start_desk(desk, &wakers)?;

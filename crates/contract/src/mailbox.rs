@@ -11,7 +11,10 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::time::Duration;
 
-use crate::{ConnId, Namespace, NamespaceId, Parcel, Peer, Slo, Status, Tag, TenantId, Ticket};
+use crate::{
+    ConnId, Instant, ListenerId, Namespace, NamespaceId, Parcel, Peer, Slo, Status, Tag, TenantId,
+    Ticket,
+};
 
 /// A tenant as one life of its number: the number is used again only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -177,6 +180,15 @@ pub enum Tell {
         /// Measured share of reads.
         read_percent: u8,
     },
+    /// Connections are to end: no more requests are taken from them, and each ends when what it has in
+    /// flight has ended, or then. A later word about the same ones replaces this one.
+    Drain {
+        /// Those that came by this listener; `None`: all that there are now.
+        listener: Option<ListenerId>,
+        /// When the last of them end, whatever they have in flight; `None`: those that have not been
+        /// told so far go on, and new ones come.
+        until: Option<Instant>,
+    },
     /// A namespace is another one from now on, or none. The worker says in
     /// [`Meters`](crate::Meters) when no device has requests any more that this forbids.
     Place {
@@ -228,6 +240,8 @@ pub struct Listed {
     pub peer: Peer,
     /// The tenant that it belongs to; `None`: it may do nothing (yet).
     pub tenant: Option<TenantId>,
+    /// The listener that it came by.
+    pub listener: u16,
     /// Its requests in flight.
     pub in_flight: u32,
     /// Messages that have come on it at this worker; wraps.

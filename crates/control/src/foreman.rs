@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Listed, Meters, Report, Stays, Tell, TenantId};
+use contract::{ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, Tell, TenantId};
 
 use crate::post::Way;
 use crate::sizing::{Seen, Sizing, Step};
@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long the sizing does nothing after an operator has added or retired a worker.
 const OPERATORS_TURN: Duration = Duration::from_secs(60);
+
+/// How long connections that end with their worker may still have requests in flight.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 /// How often, and how far apart, a worker whose box is full is told to give its connections away.
 const GIVE_TRIES: u32 = 100;
@@ -139,6 +142,8 @@ struct Crew {
     busy: Vec<f64>,
     /// What the workers' counters of busy microseconds said at the last look, and when that was.
     looked: (Vec<u32>, Instant),
+    /// When those that retire have their last connections end.
+    drain_at: Vec<Option<Instant>>,
     sizing: Sizing,
     open_to: Option<OpenTo>,
     /// Orders whose reports are waited for, oldest first.
@@ -178,6 +183,7 @@ impl Foreman {
             states: vec![WorkerState::Active; workers],
             busy: vec![0.0; workers],
             looked: (vec![0; workers], Instant::ZERO),
+            drain_at: vec![None; workers],
             sizing: Sizing::new(workers.max(1), workers.max(1)),
             open_to: None,
             waiting: Vec::new(),
@@ -330,6 +336,11 @@ impl Foreman {
                 (WorkerState::Retiring | WorkerState::Parked, _) => {
                     crew.states[worker] = WorkerState::Retiring;
                     self.empty(&crew, worker);
+                    if crew.drain_at[worker].take_if(|at| *at <= now).is_some() {
+                        let until = Some(now + LAST_REQUESTS);
+                        let drain = Tell::Drain { listener: None, until };
+                        self.say(worker, drain);
+                    }
                 }
             }
         }
@@ -395,16 +406,26 @@ impl Foreman {
         let now = self.tenants.now();
         self.crew().sizing.rest(now, OPERATORS_TURN);
         let (count, to) = (if is_on { u32::MAX } else { 0 }, self.meters.len() as u16);
-        for way in &self.ways[..self.meters.len()] {
-            let mut tell = Tell::Give { count, to, at_once: HANDED_AT_ONCE };
-            // A worker takes its mail in every turn.
-            for _ in 0..GIVE_TRIES {
-                match way.send(tell) {
-                    Ok(()) => break,
-                    Err(refused) => tell = refused,
-                }
-                std::thread::sleep(GIVE_PAUSE);
+        let give = Tell::Give { count, to, at_once: HANDED_AT_ONCE };
+        (0..self.meters.len()).for_each(|worker| self.say(worker, give.clone()));
+    }
+
+    /// Has the connections that came by a listener end: each when what it has in flight has ended, and
+    /// all of them by then; `None`: or not any more.
+    pub fn drain(&self, listener: ListenerId, until: Option<Instant>) {
+        let drain = Tell::Drain { listener: Some(listener), until };
+        (0..self.meters.len()).for_each(|worker| self.say(worker, drain.clone()));
+    }
+
+    /// Says something to a worker, now or soon.
+    fn say(&self, worker: usize, mut tell: Tell) {
+        // A worker takes its mail in every turn.
+        for _ in 0..GIVE_TRIES {
+            match self.ways[worker].send(tell) {
+                Ok(()) => return,
+                Err(refused) => tell = refused,
             }
+            std::thread::sleep(GIVE_PAUSE);
         }
     }
 
@@ -436,21 +457,24 @@ impl Foreman {
         if rests(&worker) {
             self.activate(&mut crew, worker);
         }
+        crew.drain_at[worker] = None;
         crew.sizing.rest(now, OPERATORS_TURN);
         Ok(worker)
     }
 
-    /// Lets a worker give all its connections away, and rest.
+    /// Lets a worker give all its connections away, and rest. Those that cannot move end by themselves, or
+    /// when the time is over that they have.
     ///
     /// # Errors
     /// When it is the one that listens, or there is none of this number.
-    pub fn retire(&self, worker: usize) -> Result<(), OrderRefused> {
+    pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), OrderRefused> {
         let now = self.tenants.now();
         self.check(worker)?;
         if worker == 0 {
             return Err(OrderRefused::Listens);
         }
         let mut crew = self.crew();
+        crew.drain_at[worker] = limit.map(|limit| now + limit);
         if crew.states[worker] == WorkerState::Active {
             self.retire_in(&mut crew, worker);
         }
@@ -522,7 +546,7 @@ mod tests {
     fn a_worker_that_rests_gives_away_what_still_comes() {
         let (_desk, foreman, mut boxes) = crew(2);
         let state = || foreman.workers()[1].state;
-        foreman.retire(1).unwrap();
+        foreman.retire(1, None).unwrap();
         foreman.look(at(1), 0.0);
         assert_eq!(state(), WorkerState::Parked);
         while boxes[1].poll().is_some() {}

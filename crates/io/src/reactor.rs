@@ -50,6 +50,9 @@ pub trait Network: Dial + Sized {
     /// Accepts nothing for now (arrivals wait in the kernel), or again.
     fn hold(&mut self, is_held: bool);
 
+    /// Turns away whoever comes by a listener, or lets them in again.
+    fn refuse(&mut self, id: ListenerId, refuses: bool);
+
     /// Whether an accept may still bring a connection.
     fn accepts(&self) -> bool;
 
@@ -105,6 +108,10 @@ impl Network for Sockets {
         Sockets::hold(self, is_held);
     }
 
+    fn refuse(&mut self, id: ListenerId, refuses: bool) {
+        Sockets::refuse(self, id, refuses);
+    }
+
     fn accepts(&self) -> bool {
         Sockets::accepts(self)
     }
@@ -131,6 +138,10 @@ impl Network for EpollSockets {
 
     fn hold(&mut self, is_held: bool) {
         EpollSockets::hold(self, is_held);
+    }
+
+    fn refuse(&mut self, id: ListenerId, refuses: bool) {
+        EpollSockets::refuse(self, id, refuses);
     }
 
     fn accepts(&self) -> bool {

@@ -28,6 +28,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         tracing::debug!(%peer, "connection opened");
         if self.is_draining() {
             self.finish(id);
+        } else if self.is_drained_at(listener) {
+            // It was on its way already.
+            self.dismiss(id, true);
         }
     }
 

@@ -68,14 +68,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Takes no more requests from a connection; ends it when those in flight have ended.
     pub(crate) fn finish(&mut self, id: ConnId) {
-        let draining = self.is_draining();
+        self.dismiss(id, self.is_draining());
+    }
+
+    /// The same, and tells it beforehand if it is drained.
+    pub(crate) fn dismiss(&mut self, id: ConnId, is_drained: bool) {
         let Some(conn) = self.find(id) else { return };
         conn.finishing = true;
         conn.in_flight -= std::mem::take(&mut conn.awaited);
         let asked = std::mem::take(&mut conn.asked);
         self.forget_awaited(asked);
         let Some(conn) = self.find(id) else { return };
-        let tell = draining && conn.session.takes_notices();
+        let tell = is_drained && conn.session.takes_notices();
         if tell && self.transport.room() > self.owed() {
             self.reply(id, &Reply::Notice(Notice::Draining), None);
         }

@@ -12,6 +12,7 @@ mod chain;
 mod connection;
 mod control;
 mod direct;
+mod drains;
 mod fence;
 mod guesses;
 mod housekeeping;

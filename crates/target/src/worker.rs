@@ -12,6 +12,7 @@ use contract::{
 
 use crate::awaited::Awaited;
 use crate::connection::Connection;
+use crate::drains::Drain;
 use crate::fence::Fences;
 use crate::guesses::Guesses;
 use crate::inflight::InFlight;
@@ -203,6 +204,8 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) short: bool,
     pub(crate) housekeep_at: Instant,
     pub(crate) drain_until: Option<Instant>,
+    /// Of some of its connections, or of all that there were.
+    pub(crate) drains: Vec<Drain>,
 }
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session> Worker<T, D, S, P> {
@@ -295,6 +298,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             short: false,
             housekeep_at: Instant::ZERO,
             drain_until: None,
+            drains: Vec::new(),
             limits,
         }
     }
@@ -328,6 +332,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         if !self.greetings.is_empty() {
             self.answer_greetings();
+        }
+        if !self.drains.is_empty() {
+            self.drain_on();
         }
         self.housekeep();
         if !self.moves.is_idle() {
@@ -701,16 +708,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let keeps = self.open_connections > 0 || !self.moves.is_idle();
         let housekeeping = keeps.then_some(self.housekeep_at);
-        let guesses = self.guesses.due();
-        let others = [
-            self.transport.wake_at(),
-            self.sessions.wake_at(),
-            fenced,
-            guesses,
-            housekeeping,
-            moves,
-        ];
-        devices.chain(others).flatten().min()
+        let late = [self.guesses.due(), self.drains_due()];
+        let others =
+            [self.transport.wake_at(), self.sessions.wake_at(), fenced, housekeeping, moves];
+        devices.chain(others).chain(late).flatten().min()
     }
 
     /// Connections that are open.

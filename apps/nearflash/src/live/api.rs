@@ -1,5 +1,7 @@
 //! The server as its admin API sees it.
 
+use std::time::Duration;
+
 use control::admin::{
     AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
     Problem, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
@@ -66,6 +68,14 @@ impl Estate for Live {
 
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem> {
         self.change_ana(listener, to)
+    }
+
+    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem> {
+        self.drain(listener, limit)
+    }
+
+    fn resume_listener(&self, listener: &str) -> Result<Listener, Problem> {
+        self.resume(listener)
     }
 
     fn remove_tenant(&self, name: &str) -> Result<(), Problem> {

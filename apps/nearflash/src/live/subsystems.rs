@@ -133,10 +133,13 @@ impl Live {
     }
 
     pub(super) fn told_listeners(&self) -> admin::Listeners {
+        let states = self.states();
         let inner = self.lock();
-        let all =
-            (0..self.ground.listen.len()).map(|index| self.told_listener(&inner.world, index));
-        admin::Listeners { listeners: all.collect() }
+        let told = |(index, (state, connections))| {
+            let told = self.told_listener(&inner.world, index);
+            admin::Listener { state, connections, ..told }
+        };
+        admin::Listeners { listeners: states.into_iter().enumerate().map(told).collect() }
     }
 
     pub(super) fn change_ana(&self, name: &str, to: &SetAna) -> Result<admin::Listener, Problem> {
@@ -164,11 +167,10 @@ impl Live {
             Ok(Vec::new())
         })?;
         tracing::info!(listener, group, state = ?to.state, "access through a listener changed");
-        let inner = self.lock();
-        Ok(self.told_listener(&inner.world, index))
+        Ok(self.told_listeners().listeners.swap_remove(index))
     }
 
-    fn find_listener(&self, name: &str) -> Result<usize, Problem> {
+    pub(super) fn find_listener(&self, name: &str) -> Result<usize, Problem> {
         let urls: Vec<String> = (0..self.ground.listen.len()).map(|n| self.url_of(n)).collect();
         let by_number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let found = match by_number {
@@ -186,7 +188,8 @@ impl Live {
         let number = index as u16 + 1;
         let all = world.config.subsystem.iter().flat_map(told_ana);
         let ana = all.filter(|ana| ana.listener == number).collect();
-        admin::Listener { number, url: self.url_of(index), ana }
+        let state = admin::ListenerState::default();
+        admin::Listener { number, url: self.url_of(index), state, connections: None, ana }
     }
 
     /// The hosts that are connected.

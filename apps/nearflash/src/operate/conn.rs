@@ -81,6 +81,7 @@ mod tests {
             worker: 1,
             peer: "127.0.0.1:4000".to_owned(),
             tenant: tenant.map(str::to_owned),
+            listener: 1,
             in_flight: 32,
             messages: 12_345,
             can_move,

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use control::admin::{
-    AddSubsystem, AnaState, Client, Host, Listener, SetAna, SetHost, SetSubsystem, Subsystem,
+    AddSubsystem, AnaState, Client, Host, Listener, ListenerState, SetAna, SetHost, SetSubsystem,
+    Subsystem,
 };
 use serde_json::json;
 
@@ -332,6 +333,20 @@ pub(crate) enum ListenerCommand {
         #[arg(long, value_name = "N")]
         group: Option<u32>,
     },
+    /// Turn away whoever comes by a listener, and end the connections that came by it: each when what
+    /// it has in flight has ended
+    Drain {
+        /// The listener's number or address
+        listener: String,
+        /// Seconds until they end all the same
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        deadline: u64,
+    },
+    /// Let people in again by a listener that was drained
+    Resume {
+        /// The listener's number or address
+        listener: String,
+    },
     /// Show all listeners
     List,
 }
@@ -383,6 +398,18 @@ impl ListenerCommand {
                 let now = client.set_ana(listener, &SetAna { state, subsystem, group })?;
                 common.print(&now, |now| format!("{} is {}", now.url, word(state)));
             }
+            ListenerCommand::Drain { listener, deadline } => {
+                let now = client.drain_listener(listener, deadline.saturating_mul(1_000))?;
+                common.print(&now, |now| match now.connections {
+                    Some(0) => format!("{} is drained", now.url),
+                    Some(n) => format!("{} is draining: {n} connections are left", now.url),
+                    None => format!("{} is draining", now.url),
+                });
+            }
+            ListenerCommand::Resume { listener } => {
+                let now = client.resume_listener(listener)?;
+                common.print(&now, |now| format!("{} lets people in", now.url));
+            }
             ListenerCommand::List => {
                 let all = client.listeners()?;
                 common.print(&all, |all| list_listeners(&all.listeners));
@@ -393,14 +420,24 @@ impl ListenerCommand {
 }
 
 fn list_listeners(listeners: &[Listener]) -> String {
-    let mut table =
-        table(&[("NUMBER", Side::Right), ("ADDRESS", Side::Left), ("ACCESS", Side::Left)]);
+    let mut table = table(&[
+        ("NUMBER", Side::Right),
+        ("ADDRESS", Side::Left),
+        ("STATE", Side::Left),
+        ("ACCESS", Side::Left),
+    ]);
     for listener in listeners {
         let ana = listener.ana.iter();
         let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));
         let ana = ana.collect::<Vec<_>>().join(", ");
         let ana = if ana.is_empty() { "optimized".to_owned() } else { ana };
-        table.add_row([listener.number.to_string(), listener.url.clone(), ana]);
+        let state = match (listener.state, listener.connections) {
+            (ListenerState::Open, _) => "open".to_owned(),
+            (ListenerState::Draining, Some(n)) => format!("draining ({n} left)"),
+            (ListenerState::Draining, None) => "draining".to_owned(),
+            (ListenerState::Drained, _) => "drained".to_owned(),
+        };
+        table.add_row([listener.number.to_string(), listener.url.clone(), state, ana]);
     }
     text(&table)
 }

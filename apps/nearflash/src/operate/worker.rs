@@ -1,4 +1,4 @@
-//! `nearflash worker list|add|retire`.
+//! `nearflash worker list|add|retire|drain`.
 
 use std::process::ExitCode;
 
@@ -19,6 +19,15 @@ pub(crate) enum Command {
     Add {
         /// Which; the first that rests unless told
         number: Option<usize>,
+    },
+    /// Let a worker give all its connections to the others and rest; those that cannot move, as NVMe's
+    /// cannot, end when the time is over
+    Drain {
+        /// Which
+        number: usize,
+        /// Seconds until then
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        deadline: u64,
     },
     /// Let a worker give all its connections to the others, and rest
     Retire {
@@ -47,6 +56,15 @@ impl Command {
                 };
                 client.set_worker(number, WorkerState::Active)?;
                 common.print(&json!({ "added": number }), |_| format!("added worker {number}"));
+            }
+            Command::Drain { number, deadline } => {
+                client.drain_worker(*number, deadline.saturating_mul(1_000))?;
+                common.print(&json!({ "drained": number }), |_| {
+                    format!(
+                        "drained worker {number}: its connections move to the others, and those that \
+                         cannot end in {deadline} s"
+                    )
+                });
             }
             Command::Retire { number } => {
                 client.set_worker(*number, WorkerState::Parked)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, Turn};
+use contract::{Instant, ListenerId, Turn};
 
 use super::ServerWorker;
 use crate::interface::Way;
@@ -19,6 +19,8 @@ pub(super) struct Duty {
     /// The last word that it has begun to carry out, and the last that is carried out.
     begun: Word,
     done: Word,
+    /// The listeners that turn away whoever comes.
+    turning: u64,
     is_quiet: bool,
     is_drained: bool,
 }
@@ -26,7 +28,7 @@ pub(super) struct Duty {
 impl Duty {
     pub(super) fn new(orders: Arc<Orders>, worker: usize) -> Duty {
         let (begun, done) = (Word::default(), Word::default());
-        Duty { orders, worker, begun, done, is_quiet: false, is_drained: false }
+        Duty { orders, worker, begun, done, turning: 0, is_quiet: false, is_drained: false }
     }
 
     /// Does what is new, before a turn.
@@ -39,6 +41,11 @@ impl Duty {
         let sockets = worker.ports().0;
         if word.holds() != before.holds() {
             sockets.hold(word.holds());
+        }
+        let changed = self.turning ^ self.orders.turning();
+        self.turning ^= changed;
+        for listener in (0..u64::BITS as u16).filter(|n| changed >> n & 1 == 1) {
+            sockets.refuse(ListenerId(listener), self.turning >> listener & 1 == 1);
         }
         if self.worker == 0 && word.listens() {
             for (id, listener) in self.orders.take_listeners() {

@@ -21,8 +21,9 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::AdminAddress;
 use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::estate::{
-    AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
-    RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners, Namespace,
+    Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
+    Subsystems,
 };
 use super::model::{
     AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
@@ -186,7 +187,18 @@ impl Client {
     /// # Errors
     /// When there is none of this number, or it listens.
     pub fn set_worker(&mut self, number: usize, state: WorkerState) -> Result<(), ClientError> {
-        self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&SetWorker { state }))
+        let to = SetWorker { state, deadline_ms: None };
+        self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
+    }
+
+    /// Lets a worker give its connections away and rest; those that cannot move end when the time is
+    /// over.
+    ///
+    /// # Errors
+    /// As [`set_worker`](Client::set_worker).
+    pub fn drain_worker(&mut self, number: usize, deadline_ms: u64) -> Result<(), ClientError> {
+        let to = SetWorker { state: WorkerState::Parked, deadline_ms: Some(deadline_ms) };
+        self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
     }
 
     /// The connections of all workers.
@@ -321,6 +333,28 @@ impl Client {
     /// See [`ClientError`].
     pub fn listeners(&mut self) -> Result<Listeners, ClientError> {
         self.get("/v1/listeners")
+    }
+
+    /// Has a listener turn away whoever comes, and the connections end that came by it.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn drain_listener(
+        &mut self,
+        listener: &str,
+        deadline_ms: u64,
+    ) -> Result<Listener, ClientError> {
+        let path = format!("{}/drain", path_to("listeners", listener));
+        self.call(Method::POST, &path, Some(&DrainListener { deadline_ms: Some(deadline_ms) }))
+    }
+
+    /// Has a listener let people in again.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn resume_listener(&mut self, listener: &str) -> Result<Listener, ClientError> {
+        let path = format!("{}/resume", path_to("listeners", listener));
+        self.call(Method::POST, &path, None::<&()>)
     }
 
     /// Says how namespaces are reached through a listener.

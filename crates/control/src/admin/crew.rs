@@ -1,5 +1,7 @@
 //! Workers and connections: what they are, and moves.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post, put};
@@ -26,6 +28,9 @@ pub struct Connection {
     pub peer: String,
     /// The tenant that it belongs to; `null` while it may do nothing.
     pub tenant: Option<String>,
+    /// The number of the listener that it came by.
+    #[serde(default)]
+    pub listener: u16,
     /// Its requests in flight.
     pub in_flight: u32,
     /// Messages that have come on it at this worker; wraps at 2³².
@@ -81,7 +86,13 @@ pub enum WorkerState {
 pub struct SetWorker {
     /// `active`, or `parked`: then it is `retiring` until it has given its connections away.
     pub state: WorkerState,
+    /// Parked: after so many milliseconds connections end that cannot move; never unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
 }
+
+/// The longest time that a drain may be given: a day.
+pub(super) const DEADLINE_MS_MAX: u64 = 86_400_000;
 
 pub(super) fn routes() -> Router<Api> {
     Router::new()
@@ -161,6 +172,7 @@ async fn list_connections(
         worker: info.worker,
         peer: info.listed.peer.to_string(),
         tenant: info.tenant,
+        listener: info.listed.listener + 1,
         in_flight: info.listed.in_flight,
         messages: info.listed.messages,
         can_move: info.listed.can_move,
@@ -219,13 +231,16 @@ async fn set_worker(
     State(api): State<Api>,
     note: Note,
     Path(number): Path<usize>,
-    Body(SetWorker { state }): Body<SetWorker>,
+    Body(SetWorker { state, deadline_ms }): Body<SetWorker>,
 ) -> Result<StatusCode, Problem> {
     match state {
         WorkerState::Active => drop(api.foreman.add(Some(number))?),
-        WorkerState::Retiring | WorkerState::Parked => api.foreman.retire(number)?,
+        WorkerState::Retiring | WorkerState::Parked => {
+            let limit = deadline_ms.map(|ms| Duration::from_millis(ms.min(DEADLINE_MS_MAX)));
+            api.foreman.retire(number, limit)?;
+        }
     }
-    note.after(&SetWorker { state });
+    note.after(&SetWorker { state, deadline_ms });
     tracing::info!(worker = number, ?state, "worker set");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -238,8 +238,36 @@ pub struct Listener {
     pub number: u16,
     /// Its address.
     pub url: String,
+    /// Whether it lets people in.
+    pub state: ListenerState,
+    /// Connections that came by it, where it is drained.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<usize>,
     /// How namespaces are reached through it, where that is not `optimized`.
     pub ana: Vec<Ana>,
+}
+
+/// Whether a listener lets people in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListenerState {
+    /// It does.
+    #[default]
+    Open,
+    /// It turns everybody away, and some that came by it are still there.
+    Draining,
+    /// It turns everybody away, and nobody is there that came by it.
+    Drained,
+}
+
+/// How a listener is to be drained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DrainListener {
+    /// How long, in milliseconds, connections may have requests in flight before they end all the same; ten
+    /// seconds unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
 }
 
 /// All listeners.

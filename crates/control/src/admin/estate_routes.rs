@@ -2,19 +2,22 @@
 //! the [`Estate`] does, on a thread that may wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, put};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::Serialize;
 
 use super::asked::{Path, Query};
 use super::audit::Note;
+use super::crew::DEADLINE_MS_MAX;
 use super::estate::{
-    AddNamespace, AddSubsystem, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
-    RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners, Namespace,
+    Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
+    Subsystems,
 };
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
@@ -68,6 +71,13 @@ pub trait Estate: Send + Sync {
     /// How namespaces are reached through a listener.
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
 
+    /// A listener turns away whoever comes, and the connections end that came by it: each when what it
+    /// has in flight has ended, or when the time is over.
+    fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem>;
+
+    /// A listener lets people in again.
+    fn resume_listener(&self, listener: &str) -> Result<Listener, Problem>;
+
     /// A tenant ends, unless something names it. In one go with keeping that: while it ends, nothing
     /// comes to name it.
     fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
@@ -92,6 +102,8 @@ pub(super) fn routes() -> Router<Api> {
         .route("/v1/hosts/{name}", put(set_host).delete(remove_host))
         .route("/v1/listeners", get(list_listeners))
         .route("/v1/listeners/{name}/ana", put(set_ana))
+        .route("/v1/listeners/{name}/drain", post(drain_listener))
+        .route("/v1/listeners/{name}/resume", post(resume_listener))
 }
 
 /// Has the estate do something that may take a while.
@@ -467,11 +479,60 @@ async fn set_ana(
     Body(body): Body<SetAna>,
 ) -> Result<Json<Listener>, Problem> {
     let known = name.clone();
-    let before = move |estate: &dyn Estate| {
-        let listeners = estate.listeners().ok()?.listeners;
-        listeners.into_iter().find(|one| one.url == known || one.number.to_string() == known)
-    };
+    let before = move |estate: &dyn Estate| known_listener(estate, &known);
     change(api, note, before, move |estate| estate.set_ana(&name, &body)).await.map(Json)
+}
+
+fn known_listener(estate: &dyn Estate, name: &str) -> Option<Listener> {
+    let listeners = estate.listeners().ok()?.listeners;
+    listeners.into_iter().find(|one| one.url == name || one.number.to_string() == name)
+}
+
+/// Has a listener turn away whoever comes, and the connections end that came by it, until it is resumed
+/// or the server starts again.
+#[utoipa::path(
+    post,
+    path = "/v1/listeners/{name}/drain",
+    params(("name" = String, Path, description = "The listener's number or address")),
+    request_body = DrainListener,
+    responses(
+        (status = 200, body = Listener),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn drain_listener(
+    State(api): State<Api>,
+    note: Note,
+    Path(name): Path<String>,
+    Body(how): Body<DrainListener>,
+) -> Result<Json<Listener>, Problem> {
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| known_listener(estate, &known);
+    let limit = Duration::from_millis(how.deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
+    change(api, note, before, move |estate| estate.drain_listener(&name, limit)).await.map(Json)
+}
+
+/// Has a listener let people in again.
+#[utoipa::path(
+    post,
+    path = "/v1/listeners/{name}/resume",
+    params(("name" = String, Path, description = "The listener's number or address")),
+    responses(
+        (status = 200, body = Listener),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn resume_listener(
+    State(api): State<Api>,
+    note: Note,
+    Path(name): Path<String>,
+) -> Result<Json<Listener>, Problem> {
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| known_listener(estate, &known);
+    change(api, note, before, move |estate| estate.resume_listener(&name)).await.map(Json)
 }
 
 /// The document of all this.
@@ -496,6 +557,8 @@ pub(super) mod documented {
         remove_host,
         list_listeners,
         set_ana,
+        drain_listener,
+        resume_listener,
     ))]
     pub(in crate::admin) struct Document;
 }

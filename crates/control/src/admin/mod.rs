@@ -38,9 +38,9 @@ pub use dashboard::{
     History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingOf, Standings, Stood,
 };
 pub use estate::{
-    AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, Exported, Host, Hosts,
-    Listener, Listeners, Namespace, Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace,
-    SetSubsystem, Subsystem, Subsystems,
+    AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, DrainListener, Exported,
+    Host, Hosts, Listener, ListenerState, Listeners, Namespace, Namespaces, RemoveNamespace,
+    SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 pub use estate_routes::Estate;
 pub use model::{

@@ -85,6 +85,8 @@ struct Listening {
     listener: Listener,
     /// Connections may wait to be accepted; an accept that finds none ends this.
     waiting: bool,
+    /// Whoever comes is turned away.
+    refuses: bool,
 }
 
 impl EpollSockets {
@@ -134,8 +136,14 @@ impl EpollSockets {
         rustix::io::ioctl_fionbio(&listener.socket, true)
             .and_then(|()| self.reactor.watch_listener(&listener.socket, token))
             .map_err(|e| Error::system(format!("cannot watch {}", listener.endpoint()), e))?;
-        self.listeners.push(Listening { id, listener, waiting: true });
+        self.listeners.push(Listening { id, listener, waiting: true, refuses: false });
         Ok(())
+    }
+
+    /// Turns away whoever comes by a listener from now on, or lets them in again.
+    pub fn refuse(&mut self, id: ListenerId, refuses: bool) {
+        let own = self.listeners.iter_mut().filter(|listening| listening.id == id);
+        own.for_each(|listening| listening.refuses = refuses);
     }
 
     /// Accepts nothing for now, or again.
@@ -224,10 +232,11 @@ impl EpollSockets {
                 if !listening.waiting {
                     break;
                 }
-                let listener = listening.id;
+                let (listener, refuses) = (listening.id, listening.refuses);
                 let accepted =
                     rustix::net::accept_with(&listening.listener.socket, SocketFlags::CLOEXEC);
                 match accepted {
+                    Ok(socket) if refuses => drop(socket),
                     Ok(socket) => self.assign(Arrival { socket, listener }),
                     Err(Errno::AGAIN) => listening.waiting = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}

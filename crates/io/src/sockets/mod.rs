@@ -10,6 +10,7 @@
 // until their last completion; accepted descriptors arrive as numbers.
 #![allow(unsafe_code)]
 
+mod accept;
 mod conn;
 mod dial;
 mod direct;
@@ -124,6 +125,8 @@ struct Listening {
     id: ListenerId,
     listener: Listener,
     armed: bool,
+    /// Whoever comes is turned away.
+    refuses: bool,
 }
 
 impl Sockets {
@@ -179,27 +182,13 @@ impl Sockets {
     pub fn listen(&mut self, id: ListenerId, listener: Listener) {
         // One that another process has passed on may be as that one's way to the kernel wanted it.
         let _ = rustix::io::ioctl_fionbio(&listener.socket, false);
-        self.listeners.push(Listening { id, listener, armed: false });
+        self.listeners.push(Listening { id, listener, armed: false, refuses: false });
         self.arm_accepts();
     }
 
     /// Makes [`contract::Dial::dial`] connect to `server`.
     pub fn dial_to(&mut self, server: impl Into<Endpoint>) {
         self.server = Some(server.into());
-    }
-
-    /// Accepts nothing for now, or again.
-    pub fn hold(&mut self, is_held: bool) {
-        self.is_held = is_held;
-        match is_held {
-            true => (0..self.listeners.len()).for_each(|n| self.cancel_accept(n as u32)),
-            false => self.arm_accepts(),
-        }
-    }
-
-    /// Whether an accept may still bring a connection.
-    pub fn accepts(&self) -> bool {
-        self.listeners.iter().any(|listening| listening.armed)
     }
 
     fn arm_accepts(&mut self) {
@@ -237,7 +226,7 @@ impl Sockets {
             return;
         };
         listening.armed = cqueue::more(event.flags);
-        let listener = listening.id;
+        let (listener, refuses) = (listening.id, listening.refuses);
         if event.result == -libc::ECANCELED {
             // The hold may be over by now.
             self.accept_again = (!self.is_held).then_some(self.now);
@@ -251,6 +240,7 @@ impl Sockets {
             let socket = unsafe { OwnedFd::from_raw_fd(event.result) };
             let arrival = Arrival { socket, listener };
             match &self.spread {
+                _ if refuses => drop(arrival),
                 None => self.adopt(arrival),
                 Some((spread, me)) => match spread.place() {
                     worker if worker == *me => self.adopt(arrival),

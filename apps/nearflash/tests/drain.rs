@@ -1,0 +1,119 @@
+//! Listeners and workers that are drained while the server runs.
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use contract::{Command, Hello, Notice, Range, Status};
+use control::admin::{AdminAddress, Client, ListenerState, WorkerState};
+use support::{Answer, Launch, NvmeQueue, PATIENCE, Server, V1, V2, now, wait_until};
+
+const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
+
+/// A server with two listeners for clients and one for hosts, whose device takes its time.
+struct Place {
+    folder: tempfile::TempDir,
+    server: Server,
+}
+
+impl Place {
+    fn start(spec: &str) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("admin.sock");
+        let config = format!(
+            "[[device]]\nname = \"slow\"\nspec = \"{spec}\"\n\
+             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n"
+        );
+        let words = ["--workers", "2", "--admin", socket.to_str().unwrap()];
+        let server = words.iter().fold(Launch::config(&config), |l, word| l.with(word)).start();
+        Place { folder, server }
+    }
+
+    fn client(&self) -> Client {
+        let socket: PathBuf = self.folder.path().join("admin.sock");
+        Client::new(AdminAddress::Unix(socket)).unwrap()
+    }
+
+    fn states(&self) -> Vec<ListenerState> {
+        self.client().listeners().unwrap().listeners.iter().map(|one| one.state).collect()
+    }
+}
+
+const READ: Command = Command::Read(Range::new(0, 8));
+
+#[test]
+fn a_drained_listener_ends_who_came_by_it_and_turns_others_away() {
+    use ListenerState::{Drained, Open};
+    let place = Place::start("mem:16MiB");
+    let (first, second) = (place.server.listener(0), place.server.listener(1));
+    let mut here: Vec<V2> = (0..4).map(|_| V2::connect(first)).collect();
+    let (mut old, mut there) = (V1::connect(first), V2::connect(second));
+    assert_eq!(place.states(), [Open; 3]);
+    place.client().drain_listener("1", 10_000).unwrap();
+    for v2 in &mut here {
+        assert_eq!(v2.answer(), Answer::Notice(Notice::Draining));
+        v2.expect_end(PATIENCE);
+    }
+    old.expect_end(PATIENCE);
+    wait_until("nobody", PATIENCE, || place.states() == [Drained, Open, Open]);
+    V1::connect(first).expect_end(PATIENCE);
+    assert_eq!(there.call(READ, &[]).0, Status::Ok);
+    assert_eq!(V2::connect(second).call(READ, &[]).0, Status::Ok);
+    place.client().resume_listener("1").unwrap();
+    assert_eq!(place.states(), [Open; 3]);
+    let mut again = V2::connect(first);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(again.call(READ, &[]).0, Status::Ok);
+    assert!(place.client().drain_listener("9", 1).is_err());
+}
+
+#[test]
+fn what_is_in_flight_ends_first_and_not_for_ever() {
+    let place = Place::start("mem:16MiB?delay=700ms");
+    let address = place.server.listener(0);
+    for (deadline_ms, is_answered) in [(10_000, true), (100, false)] {
+        let mut v2 = V2::hello(address, Hello::default()).unwrap();
+        v2.send(7, READ, &[]);
+        wait_until("a request", PATIENCE, || {
+            place.client().connections().unwrap().connections.iter().any(|one| one.in_flight > 0)
+        });
+        let begun = now();
+        let told = place.client().drain_listener("1", deadline_ms).unwrap();
+        assert_eq!(told.state, ListenerState::Draining);
+        let mut answered = false;
+        loop {
+            match v2.answer() {
+                Answer::Done { tag: 7, status: Status::Ok, .. } => answered = true,
+                Answer::Notice(Notice::Draining) => {}
+                Answer::End => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(answered, is_answered, "{deadline_ms} ms, ended after {:?}", now() - begun);
+        place.client().resume_listener("1").unwrap();
+    }
+}
+
+#[test]
+fn a_drained_worker_ends_what_cannot_move() {
+    let place = Place::start("mem:16MiB");
+    let mut clients: Vec<V2> = (0..4).map(|_| V2::connect(place.server.listener(0))).collect();
+    // Two hosts: each worker gets one of them.
+    let hosts: Vec<NvmeQueue> = (1..=2)
+        .map(|n| NvmeQueue::admin(place.server.listener(2), n, SUBSYSTEM).unwrap())
+        .collect();
+    let worker = || place.client().workers().unwrap().workers.swap_remove(1);
+    let held = worker().connections;
+    assert!(held >= 2, "{held}");
+    place.client().drain_worker(1, 1_500).unwrap();
+    wait_until("the host alone", PATIENCE, || worker().connections == 1);
+    assert_eq!(worker().state, WorkerState::Retiring);
+    wait_until("its end", PATIENCE, || worker().state == WorkerState::Parked);
+    assert_eq!(worker().connections, 0);
+    clients.iter_mut().for_each(|v2| assert_eq!(v2.call(READ, &[]).0, Status::Ok));
+    drop(hosts);
+}
