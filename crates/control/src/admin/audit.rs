@@ -164,15 +164,22 @@ fn cut(text: &str) -> String {
 }
 
 /// What a handler tells of its change, for the record of the request that it is at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Note(Arc<Mutex<Told>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Told {
     before: Option<Value>,
     after: Option<Value>,
     token: Option<String>,
+    /// How the change ended, where that is said: why it was not done, if it was not.
+    ended: Option<Option<Code>>,
+    /// What waits for that, because the request was not waited for.
+    late: Option<Late>,
 }
+
+/// Told why a change was not done, if it was not, and what was before and is after.
+type Late = Box<dyn FnOnce(Option<Code>, Option<Value>, Option<Value>) + Send>;
 
 impl Note {
     /// What was before the change.
@@ -183,6 +190,45 @@ impl Note {
     /// What is after it.
     pub(super) fn after(&self, what: &impl Serialize) {
         self.told().after = value_of(what);
+    }
+
+    /// The change has ended, well or for this reason. Said by whoever makes it, who may outlive the
+    /// request.
+    pub(super) fn ended(&self, code: Option<Code>) {
+        let late = {
+            let mut told = self.told();
+            told.ended = Some(code);
+            told.late.take().map(|late| (late, told.before.take(), told.after.take()))
+        };
+        if let Some((late, before, after)) = late {
+            late(code, before, after);
+        }
+    }
+
+    /// Has a record kept of how a change ended, once that is known: the one of its request does not
+    /// say it.
+    fn keep_later(&self, first: Record, journal: Option<Arc<dyn Journal>>) {
+        let late = move |code: Option<Code>, before, after| {
+            let outcome = code.map_or(Outcome::Done, |code| outcome_of(code.status()));
+            let (before, after) = match outcome {
+                Outcome::Done => differing(before, after),
+                _ => (None, None),
+            };
+            let (before, after) = (before.map(bounded), after.map(bounded));
+            let record =
+                Record { before, after, outcome, status: None, code, left_out: 0, ..first };
+            if let Err(why) = record.keep(journal.as_deref()) {
+                tracing::error!("how a change ended is not recorded yet: {why}");
+            }
+        };
+        let mut told = self.told();
+        let Some(code) = told.ended else {
+            told.late = Some(Box::new(late));
+            return;
+        };
+        let (before, after) = (told.before.take(), told.after.take());
+        drop(told);
+        late(code, before, after);
     }
 
     /// Whose token the request has.
@@ -315,13 +361,16 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
         return response;
     }
     let Some(mut who) = caller else { return response };
-    let told = std::mem::take(&mut *note.told());
+    let (before, after, named) = {
+        let told = note.told();
+        (told.before.clone(), told.after.clone(), told.token.clone())
+    };
     if let Caller::Address { token, .. } = &mut who {
-        *token = told.token;
+        *token = named;
     }
     let outcome = outcome_of(status);
     let (before, after) = match outcome {
-        Outcome::Done | Outcome::Unknown => differing(told.before, told.after),
+        Outcome::Done | Outcome::Unknown => differing(before, after),
         _ => (None, None),
     };
     let record = Record {
@@ -335,7 +384,14 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
         code: response.extensions().get::<Code>().copied(),
         left_out,
     };
-    match auditor.keep(record).await {
+    let unknown = (outcome == Outcome::Unknown).then(|| record.clone());
+    let kept = auditor.keep(record).await;
+    if let Some(first) = unknown {
+        let journal = auditor.journal.clone();
+        // It may be known by now, and then a disk is waited for.
+        let _ = tokio::task::spawn_blocking(move || note.keep_later(first, journal)).await;
+    }
+    match kept {
         Err(why) if outcome == Outcome::Done => {
             let message = format!(
                 "it was done, but its record in the audit log is not kept yet: {why}; no other change \
@@ -397,6 +453,53 @@ mod tests {
         assert_eq!(differing(None, Some(json!({ "a": 1 }))), (None, Some(json!({ "a": 1 }))));
         assert_eq!(bounded(json!("x".repeat(5_000))), json!("(5002 bytes)"));
         assert_eq!(cut(&"é".repeat(400)).len(), 512);
+    }
+
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Record>>);
+
+    impl Journal for Kept {
+        fn ready(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn keep(&self, record: &Record) -> Result<(), String> {
+            self.0.lock().unwrap().push(record.clone());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_took_too_long_has_a_second_record_when_its_end_is_known() {
+        let journal = Arc::new(Kept::default());
+        let first = || {
+            let who = Caller::Signal { signal: "SIGHUP" };
+            let record = Record::beside_http(who, "PUT", "/v1/x", Outcome::Unknown);
+            Record { status: Some(408), code: Some(Code::TimeOut), ..record }
+        };
+        let later = |note: &Note| note.keep_later(first(), Some(journal.clone()));
+        let done = Note::default();
+        done.before(&json!({ "a": 1, "b": 1 }));
+        later(&done);
+        assert!(journal.0.lock().unwrap().is_empty(), "nobody knows");
+        done.after(&json!({ "a": 2, "b": 1 }));
+        done.ended(None);
+        // Whoever was faster than the request's own record.
+        let refused = Note::default();
+        refused.before(&json!({ "a": 1 }));
+        refused.ended(Some(Code::InUse));
+        later(&refused);
+        let kept = journal.0.lock().unwrap();
+        let said: Vec<_> = kept.iter().map(|one| (one.outcome, one.code, one.status)).collect();
+        assert_eq!(
+            said,
+            [(Outcome::Done, None, None), (Outcome::Refused, Some(Code::InUse), None)]
+        );
+        assert_eq!(
+            (&kept[0].before, &kept[0].after),
+            (&Some(json!({"a": 1})), &Some(json!({"a": 2})))
+        );
+        assert_eq!((&kept[1].before, &kept[1].path), (&None, &"/v1/x".to_owned()));
     }
 
     #[test]

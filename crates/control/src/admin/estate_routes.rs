@@ -129,11 +129,18 @@ async fn change<B: Serialize, T: Serialize + Send + 'static>(
         if let Some(before) = before(estate) {
             note.before(&before);
         }
-        let done = what(estate)?;
-        note.after(&done);
-        Ok(done)
+        noted(&note, what(estate), |done| note.after(done))
     })
     .await
+}
+
+/// Notes how a change ended, also when the request is not waited for any more.
+fn noted<T>(note: &Note, done: Result<T, Problem>, after: impl FnOnce(&T)) -> Result<T, Problem> {
+    if let Ok(done) = &done {
+        after(done);
+    }
+    note.ended(done.as_ref().err().map(|problem| problem.code));
+    done
 }
 
 /// Nothing was before what is made now.
@@ -345,9 +352,7 @@ async fn set_subsystem(
         if let Ok(before) = estate.subsystem(&name) {
             note.before(&said(before));
         }
-        let after = estate.set_subsystem(&name, &body)?;
-        note.after(&said(after.clone()));
-        Ok(after)
+        noted(&note, estate.set_subsystem(&name, &body), |now| note.after(&said(now.clone())))
     })
     .await
     .map(Json)
@@ -413,10 +418,11 @@ async fn set_host(
         if let Some(before) = known_host(estate, &name) {
             note.before(&before);
         }
-        let host = estate.set_host(&name, &body)?;
-        let (key_given, controller_key_given) = (body.key.is_some(), body.controller_key.is_some());
-        note.after(&Noted { host: host.clone(), key_given, controller_key_given });
-        Ok(host)
+        noted(&note, estate.set_host(&name, &body), |host| {
+            let (key_given, controller_key_given) =
+                (body.key.is_some(), body.controller_key.is_some());
+            note.after(&Noted { host: host.clone(), key_given, controller_key_given });
+        })
     })
     .await
     .map(Json)

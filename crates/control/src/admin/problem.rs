@@ -79,7 +79,7 @@ pub enum Code {
 }
 
 impl Code {
-    fn status(self) -> StatusCode {
+    pub(super) fn status(self) -> StatusCode {
         match self {
             Code::Invalid => StatusCode::BAD_REQUEST,
             Code::NoTenant | Code::NoNamespace | Code::NotFound => StatusCode::NOT_FOUND,
