@@ -31,8 +31,9 @@ const LULL: Duration = Duration::from_millis(5);
 /// Bytes of one message with connections, unless the first alone has more.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How often those that did not become quiet in time are asked again, without any success.
-const ROUNDS: u32 = 3;
+/// How long those that did not become quiet in time are asked again without any success: what stays
+/// ends, so a busy machine gets its time.
+const UNMOVED_MAX: Duration = Duration::from_secs(1);
 
 /// A take-over as the older process sees it.
 pub(super) struct Giver<'a> {
@@ -218,7 +219,7 @@ impl<'a> Giver<'a> {
         let grounds = self.grounds.clone();
         self.moved_at = grounds.clock.now();
         grounds.foreman.hand_over(true);
-        let (mut rounds, mut given_before) = (0, 0);
+        let (mut given_before, mut given_at) = (0, began);
         loop {
             match self.courier.next_soon() {
                 Some(event) => self.take_event(event)?,
@@ -244,9 +245,10 @@ impl<'a> Giver<'a> {
                 continue;
             }
             let left = self.movable();
-            rounds = if self.given > given_before { 0 } else { rounds + 1 };
-            given_before = self.given;
-            if left == 0 || is_late || rounds > ROUNDS {
+            if self.given > given_before {
+                (given_before, given_at) = (self.given, now);
+            }
+            if left == 0 || is_late || now.since(given_at) >= UNMOVED_MAX {
                 grounds.foreman.hand_over(false);
                 return self.settle();
             }

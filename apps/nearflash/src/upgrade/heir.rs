@@ -64,10 +64,12 @@ impl Heir {
         let talk = Talk::new(link, STEP_MAX)?;
         let hello = serde_json::to_vec(&Hello::own()).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
-        talk.send(Kind::Hello, 0, &hello, &[own.descriptor()])?;
+        // Whoever does not listen any more has said why.
+        let said = talk.send(Kind::Hello, 0, &hello, &[own.descriptor()]);
         step("heir", "hello");
         let refused = |over: Over| format!("the server that runs is not taken over: {over}");
         let mut message = talk.expect(Kind::Estate).map_err(refused)?;
+        said?;
         let estate: Estate = serde_json::from_slice(&message.body)
             .map_err(|error| format!("the server that runs says otherwise what it is: {error}"))?;
         let owner = message.files.pop().ok_or("the server that runs does not show itself")?;
