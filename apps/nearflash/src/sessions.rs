@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot, Status, Tag,
+    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot,
+    Status, Tag,
 };
 use proto::nvme::PortId;
 use proto::nvme_tcp::{Desk, TargetSession};
@@ -84,6 +85,10 @@ impl Session for AnySession {
 
     fn has_more(&self) -> bool {
         each!(self, session => session.has_more())
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        each!(self, session => session.expects())
     }
 
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
