@@ -268,9 +268,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let listen_at = config.listeners()?;
     check_exposure(&config, &listen_at, args.insecure)?;
     if args.check {
-        CredentialFiles::of(&config.admin)?.map(|files| files.read()).transpose()?;
-        let checked = check(&base, &config, &listen_at).map_err(|error| located(args, error));
-        return checked.map(|()| ExitCode::SUCCESS);
+        return check_only(args, &base, &config, &listen_at);
     }
     let chosen = args.interface.choose()?;
     let (mut plan, mut desk, courier) = plan(args, &base, &config, &listen_at, heir.as_mut())
@@ -331,6 +329,18 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     courier.see_out();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Finds fault with the configuration and what it names, and opens nothing for others.
+fn check_only(
+    args: &Args,
+    base: &Config,
+    config: &Config,
+    listen_at: &[ListenAt],
+) -> Result<ExitCode, String> {
+    CredentialFiles::of(&config.admin)?.map(|files| files.read()).transpose()?;
+    let checked = check(base, config, listen_at).map_err(|error| located(args, error));
+    checked.map(|()| ExitCode::SUCCESS)
 }
 
 /// Starts the control plane's thread.

@@ -144,3 +144,28 @@ impl Session for AnySession {
         each!(self, session => session.takes_notices())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
+    use zerocopy::IntoBytes;
+
+    /// A method with a default is easily forgotten in what wraps sessions, and nothing breaks: large
+    /// payloads are copied then.
+    #[test]
+    fn what_a_session_expects_is_passed_on() {
+        let mut session = AnySession::Reflex(ServerSession::new());
+        assert_eq!(session.expects(), None);
+        let head = MessageHead {
+            magic: MAGIC.into(),
+            opcode: Opcode::SET,
+            handle: 7.into(),
+            lba: 8.into(),
+            lba_count: 128.into(),
+        };
+        let mut input = head.as_bytes();
+        assert!(matches!(session.next_event(&mut input), Ok(Some(Event::Request(_)))));
+        assert_eq!(session.expects(), Some(Expected { place: None, bytes: 64 << 10 }));
+    }
+}
