@@ -72,6 +72,11 @@ impl Server {
         self.addresses[0]
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.helper.child.id()
+    }
+
     /// Asks it to stop, and waits.
     pub(crate) fn stop(mut self) -> Result<(), String> {
         let child = &mut self.helper.child;

@@ -3,6 +3,7 @@
 
 mod board;
 mod pace;
+mod seconds;
 mod seen;
 mod tenants;
 
@@ -15,8 +16,10 @@ use crate::child::{self, Server};
 use crate::crowd::{Crowd, Times};
 use crate::report::time_text;
 use crate::stage::{Promise, Stage};
+use crate::stalls::Kept;
 use board::{Board, Phase};
 use pace::Pace;
+use seconds::Seconds;
 use seen::Part;
 pub(crate) use seen::Seen;
 use tenants::{B_SENDS_LESS, Got, TENANTS};
@@ -40,10 +43,10 @@ const WARMUP: Duration = Duration::from_secs(1);
 
 /// Of a rehearsal, which finds out whether the machine drives the pace that it seemed to.
 const REHEARSAL: Times =
-    Times { warmup: Duration::from_millis(500), measured: Duration::from_millis(2_000) };
+    Times { warmup: Duration::from_millis(500), measured: Duration::from_millis(3_000) };
 
-/// The share of an objective that a rehearsal may need. Where nothing but the drive adds latency it
-/// needs 0.9 of it.
+/// The share of an objective that a rehearsal may need, over all and in each of its seconds. Where
+/// nothing but the drive adds latency it needs 0.9 of it.
 const REHEARSED_MOST: f64 = 0.95;
 
 /// How many times slower a second attempt is, which stalls of the machine hurt so much less.
@@ -94,7 +97,7 @@ pub(crate) fn play(slow: Option<u32>, seconds: u64, show: bool) -> Result<Seen, 
     let times = Times { warmup: WARMUP, measured: Duration::from_secs(seconds) };
     let play = |phase: Phase<'static>, server: &Server| {
         let board = show.then(|| Board::new(phase));
-        Ok::<_, String>(Part { phase, got: measure(phase, server, times, board)? })
+        measure(phase, server, times, board)
     };
     let [off, on, less] = phases(slow);
     let stage = stage(slow)?;
@@ -121,9 +124,10 @@ pub(crate) fn find_pace() -> Result<Pace, String> {
 fn rehearse(slow: u32) -> Result<bool, String> {
     let [_, phase, _] = phases(slow);
     let server = stage(slow)?.serve(&[])?;
-    let got = measure(phase, &server, REHEARSAL, None)?;
+    let part = measure(phase, &server, REHEARSAL, None)?;
     server.stop()?;
-    Ok(Part { phase, got }.is_kept_within(REHEARSED_MOST))
+    let kept = part.seconds_within(REHEARSED_MOST);
+    Ok(part.is_kept_within(REHEARSED_MOST) && kept == part.seconds.len())
 }
 
 fn phases(slow: u32) -> [Phase<'static>; 3] {
@@ -162,18 +166,20 @@ fn pace_text(pace: Pace) -> String {
     )
 }
 
-/// Lets the tenants at the server; shows how it goes, and says what each got.
+/// Lets the tenants at the server; shows how it goes, and says what each got, over all and in each
+/// second.
 fn measure(
-    phase: Phase<'_>,
+    phase: Phase<'static>,
     server: &Server,
     times: Times,
     mut board: Option<Board<'_>>,
-) -> Result<Vec<Got>, String> {
+) -> Result<Part, String> {
     let members = TENANTS.iter().map(|tenant| tenant.member(phase.slow, phase.share(tenant.name)));
     let crowd = Crowd::start(server.address(), members.collect(), DRIVE_BYTES, times, 1)?;
     let clock = io::Clock::start();
     let mut total = vec![Tally::new(); TENANTS.len()];
     let mut last = clock.now() + times.warmup;
+    let mut seconds = Seconds::from(last);
     loop {
         let finished = crowd.wait(FRAME);
         let now = clock.now();
@@ -182,6 +188,7 @@ fn measure(
         for (total, latest) in total.iter_mut().zip(&latest) {
             total.add(latest);
         }
+        seconds.add(&latest, now, finished, || Kept::until_now(server.id()));
         if finished {
             break;
         }
@@ -196,10 +203,11 @@ fn measure(
     if errors > 0 {
         return Err(format!("{errors} requests ended in an error"));
     }
-    let seconds = times.measured.as_secs_f64();
-    let got: Vec<Got> = total.iter().map(|tally| Got::of(tally, seconds)).collect();
+    let measured = times.measured.as_secs_f64();
+    let got: Vec<Got> = total.iter().map(|tally| Got::of(tally, measured)).collect();
+    let part = Part { phase, got, seconds: seconds.over };
     if let Some(board) = &mut board {
-        board.finish(&got);
+        board.finish(&part.got, &part.by_second());
     }
-    Ok(got)
+    Ok(part)
 }

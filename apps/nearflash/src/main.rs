@@ -32,6 +32,7 @@ mod reproduce;
 mod serve;
 mod sessions;
 mod stage;
+mod stalls;
 mod tenancy;
 mod top;
 mod trace;

@@ -83,11 +83,11 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Leaves the table of the whole phase standing.
-    pub(super) fn finish(&mut self, got: &[Got]) {
+    /// Leaves the table of the whole phase standing, with these words below.
+    pub(super) fn finish(&mut self, got: &[Got], below: &str) {
         let text = table(self.phase, got, "", self.style);
         self.draw(&text);
-        println!();
+        println!("{below}\n");
     }
 
     fn window(&self) -> Vec<Got> {

@@ -1,14 +1,19 @@
 //! What a demonstration has shown.
 
+use std::fmt::Write as _;
+
 use super::board::Phase;
+use super::seconds::Second;
 use super::tenants::{DEVICE_TOKENS, Got, Slo, TENANTS, Tenant};
 use crate::report::{number_text, time_text};
+use crate::stalls::Kept;
 
 /// A part, and what each tenant got in it.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) phase: Phase<'static>,
     pub(super) got: Vec<Got>,
+    pub(super) seconds: Vec<Second>,
 }
 
 /// All parts.
@@ -46,6 +51,33 @@ impl Part {
             let within = |slo: Slo| Slo { p95: slo.p95.mul_f64(share_of_latency), ..slo };
             tenant.slo(self.phase.slow).is_none_or(|slo| got.meets(within(slo), share))
         })
+    }
+
+    /// In how many seconds the latency of everybody who was promised one was within this share of it.
+    pub(super) fn seconds_within(&self, share_of_latency: f64) -> usize {
+        self.seconds.iter().filter(|second| self.is_within(second, share_of_latency)).count()
+    }
+
+    fn is_within(&self, second: &Second, share_of_latency: f64) -> bool {
+        TENANTS.iter().zip(&second.got).all(|(tenant, got)| {
+            let slo = tenant.slo(self.phase.slow);
+            slo.is_none_or(|slo| got.p95_nanos <= share_of_latency * slo.p95.as_nanos() as f64)
+        })
+    }
+
+    /// The seconds in a few lines, with what the machine did in those that were not kept.
+    pub(super) fn by_second(&self) -> String {
+        let (within, all) = (self.seconds_within(1.0), self.seconds.len());
+        let kept = self.seconds.iter().fold(Kept::default(), |sum, second| sum.and(&second.kept));
+        let mut text = format!("{within} of {all} seconds within the latency;\n{}.", kept.text());
+        for (n, second) in (1..).zip(&self.seconds) {
+            if !self.is_within(second, 1.0) {
+                let [a, b] = [0, 1].map(|tenant: usize| time_text(second.got[tenant].p95_nanos));
+                let waits = second.kept.text();
+                let _ = write!(text, "\n  second {n}: p95 of A {a}, of B {b};\n  {waits}");
+            }
+        }
+        text
     }
 
     fn tokens(&self) -> f64 {
@@ -89,7 +121,12 @@ impl Seen {
                         "p95 ≤ {} and ≥ 99 % of its IOPS",
                         time_text(slo.p95.as_nanos() as f64)
                     ),
-                    format!("{}, {percent:.1} %", time_text(got.p95_nanos)),
+                    format!(
+                        "{}, {percent:.1} %; within it in {} of {} s",
+                        time_text(got.p95_nanos),
+                        part.seconds_within(1.0),
+                        part.seconds.len()
+                    ),
                     got.meets(slo, share),
                 ));
             }
@@ -123,9 +160,12 @@ impl Seen {
             true => "On, A and B got their requests and their latency.",
             false => "On, A or B did not get what was promised: THE PROMISE WAS BROKEN.",
         };
+        let within = self.on.seconds_within(1.0) + self.less.seconds_within(1.0);
+        let seconds = self.on.seconds.len() + self.less.seconds.len();
         let tokens = |part: &Part, n: usize| number_text(part.got[n].tokens.round());
         format!(
             "{off}\n{on}\n\
+             Second by second, both were within their latency in {within} of {seconds}.\n\
              C and D shared the rest: {} and {} tokens/s; when B sent less, {} and {}.\n\n\
              Next: nearflash serve --device file:./volume?size=1GiB, and in another terminal\n\
              \x20     nearflash bench reflex://127.0.0.1:7420 --queue-depth 32 --connections 4\n",
@@ -134,5 +174,31 @@ impl Seen {
             tokens(&self.less, 2),
             tokens(&self.less, 3),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_broken_second_is_named_with_what_the_machine_did() {
+        let phase = Phase { title: "", slow: 8, b_share: 1.0 };
+        let second = |p95_millis: f64, waited| {
+            let got = Got { iops: 1.0, p95_nanos: p95_millis * 1e6, tokens: 0.0 };
+            let kept = Kept { server: Duration::from_millis(waited), ..Kept::default() };
+            Second { got: vec![got; TENANTS.len()], kept }
+        };
+        let seconds = vec![second(3.5, 1), second(4.5, 20), second(4.0, 0)];
+        let part = Part { phase, got: Vec::new(), seconds };
+        assert_eq!((part.seconds_within(1.0), part.seconds_within(0.9)), (2, 1));
+        let text = part.by_second();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("2 of 3 seconds") && lines[1].contains("21.0 ms"), "{text}");
+        assert!(lines[2].starts_with("  second 2: p95 of A 4.50 ms, of B 4.50 ms;"), "{text}");
+        assert!(lines[3].contains("server wait for 20.0 ms"), "{text}");
+        assert!(lines.len() == 4 && lines.iter().all(|line| line.len() <= 100), "{text}");
     }
 }

@@ -10,6 +10,7 @@ use super::real::Bed;
 use crate::crowd::{Crowd, Member, Times};
 use crate::report::time_text;
 use crate::stage::{Promise, Stage};
+use crate::stalls::Kept;
 
 /// What tenants with an objective send of what they were promised.
 const SENT: f64 = 0.95;
@@ -130,7 +131,10 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
         let server = stage.serve(&[])?;
         let seed = bed.seed + attempt as u64;
         let crowd = Crowd::start(server.address(), members, 256 << 20, times, seed)?;
-        let seen = Seen::of(tenants, &crowd.finish()?, slow, times);
+        let before = Kept::until_now(server.id());
+        let tallies = crowd.finish()?;
+        let kept = Kept::until_now(server.id()).since(&before);
+        let seen = Seen::of(tenants, &tallies, slow, times, kept);
         if best.as_ref().is_none_or(|best| seen.p95 < best.p95) {
             best = Some(seen);
         }
@@ -143,7 +147,12 @@ fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Re
     figure.judge(
         &format!("in real time{pace}: {what}"),
         &format!("p95 ≤ {} and ≥ 99 % of what is sent", time_text(seen.limit.as_nanos() as f64)),
-        format!("{}, {:.1} %", time_text(seen.p95.as_nanos() as f64), 100.0 * seen.served),
+        format!(
+            "{}, {:.1} %; {}",
+            time_text(seen.p95.as_nanos() as f64),
+            100.0 * seen.served,
+            seen.kept.text()
+        ),
         seen.is_kept(),
     );
     Ok(())
@@ -156,11 +165,13 @@ struct Seen {
     p95: Duration,
     /// The smallest share of what one sent.
     served: f64,
+    /// What the machine did meanwhile.
+    kept: Kept,
 }
 
 impl Seen {
-    fn of(tenants: &[Tenant], tallies: &[Tally], slow: u32, times: Times) -> Seen {
-        let mut seen = Seen { limit: Duration::ZERO, p95: Duration::ZERO, served: 1.0 };
+    fn of(tenants: &[Tenant], tallies: &[Tally], slow: u32, times: Times, kept: Kept) -> Seen {
+        let mut seen = Seen { limit: Duration::ZERO, p95: Duration::ZERO, served: 1.0, kept };
         for (tenant, tally) in tenants.iter().zip(tallies) {
             let Some((p95, _)) = tenant.slo else { continue };
             let rate = tenant.member(slow).rate.expect("whoever was promised something is paced");

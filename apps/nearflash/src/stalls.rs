@@ -1,0 +1,109 @@
+//! How long the machine kept a server and its clients from running although they wanted to: what
+//! nobody's scheduling of requests can help, and what a reader of latencies has to know.
+//!
+//! The kernel keeps account of it for each thread (`schedstat`), and of what the host of a virtual
+//! machine took (`steal`); both are sums, so single stalls are not told apart.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::report::time_text;
+
+/// The time of a tick of `/proc/stat`.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Time for which somebody was kept from running, added up over threads or processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The server's threads waited for a processor.
+    pub(crate) server: Duration,
+    /// The clients' threads did.
+    pub(crate) clients: Duration,
+    /// The host of the machine ran somebody else.
+    pub(crate) host: Duration,
+}
+
+impl Kept {
+    /// Until now, of a server with this process number, of clients in this process, and of the
+    /// machine. What the kernel does not tell is zero.
+    pub(crate) fn until_now(server: u32) -> Kept {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Kept {
+            server: waited(&server.to_string()),
+            clients: waited("self"),
+            host: stolen(&stat).unwrap_or_default(),
+        }
+    }
+
+    /// What was added since `earlier`.
+    pub(crate) fn since(&self, earlier: &Kept) -> Kept {
+        Kept {
+            server: self.server.saturating_sub(earlier.server),
+            clients: self.clients.saturating_sub(earlier.clients),
+            host: self.host.saturating_sub(earlier.host),
+        }
+    }
+
+    /// Who waited for how long, in words.
+    pub(crate) fn text(&self) -> String {
+        let [server, clients, host] =
+            [self.server, self.clients, self.host].map(|time| time_text(time.as_nanos() as f64));
+        format!(
+            "the machine let the server wait for {server}, the clients for {clients}; \
+             its host stopped it for {host}"
+        )
+    }
+
+    /// The sum of both.
+    pub(crate) fn and(&self, other: &Kept) -> Kept {
+        Kept {
+            server: self.server + other.server,
+            clients: self.clients + other.clients,
+            host: self.host + other.host,
+        }
+    }
+}
+
+/// What the threads of a process waited.
+fn waited(process: &str) -> Duration {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return Duration::ZERO };
+    let account = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        waited_of_thread(&text)
+    };
+    threads.flatten().filter_map(account).sum()
+}
+
+/// The second number of a thread's account: nanoseconds that it wanted to run and did not.
+fn waited_of_thread(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
+/// The eighth number of the first line, behind its name: ticks over all processors.
+fn stolen(stat: &str) -> Option<Duration> {
+    let ticks: u32 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
+    TICK.checked_mul(ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_read_as_the_kernel_writes_them() {
+        assert_eq!(waited_of_thread("918 4200000 3\n"), Some(Duration::from_micros(4_200)));
+        assert_eq!(waited_of_thread(""), None);
+        let stat = "cpu  10 0 20 30 0 0 1 7 0 0\ncpu0 5 0 10 15 0 0 1 3 0 0\n";
+        assert_eq!(stolen(stat), Some(Duration::from_millis(70)));
+        assert_eq!(stolen("cpu 1 2\n"), None);
+    }
+
+    #[test]
+    fn a_thread_that_is_there_has_an_account() {
+        let before = Kept::until_now(std::process::id());
+        let after = Kept::until_now(std::process::id());
+        assert!(after.clients >= before.clients && after.server >= before.server);
+        let none = Kept::until_now(u32::MAX);
+        assert_eq!(none.server, Duration::ZERO, "there is no such process");
+    }
+}
