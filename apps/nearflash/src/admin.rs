@@ -9,8 +9,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use control::admin::{
-    AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Record,
-    Router, Running, Site, router, scrape_router, start, start_audited,
+    AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
+    Record, Router, Running, Site, router, scrape_router, start, start_audited,
 };
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
@@ -22,6 +22,7 @@ use crate::config::AdminConfig;
 use crate::credentials::CredentialFiles;
 use crate::live::Live;
 use crate::log;
+use crate::recalibrate::Recalibrations;
 use crate::upgrade::{Heir, Role, Socket};
 
 /// The permissions of the socket: the user who runs the server, and root.
@@ -102,6 +103,8 @@ pub(crate) struct Crew {
     /// The processors that they are pinned to, in their order.
     pub(crate) cpus: Option<Vec<usize>>,
     pub(crate) live: Arc<Live>,
+    /// Who measures devices anew.
+    pub(crate) recalibrations: Arc<Recalibrations>,
 }
 
 impl Site for Crew {
@@ -111,6 +114,10 @@ impl Site for Crew {
 
     fn estate(&self) -> Option<Arc<dyn Estate>> {
         Some(self.live.clone())
+    }
+
+    fn recalibrator(&self) -> Option<Arc<dyn Recalibrator>> {
+        Some(self.recalibrations.clone())
     }
 }
 

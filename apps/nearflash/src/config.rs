@@ -3,6 +3,7 @@
 mod admin;
 mod authentication;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 use crate::crew_size::CrewSize;
 use crate::listen::{DEFAULT_URL, ListenAt};
+use crate::live::KeptModel;
 
 mod effective;
 mod mistake;
@@ -68,6 +70,9 @@ pub(crate) struct Config {
     /// Its namespaces and subsystems are all named, so that there being none means none.
     #[serde(skip)]
     pub(crate) is_settled: bool,
+    /// Models that took the place of those which are named, by device.
+    #[serde(skip)]
+    pub(crate) measured_models: BTreeMap<String, KeptModel>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,9 +93,39 @@ pub(crate) struct DeviceConfig {
     /// Whether requests that would miss their latency are refused at once.
     #[serde(default)]
     fail_fast: bool,
+    /// When it is measured anew by itself, once it differs from its model: `off` or `idle`.
+    #[serde(default)]
+    recalibrate: Recalibrate,
+    /// For how many seconds it must have had little to do when it counts as idle; 60 unless told.
+    recalibrate_idle_seconds: Option<u32>,
+    /// The namespace, by name or number, that this may overwrite; without one it is only read.
+    pub(crate) recalibrate_scratch: Option<String>,
+}
+
+/// When a device is measured anew by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Recalibrate {
+    #[default]
+    Off,
+    Idle,
 }
 
 impl DeviceConfig {
+    /// How long a device has had little to do when it counts as idle, unless told.
+    pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+    /// Whether it is measured anew when it has drifted and is idle.
+    pub(crate) fn recalibrates_by_itself(&self) -> bool {
+        self.recalibrate == Recalibrate::Idle
+    }
+
+    /// How long it must have had little to do for that.
+    pub(crate) fn idle_after(&self) -> Duration {
+        let told = self.recalibrate_idle_seconds;
+        told.map_or(DeviceConfig::IDLE_AFTER, |seconds| Duration::from_secs(seconds.into()))
+    }
+
     /// The `n`-th device of a command line.
     pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
         DeviceConfig {
@@ -100,6 +135,9 @@ impl DeviceConfig {
             correct_online: false,
             bound_depth: false,
             fail_fast: false,
+            recalibrate: Recalibrate::Off,
+            recalibrate_idle_seconds: None,
+            recalibrate_scratch: None,
         }
     }
 

@@ -14,6 +14,7 @@ mod changes;
 mod freeze;
 mod kept;
 mod listeners;
+mod models;
 mod namespaces;
 mod reconcile;
 mod reload;
@@ -21,7 +22,7 @@ mod store;
 mod subsystems;
 mod world;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use contract::NamespaceId;
@@ -34,10 +35,12 @@ use crate::audit::AuditFile;
 use crate::config::Config;
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
+use crate::recalibrate::Recalibrations;
 use crate::volumes::Volume;
 
 pub(crate) use changes::Changes;
 pub(crate) use listeners::Gate;
+pub(crate) use models::KeptModel;
 pub(crate) use store::{StateAt, Store};
 use world::World;
 
@@ -66,6 +69,8 @@ pub(crate) struct Live {
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// There once the server runs.
     gate: OnceLock<Gate>,
+    /// Who may write to a namespace on behalf of nobody.
+    recalibrations: OnceLock<Weak<Recalibrations>>,
     inner: Mutex<Inner>,
 }
 
@@ -127,8 +132,8 @@ impl Live {
         let (is_frozen, keeps_later) = (false, false);
         let inner = Inner { base, changes, store, world, retired, is_frozen, keeps_later };
         let inner = Mutex::new(inner);
-        let live =
-            Arc::new(Live { ground, fabric, audit: OnceLock::new(), gate: OnceLock::new(), inner });
+        let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let live = Arc::new(Live { ground, fabric, audit, gate, recalibrations, inner });
         live.clone().keep_reservations(wakers)?;
         Ok(live)
     }
@@ -187,6 +192,9 @@ impl Live {
     fn adopt(&self, inner: &mut Inner, after: World) {
         let before = &inner.world;
         let (more, less) = world::moves(&before.spaces, &after.spaces);
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.spaces_change(&after.spaces);
+        }
         self.place(&more);
         if let (Some(fabric), Some(from), Some(to)) = (&self.fabric, &before.nvme, &after.nvme) {
             reconcile::reconcile(fabric, from, to);

@@ -27,6 +27,7 @@ mod orders;
 mod pages;
 mod plot;
 mod reach;
+mod recalibrate;
 mod report;
 mod reproduce;
 mod serve;

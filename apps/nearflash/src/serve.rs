@@ -41,6 +41,7 @@ use crate::listen::{ListenAt, Protocol};
 use crate::live::{Changes, Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
+use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
 use crate::upgrade::{self, Courier, Grounds, Heir};
@@ -188,6 +189,17 @@ impl Plan {
         self.spread.connections().len()
     }
 
+    /// What devices are measured anew with.
+    fn tools(&self, chosen: Chosen) -> recalibrate::Tools {
+        recalibrate::Tools {
+            tenants: self.tenants.clone(),
+            volumes: self.volumes.clone(),
+            clock: self.clock,
+            workers: self.workers(),
+            chosen,
+        }
+    }
+
     /// What changes of the running server are made on.
     fn ground(&self, listen: &[ListenAt], endpoints: Vec<Endpoint>) -> Ground {
         Ground {
@@ -299,7 +311,10 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
     let foreman = desk.foreman();
-    let crew = Crew { foreman: foreman.clone(), cpus: plan.cpus.clone(), live: live.clone() };
+    let tools = plan.tools(chosen);
+    let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
+    let cpus = plan.cpus.clone();
+    let crew = Crew { foreman: foreman.clone(), cpus, live: live.clone(), recalibrations };
     let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
     live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;

@@ -28,14 +28,20 @@ pub(crate) fn tenants(
     let tenants = Tenants::new(devices, workers, tenants_max, clock);
     let now = tenants.now();
     let mut book = tenants.book();
+    let measured = measured_models(config, &mut book, now);
     for tenant in &config.tenant {
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
         let configured =
             base.tenant.iter().any(|said| said.name == tenant.name) || tenant.name == Book::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
-        book.register_sharing(&tenant.name, &slo, share, device, origin, now)
-            .map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
+        let register =
+            |book: &mut Book| book.register_sharing(&tenant.name, &slo, share, device, origin, now);
+        let registered = register(&mut book).or_else(|refusal| {
+            // What did not fit any more when the model was measured stays, as it did then.
+            by_configured_models(&mut book, &measured, now, register).ok_or(refusal)
+        });
+        registered.map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
     let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
@@ -65,6 +71,48 @@ pub(crate) fn tenants(
     Ok(tenants)
 }
 
+/// Has devices trust the models that were measured while servers ran, and returns those.
+fn measured_models(
+    config: &Config,
+    book: &mut Book,
+    now: contract::Instant,
+) -> Vec<(String, DeviceModel)> {
+    let mut measured = Vec::new();
+    for (device, kept) in &config.measured_models {
+        let Ok(configured) = book.configured_model(device) else { continue };
+        let set = kept.over(configured).and_then(|model| {
+            let set = book.set_model(device, model.clone(), now);
+            set.map(|()| model).map_err(|refusal| refusal.to_string())
+        });
+        match set {
+            Ok(model) => measured.push((device.clone(), model)),
+            Err(why) => tracing::warn!(device, why, "the model that was measured is not used"),
+        }
+    }
+    measured
+}
+
+/// Does something while devices trust the models that the configuration names; `None`: these do not
+/// help either.
+fn by_configured_models<T>(
+    book: &mut Book,
+    measured: &[(String, DeviceModel)],
+    now: contract::Instant,
+    what: impl FnOnce(&mut Book) -> Result<T, control::Refusal>,
+) -> Option<T> {
+    for (device, _) in measured {
+        let configured = book.configured_model(device).ok()?.clone();
+        book.set_model(device, configured, now).ok()?;
+    }
+    let done = what(book);
+    for (device, model) in measured {
+        if book.set_model(device, model.clone(), now).is_err() {
+            tracing::warn!(device, "the model that was measured is not used");
+        }
+    }
+    done.ok()
+}
+
 /// The tenants that the listeners stand for.
 pub(crate) fn stands(listen: &[ListenAt], tenants: &Tenants) -> Vec<Stands> {
     let stand = |at: &ListenAt| {
@@ -90,7 +138,8 @@ fn setups(config: &Config) -> Result<Vec<DeviceSetup>, String> {
                 None => preset(spec),
             };
             let switches = device.switches();
-            if let (None, Some(switch)) = (&model, switches.any()) {
+            let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
+            if let (None, Some(switch)) = (&model, switches.any().or(by_itself)) {
                 return Err(format!(
                     "device {:?}: {switch} needs a device model, and it has none; measure one with \
                      `nearflash calibrate` and name it with `model`",

@@ -80,6 +80,9 @@ pub enum Origin {
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) has_model: bool,
+    /// As the configuration says; `None` without one.
+    configured: Option<DeviceModel>,
+    told: models::DriftTold,
     pub(crate) registry: Registry,
 }
 
@@ -87,12 +90,15 @@ impl Device {
     fn new(setup: DeviceSetup, tenants_max: usize) -> Device {
         let Switches { correct_online, bound_depth, fail_fast } = setup.switches;
         let has_model = setup.model.is_some();
+        let configured = setup.model.clone();
         let model = setup.model.unwrap_or_else(DeviceModel::unlimited);
         let mut registry = Registry::new(model, tenants_max);
+        registry.watch_drift(has_model, Instant::ZERO);
         registry.correct_online(correct_online, Instant::ZERO);
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
-        Device { name: setup.name, has_model, registry }
+        let told = models::DriftTold::default();
+        Device { name: setup.name, has_model, configured, told, registry }
     }
 }
 
@@ -529,32 +535,31 @@ impl Book {
     }
 
     /// Corrects the devices' models, and bounds their depths, by what was measured since the last
-    /// time, where that is [switched on](Switches) and a window of it is over.
+    /// time, where that is [switched on](Switches) and a window of it is over; and looks whether the
+    /// devices still are what their models say.
     pub fn observe(&mut self, now: Instant) {
         if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
             return;
         }
         self.observed_at = now;
+        let mut corrected = Vec::new();
         for (n, device) in self.devices.iter_mut().enumerate() {
             let before = device.registry.adjustment();
             let adjustment = device.registry.observe(now);
+            device.tell_drift(now);
             if adjustment == before {
                 continue;
             }
+            corrected.push(n);
             tracing::info!(
                 device = device.name,
                 rate_permille = adjustment.rate_permille,
                 write_permille = adjustment.write_permille,
                 "the device's model is corrected"
             );
-            // A price of writes that has changed changes what is needed for what was promised.
-            for (tenant, promise) in device.registry.promises() {
-                let entry = self.entries[tenant.0 as usize].as_mut();
-                if let Some(entry) = entry.filter(|entry| entry.device == n) {
-                    entry.tokens_needed = tokens_up(promise.rate);
-                }
-            }
         }
+        // A price of writes that has changed changes what is needed for what was promised.
+        corrected.into_iter().for_each(|n| self.price_tenants(n));
     }
 
     /// How long the current window of measurement has lasted.
@@ -583,6 +588,8 @@ impl Book {
                 tokens_left: with_model(device.registry.left()),
                 latency_us: critical.map(|entry| entry.slo.latency_us).min(),
                 correction: device.registry.is_corrected().then(|| device.registry.adjustment()),
+                drift: device.registry.drift(),
+                is_remodelled: Book::is_remodelled(device),
             }
         };
         self.devices.iter().enumerate().map(info).collect()
@@ -783,6 +790,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+mod models;
 mod upgrade;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Book {
     ///
     /// # Errors
     /// When there is no such device, or it has no model.
-    pub(crate) fn model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
+    pub fn model(&self, device: &str) -> Result<&DeviceModel, Refusal> {
         let device = &self.devices[self.device(Some(device))?];
         match device.has_model {
             true => Ok(device.registry.model()),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use contract::{Slo, TenantId};
-use qos::{Adjustment, Class, Percentile, Portion};
+use qos::{Adjustment, Class, Drift, Percentile, Portion};
 
 use crate::book::TOKEN;
 use crate::{Measured, Origin};
@@ -287,7 +287,7 @@ impl From<Portion> for Share {
 }
 
 /// One device, as an operator sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
     /// Its name.
     pub name: String,
@@ -303,4 +303,8 @@ pub struct DeviceInfo {
     pub latency_us: Option<u32>,
     /// What the model is multiplied with at present; `None` where it is not corrected.
     pub correction: Option<Adjustment>,
+    /// How it stands beside its model; `None` without one.
+    pub drift: Option<Drift>,
+    /// Whether it has another model than the configuration gives it.
+    pub is_remodelled: bool,
 }

@@ -113,6 +113,16 @@ async function ask(device) {
   }
 }
 
+/** Whether a device is what its model says. */
+function beside(drift) {
+  switch (drift?.state) {
+    case "fits": return "it fits";
+    case "drifted": return `it has drifted: ${percent(drift.percent / 100)} of what it should serve at its latency`;
+    case "unknown": return `unknown: ${drift.why}`;
+    default: return "–";
+  }
+}
+
 function facts(device, flow) {
   const limit = device.strictest
     ? `${count(device.tokens)} tokens/s at ≤ ${time(device.strictest.latency_us)}, the bound of ${device.strictest.tenant}`
@@ -123,6 +133,7 @@ function facts(device, flow) {
     ["Now", `${count(flow.tokens.spent)} tokens/s, p95 at the device ≤ ${time(flow.p95_us)}, depth ${flow.depth}`],
     ["A write costs", model ? `${model.write_price} tokens; a read among reads alone ${model.read_only_price}` : "–"],
     ["Model corrected to", device.correction ? `${percent(device.correction.rate_percent / 100)} of the rate, ${percent(device.correction.write_price_percent / 100)} of the price of writes` : "not corrected"],
+    ["Beside its model", beside(device.drift)],
   ];
   keep(at("device-facts"), rows, ([term]) => term,
     ([term]) => h("div", {}, h("dt", {}, term), h("dd")), (row, [, value]) => say(row.lastElementChild, value));

@@ -31,6 +31,10 @@ impl Config {
             let spec = DEFAULT_DEVICE.to_owned();
             all.device.push(DeviceConfig::from_argument((0, &spec)));
         }
+        for device in &mut all.device {
+            let seconds = DeviceConfig::IDLE_AFTER.as_secs() as u32;
+            device.recalibrate_idle_seconds.get_or_insert(seconds);
+        }
         if all.listen.is_empty() {
             all.listen.push(ListenConfig { url: DEFAULT_URL.to_owned() });
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::kept::KeptReservation;
+use super::models::KeptModel;
 use crate::config::{Config, HostConfig, NamespaceConfig, SubsystemConfig, TenantConfig};
 
 /// Things by their names; `None` for one that is gone.
@@ -30,6 +31,9 @@ pub(crate) struct Changes {
     /// Of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
+    /// Models that were measured, by device.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) models: BTreeMap<String, KeptModel>,
 }
 
 impl Changes {
@@ -56,6 +60,7 @@ impl Config {
         let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
         config.subsystem = over(self.subsystems_named(own), &changes.subsystems, nqn);
         config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
+        config.measured_models = changes.models.clone();
         config.is_settled = true;
         config
     }

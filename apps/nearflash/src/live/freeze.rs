@@ -27,9 +27,11 @@ impl Live {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;
         }
+        self.halt_recalibrations(true);
         self.ground.tenants.book().freeze(true);
         if let Err(problem) = self.keep_tenants_now() {
             self.ground.tenants.book().freeze(false);
+            self.halt_recalibrations(false);
             return Err(problem.message);
         }
         self.lock().is_frozen = true;
@@ -44,6 +46,7 @@ impl Live {
             std::mem::take(&mut inner.keeps_later)
         };
         self.ground.tenants.book().freeze(false);
+        self.halt_recalibrations(false);
         if keeps_later {
             self.keep_reservations_now();
         }
@@ -52,6 +55,12 @@ impl Live {
     /// Where changes are kept, if they are.
     pub(crate) fn state_at(&self) -> Option<StateAt> {
         self.lock().store.as_ref().map(Store::at)
+    }
+
+    fn halt_recalibrations(&self, is_halted: bool) {
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.halt(is_halted);
+        }
     }
 
     /// The namespaces.

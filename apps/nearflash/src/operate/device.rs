@@ -1,26 +1,134 @@
-//! `nearflash device list`.
+//! `nearflash device …`: devices, their models, and measuring them anew.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use control::admin::{Correction, Device};
+use control::admin::{
+    Client, ClientError, Correction, Device, Drift, DriftState, Found, Model, Phase, Recalibration,
+    StartRecalibration, When,
+};
 
 use super::table::{Side, table, text};
 use super::{Common, Failure};
 use crate::report::number_text;
 
-/// Shows the devices of a running server
+/// Between two looks how far a recalibration is, and how long to look at most.
+const WAIT_PERIOD: Duration = Duration::from_millis(200);
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// Shows the devices of a running server, and measures them anew
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all devices: the tokens a second that each makes, promises and has left
     List,
+    /// Show one device: its tokens, whether it fits its model, and its last recalibration
+    Show {
+        /// Its name
+        name: String,
+    },
+    /// Show the model of a device, or go back to the one that the configuration names
+    Model {
+        /// Its name
+        name: String,
+        /// Go back to the model that the configuration names
+        #[arg(long)]
+        reset: bool,
+    },
+    /// Measure a device anew beside its tenants
+    Recalibrate(Recalibrate),
+}
+
+/// What `nearflash device recalibrate` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Recalibrate {
+    /// Its name
+    name: String,
+    /// Begin at once, beside whatever the tenants do (the default)
+    #[arg(long, conflicts_with = "when_idle")]
+    now: bool,
+    /// Begin when the device has little to do, and give way to load
+    #[arg(long)]
+    when_idle: bool,
+    /// Only read: the price of writes stays (the default)
+    #[arg(long, conflicts_with = "scratch")]
+    reads_only: bool,
+    /// Overwrite this namespace to find the price of writes: ALL DATA IN IT IS LOST
+    #[arg(long, value_name = "NAMESPACE")]
+    scratch: Option<String>,
+    /// Use the new model although what tenants are promised does not fit; or one that is held back
+    #[arg(long)]
+    accept: bool,
+    /// Wait for the end; exit code 1 unless a model was found and is used
+    #[arg(long, conflicts_with = "cancel")]
+    wait: bool,
+    /// End it, or forget what it has found
+    #[arg(long, conflicts_with_all = ["now", "when_idle", "reads_only", "scratch", "accept"])]
+    cancel: bool,
 }
 
 impl Command {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
-        let devices = common.client()?.devices()?;
-        common.print(&devices, |devices| list(&devices.devices));
+        let mut client = common.client()?;
+        match self {
+            Command::List => {
+                let devices = client.devices()?;
+                common.print(&devices, |devices| list(&devices.devices));
+            }
+            Command::Show { name } => {
+                let device = client.device(name)?;
+                // It may never have been measured.
+                let last = if common.json { None } else { client.recalibration(name).ok() };
+                common.print(&device, |device| show(device, last.as_ref()));
+            }
+            Command::Model { name, reset } => {
+                if *reset {
+                    client.reset_model(name)?;
+                }
+                let model = client.model(name)?;
+                common.print(&model, show_model);
+            }
+            Command::Recalibrate(what) => return what.run(common, &mut client),
+        }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Recalibrate {
+    fn run(&self, common: &Common, client: &mut Client) -> Result<ExitCode, Failure> {
+        if self.cancel {
+            client.cancel_recalibration(&self.name)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let is_held = self.accept && self.scratch.is_none() && {
+            let last = client.recalibration(&self.name);
+            last.is_ok_and(|last| last.phase == Phase::Held)
+        };
+        let mut told = if is_held {
+            client.accept_recalibration(&self.name)?
+        } else {
+            let when = if self.when_idle { When::Idle } else { When::Now };
+            let (scratch, accept) = (self.scratch.clone(), self.accept);
+            client.recalibrate(&self.name, &StartRecalibration { when, scratch, accept })?
+        };
+        if self.wait {
+            told = await_end(client, &self.name)?;
+        }
+        common.print(&told, recalibration);
+        let is_well = told.phase == Phase::Accepted || !self.wait;
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn await_end(client: &mut Client, name: &str) -> Result<Recalibration, ClientError> {
+    #[expect(clippy::disallowed_methods, reason = "how long a person waits")]
+    let begun = Instant::now();
+    loop {
+        let told = client.recalibration(name)?;
+        if !told.phase.is_open() || begun.elapsed() > WAIT_MAX {
+            return Ok(told);
+        }
+        std::thread::sleep(WAIT_PERIOD);
     }
 }
 
@@ -31,29 +139,148 @@ fn list(devices: &[Device]) -> String {
         ("TOKENS/S", Right),
         ("PROMISED", Right),
         ("FREE", Right),
+        ("MODEL", Left),
         ("LIMITED BY", Left),
     ]);
     for device in devices {
         let tokens = |n: Option<u64>| n.map_or("-".to_owned(), |n| number_text(n as f64));
-        let mut limit = match (&device.strictest, device.has_model) {
-            (_, false) => "nothing: it has no model".to_owned(),
-            (None, true) => "its model: no latency is promised".to_owned(),
-            (Some(limit), true) => format!("{} µs of {}", limit.latency_us, limit.tenant),
-        };
-        if let Some(Correction { rate_percent, write_price_percent }) = &device.correction {
-            limit += &format!(
-                "; corrected: rate {rate_percent:.1} %, write price {write_price_percent:.1} %"
-            );
-        }
         table.add_row([
             device.name.clone(),
             tokens(device.tokens),
             number_text(device.tokens_promised as f64),
             tokens(device.tokens_left),
-            limit,
+            device.drift.as_ref().map_or("-".to_owned(), drift_word),
+            limit(device),
         ]);
     }
     text(&table)
+}
+
+fn limit(device: &Device) -> String {
+    let mut limit = match (&device.strictest, device.has_model) {
+        (_, false) => "nothing: it has no model".to_owned(),
+        (None, true) => "its model: no latency is promised".to_owned(),
+        (Some(limit), true) => format!("{} µs of {}", limit.latency_us, limit.tenant),
+    };
+    if let Some(Correction { rate_percent, write_price_percent }) = &device.correction {
+        limit += &format!(
+            "; corrected: rate {rate_percent:.1} %, write price {write_price_percent:.1} %"
+        );
+    }
+    limit
+}
+
+fn drift_word(drift: &Drift) -> String {
+    match (drift.state, drift.percent) {
+        (DriftState::Drifted, Some(percent)) => format!("DRIFTED: {percent:.0} %"),
+        (DriftState::Fits, _) => "fits".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// One device, line by line.
+fn show(device: &Device, last: Option<&Recalibration>) -> String {
+    let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
+    let mut lines = vec![
+        format!("device {}", device.name),
+        format!("  makes         {} tokens/s, limited by {}", tokens(device.tokens), limit(device)),
+        format!("  promised      {} tokens/s", number_text(device.tokens_promised as f64)),
+        format!("  free          {} tokens/s", tokens(device.tokens_left)),
+    ];
+    if let Some(drift) = &device.drift {
+        lines.push(format!("  model         {}", drift_text(drift)));
+    }
+    if device.recalibrated {
+        lines.push(
+            "                measured while the server ran (`nearflash device model NAME --reset` \
+             goes back)"
+                .to_owned(),
+        );
+    }
+    lines.extend(last.map(recalibration));
+    lines.join("\n")
+}
+
+fn drift_text(drift: &Drift) -> String {
+    match (drift.state, drift.percent) {
+        (DriftState::Drifted, Some(percent)) => format!(
+            "drifted: it serves {percent:.0} % of what the model says at the latency that its reads \
+             have, since {:.0} s",
+            drift.seconds.unwrap_or(0.0)
+        ),
+        (DriftState::Fits, Some(percent)) => format!("fits ({percent:.0} %)"),
+        _ => format!("unknown: {}", drift.why.as_deref().unwrap_or("nobody watches")),
+    }
+}
+
+/// A recalibration, line by line.
+fn recalibration(told: &Recalibration) -> String {
+    let phase = match told.phase {
+        Phase::Waiting => "waits".to_owned(),
+        Phase::Measuring => {
+            let tail = told.p95_us.map_or(String::new(), |us| format!(", p95 {us:.0} µs"));
+            format!("measures: {:.0} %, {} steps{tail}", told.progress_percent, told.steps)
+        }
+        Phase::Held => "has found a model that is held back".to_owned(),
+        Phase::Accepted => "has found a model, which is used".to_owned(),
+        Phase::Refused => "has ended without a model".to_owned(),
+        Phase::Cancelled => "was cancelled".to_owned(),
+    };
+    let mut lines = vec![format!("recalibration of {}: {phase}", told.device)];
+    lines.extend(told.why.as_ref().map(|why| format!("  {why}")));
+    if !told.displaced.is_empty() {
+        let names = told.displaced.join(", ");
+        lines.push(format!("  tenants that would have to go: {names} (or use it with --accept)"));
+    }
+    lines.extend(told.found.as_ref().map(found));
+    lines.join("\n")
+}
+
+fn found(found: &Found) -> String {
+    use Side::{Left, Right};
+    let mut table = table(&[
+        ("P95", Right),
+        ("MIXED, TOKENS/S", Right),
+        ("BEFORE", Right),
+        ("READS ALONE/S", Right),
+        ("BEFORE", Right),
+        ("", Left),
+    ]);
+    for rate in &found.rates {
+        let number = |n: u64| number_text(n as f64);
+        table.add_row([
+            format!("{} µs", rate.latency_us),
+            number(rate.mixed),
+            number(rate.mixed_before),
+            number(rate.read_only),
+            number(rate.read_only_before),
+            if rate.measured { "measured" } else { "scaled with the rest" }.to_owned(),
+        ]);
+    }
+    let price = match found.write_price_measured {
+        true => format!("{:.2} tokens (before {:.2})", found.write_price, found.write_price_before),
+        false => format!("{:.2} tokens, as before", found.write_price),
+    };
+    format!("  a write costs {price}\n{}", text(&table))
+}
+
+fn show_model(model: &Model) -> String {
+    use Side::Right;
+    let mut table = table(&[("P95", Right), ("MIXED, TOKENS/S", Right), ("READS ALONE/S", Right)]);
+    for rate in &model.p95 {
+        table.add_row([
+            format!("{} µs", rate.latency_us),
+            number_text(rate.mixed as f64),
+            number_text(rate.read_only as f64),
+        ]);
+    }
+    format!(
+        "a write costs {:.2} tokens, a read of reads alone {:.2}; at most {} tokens/s\n{}",
+        model.write_price,
+        model.read_only_price,
+        number_text(model.tokens_max as f64),
+        text(&table)
+    )
 }
 
 #[cfg(test)]
@@ -61,9 +288,8 @@ mod tests {
     use super::*;
     use control::admin::Strictest;
 
-    #[test]
-    fn devices_stand_in_columns() {
-        let device = |name: &str, tokens: Option<u64>, strictest| Device {
+    fn device(name: &str, tokens: Option<u64>, strictest: Option<Strictest>) -> Device {
+        Device {
             name: name.to_owned(),
             has_model: tokens.is_some(),
             tokens,
@@ -71,20 +297,84 @@ mod tests {
             tokens_left: tokens.map(|n| n - 316_000),
             strictest,
             correction: None,
-        };
+            drift: tokens.map(|_| Drift {
+                state: DriftState::Fits,
+                percent: Some(98.0),
+                seconds: None,
+                why: None,
+            }),
+            recalibrated: false,
+        }
+    }
+
+    #[test]
+    fn devices_stand_in_columns() {
         let strictest = Strictest { latency_us: 500, tenant: "gold".to_owned() };
         let text =
             list(&[device("fast", Some(420_000), Some(strictest)), device("volume0", None, None)]);
         assert_eq!(
             text,
-            "DEVICE   TOKENS/S  PROMISED     FREE  LIMITED BY\n\
-             fast      420 000   316 000  104 000  500 µs of gold\n\
-             volume0         -         0        -  nothing: it has no model"
+            "DEVICE   TOKENS/S  PROMISED     FREE  MODEL  LIMITED BY\n\
+             fast      420 000   316 000  104 000  fits   500 µs of gold\n\
+             volume0         -         0        -  -      nothing: it has no model"
         );
         let correction = Correction { rate_percent: 85.0, write_price_percent: 123.4 };
         let corrected =
             Device { correction: Some(correction), ..device("old", Some(400_000), None) };
         let text = list(&[corrected]);
         assert!(text.ends_with("; corrected: rate 85.0 %, write price 123.4 %"), "{text}");
+    }
+
+    #[test]
+    fn a_drift_is_told_with_its_size_and_age() {
+        let drift = Drift {
+            state: DriftState::Drifted,
+            percent: Some(54.2),
+            seconds: Some(12.4),
+            why: None,
+        };
+        let old = Device { drift: Some(drift), ..device("old", Some(400_000), None) };
+        assert!(list(std::slice::from_ref(&old)).contains("DRIFTED: 54 %"));
+        assert!(show(&old, None).contains("serves 54 % of what the model says"));
+        assert!(show(&old, None).contains("since 12 s"));
+    }
+
+    #[test]
+    fn what_was_found_stands_beside_what_was() {
+        let rate = control::admin::FoundRate {
+            latency_us: 500,
+            mixed_before: 420_000,
+            mixed: 380_000,
+            read_only_before: 850_000,
+            read_only: 800_000,
+            measured: true,
+        };
+        let told = Recalibration {
+            device: "old".to_owned(),
+            phase: Phase::Held,
+            asked: StartRecalibration::default(),
+            automatic: false,
+            why: None,
+            progress_percent: 100.0,
+            steps: 31,
+            p95_us: Some(460.0),
+            gave_way: 0,
+            found: Some(Found {
+                write_price_before: 10.0,
+                write_price: 24.5,
+                write_price_measured: true,
+                rates: vec![rate],
+                off_percent: 3.0,
+            }),
+            displaced: vec!["gold".to_owned()],
+        };
+        assert_eq!(
+            recalibration(&told),
+            "recalibration of old: has found a model that is held back\n  \
+             tenants that would have to go: gold (or use it with --accept)\n  \
+             a write costs 24.50 tokens (before 10.00)\n   \
+             P95  MIXED, TOKENS/S   BEFORE  READS ALONE/S   BEFORE\n\
+             500 µs          380 000  420 000        800 000  850 000  measured"
+        );
     }
 }

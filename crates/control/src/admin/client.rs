@@ -20,13 +20,15 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::AdminAddress;
 use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
+use super::dashboard::Model;
+use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::estate::{
     AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners, Namespace,
     Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
     Subsystems,
 };
 use super::model::{
-    AddTenant, Admitted, Check, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
+    AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
 };
 use super::problem::{Code, Failure, Problem};
 use super::tls::Pass;
@@ -172,6 +174,68 @@ impl Client {
     /// See [`ClientError`].
     pub fn devices(&mut self) -> Result<Devices, ClientError> {
         self.get("/v1/devices")
+    }
+
+    /// One device.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn device(&mut self, name: &str) -> Result<Device, ClientError> {
+        self.get(&path_to("devices", name))
+    }
+
+    /// The model of a device.
+    ///
+    /// # Errors
+    /// When there is no such device, or it has none.
+    pub fn model(&mut self, device: &str) -> Result<Model, ClientError> {
+        self.get(&format!("{}/model", path_to("devices", device)))
+    }
+
+    /// Goes back to the model that the configuration names.
+    ///
+    /// # Errors
+    /// When that cannot be kept, or the device is being measured.
+    pub fn reset_model(&mut self, device: &str) -> Result<(), ClientError> {
+        let path = format!("{}/model", path_to("devices", device));
+        self.call(Method::DELETE, &path, None::<&()>)
+    }
+
+    /// Has a device measured anew.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn recalibrate(
+        &mut self,
+        device: &str,
+        how: &StartRecalibration,
+    ) -> Result<Recalibration, ClientError> {
+        self.call(Method::POST, &recalibration_of(device), Some(how))
+    }
+
+    /// How far the last recalibration of a device is.
+    ///
+    /// # Errors
+    /// When there was none.
+    pub fn recalibration(&mut self, device: &str) -> Result<Recalibration, ClientError> {
+        self.get(&recalibration_of(device))
+    }
+
+    /// Uses what a recalibration has found although not all tenants fit into it.
+    ///
+    /// # Errors
+    /// When nothing is held back.
+    pub fn accept_recalibration(&mut self, device: &str) -> Result<Recalibration, ClientError> {
+        let to = SetRecalibration { accept: true };
+        self.call(Method::PUT, &recalibration_of(device), Some(&to))
+    }
+
+    /// Ends a recalibration, or forgets what it has found.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn cancel_recalibration(&mut self, device: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &recalibration_of(device), None::<&()>)
     }
 
     /// The workers.
@@ -451,6 +515,10 @@ impl ClientError {
 
 fn path_of(tenant: &str) -> String {
     path_to("tenants", tenant)
+}
+
+fn recalibration_of(device: &str) -> String {
+    format!("{}/recalibration", path_to("devices", device))
 }
 
 fn path_to(kind: &str, name: &str) -> String {

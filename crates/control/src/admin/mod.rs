@@ -14,6 +14,7 @@ mod audit;
 mod client;
 mod crew;
 mod dashboard;
+mod devices;
 mod estate;
 mod estate_routes;
 mod gate;
@@ -37,6 +38,10 @@ pub use crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState
 pub use dashboard::{
     History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingOf, Standings, Stood,
 };
+pub use devices::{
+    Found, FoundRate, Phase, Recalibration, Recalibrator, SetRecalibration, StartRecalibration,
+    When,
+};
 pub use estate::{
     AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, DrainListener, Exported,
     Host, Hosts, Listener, ListenerState, Listeners, Namespace, Namespaces, RemoveNamespace,
@@ -44,8 +49,9 @@ pub use estate::{
 };
 pub use estate_routes::Estate;
 pub use model::{
-    AddTenant, Admitted, Check, Class, Compliance, Correction, Device, Devices, Measured, Origin,
-    SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
+    AddTenant, Admitted, Check, Class, Compliance, Correction, Device, Devices, Drift, DriftState,
+    Measured, Origin, SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways,
+    Worker, Workers,
 };
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};

@@ -289,6 +289,38 @@ pub struct Device {
     pub strictest: Option<Strictest>,
     /// How its model is corrected now; `null` where `correct_online` is off.
     pub correction: Option<Correction>,
+    /// How it stands beside its model; `null` without one.
+    #[serde(default)]
+    pub drift: Option<Drift>,
+    /// Whether a recalibration has given it another model than the configuration names.
+    #[serde(default)]
+    pub recalibrated: bool,
+}
+
+/// Whether a device is what its model says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriftState {
+    /// It is not known; `why` says why.
+    Unknown,
+    /// It serves what the model says.
+    Fits,
+    /// It serves another rate.
+    Drifted,
+}
+
+/// How a device stands beside its model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Drift {
+    /// Whether it is what its model says.
+    pub state: DriftState,
+    /// What it serves at the p95 that its reads have at it, in percent of what the model says that
+    /// it serves there: the median of some windows; `null` where it is not known.
+    pub percent: Option<f64>,
+    /// For how many seconds it is known to have drifted; `null` unless it has.
+    pub seconds: Option<f64>,
+    /// Why it is not known.
+    pub why: Option<String>,
 }
 
 /// All devices.
@@ -400,6 +432,33 @@ mod translation {
     impl From<Share> for words::Share {
         fn from(share: Share) -> words::Share {
             words::Share { weight: share.weight, cap_tokens: share.cap_tokens }
+        }
+    }
+
+    impl Drift {
+        /// As it stands now.
+        pub(crate) fn at(drift: qos::Drift, now: contract::Instant) -> Drift {
+            let percent = |ratio: f64| Some((ratio * 1_000.0).round() / 10.0);
+            match drift {
+                qos::Drift::Unknown(why) => Drift {
+                    state: DriftState::Unknown,
+                    percent: None,
+                    seconds: None,
+                    why: Some(why.to_string()),
+                },
+                qos::Drift::Fits { ratio } => Drift {
+                    state: DriftState::Fits,
+                    percent: percent(ratio),
+                    seconds: None,
+                    why: None,
+                },
+                qos::Drift::Drifted { ratio, since } => Drift {
+                    state: DriftState::Drifted,
+                    percent: percent(ratio),
+                    seconds: Some(now.since(since).as_secs_f64()),
+                    why: None,
+                },
+            }
         }
     }
 

@@ -12,9 +12,10 @@ use serde::de::DeserializeOwned;
 use super::asked::Path;
 use super::audit::Note;
 use super::crew::WorkerState;
+use super::devices::Recalibrator;
 use super::estate_routes::Estate;
 use super::model::{
-    AddTenant, Admitted, Check, Device, Devices, SetTenant, Slo, Strictest, Tenant, Tenants,
+    AddTenant, Admitted, Check, Device, Devices, Drift, SetTenant, Slo, Strictest, Tenant, Tenants,
     Verdict, Worker, Workers,
 };
 use super::openapi;
@@ -31,6 +32,11 @@ pub trait Site: Send + Sync {
 
     /// Its namespaces and what hosts find; `None` where they do not change.
     fn estate(&self) -> Option<Arc<dyn Estate>> {
+        None
+    }
+
+    /// Who measures its devices anew; `None` where nobody does.
+    fn recalibrator(&self) -> Option<Arc<dyn Recalibrator>> {
         None
     }
 }
@@ -55,6 +61,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/devices", get(list_devices))
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
+        .merge(super::devices::routes())
         .merge(super::estate_routes::routes())
         .merge(super::watch::watch_router(tenants.clone()))
         .merge(super::dashboard::dashboard_router(tenants.clone()))
@@ -293,6 +300,12 @@ async fn check_tenant(
 /// The devices, with the rate that each makes now, and whose latency limits it.
 #[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = Devices)))]
 async fn list_devices(State(api): State<Api>) -> Json<Devices> {
+    Json(Devices { devices: shown_devices(&api) })
+}
+
+/// The devices as they are now, in the API's words.
+pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
+    let now = api.tenants.now();
     // One lock, so that both speak of the same moment.
     let (devices, tenants) = {
         let book = api.tenants.book();
@@ -314,8 +327,10 @@ async fn list_devices(State(api): State<Api>) -> Json<Devices> {
         tokens_left: device.tokens_left,
         strictest: strictest(device),
         correction: device.correction.map(Into::into),
+        drift: device.drift.map(|drift| Drift::at(drift, now)),
+        recalibrated: device.is_remodelled,
     });
-    Json(Devices { devices: each.collect() })
+    each.collect()
 }
 
 /// The workers.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use contract::{Part, Status};
+use qos::Drift;
 
 use super::Snapshot;
 use super::of_tenants::OPS;
@@ -52,7 +53,7 @@ fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> W
     numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))
 }
 
-pub(super) const FAMILIES: [Family; 20] = [
+pub(super) const FAMILIES: [Family; 22] = [
     Family {
         name: "namespace_requests",
         shape: Counter,
@@ -176,6 +177,35 @@ pub(super) const FAMILIES: [Family; 20] = [
                 let Some(correction) = info.correction else { return Ok(()) };
                 out.gauge([name, "rate"], f64::from(correction.rate_permille) / 1e3)?;
                 out.gauge([name, "write_price"], f64::from(correction.write_permille) / 1e3)
+            })
+        },
+    },
+    Family {
+        name: "device_drift_ratio",
+        shape: Gauge,
+        labels: &["device"],
+        help: "What the device serves at the p95 that its reads have at it, over what its model says that it serves there: the median of some windows; none while that is not known.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| {
+                out.some(
+                    [name],
+                    match info.drift {
+                        Some(Drift::Fits { ratio } | Drift::Drifted { ratio, .. }) => Some(ratio),
+                        Some(Drift::Unknown(_)) | None => None,
+                    },
+                )
+            })
+        },
+    },
+    Family {
+        name: "device_drifted",
+        shape: Gauge,
+        labels: &["device"],
+        help: "1 while the device is known to differ from its model, else 0; none without a device model.",
+        write: |snapshot, out| {
+            of_devices(snapshot, |name, info, _| {
+                let is_drifted = |drift| matches!(drift, Drift::Drifted { .. });
+                out.some([name], info.drift.map(|drift| f64::from(u8::from(is_drifted(drift)))))
             })
         },
     },

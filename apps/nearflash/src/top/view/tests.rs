@@ -62,6 +62,8 @@ fn data() -> Data {
         tokens_left: Some(180_000),
         strictest: None,
         correction: None,
+        drift: None,
+        recalibrated: false,
     };
     let flow = FlowOfDevice {
         name: "fast".to_owned(),

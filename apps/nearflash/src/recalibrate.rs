@@ -1,0 +1,443 @@
+//! Devices measured anew beside their tenants: who wants it, when it may be, and what becomes of what
+//! is found (docs/recalibration.md).
+//!
+//! One thread does one measurement at a time. What is deliberately not here: the method
+//! (`qos::recalibrate`), and where models are kept (`live`).
+
+mod prober;
+mod run;
+mod words;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use contract::Instant;
+use control::Tenants;
+use control::admin::{Code, Phase, Problem, Recalibration, Recalibrator, StartRecalibration, When};
+use io::Clock;
+use qos::{DeviceModel, Drift};
+
+use self::prober::{Orders, Place};
+use self::run::{Ended, IDLE_SHARE, Order};
+use crate::config::{DeviceConfig, Space};
+use crate::interface::Chosen;
+use crate::live::Live;
+use crate::volumes::Volume;
+
+/// How often devices are looked at.
+const PERIOD: Duration = Duration::from_millis(500);
+
+/// From one measurement that the server began by itself to the next of the same device.
+const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
+
+/// How often one gives way and begins anew at most.
+const GIVE_WAY_MAX: u32 = 20;
+
+/// How long to wait for the end of one that nobody wants any more.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// Between two looks whether that is so.
+const END_PAUSE: Duration = Duration::from_millis(5);
+
+/// What a measurement needs of the server.
+pub(crate) struct Tools {
+    pub(crate) tenants: Tenants,
+    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) clock: Clock,
+    /// The number of workers, and of the scheduler that the probes have.
+    pub(crate) workers: usize,
+    pub(crate) chosen: Chosen,
+}
+
+/// What the configuration says of a device.
+#[derive(Clone, Debug)]
+struct Policy {
+    device: String,
+    /// Whether it is measured by itself, when it has drifted and is idle.
+    is_automatic: bool,
+    /// How long it has had little to do when it counts as idle.
+    idle_after: Duration,
+    scratch: Option<String>,
+}
+
+/// One that is waiting, under way, or the last of its device.
+struct Job {
+    told: Recalibration,
+    /// What was found and is not used.
+    held: Option<DeviceModel>,
+    is_cancelled: bool,
+    began_at: Instant,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// By device.
+    jobs: BTreeMap<String, Job>,
+    /// Of the one whose probes may be in flight: what may be written, and who does.
+    probing: Option<(Option<Space>, Arc<Orders>)>,
+    /// Another process takes over: nothing is begun.
+    is_halted: bool,
+}
+
+/// See the module.
+pub(crate) struct Recalibrations {
+    tools: Tools,
+    live: Arc<Live>,
+    policies: Vec<Policy>,
+    inner: Mutex<Inner>,
+    /// There is something new to do.
+    news: Condvar,
+}
+
+impl Recalibrations {
+    /// Of a server with these devices; starts the thread.
+    pub(crate) fn start(
+        tools: Tools,
+        live: Arc<Live>,
+        devices: &[DeviceConfig],
+    ) -> Result<Arc<Recalibrations>, String> {
+        let policies = devices.iter().map(|device| Policy {
+            device: device.name.clone(),
+            is_automatic: device.recalibrates_by_itself(),
+            idle_after: device.idle_after(),
+            scratch: device.recalibrate_scratch.clone(),
+        });
+        let policies = policies.collect();
+        let (inner, news) = (Mutex::new(Inner::default()), Condvar::new());
+        let all = Arc::new(Recalibrations { tools, live, policies, inner, news });
+        all.live.set_recalibrations(&all);
+        let body = all.clone();
+        let thread = std::thread::Builder::new().name("recalibrations".to_owned());
+        let started = thread.spawn(move || body.work());
+        started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(all)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no holder of this lock panics")
+    }
+
+    fn work(&self) {
+        let mut idle_since: HashMap<String, Instant> = HashMap::new();
+        loop {
+            self.look_at_devices(&mut idle_since);
+            let due = self.due(&idle_since);
+            let Some(device) = due else {
+                let inner = self.lock();
+                drop(self.news.wait_timeout(inner, PERIOD).expect("no holder panics"));
+                continue;
+            };
+            self.measure(&device);
+        }
+    }
+
+    /// Notes since when devices have had little to do, and begins what is to begin by itself.
+    fn look_at_devices(&self, idle_since: &mut HashMap<String, Instant>) {
+        let now = self.tools.tenants.now();
+        let (infos, flows) = {
+            let book = self.tools.tenants.book();
+            (book.device_infos(), book.flows().0)
+        };
+        for (info, flow) in infos.into_iter().zip(flows) {
+            let made = info.tokens.unwrap_or(0) as f64;
+            if flow.token_rates.spent > IDLE_SHARE * made {
+                idle_since.remove(&info.name);
+                continue;
+            }
+            idle_since.entry(info.name.clone()).or_insert(now);
+            let policy = self.policies.iter().find(|policy| policy.device == info.name);
+            let is_automatic = policy.is_some_and(|policy| policy.is_automatic);
+            if is_automatic && matches!(info.drift, Some(Drift::Drifted { .. })) {
+                self.begin_automatically(&info.name, policy.and_then(|p| p.scratch.clone()), now);
+            }
+        }
+    }
+
+    fn begin_automatically(&self, device: &str, scratch: Option<String>, now: Instant) {
+        let mut inner = self.lock();
+        let is_free = inner.jobs.get(device).is_none_or(|job| {
+            let is_held = job.told.phase == Phase::Held;
+            !job.told.phase.is_open() && !is_held && now.since(job.began_at) >= AUTOMATIC_PERIOD
+        });
+        if !is_free || inner.is_halted {
+            return;
+        }
+        tracing::info!(device, "it has drifted, and will be measured when it has little to do");
+        let asked = StartRecalibration { when: When::Idle, scratch, accept: false };
+        inner.jobs.insert(device.to_owned(), Job::new(device, asked, true, now));
+    }
+
+    /// The device that is to be measured now.
+    fn due(&self, idle_since: &HashMap<String, Instant>) -> Option<String> {
+        let now = self.tools.tenants.now();
+        let inner = self.lock();
+        if inner.is_halted {
+            return None;
+        }
+        let is_due = |(device, job): &(&String, &Job)| {
+            job.told.phase == Phase::Waiting
+                && match job.told.asked.when {
+                    When::Now => true,
+                    When::Idle => idle_since
+                        .get(*device)
+                        .is_some_and(|since| now.since(*since) >= self.policy(device).idle_after),
+                }
+        };
+        inner.jobs.iter().find(is_due).map(|(device, _)| device.clone())
+    }
+
+    fn policy(&self, device: &str) -> Policy {
+        let policy = self.policies.iter().find(|policy| policy.device == device);
+        policy.cloned().unwrap_or_else(|| Policy {
+            device: device.to_owned(),
+            is_automatic: false,
+            idle_after: DeviceConfig::IDLE_AFTER,
+            scratch: None,
+        })
+    }
+
+    /// Measures a device and does with what is found what is to be done.
+    fn measure(&self, device: &str) {
+        let orders = Arc::new(Orders::default());
+        let Some(asked) = self.begin(device) else { return };
+        let scratch = match self.scratch(device, &asked, &orders) {
+            Ok(scratch) => scratch,
+            Err(problem) => {
+                return self.end(device, Phase::Refused, Some(problem.message));
+            }
+        };
+        let is_cancelled = || {
+            let inner = self.lock();
+            inner.is_halted || inner.jobs.get(device).is_none_or(|job| job.is_cancelled)
+        };
+        let tell = |recalibration: &qos::recalibrate::Recalibration, last: Option<&_>| {
+            if let Some(job) = self.lock().jobs.get_mut(device) {
+                words::tell(&mut job.told, recalibration, last);
+            }
+        };
+        let order = Order {
+            device,
+            scratch,
+            gives_way: asked.when == When::Idle,
+            orders: orders.clone(),
+            is_cancelled: &is_cancelled,
+            tell: &tell,
+        };
+        let measured = run::measure(&self.tools, &order);
+        // Whatever happened, nobody has to wait for probes any more.
+        orders.stop();
+        self.lock().probing = None;
+        match measured {
+            Ok(findings) => self.found(device, &asked, &findings),
+            Err(Ended::Refused(why)) => self.end(device, Phase::Refused, Some(why)),
+            Err(Ended::Cancelled) => self.end(device, Phase::Cancelled, None),
+            Err(Ended::GivesWay) => self.give_way(device),
+        }
+    }
+
+    fn begin(&self, device: &str) -> Option<StartRecalibration> {
+        let mut inner = self.lock();
+        let job = inner.jobs.get_mut(device)?;
+        job.told.phase = Phase::Measuring;
+        job.told.why = None;
+        Some(job.told.asked.clone())
+    }
+
+    /// Where probes may write; from then on nobody else gets that place before they have ended.
+    fn scratch(
+        &self,
+        device: &str,
+        asked: &StartRecalibration,
+        orders: &Arc<Orders>,
+    ) -> Result<Option<Place>, Problem> {
+        let space = asked.scratch.as_deref();
+        self.live.with_scratch(device, space, |space| {
+            self.lock().probing = Some((space.cloned(), orders.clone()));
+            space.map(|space| Place { first: space.place.first, blocks: space.place.blocks })
+        })
+    }
+
+    fn end(&self, device: &str, phase: Phase, why: Option<String>) {
+        tracing::info!(device, phase = ?phase, why, "the recalibration has ended");
+        let mut inner = self.lock();
+        inner.probing = None;
+        let Some(job) = inner.jobs.get_mut(device) else { return };
+        job.told.phase = phase;
+        job.told.why = why.or(job.told.why.take());
+    }
+
+    fn give_way(&self, device: &str) {
+        let mut inner = self.lock();
+        let Some(job) = inner.jobs.get_mut(device) else { return };
+        job.told.gave_way += 1;
+        job.told.phase = Phase::Waiting;
+        job.told.why = Some("load has come; it begins anew when that is over".to_owned());
+        if job.told.gave_way >= GIVE_WAY_MAX {
+            drop(inner);
+            let why = format!("it gave way to load {GIVE_WAY_MAX} times");
+            self.end(device, Phase::Refused, Some(why));
+        }
+    }
+
+    /// Uses what was found, or holds it back.
+    fn found(
+        &self,
+        device: &str,
+        asked: &StartRecalibration,
+        findings: &qos::recalibrate::Findings,
+    ) {
+        let (displaced, before) = {
+            let book = self.tools.tenants.book();
+            let before = book.model(device).map(|model| model.cost().write()).unwrap_or(1);
+            (book.displaced(device, &findings.model).unwrap_or_default(), before)
+        };
+        {
+            let mut inner = self.lock();
+            let Some(job) = inner.jobs.get_mut(device) else { return };
+            job.told.found = Some(words::found(findings, before));
+            job.told.progress_percent = 100.0;
+            job.told.displaced = displaced.clone();
+            if !displaced.is_empty() && !asked.accept {
+                job.held = Some(findings.model.clone());
+                let why = "what these tenants were promised does not fit into the model that was \
+                           found, so it is not used until it is accepted";
+                drop(inner);
+                return self.end(device, Phase::Held, Some(why.to_owned()));
+            }
+        }
+        match self.use_model(device, &findings.model) {
+            Ok(()) => self.end(device, Phase::Accepted, words::remark(findings)),
+            Err(problem) => self.end(device, Phase::Refused, Some(problem.message)),
+        }
+    }
+
+    /// Keeps a model, and has the device trust it from now on.
+    fn use_model(&self, device: &str, model: &DeviceModel) -> Result<(), Problem> {
+        self.live.keep_model(device, Some(model))?;
+        let now = self.tools.tenants.now();
+        Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
+    }
+
+    /// A namespace is another one from now on, or none: nobody writes to where one was that was
+    /// scratch. Called before anybody else can have its place.
+    pub(crate) fn spaces_change(&self, spaces: &[Space]) {
+        let orders = {
+            let inner = self.lock();
+            let Some((Some(scratch), orders)) = &inner.probing else { return };
+            if spaces.contains(scratch) {
+                return;
+            }
+            orders.clone()
+        };
+        orders.stop();
+        if !self.wait_until(|| orders.is_over()) {
+            tracing::error!("probes are still in flight where a namespace was");
+        }
+    }
+
+    /// Ends what is under way, and begins nothing: another process takes over. Or goes on.
+    pub(crate) fn halt(&self, is_halted: bool) {
+        self.lock().is_halted = is_halted;
+        if is_halted && !self.wait_until(|| self.lock().probing.is_none()) {
+            tracing::error!("a recalibration has not ended");
+        }
+    }
+
+    fn wait_until(&self, is_so: impl Fn() -> bool) -> bool {
+        let end = self.tools.clock.now() + END_MAX;
+        while !is_so() {
+            if self.tools.clock.now() >= end {
+                return false;
+            }
+            std::thread::sleep(END_PAUSE);
+        }
+        true
+    }
+
+    /// # Errors
+    /// When there is no such device, or it has no model.
+    fn check_device(&self, device: &str) -> Result<(), Problem> {
+        Ok(self.tools.tenants.book().model(device).map(drop)?)
+    }
+}
+
+impl Job {
+    fn new(device: &str, asked: StartRecalibration, automatic: bool, now: Instant) -> Job {
+        let told = words::waiting(device, asked, automatic);
+        Job { told, held: None, is_cancelled: false, began_at: now }
+    }
+}
+
+impl Recalibrator for Recalibrations {
+    fn start(&self, device: &str, how: &StartRecalibration) -> Result<Recalibration, Problem> {
+        self.check_device(device)?;
+        // What is wrong with the namespace is said at once.
+        self.live.with_scratch(device, how.scratch.as_deref(), |_| None::<()>)?;
+        let now = self.tools.tenants.now();
+        let mut inner = self.lock();
+        if inner.is_halted {
+            return Err(Problem::new(Code::Busy, control::UPGRADING));
+        }
+        if inner.jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
+            let message = format!("device {device:?} is being measured already");
+            return Err(Problem::new(Code::Busy, message));
+        }
+        let job = Job::new(device, how.clone(), false, now);
+        let told = job.told.clone();
+        inner.jobs.insert(device.to_owned(), job);
+        self.news.notify_all();
+        Ok(told)
+    }
+
+    fn recalibration(&self, device: &str) -> Result<Option<Recalibration>, Problem> {
+        self.check_device(device)?;
+        Ok(self.lock().jobs.get(device).map(|job| job.told.clone()))
+    }
+
+    fn accept(&self, device: &str) -> Result<Recalibration, Problem> {
+        self.check_device(device)?;
+        let held = {
+            let inner = self.lock();
+            inner.jobs.get(device).and_then(|job| job.held.clone())
+        };
+        let Some(model) = held else {
+            let message = format!("nothing that was found of device {device:?} is held back");
+            return Err(Problem::new(Code::NotFound, message));
+        };
+        self.use_model(device, &model)?;
+        let mut inner = self.lock();
+        let job = inner.jobs.get_mut(device).expect("a job stays until there is another");
+        (job.held, job.told.phase) = (None, Phase::Accepted);
+        job.told.why = Some("an operator has accepted it".to_owned());
+        Ok(job.told.clone())
+    }
+
+    fn cancel(&self, device: &str) -> Result<(), Problem> {
+        self.check_device(device)?;
+        let mut inner = self.lock();
+        let job = inner.jobs.get_mut(device);
+        let may_end = |job: &&mut Job| job.told.phase.is_open() || job.held.is_some();
+        let Some(job) = job.filter(may_end) else {
+            let message = format!("device {device:?} is not being measured");
+            return Err(Problem::new(Code::NotFound, message));
+        };
+        job.is_cancelled = true;
+        job.held = None;
+        if job.told.phase != Phase::Measuring {
+            job.told.phase = Phase::Cancelled;
+        }
+        Ok(())
+    }
+
+    fn reset_model(&self, device: &str) -> Result<(), Problem> {
+        let configured = self.tools.tenants.book().configured_model(device)?.clone();
+        if self.lock().jobs.get(device).is_some_and(|job| job.told.phase == Phase::Measuring) {
+            let message = format!("device {device:?} is being measured; cancel that first");
+            return Err(Problem::new(Code::Busy, message));
+        }
+        self.live.keep_model(device, None)?;
+        let now = self.tools.tenants.now();
+        Ok(self.tools.tenants.book().set_model(device, configured, now)?)
+    }
+}

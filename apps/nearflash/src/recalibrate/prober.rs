@@ -1,0 +1,340 @@
+//! Who makes the probes of a recalibration: a thread with a queue to the device and a scheduler of its
+//! own, like a worker's, but without connections.
+//!
+//! Its requests are those of a best-effort tenant, so the scheduler gives it what the others leave and
+//! no more. What cannot be sent in time is dropped: a probe that waits says nothing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use contract::{
+    BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Instant, Range, Scheduler, SizeClass,
+    SlotTable, Submission, TenantId, Turn,
+};
+use flash::Chance;
+use io::{Clock, Reactor, SpinPolicy};
+use qos::{AnyScheduler, PAGE_BYTES};
+
+use crate::interface::Way;
+use crate::volumes::Volume;
+
+/// Probes that wait or are at the device at most.
+pub(super) const PROBES_MAX: usize = 1024;
+
+/// Arrivals that one turn takes up at most; what has come together beyond that was a stall.
+const ARRIVALS_MAX: usize = 256;
+
+/// How long before an arrival the thread stops sleeping.
+const WAKE_LEAD: Duration = Duration::from_micros(60);
+
+/// How soon it looks whether there are new orders.
+const ORDERS_PERIOD: Duration = Duration::from_millis(5);
+
+const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
+
+/// Blocks from the first on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) first: u64,
+    pub(super) blocks: u64,
+}
+
+impl Place {
+    /// Its whole pages.
+    fn pages(self) -> (u64, u64) {
+        let first = self.first.div_ceil(PAGE_BLOCKS);
+        (first, ((self.first + self.blocks) / PAGE_BLOCKS).saturating_sub(first))
+    }
+}
+
+/// What probes are to be made.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Offer {
+    /// A second; zero for none.
+    pub(super) iops: f64,
+    /// The share of reads, 0 to 1.
+    pub(super) reads: f64,
+}
+
+/// What the thread and who orders it share.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    offer: Mutex<Offer>,
+    /// Counts the offers.
+    changes: AtomicU64,
+    stop: AtomicBool,
+    /// Nothing of it is in flight, and nothing will be.
+    over: AtomicBool,
+    /// Probes that were submitted, reads and others.
+    reads: AtomicU64,
+    writes: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Orders {
+    /// Has other probes made from now on.
+    pub(super) fn offer(&self, offer: Offer) {
+        *self.offer.lock().expect("no holder panics") = offer;
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Has no more probes made; what is in flight ends.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether it was stopped and nothing is in flight any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Reads and writes that were submitted so far.
+    pub(super) fn submitted(&self) -> (u64, u64) {
+        (self.reads.load(Ordering::Relaxed), self.writes.load(Ordering::Relaxed))
+    }
+
+    /// Probes that ended badly.
+    pub(super) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+}
+
+/// What the thread works with.
+pub(super) struct Tools {
+    pub(super) orders: Arc<Orders>,
+    pub(super) volume: Arc<[Volume]>,
+    /// The device's place among the volumes.
+    pub(super) device: usize,
+    pub(super) scheduler: AnyScheduler,
+    /// The number that no worker of the server has.
+    pub(super) worker: usize,
+    pub(super) tenant: TenantId,
+    pub(super) clock: Clock,
+    pub(super) seed: u64,
+    /// Where it may write; nowhere without.
+    pub(super) scratch: Option<Place>,
+}
+
+/// Starts the thread.
+pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String>>, String> {
+    let orders = tools.orders.clone();
+    let body = move || {
+        let worked = work::<N>(tools);
+        orders.over.store(true, Ordering::Release);
+        worked
+    };
+    let thread = std::thread::Builder::new().name("recalibration".to_owned()).spawn(body);
+    thread.map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+fn work<N: Way>(tools: Tools) -> Result<(), String> {
+    let say = |error: io::Error| error.to_string();
+    let reactor = N::Reactor::new().map_err(say)?;
+    let volume = &tools.volume[tools.device];
+    let device = volume.open_queue(&N::through(&reactor), tools.device, tools.worker)?;
+    let carve = || io::carve(&[SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX }]).map_err(say);
+    let mut chance = Chance::new(tools.seed);
+    let read_pool = BufPool::new(carve()?.bufs);
+    let mut write_pool = BufPool::new(carve()?.bufs);
+    fill(&mut write_pool, &mut chance);
+    let everything = Place { first: 0, blocks: volume.blocks() };
+    let clock = tools.clock;
+    let mut prober = Prober {
+        orders: tools.orders,
+        device,
+        scheduler: tools.scheduler,
+        tenant: tools.tenant,
+        read_pool,
+        write_pool,
+        table: SlotTable::new(PROBES_MAX),
+        done: Vec::with_capacity(PROBES_MAX),
+        chance,
+        everything,
+        scratch: tools.scratch,
+        offer: Offer::default(),
+        changes: 0,
+        next_at: Instant::ZERO,
+        submitted: 0,
+        is_cut: false,
+    };
+    io::run(&reactor, &clock, SpinPolicy { spin: WAKE_LEAD }, |now| prober.turn(now));
+    Ok(())
+}
+
+/// Data that no device can make small.
+fn fill(pool: &mut BufPool, chance: &mut Chance) {
+    let mut all: Vec<Buf> = std::iter::from_fn(|| pool.take(PAGE_BYTES)).collect();
+    for buf in &mut all {
+        for word in buf.prefix_mut(PAGE_BYTES).chunks_exact_mut(8) {
+            word.copy_from_slice(&chance.number().to_le_bytes());
+        }
+    }
+    all.into_iter().for_each(|buf| pool.give(buf));
+}
+
+/// A probe that waits, or is at the device.
+#[derive(Debug)]
+struct Probe {
+    command: Command,
+    submitted_at: Instant,
+}
+
+struct Prober<D> {
+    orders: Arc<Orders>,
+    device: D,
+    scheduler: AnyScheduler,
+    tenant: TenantId,
+    /// What was read is somebody's data, and must never be written where another can read it.
+    read_pool: BufPool,
+    write_pool: BufPool,
+    table: SlotTable<Probe>,
+    done: Vec<Completion>,
+    chance: Chance,
+    everything: Place,
+    scratch: Option<Place>,
+    offer: Offer,
+    /// The last offer that was taken.
+    changes: u64,
+    /// When the next probe arrives.
+    next_at: Instant,
+    /// At the device.
+    submitted: usize,
+    /// The device had no room for all of the last round.
+    is_cut: bool,
+}
+
+impl<D: Device> Prober<D> {
+    /// One turn; `None`: it was the last.
+    fn turn(&mut self, now: Instant) -> Option<Turn> {
+        let is_stopped = self.orders.stop.load(Ordering::Acquire);
+        self.take_offer(now, is_stopped);
+        let arrived = self.arrive(now);
+        let dispatched = self.dispatch(now, arrived);
+        let progressed = self.complete(now) | arrived | dispatched;
+        if is_stopped && self.table.is_empty() {
+            // So that the scheduler lets go of the tenant.
+            self.scheduler.begin_round(now);
+            let none = self.scheduler.next();
+            assert!(none.is_none(), "nothing waits");
+            return None;
+        }
+        let mut wake_at = now + ORDERS_PERIOD;
+        if self.offer.iops > 0.0 {
+            wake_at = wake_at.min(self.next_at);
+        }
+        let others = [self.scheduler.wake_at(now), self.device.wake_at()];
+        let wake_at = others.into_iter().flatten().fold(wake_at, Instant::min);
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    }
+
+    fn take_offer(&mut self, now: Instant, is_stopped: bool) {
+        let changes = self.orders.changes.load(Ordering::Acquire);
+        if is_stopped {
+            self.offer = Offer::default();
+            self.drop_waiting();
+        } else if changes != self.changes {
+            self.changes = changes;
+            self.offer = *self.orders.offer.lock().expect("no holder panics");
+            self.next_at = now;
+            self.drop_waiting();
+        }
+    }
+
+    /// Those that wait are of an offer that is over.
+    fn drop_waiting(&mut self) {
+        while let Some(slot) = self.scheduler.discard() {
+            self.table.remove(slot);
+        }
+    }
+
+    /// Takes up what has arrived by now, at random times (Poisson).
+    fn arrive(&mut self, now: Instant) -> bool {
+        let mut arrived = 0;
+        while self.offer.iops > 0.0 && self.next_at <= now {
+            if arrived == ARRIVALS_MAX {
+                self.next_at = now;
+                break;
+            }
+            arrived += 1;
+            let unit = (self.chance.number() >> 11) as f64 / (1_u64 << 53) as f64;
+            let gap = -(1.0 - unit).ln() / self.offer.iops;
+            self.next_at = self.next_at + Duration::from_secs_f64(gap.min(1.0));
+            let command = self.command();
+            let Ok(slot) = self.table.insert(Probe { command, submitted_at: now }) else {
+                continue;
+            };
+            let asked = self.scheduler.enqueue(self.tenant, command.kind(), PAGE_BYTES, slot);
+            if asked.is_err() {
+                self.table.remove(slot);
+            }
+        }
+        arrived > 0
+    }
+
+    fn command(&mut self) -> Command {
+        let scratch = self.scratch.filter(|_| !self.chance.happens(self.offer.reads));
+        let (first, pages) = scratch.unwrap_or(self.everything).pages();
+        let page = first + self.chance.within(0..=pages - 1);
+        let range = Range::new(page * PAGE_BLOCKS, PAGE_BLOCKS as u32);
+        match scratch {
+            Some(_) => Command::Write { range, fua: false },
+            None => Command::Read(range),
+        }
+    }
+
+    /// Submits what a round lets go.
+    fn dispatch(&mut self, now: Instant, has_arrived: bool) -> bool {
+        let is_due = self.scheduler.wake_at(now).is_some_and(|at| at <= now);
+        if !is_due && !has_arrived && !self.is_cut {
+            return false;
+        }
+        self.scheduler.begin_round(now);
+        let mut progressed = false;
+        loop {
+            self.is_cut = self.device.room() == 0 || self.submitted >= self.scheduler.depth_max();
+            let next = if self.is_cut { None } else { self.scheduler.next() };
+            let Some(slot) = next else { break };
+            let probe = self.table.get(slot);
+            probe.submitted_at = now;
+            let command = probe.command;
+            let (count, pool) = match command {
+                Command::Read(_) => (&self.orders.reads, &mut self.read_pool),
+                _ => (&self.orders.writes, &mut self.write_pool),
+            };
+            count.fetch_add(1, Ordering::Relaxed);
+            let buf = pool.take(PAGE_BYTES);
+            assert!(buf.is_some(), "there are as many buffers as probes");
+            self.submitted += 1;
+            self.device.submit(now, Submission { slot, command, buf });
+            progressed = true;
+        }
+        if progressed {
+            self.device.kick(now);
+        }
+        progressed
+    }
+
+    fn complete(&mut self, now: Instant) -> bool {
+        if self.submitted == 0 {
+            return false;
+        }
+        self.device.poll(now, &mut self.done);
+        let progressed = !self.done.is_empty();
+        for Completion { slot, status, buf } in self.done.drain(..) {
+            self.submitted -= 1;
+            let Probe { command, submitted_at } = self.table.remove(slot);
+            self.scheduler.ended(command.kind(), now.since(submitted_at));
+            if !status.is_ok() {
+                self.orders.errors.fetch_add(1, Ordering::Relaxed);
+            }
+            let pool = match command {
+                Command::Read(_) => &mut self.read_pool,
+                _ => &mut self.write_pool,
+            };
+            buf.into_iter().for_each(|buf| pool.give(buf));
+        }
+        progressed
+    }
+}

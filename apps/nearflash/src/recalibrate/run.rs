@@ -1,0 +1,288 @@
+//! One recalibration: probes are offered step by step, and everybody else is watched meanwhile.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Instant, Slo, TenantId};
+use control::{Origin, Standing, State, WINDOW};
+use io::{EpollSockets, Sockets};
+use qos::recalibrate::{Findings, Plan, Recalibration, Sighting, Step};
+use qos::{DeviceModel, QueueLimits, Seen, Shared, WORKERS_MAX};
+
+use super::Tools;
+use super::prober::{self, Offer, Orders, PROBES_MAX, Place};
+use crate::interface::Chosen;
+
+/// How long steps last at least and at most, and how many reads they should see.
+const STEP: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+const STEP_READS: f64 = 50_000.0;
+
+/// What a load has to settle before it is looked at.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// How often everybody is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Reads behind which a tail is worth something.
+const LOOK_READS: u64 = 200;
+
+/// How long one takes at most.
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// The share of a device's tokens from which on tenants are load to give way to.
+pub(super) const IDLE_SHARE: f64 = 0.2;
+
+/// Why there are no findings.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// Somebody wanted it.
+    Cancelled,
+    /// Load has come, and it was to be when there is none.
+    GivesWay,
+    /// What does not go.
+    Refused(String),
+}
+
+impl From<String> for Ended {
+    fn from(why: String) -> Ended {
+        Ended::Refused(why)
+    }
+}
+
+/// What is to be measured.
+pub(super) struct Order<'a> {
+    pub(super) device: &'a str,
+    pub(super) scratch: Option<Place>,
+    /// Whether it gives way to load.
+    pub(super) gives_way: bool,
+    pub(super) orders: Arc<Orders>,
+    /// Whether it is not wanted any more.
+    pub(super) is_cancelled: &'a dyn Fn() -> bool,
+    /// Is told of each step.
+    pub(super) tell: &'a dyn Fn(&Recalibration, Option<&Sighting>),
+}
+
+/// One that is under way.
+struct Run<'a> {
+    tools: &'a Tools,
+    order: &'a Order<'a>,
+    shared: Arc<Shared>,
+    model: DeviceModel,
+    /// Units a second that the device makes.
+    made: f64,
+    begun: Instant,
+    /// Tenants that were late before there were probes, and when that was asked last.
+    late: BTreeSet<TenantId>,
+    late_at: Instant,
+    /// Probes submitted, and requests that all have submitted, when tenants were last looked at.
+    looked: Option<Looked>,
+}
+
+/// What had been submitted at a time.
+struct Looked {
+    at: Instant,
+    probes: (u64, u64),
+    seen: Seen,
+}
+
+/// Measures a device.
+pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ended> {
+    let (n, shared, plan) = plan(tools, order)?;
+    if tools.workers >= WORKERS_MAX {
+        let why =
+            format!("probes need a scheduler of their own, and {WORKERS_MAX} workers have all");
+        return Err(Ended::Refused(why));
+    }
+    let now = tools.tenants.now();
+    let name = format!("(recalibration of device {n})");
+    let tenant = {
+        let mut book = tools.tenants.book();
+        let slo = Slo::default();
+        let admission = book.register(&name, &slo, Some(order.device), Origin::Configured, now);
+        let tenant = admission.map_err(|refusal| refusal.to_string())?.tenant;
+        book.pin(tenant, "the recalibration of its device");
+        tenant
+    };
+    let late = late(tools, order.device);
+    let model = plan.model.clone();
+    let made = tools.tenants.devices()[n].tokens.unwrap_or(0) as f64 * 100.0;
+    let late_at = now;
+    let mut run =
+        Run { tools, order, shared, model, made, begun: now, late, late_at, looked: None };
+    let measured = run.with_prober(n, tenant, Recalibration::new(plan));
+    tools.tenants.book().dismiss(tenant, tools.tenants.now());
+    measured
+}
+
+/// The device's place, what its workers share, and what is to be measured.
+fn plan(tools: &Tools, order: &Order<'_>) -> Result<(usize, Arc<Shared>, Plan), String> {
+    let book = tools.tenants.book();
+    let say = |refusal: control::Refusal| refusal.to_string();
+    let (n, shared) = book.shared(order.device).map_err(say)?;
+    let model = book.model(order.device).map_err(say)?.clone();
+    let (bound_us, writes) = (book.strictest_us(n), order.scratch.is_some());
+    Ok((n, shared, Plan { model, bound_us, writes, step: STEP, reads: STEP_READS }))
+}
+
+/// The tenants of a device whose reads take longer than promised.
+fn late(tools: &Tools, device: &str) -> BTreeSet<TenantId> {
+    let tenants = tools.tenants.list();
+    let is_late = |info: &&control::TenantInfo| {
+        info.device == device && info.state == State::Active && Standing::of(info) == Standing::Late
+    };
+    tenants.iter().filter(is_late).map(|info| info.tenant).collect()
+}
+
+impl Run<'_> {
+    /// Measures while there is a thread for the probes.
+    fn with_prober(
+        &mut self,
+        n: usize,
+        tenant: TenantId,
+        recalibration: Recalibration,
+    ) -> Result<Findings, Ended> {
+        let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
+        let tools = prober::Tools {
+            orders: self.order.orders.clone(),
+            volume: self.tools.volumes.clone(),
+            device: n,
+            scheduler: self.tools.tenants.scheduler(n, self.tools.workers, limits),
+            worker: self.tools.workers,
+            tenant,
+            clock: self.tools.clock,
+            seed: self.begun.as_nanos(),
+            scratch: self.order.scratch,
+        };
+        let thread = match self.tools.chosen {
+            Chosen::IoUring => prober::start::<Sockets>(tools)?,
+            Chosen::Epoll => prober::start::<EpollSockets>(tools)?,
+        };
+        self.probe(true);
+        let measured = self.steps(recalibration);
+        self.probe(false);
+        self.order.orders.stop();
+        match thread.join() {
+            Ok(Ok(())) => measured,
+            Ok(Err(why)) => Err(Ended::Refused(why)),
+            Err(_) => Err(Ended::Refused("the thread of the probes has ended".to_owned())),
+        }
+    }
+
+    fn probe(&self, on: bool) {
+        let known = self.tools.tenants.book().probe(self.order.device, on);
+        assert!(known.is_ok(), "devices stay");
+    }
+
+    fn steps(&mut self, mut recalibration: Recalibration) -> Result<Findings, Ended> {
+        while let Some(step) = recalibration.next_step() {
+            (self.order.tell)(&recalibration, None);
+            let (sighting, is_cut) = self.step(&recalibration, &step)?;
+            recalibration.take(step, sighting, is_cut);
+            (self.order.tell)(&recalibration, Some(&sighting));
+        }
+        recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
+    }
+
+    /// Offers the probes of a step and looks at what the device does; `true`: it was ended early.
+    fn step(
+        &mut self,
+        recalibration: &Recalibration,
+        step: &Step,
+    ) -> Result<(Sighting, bool), Ended> {
+        let reads = f64::from(step.read_percent) / 100.0;
+        self.order.orders.offer(Offer { iops: step.iops, reads });
+        let (mut all, mut slice) = (Seen::nothing(), Seen::nothing());
+        slice.look(self.shared.delays());
+        let mut is_cut = false;
+        let (mut begun, mut settled) = (self.tools.tenants.now(), false);
+        let mut slow = Vec::new();
+        loop {
+            std::thread::sleep(LOOK);
+            self.check()?;
+            let now = self.tools.tenants.now();
+            if !settled && now.since(begun) >= SETTLE {
+                all.look(self.shared.delays());
+                (begun, settled) = (now, true);
+            }
+            // A tail of few reads waits for more of them.
+            let since = slice.clone().look(self.shared.delays());
+            if since.ended() >= LOOK_READS {
+                slow.push(recalibration.is_too_late(since.tail_nanos(950) as f64 / 1e3));
+                slice.look(self.shared.delays());
+            }
+            // One look may have met a stall of the machine; two in a row have met the device.
+            is_cut |= step.iops > 0.0 && slow.ends_with(&[true, true]);
+            if is_cut && !settled {
+                all.look(self.shared.delays());
+                (begun, settled) = (now, true);
+                std::thread::sleep(LOOK);
+            }
+            let now = self.tools.tenants.now();
+            if settled && (is_cut || now.since(begun) >= step.length) {
+                let since = all.look(self.shared.delays());
+                let write = self.shared.prices().write;
+                let length = now.since(begun);
+                self.order.orders.offer(Offer::default());
+                return Ok((Sighting::of(&self.model, &since, write, length), is_cut));
+            }
+        }
+    }
+
+    /// Whether it may go on.
+    fn check(&mut self) -> Result<(), Ended> {
+        let orders = &self.order.orders;
+        if (self.order.is_cancelled)() || orders.is_over() {
+            return Err(Ended::Cancelled);
+        }
+        if orders.errors() > 0 {
+            let why = "probes ended in errors: a device that fails cannot be measured";
+            return Err(Ended::Refused(why.to_owned()));
+        }
+        let now = self.tools.tenants.now();
+        if now.since(self.begun) > RUN_MAX {
+            let why = format!("it took more than {} seconds", RUN_MAX.as_secs());
+            return Err(Ended::Refused(why));
+        }
+        if now.since(self.late_at) >= WINDOW {
+            self.late_at = now;
+            self.check_late()?;
+        }
+        if self.order.gives_way && self.is_loaded(now) {
+            return Err(Ended::GivesWay);
+        }
+        Ok(())
+    }
+
+    /// Whether a tenant has become late, whose reads may be anywhere but at the device: that is no
+    /// measurement, and no reason to go on.
+    fn check_late(&self) -> Result<(), Ended> {
+        let late = late(self.tools, self.order.device);
+        if let Some(tenant) = late.difference(&self.late).next() {
+            let name = self.tools.tenants.book().name_of(*tenant, None).unwrap_or("").to_owned();
+            let why = format!("tenant {name:?} has become late meanwhile, so it was ended");
+            return Err(Ended::Refused(why));
+        }
+        Ok(())
+    }
+
+    /// Whether tenants have asked for more than a little of the device since this was asked last.
+    fn is_loaded(&mut self, now: Instant) -> bool {
+        let probes = self.order.orders.submitted();
+        let Some(looked) = &mut self.looked else {
+            let mut seen = Seen::nothing();
+            seen.look(self.shared.delays());
+            self.looked = Some(Looked { at: now, probes, seen });
+            return false;
+        };
+        let since = looked.seen.look(self.shared.delays());
+        let seconds = now.since(looked.at).as_secs_f64().max(1e-3);
+        let (reads, writes) = (probes.0 - looked.probes.0, probes.1 - looked.probes.1);
+        // Workers publish at the ends of rounds, so a probe may be in one of the counts alone.
+        let cost = self.model.cost();
+        let others = since.reads.saturating_sub(reads) as f64 * 100.0
+            + since.writes.saturating_sub(writes) as f64 * f64::from(cost.write());
+        (looked.at, looked.probes) = (now, probes);
+        others / seconds > IDLE_SHARE * self.made
+    }
+}

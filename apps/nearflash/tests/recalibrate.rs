@@ -1,0 +1,214 @@
+//! Devices that differ from their models, and are measured anew while the server runs: the real
+//! program, its commands, and loads over sockets.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Output, Stdio};
+use std::time::Duration;
+
+use contract::{Command, Hello, Range, Status};
+use serde_json::Value;
+use support::{Launch, PATIENCE, Server, V2, now, pattern, wait_until};
+
+/// Device A at a fortieth of its pace, so that stalls of the machine are short beside its latencies,
+/// and twice as old as its model says.
+const OLD: &str = "sim:a?slow=40&age=2&size=64MiB";
+
+/// How soon a drift is told under load: five windows, one each two seconds, and the median of eight.
+const TOLD_WITHIN: Duration = Duration::from_secs(40);
+
+/// Four curves of some twenty steps each at most, and waits for tenants.
+const MEASURED_WITHIN: Duration = Duration::from_secs(240);
+
+/// A directory for the files of one server.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// With a configuration of the device, two namespaces and this.
+    fn new(device: &str, rest: &str) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"{OLD}\"\n{device}\n\
+             [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"32MiB\"\n\
+             [[namespace]]\nname = \"scratch\"\ndevice = \"disk\"\noffset = \"32MiB\"\nsize = \"32MiB\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n{rest}"
+        );
+        std::fs::write(folder.path().join("nearflash.toml"), text).unwrap();
+        Place { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
+
+    fn start(&self) -> Server {
+        let config = self.path("nearflash.toml").display().to_string();
+        Launch::new(&["--config", &config, "--admin", &self.admin()]).start()
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(words).args(["--admin", &self.admin()]);
+        command.env_remove("NEARFLASH_ADMIN").stdin(Stdio::null());
+        command.output().expect("the program starts")
+    }
+
+    fn told(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
+        String::from_utf8(ran.stdout).unwrap()
+    }
+
+    fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
+    }
+
+    fn refused(&self, words: &[&str]) -> String {
+        let ran = self.run(words);
+        assert!(!ran.status.success(), "{words:?} was done");
+        complaint(&ran)
+    }
+
+    fn drift(&self) -> Value {
+        self.json(&["device", "show", "disk"])["drift"].clone()
+    }
+
+    /// What `device show` prints of the last recalibration.
+    fn shown(&self) -> String {
+        self.told(&["device", "show", "disk"])
+    }
+}
+
+fn complaint(ran: &Output) -> String {
+    String::from_utf8_lossy(&ran.stderr).into_owned()
+}
+
+/// A load of `nearflash bench`, ended with this value.
+struct Load(Child);
+
+impl Load {
+    fn start(server: &Server, words: &str) -> Load {
+        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+        let url = format!("reflex://{}", server.address());
+        command.args(["bench", &url, "--seconds", "300", "--warmup", "0"]);
+        command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::null());
+        Load(command.stderr(Stdio::null()).spawn().expect("the program starts"))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
+    let promises = "[[tenant]]\nname = \"gold\"\nlatency_us = 20000\niops = 500\n\
+                    [[tenant]]\nname = \"writer\"\nlatency_us = 20000\niops = 1200\nread_percent = 40\n\
+                    [[access]]\nfrom = \"anyone\"\nrights = \"read-write\"\n\
+                    [[access]]\ntoken = \"g\"\ntenant = \"gold\"\nrights = \"read-write\"\n";
+    let policy = "recalibrate = \"idle\"\nrecalibrate_idle_seconds = 2\n\
+                  recalibrate_scratch = \"scratch\"";
+    let place = Place::new(policy, promises);
+    let mut server = place.start();
+    let mut client = V2::hello(server.address(), Hello::default()).unwrap();
+    let kept = pattern(0, 8, 3);
+    let write = Command::Write { range: Range::new(0, 8), fua: false };
+    assert_eq!(client.call(write, &kept).0, Status::Ok);
+
+    assert_eq!(place.drift()["state"], "unknown");
+    let load =
+        Load::start(&server, "--read-percent 75 --queue-depth 32 --connections 2 --namespace 2");
+    let begun = now();
+    wait_until("a drift", TOLD_WITHIN, || place.drift()["state"] == "drifted");
+    println!("told after {:?}: {}", begun.elapsed(), place.drift());
+    assert!(place.drift()["percent"].as_f64().unwrap() < 80.0);
+    assert!(place.told(&["device", "list"]).contains("DRIFTED"));
+    server.await_log("has drifted from its model");
+    drop(load);
+
+    // Nobody asks for it, and it overwrites what it was given and nothing else.
+    wait_until("the end of the measurement", MEASURED_WITHIN, || {
+        let shown = place.shown();
+        assert!(!shown.contains("without a model"), "{shown}");
+        shown.contains("held back")
+    });
+    let shown = place.shown();
+    println!("held after {:?}:\n{shown}", begun.elapsed());
+    assert!(shown.contains("have to go: writer"), "{shown}");
+    assert_eq!(client.call(Command::Read(Range::new(0, 8)), &[]), (Status::Ok, kept.clone()));
+    let price = |place: &Place| place.json(&["device", "model", "disk"])["write_price"].as_f64();
+    assert_eq!(price(&place), Some(10.0), "what was found is not used");
+    let used = place.json(&["device", "recalibrate", "disk", "--accept"]);
+    assert_eq!((&used["phase"], &used["automatic"]), (&"accepted".into(), &true.into()));
+    let found = price(&place).unwrap();
+    assert!((18.0..60.0).contains(&found), "a write costs {found}, by brute force 34");
+
+    // It survives a crash, with a tenant that does not fit into it.
+    server.kill();
+    let server = place.start();
+    assert_eq!(price(&place), Some(found));
+    assert_eq!(place.json(&["device", "show", "disk"])["recalibrated"], true);
+    assert!(place.told(&["tenant", "list"]).contains("writer"));
+    place.told(&["device", "model", "disk", "--reset"]);
+    assert_eq!(price(&place), Some(10.0));
+    assert_eq!(place.json(&["device", "show", "disk"])["recalibrated"], false);
+    drop(server);
+}
+
+#[test]
+fn a_measurement_gives_way_to_load_and_is_cancelled() {
+    let promises = "[[tenant]]\nname = \"gold\"\nlatency_us = 20000\niops = 500\n\
+                    [[access]]\nfrom = \"anyone\"\nrights = \"read-write\"\n";
+    let place = Place::new("recalibrate_idle_seconds = 1", promises);
+    let server = place.start();
+    let recalibrate =
+        |more: &[&str]| place.json(&[&["device", "recalibrate", "disk"], more].concat());
+    assert_eq!(recalibrate(&["--when-idle"])["phase"], "waiting");
+    assert!(place.refused(&["device", "recalibrate", "disk"]).contains("already"));
+    wait_until("probes", PATIENCE, || place.shown().contains("measures"));
+    let list = place.told(&["tenant", "list"]);
+    assert!(list.contains("(recalibration of device 0)"), "{list}");
+    let said = place.refused(&["device", "model", "disk", "--reset"]);
+    assert!(said.contains("cancel"), "{said}");
+    let load = Load::start(&server, "--read-percent 100 --queue-depth 64 --connections 2");
+    wait_until("that it gives way", PATIENCE, || place.shown().contains("load has come"));
+    let gone = || !place.told(&["tenant", "list"]).contains("(recalibration");
+    wait_until("that the tenant of the probes has gone", PATIENCE, gone);
+    drop(load);
+    wait_until("probes again", PATIENCE, || place.shown().contains("measures"));
+    place.told(&["device", "recalibrate", "disk", "--cancel"]);
+    wait_until("the end", PATIENCE, || place.shown().contains("was cancelled"));
+    assert!(place.refused(&["device", "recalibrate", "disk", "--cancel"]).contains("not being"));
+    wait_until("that the tenant of the probes has gone", PATIENCE, gone);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_scratch_that_goes_ends_it() {
+    let rest = "[[device]]\nname = \"plain\"\nspec = \"mem:64MiB\"\n\
+                [[namespace]]\nname = \"other\"\ndevice = \"plain\"\nsize = \"1MiB\"\n\
+                [[namespace]]\nname = \"across\"\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n";
+    let place = Place::new("", rest);
+    let server = place.start();
+    let refused = |words: &[&str]| place.refused(&[&["device", "recalibrate"], words].concat());
+    assert!(refused(&["nowhere"]).contains("nowhere"));
+    assert!(refused(&["plain"]).contains("model"));
+    assert!(refused(&["disk", "--scratch", "none"]).contains("none"));
+    assert!(refused(&["disk", "--scratch", "other"]).contains("not on device"));
+    assert!(refused(&["disk", "--scratch", "data"]).contains("shares blocks"));
+    assert!(place.refused(&["device", "recalibrate", "disk", "--cancel"]).contains("not being"));
+    place.told(&["device", "recalibrate", "disk", "--scratch", "scratch"]);
+    wait_until("probes", PATIENCE, || place.shown().contains("measures"));
+    place.told(&["namespace", "rm", "scratch"]);
+    wait_until("the end", PATIENCE, || place.shown().contains("was cancelled"));
+    drop(server);
+}
