@@ -330,12 +330,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
-        match is_heir {
-            true => office.has_taken_over(&args.about()),
-            false => upgrade::tell_service_manager(),
-        }
-        // Who started it may not listen any more.
-        let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
+        announce(&doors, is_heir.then(|| (&*office, args.about())));
     }
     let mut failed = false;
     for thread in threads {
@@ -356,6 +351,17 @@ fn check_only(
     CredentialFiles::of(&config.admin)?.map(|files| files.read()).transpose()?;
     let checked = check(base, config, listen_at).map_err(|error| located(args, error));
     checked.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says that this process serves; one that has taken over has told its service manager by then, and
+/// puts it on record.
+fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
+    match taken_over {
+        Some((office, about)) => office.has_taken_over(&about),
+        None => upgrade::tell_service_manager(),
+    }
+    // Who started it may not listen any more.
+    let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
 }
 
 /// Starts the control plane's thread.

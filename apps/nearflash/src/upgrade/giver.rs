@@ -314,12 +314,13 @@ impl<'a> Giver<'a> {
         }
     }
 
-    /// Shows connections to the other process. One that does not fit into a message stays.
-    fn show_all(&mut self, parcels: Vec<Box<Parcel>>) -> Result<(), String> {
+    /// Shows connections to the other process. One that does not fit into a message stays. Whatever
+    /// goes wrong, each is kept here or given back.
+    fn show_all(&mut self, parcels: impl IntoIterator<Item = Box<Parcel>>) -> Result<(), String> {
         let grounds = self.grounds.clone();
         let (now, machine_now) = (grounds.clock.now(), grounds.clock.machine_nanos());
         self.moved_at = now;
-        let (mut body, mut tickets) = (Vec::new(), Vec::new());
+        let mut lots: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
         for parcel in parcels {
             let encoded = {
                 let book = grounds.tenants.book();
@@ -327,12 +328,13 @@ impl<'a> Giver<'a> {
             };
             match encoded {
                 Ok(bytes) => {
-                    if !body.is_empty() && body.len() + bytes.len() > BATCH_BYTES {
-                        self.send_parcels(machine_now, &std::mem::take(&mut body), &tickets)?;
-                        tickets.clear();
+                    let fits = |(body, _): &(Vec<u8>, _)| body.len() + bytes.len() <= BATCH_BYTES;
+                    if !lots.last().is_some_and(fits) {
+                        lots.push(Default::default());
                     }
+                    let (body, tickets) = lots.last_mut().expect("one was just seen or made");
                     let ticket = parcel.ticket;
-                    put_parcel(&mut body, ticket.0, &bytes);
+                    put_parcel(body, ticket.0, &bytes);
                     let shelved = grounds.spread.fetch(ticket, grounds.spread.courier());
                     self.shown.insert(ticket.0, (parcel, shelved));
                     tickets.push(ticket.0);
@@ -343,10 +345,7 @@ impl<'a> Giver<'a> {
                 }
             }
         }
-        match tickets.is_empty() {
-            true => Ok(()),
-            false => self.send_parcels(machine_now, &body, &tickets),
-        }
+        lots.iter().try_for_each(|(body, tickets)| self.send_parcels(machine_now, body, tickets))
     }
 
     fn send_parcels(&self, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), String> {
