@@ -344,12 +344,6 @@ impl Rig {
         self.turns()
     }
 
-    /// The worker takes nothing more.
-    pub(crate) fn drain(&mut self) {
-        self.worker.drain(self.now);
-        self.turns();
-    }
-
     /// Time passes in which nobody says anything.
     pub(crate) fn pass(&mut self, time: Duration) -> Vec<(u32, Vec<u8>)> {
         self.now = self.now + time;
