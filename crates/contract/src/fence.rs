@@ -6,9 +6,13 @@
 //! then looks at the count.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
+#[cfg(not(test))]
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering;
 
 use crate::DEVICES_MAX;
+#[cfg(test)]
+use crate::steps::AtomicU32;
 
 /// A connection's requests that may still change data.
 ///
@@ -173,7 +177,13 @@ impl Kin {
 mod tests {
     extern crate std;
 
+    use core::sync::atomic;
+
+    use std::sync::Mutex;
+    use std::vec::Vec;
+
     use super::*;
+    use crate::steps::in_every_order;
 
     fn two() -> (Arc<Kin>, Fence, Fence) {
         let kin = Arc::new(Kin::default());
@@ -266,49 +276,123 @@ mod tests {
         assert!(!kin.is_haunted_anywhere());
     }
 
-    /// Requests start and end on one thread while another supersedes: whoever finds no ghost then sees
-    /// none start any more, and in the end none is left.
-    #[test]
-    fn no_ghost_is_left_or_lost_whatever_the_order() {
-        for round in 0..2_000_u32 {
-            let (kin, old, _) = two();
-            let begun = AtomicU32::new(0);
-            let settled = std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    for _ in 0..round % 7 + 1 {
-                        if old.start(0, 0) == Start::Started {
-                            begun.fetch_add(1, Ordering::SeqCst);
-                            old.end(0, 0);
-                        }
-                    }
-                });
-                old.supersede();
-                (!kin.is_haunted(0)).then(|| begun.load(Ordering::SeqCst))
-            });
-            assert!(settled.is_none_or(|begun_then| begun_then == begun.load(Ordering::SeqCst)));
-            assert!(!kin.is_haunted(0) && !old.is_running());
+    /// A fence that some requests have started in, and what is seen of it.
+    struct Scene {
+        kin: Arc<Kin>,
+        fence: Fence,
+        /// Requests of the first epoch that have started.
+        begun: atomic::AtomicU32,
+        /// How many had when a thread saw that no more would, and that none ran.
+        settled: [Mutex<Option<u32>>; 2],
+    }
+
+    fn scene(started: u32) -> Scene {
+        let kin = Arc::new(Kin::default());
+        let fence = Fence::among(kin.clone());
+        for _ in 0..started {
+            assert_eq!(fence.start(0, 0), Start::Started);
+        }
+        Scene { kin, fence, begun: started.into(), settled: Default::default() }
+    }
+
+    impl Scene {
+        /// What changes in the first epoch.
+        fn watched(&self) -> Vec<usize> {
+            let Fence { state, running, haunts, .. } = &self.fence;
+            [state.at(), running[0][0].at(), haunts.at(), self.kin.ghosts[0].at()].into()
+        }
+
+        fn watched_in_both(&self) -> Vec<usize> {
+            self.watched().into_iter().chain([self.fence.running[1][0].at()]).collect()
+        }
+
+        fn request(&self) {
+            if self.fence.start(0, 0) == Start::Started {
+                self.begun.fetch_add(1, Ordering::SeqCst);
+                self.fence.end(0, 0);
+            }
+        }
+
+        fn settle(&self, me: usize, is_settled: bool) {
+            *self.settled[me].lock().unwrap() =
+                is_settled.then(|| self.begun.load(Ordering::SeqCst));
+        }
+
+        fn supersede(&self, me: usize) {
+            self.fence.supersede();
+            self.settle(me, !self.kin.is_haunted(0));
+        }
+
+        fn revoke(&self) {
+            let epoch = self.fence.revoke().expect("there was no epoch before");
+            self.settle(0, !self.fence.is_running_as_of(epoch));
+        }
+
+        /// Whoever saw nothing running has seen the last request start, and when all have ended, there is
+        /// no ghost.
+        fn check(&self) {
+            let begun = self.begun.load(Ordering::SeqCst);
+            for settled in &self.settled {
+                assert!(settled.lock().unwrap().is_none_or(|so_far| so_far == begun));
+            }
+            assert!(!self.kin.is_haunted(0) && !self.fence.is_running());
         }
     }
 
-    /// The same for a revocation: once it sees nothing running, nothing of that epoch starts.
     #[test]
-    fn nothing_that_was_revoked_starts_unseen() {
-        for round in 0..2_000_u32 {
-            let fence = Fence::default();
-            let begun = AtomicU32::new(0);
-            let settled = std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    for _ in 0..round % 7 + 1 {
-                        if fence.start(0, 0) == Start::Started {
-                            begun.fetch_add(1, Ordering::SeqCst);
-                            fence.end(0, 0);
-                        }
-                    }
-                });
-                fence.revoke().unwrap();
-                (!fence.is_running_as_of(0)).then(|| begun.load(Ordering::SeqCst))
-            });
-            assert!(settled.is_none_or(|begun_then| begun_then == begun.load(Ordering::SeqCst)));
-        }
+    fn no_ghost_is_left_or_lost_whatever_the_order() {
+        let orders = [
+            in_every_order(
+                || scene(0),
+                Scene::watched,
+                [&Scene::request, &|scene| scene.supersede(0)],
+                Scene::check,
+            ),
+            in_every_order(
+                || scene(1),
+                Scene::watched,
+                [&|scene| scene.fence.end(0, 0), &|scene| scene.supersede(0)],
+                Scene::check,
+            ),
+            in_every_order(
+                || scene(2),
+                Scene::watched,
+                [&|scene| (0..2).for_each(|_| scene.fence.end(0, 0)), &|scene| scene.supersede(0)],
+                Scene::check,
+            ),
+        ];
+        std::println!("orders: {orders:?}");
+        assert!(orders.iter().all(|orders| *orders > 20));
+    }
+
+    #[test]
+    fn nothing_that_was_revoked_starts_unseen_whatever_the_order() {
+        let orders = in_every_order(
+            || scene(0),
+            Scene::watched,
+            [&Scene::request, &Scene::revoke],
+            Scene::check,
+        );
+        std::println!("orders: {orders}");
+        assert!(orders > 20);
+    }
+
+    #[test]
+    fn a_ghost_of_two_epochs_rests_once_whichever_ends_last() {
+        let orders = in_every_order(
+            || {
+                let scene = scene(1);
+                scene.fence.revoke().unwrap();
+                assert_eq!(scene.fence.start(0, 1), Start::Started);
+                scene.fence.supersede();
+                assert!(scene.kin.is_haunted(0));
+                scene
+            },
+            Scene::watched_in_both,
+            [&|scene| scene.fence.end(0, 0), &|scene| scene.fence.end(0, 1)],
+            Scene::check,
+        );
+        std::println!("orders: {orders}");
+        assert!(orders > 20);
     }
 }

@@ -27,6 +27,8 @@ mod scheduler;
 mod session;
 mod slot;
 mod status;
+#[cfg(test)]
+mod steps;
 mod time;
 mod traces;
 mod transport;

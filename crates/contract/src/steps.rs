@@ -1,0 +1,185 @@
+//! Atomics whose operations a test puts into every order that there is.
+//!
+//! Two threads do what they are given. Before each operation on an atomic that is watched a thread
+//! waits for its turn, so that one operation comes after the other. Where all of them are sequentially
+//! consistent, the orders that [`in_every_order`] tries are all there are. (loom, which the schedulers'
+//! tests use, regards such operations as acquire and release, and would find orders that cannot be.)
+
+extern crate std;
+
+use core::cell::RefCell;
+use core::ptr;
+use core::sync::atomic::{self, Ordering};
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread_local;
+use std::vec::Vec;
+
+/// As its namesake.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicU32(atomic::AtomicU32);
+
+impl AtomicU32 {
+    /// Its name.
+    pub(crate) fn at(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    pub(crate) fn load(&self, order: Ordering) -> u32 {
+        step(self.at());
+        self.0.load(order)
+    }
+
+    pub(crate) fn fetch_add(&self, more: u32, order: Ordering) -> u32 {
+        step(self.at());
+        self.0.fetch_add(more, order)
+    }
+
+    pub(crate) fn fetch_sub(&self, less: u32, order: Ordering) -> u32 {
+        step(self.at());
+        self.0.fetch_sub(less, order)
+    }
+
+    pub(crate) fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        step(self.at());
+        self.0.fetch_or(bits, order)
+    }
+
+    pub(crate) fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        step(self.at());
+        self.0.fetch_and(bits, order)
+    }
+}
+
+thread_local! {
+    /// What this thread takes part in, and as which of the two.
+    static PART: RefCell<Option<(Arc<Play>, usize)>> = const { RefCell::new(None) };
+}
+
+/// One of the orders.
+#[derive(Debug)]
+struct Play {
+    state: Mutex<State>,
+    turned: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    watched: Vec<usize>,
+    threads: [Stand; 2],
+    /// Whose steps are the first; from then on it is the first thread's, as long as it has any.
+    given: Vec<usize>,
+    /// Whose steps came, and whether it could have been the other's.
+    taken: Vec<(usize, bool)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    Runs,
+    Waits,
+    Done,
+}
+
+impl State {
+    /// Once neither runs, one of those that wait does.
+    fn turn(&mut self) {
+        let waits = self.threads.map(|stand| stand == Stand::Waits);
+        if self.threads.contains(&Stand::Runs) || waits == [false; 2] {
+            return;
+        }
+        let given = self.given.get(self.taken.len()).copied();
+        let next = given.unwrap_or(usize::from(!waits[0]));
+        self.taken.push((next, waits[1 - next]));
+        self.threads[next] = Stand::Runs;
+    }
+
+    /// The next order behind the one that was taken; `None` if that was the last.
+    fn next(&self) -> Option<Vec<usize>> {
+        let last = self.taken.iter().rposition(|&(who, other)| who == 0 && other)?;
+        Some(self.taken[..last].iter().map(|(who, _)| *who).chain([1]).collect())
+    }
+}
+
+impl Play {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of this lock panics")
+    }
+
+    /// A thread stands so, and goes on when it is its turn.
+    fn stand(&self, me: usize, stand: Stand) {
+        let mut state = self.state();
+        state.threads[me] = stand;
+        state.turn();
+        self.turned.notify_all();
+        while state.threads[me] == Stand::Waits {
+            state = self.turned.wait(state).expect("no holder of this lock panics");
+        }
+    }
+}
+
+/// An operation on the atomic of this name comes next.
+fn step(at: usize) {
+    let part = PART.with_borrow(Clone::clone);
+    if let Some((play, me)) = part.filter(|(play, _)| play.state().watched.contains(&at)) {
+        play.stand(me, Stand::Waits);
+    }
+}
+
+/// Does a thread's part; it is done also when that panics.
+fn act(play: &Arc<Play>, me: usize, part: impl FnOnce()) {
+    struct Exit<'a>(&'a Play, usize);
+    impl Drop for Exit<'_> {
+        fn drop(&mut self) {
+            PART.set(None);
+            self.0.stand(self.1, Stand::Done);
+        }
+    }
+    let _exit = Exit(play, me);
+    PART.set(Some((play.clone(), me)));
+    part();
+}
+
+/// Makes a scene, lets two threads do their parts with it, and looks at it afterwards: once for each
+/// order of their operations on the atomics that are `watched`. How many there were.
+pub(crate) fn in_every_order<S: Sync>(
+    make: impl Fn() -> S,
+    watched: impl Fn(&S) -> Vec<usize>,
+    parts: [&(dyn Fn(&S) + Sync); 2],
+    after: impl Fn(&S),
+) -> usize {
+    let mut given = Vec::new();
+    for orders in 1.. {
+        let scene = make();
+        let threads = [Stand::Runs; 2];
+        let state = State { watched: watched(&scene), threads, given, taken: Vec::new() };
+        let play = Arc::new(Play { state: Mutex::new(state), turned: Condvar::new() });
+        std::thread::scope(|scope| {
+            scope.spawn(|| act(&play, 1, || parts[1](&scene)));
+            act(&play, 0, || parts[0](&scene));
+        });
+        after(&scene);
+        let next = play.state().next();
+        match next {
+            Some(next) => given = next,
+            None => return orders,
+        }
+    }
+    unreachable!("there are not so many")
+}
+
+#[test]
+fn all_orders_are_tried() {
+    type Two = [AtomicU32; 2];
+    let add = |to: &AtomicU32, times: u32| {
+        for _ in 0..times {
+            to.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let orders = in_every_order(
+        Two::default,
+        |scene| scene.each_ref().map(AtomicU32::at).into(),
+        [&|scene: &Two| add(&scene[0], 3), &|scene: &Two| add(&scene[1], 4)],
+        |scene| assert_eq!(scene.each_ref().map(|all| all.load(Ordering::SeqCst)), [3, 4]),
+    );
+    assert_eq!(orders, 35, "three of seven");
+}
