@@ -97,16 +97,18 @@ impl Fence {
         }
     }
 
-    /// Nothing of the connection starts from now on; what of it still runs holds up its kin.
+    /// Nothing of the connection starts from now on; what of it still runs holds up its kin. Also for
+    /// the second who does it, while the first is about it.
     pub fn supersede(&self) {
-        if self.state.fetch_or(SUPERSEDED, Ordering::SeqCst) & SUPERSEDED != 0 {
-            return;
-        }
+        self.state.fetch_or(SUPERSEDED, Ordering::SeqCst);
         let Some(kin) = &self.kin else { return };
         for device in 0..DEVICES_MAX {
             if self.is_running_at(device) {
                 kin.ghosts[device].fetch_add(1, Ordering::SeqCst);
-                self.haunts.fetch_or(1 << device, Ordering::SeqCst);
+                let was = self.haunts.fetch_or(1 << device, Ordering::SeqCst);
+                if was & 1 << device != 0 {
+                    kin.ghosts[device].fetch_sub(1, Ordering::SeqCst); // it counts once
+                }
                 // Its last request may have ended before it was a ghost.
                 if !self.is_running_at(device) {
                     self.rest(device);
@@ -394,5 +396,31 @@ mod tests {
         );
         std::println!("orders: {orders}");
         assert!(orders > 20);
+    }
+
+    #[test]
+    fn whoever_supersedes_as_well_finds_the_ghost() {
+        let orders = in_every_order(
+            || scene(1),
+            Scene::watched,
+            [&|scene| scene.supersede(0), &|scene| scene.supersede(1)],
+            |scene| {
+                let settled = scene.settled.each_ref().map(|settled| *settled.lock().unwrap());
+                assert_eq!(settled, [None, None], "its request has not ended");
+                scene.fence.end(0, 0);
+                scene.check();
+            },
+        );
+        let ending = in_every_order(
+            || scene(1),
+            Scene::watched,
+            [&|scene| scene.supersede(0), &|scene| {
+                scene.fence.end(0, 0);
+                scene.supersede(1);
+            }],
+            Scene::check,
+        );
+        std::println!("orders: {orders}, {ending}");
+        assert!(orders > 20 && ending > 20);
     }
 }
