@@ -8,7 +8,10 @@ use contract::{Fatal, Instant, Session as _, Start, TenantId};
 use nearflash_proto::nvme::{Hosts, Subsystem};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
 use nvme_host::{Session, at, config, fabric, host, place, poll, subsystem};
-use wire::nvme::{ControllerState, FABRICS_OPCODE, FabricsCommand, FabricsKind, Property, Status};
+use wire::nvme::{
+    ControllerState, FABRICS_OPCODE, FabricsCommand, FabricsKind, NvmOpcode, Property, Status,
+    Submission,
+};
 use zerocopy::FromZeros;
 
 /// Enabled, and as a host asks for it.
@@ -166,14 +169,18 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
     let mut chance = support::Chance(5);
     let mut pair = nvme_tcp_pair::Pair::connect(&mut chance, Digests::default());
     let fence = pair.target.fence.clone().expect("it is an I/O queue's");
-    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    let mut said = Vec::new();
+    let flush = Submission::new(NvmOpcode::FLUSH.0, 6, 1);
+    pair.host.command(&flush, Carried::default(), &[], &mut said);
+    pair.target.feed(&said);
+    assert_eq!(fence.start(DEVICE, 0), Start::Started, "what changes data is at a device");
     let disconnect = FabricsCommand {
         opcode: FABRICS_OPCODE,
         cid: 7.into(),
         kind: FabricsKind::DISCONNECT,
         ..FabricsCommand::new_zeroed()
     };
-    let mut said = Vec::new();
+    said.clear();
     pair.host.command(disconnect.entry(), Carried::default(), &[], &mut said);
     pair.target.feed(&said);
     assert_eq!(fence.start(DEVICE, 0), Start::Superseded);
@@ -183,12 +190,18 @@ fn a_disconnect_is_answered_when_nothing_of_its_queue_can_land() {
         attended
     };
     assert_eq!(attend(&mut pair), Ok(()));
-    assert!(pair.target.out.is_empty() && pair.target.ended.is_none(), "a write is at a device");
+    assert!(pair.target.out.is_empty() && pair.target.ended.is_none(), "it has not ended");
+    assert_eq!(pair.target.desk.news(Instant::ZERO), None);
     fence.end(DEVICE, 0);
+    assert!(pair.target.work(&mut chance), "it is answered");
+    assert_eq!(pair.target.desk.news(Instant::ZERO), Some(nvme_tcp_pair::CONN), "it has to go on");
     assert_eq!(attend(&mut pair), Err(Fatal::Ended(0)));
-    let event = pair.host.next_event(&mut &pair.target.out[..]).unwrap();
-    let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
-    assert!(completion.cid.get() == 7 && completion.status().is_ok());
+    let mut out = &pair.target.out[..];
+    for cid in [6, 7] {
+        let event = pair.host.next_event(&mut out).unwrap();
+        let Some(HostEvent::Ended { completion, .. }) = event else { panic!("{event:?}") };
+        assert!(completion.cid.get() == cid && completion.status().is_ok());
+    }
 }
 
 #[test]

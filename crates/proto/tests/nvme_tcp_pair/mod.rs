@@ -23,6 +23,9 @@ pub const BLOCKS: usize = 4096;
 /// Commands in progress at most, of the queue's 32.
 pub const DEPTH: u16 = 31;
 
+/// The connection.
+pub const CONN: ConnId = ConnId { index: 1, generation: 0 };
+
 /// A request that is here with its payload.
 struct Whole {
     request: Request,
@@ -32,6 +35,7 @@ struct Whole {
 /// The controller's end, and what a worker does for it.
 pub struct Target {
     pub session: TargetSession,
+    pub desk: Rc<Desk>,
     /// What it has said.
     pub out: Vec<u8>,
     /// Why it ended.
@@ -59,9 +63,10 @@ impl Target {
         let admin = host::connect(&fabric, &who, host::SUBSYSTEM, 1, host::place(0, 0));
         let data = host::connect_data(&who, host::SUBSYSTEM, admin.admin.cntlid());
         let desk = Rc::new(Desk::new(fabric, 0));
-        let session = TargetSession::new(desk, PortId(1), ConnId { index: 1, generation: 0 });
+        let session = TargetSession::new(desk.clone(), PortId(1), CONN);
         let target = Target {
             session,
+            desk,
             out: Vec::new(),
             ended: None,
             charged: Vec::new(),
