@@ -9,6 +9,7 @@ mod idle;
 mod link;
 mod load;
 mod machine;
+mod ops;
 pub(crate) mod process;
 mod rows;
 mod servers;
@@ -28,7 +29,8 @@ use rows::Rows;
 /// Options of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct BenchOptions {
-    /// Only the rows whose names contain one of these; all without any.
+    /// Only the rows whose names contain one of these; all without any. `ops`, with names of tests or
+    /// without, measures what operating a server costs it instead.
     rows: Vec<String>,
     /// Shorter and fewer measurements: an impression, not a result.
     #[arg(long)]
@@ -65,6 +67,9 @@ pub(crate) struct Settings {
 
 /// Builds the programs, measures the rows, prints the table.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
+    if options.rows.first().is_some_and(|row| row == "ops") {
+        return ops::run(options, &machine::describe());
+    }
     let settings = Settings {
         client: options.client,
         stand_in: options.stand_in,

@@ -1,0 +1,274 @@
+//! What operating a server costs it, measured: idle connections, moves, scrapes, tenants by the ten
+//! thousand. `cargo xtask bench ops` runs these tests, each alone and in release, and makes a
+//! table of the lines `figure: NAME | VALUE | LIMIT`.
+//!
+//! They are no checks of the machine they run on: what falls short of a limit is said and does not fail.
+//! Errors, connections that end and contents that are not right do.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+use std::time::Duration;
+
+use control::admin::{AddTenant, AdminAddress, Client, ClientError, SetTenant, Slo};
+use serde_json::Value;
+use support::{Launch, PATIENCE, Server, V2, now, wait_until};
+
+/// A server's sockets and files, in memory.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap() }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// A server of this device, not started.
+    fn launch(&self, device: &str, words: &[&str]) -> Launch {
+        let socket = self.socket();
+        let own = ["--admin", socket.to_str().unwrap()];
+        own.iter().chain(words).fold(Launch::device(device), |launch, word| launch.with(word))
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+}
+
+/// A load of `nearflash bench`, for so many seconds.
+fn bench(url: &str, seconds: f64, words: &str) -> Child {
+    let mut bench = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    bench.args(["bench", url, "--json", "--warmup", "0.2", "--seconds", &seconds.to_string()]);
+    bench.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped());
+    bench.spawn().expect("the program starts")
+}
+
+fn result(bench: Child) -> Value {
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    let result: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!(result["errors"], 0, "{result}");
+    result
+}
+
+fn figure(name: &str, value: &str, limit: &str) {
+    println!("figure: {name} | {value} | {limit}");
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Lowest, median and highest.
+fn spread(values: &mut [f64], unit: &str) -> String {
+    let middle = median(values);
+    format!("{middle:.2} {unit} ({:.2} to {:.2})", values[0], values[values.len() - 1])
+}
+
+/// How often each is measured, or as `NEARFLASH_REPETITIONS` says.
+fn repetitions() -> usize {
+    std::env::var("NEARFLASH_REPETITIONS").map_or(5, |n| n.parse().expect("a number"))
+}
+
+#[test]
+#[ignore = "measures; see `cargo xtask bench ops`"]
+fn idle_connections() {
+    let place = Place::new();
+    let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
+    let mut clients: Vec<V2> = (0..1_000).map(|_| V2::connect(server.address())).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_blocks(0, 8).len(), 4096));
+    std::thread::sleep(Duration::from_secs(2));
+    let window = Duration::from_secs(5);
+    let mut shares: Vec<f64> = (0..repetitions())
+        .map(|_| {
+            let (before, begun) = (server.processor_time(), now());
+            std::thread::sleep(window);
+            let used = server.processor_time() - before;
+            100.0 * used.as_secs_f64() / (now() - begun).as_secs_f64()
+        })
+        .collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_blocks(0, 8).len(), 4096));
+    figure("idle server with 1 000 connections", &spread(&mut shares, "% of a core"), "2 %");
+}
+
+#[test]
+#[ignore = "measures; see `cargo xtask bench ops`"]
+fn moves() {
+    let place = Place::new();
+    let server = place.launch("mem:16MiB", &["--workers", "2"]).start();
+    let words = "--verify --read-percent 50 --connections 4 --queue-depth 32";
+    let mut load = bench(&format!("reflex://{}", server.address()), 10.0, words);
+    let (mut client, mut pauses) = (place.client(), Vec::new());
+    while load.try_wait().unwrap().is_none() {
+        for own in client.connections().unwrap().connections {
+            match client.move_connection(&own.id, 1 - own.worker) {
+                Ok(moved) => pauses.push(moved.pause_us as f64 / 1e3),
+                Err(ClientError::Refused(_)) => {} // it has ended, or was not quiet in time
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+    assert_eq!(result(load)["verify_failures"], 0);
+    pauses.sort_by(f64::total_cmp);
+    let (count, p99) = (pauses.len(), pauses[pauses.len() * 99 / 100]);
+    let half = pauses[count / 2];
+    let value = format!("{p99:.2} ms (of {count}; half of them {half:.2} ms)");
+    figure("pause of a connection that moves under full load, p99", &value, "5 ms");
+}
+
+/// One answer of the admin API, whole.
+fn ask(socket: &PathBuf, path: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+const CROWD: usize = 10_000;
+
+/// The configuration of a server for ten thousand tenants beside one that is promised something.
+const ROOM: &str = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"cloud\"\n\
+                    [[tenant]]\nname = \"gold\"\nlatency_us = 2000\niops = 20000\n\
+                    [[access]]\ntoken = \"gold\"\ntenant = \"gold\"\nrights = \"read-write\"\n\
+                    [limits]\ntenants = 12000\n";
+
+fn crowded(place: &Place, tenants: &str, words: &[&str]) -> Server {
+    let socket = place.socket();
+    let own = ["--workers", "1", "--admin", socket.to_str().unwrap()];
+    let launch = Launch::config(&format!("{ROOM}{tenants}"));
+    own.iter().chain(words).fold(launch, |launch, word| launch.with(word)).start()
+}
+
+/// The p95 of gold's reads in microseconds, at a rate that it is promised.
+fn p95_of_gold(server: &Server, seconds: f64) -> f64 {
+    let words = "--token gold --rate 10000 --queue-depth 64";
+    let load = bench(&format!("reflex://{}", server.address()), seconds, words);
+    result(load)["read"]["latency_us"]["p95"].as_f64().expect("a latency")
+}
+
+/// Runs `what` again and again while `of` is measured; what was measured.
+fn beside<T: Send>(mut what: impl FnMut() + Send, of: impl FnOnce() -> T) -> T {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let body = || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                what();
+            }
+        };
+        let busy = scope.spawn(body);
+        let measured = of();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        busy.join().unwrap();
+        measured
+    })
+}
+
+#[test]
+#[ignore = "measures; see `cargo xtask bench ops`"]
+fn scrapes() {
+    let tenants: String =
+        (0..CROWD).map(|n| format!("[[tenant]]\nname = \"tenant {n:05}\"\n")).collect();
+    for (words, name) in
+        [(&[][..], "default"), (&["--metrics-tenants", "10000"], "with metrics of all")]
+    {
+        let place = Place::new();
+        let server = crowded(&place, &tenants, words);
+        let (mut times, mut bytes) = (Vec::new(), 0);
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for _ in 0..repetitions() {
+            without.push(p95_of_gold(&server, 2.0));
+            let scrape = || {
+                let begun = now();
+                bytes = ask(&place.socket(), "/metrics").len();
+                times.push((now() - begun).as_secs_f64() * 1e3);
+                std::thread::sleep(Duration::from_millis(900));
+            };
+            with.push(beside(scrape, || p95_of_gold(&server, 2.0)));
+        }
+        figure(&format!("scrape of 10 000 tenants, {name}"), &spread(&mut times, "ms"), "bounded");
+        figure(&format!("its size, {name}"), &format!("{} KiB", bytes >> 10), "bounded");
+        let (with, without) = (median(&mut with), median(&mut without));
+        let value = format!("{:.2} ({with:.0} µs beside {without:.0} µs)", with / without);
+        figure(&format!("p95 of a tenant with scrapes over without, {name}"), &value, "1");
+    }
+}
+
+/// Processor time of the worker alone.
+fn worker_time(server: &Server) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let used = threads.map(|thread| thread.unwrap().path()).filter_map(|thread| -> Option<u64> {
+        let name = std::fs::read_to_string(thread.join("comm")).ok()?;
+        let clocked = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+        name.starts_with("worker-").then(|| clocked.split(' ').next()?.parse().ok())?
+    });
+    Duration::from_nanos(used.sum())
+}
+
+#[test]
+#[ignore = "measures; see `cargo xtask bench ops`"]
+fn tenants_by_the_ten_thousand() {
+    let place = Place::new();
+    let server = crowded(&place, "", &[]);
+    let slo = |iops| Slo {
+        latency_us: 10_000,
+        percentile: 95.0,
+        iops,
+        read_percent: 100,
+        request_bytes: 4096,
+    };
+    let name = |n: usize| format!("t{n}");
+    let quiet = p95_of_gold(&server, 4.0);
+    let add = |client: &mut Client, n| {
+        let tenant = AddTenant { name: name(n), device: None, slo: Some(slo(1)), share: None };
+        client.add_tenant(&tenant).map(drop)
+    };
+    let set = |client: &mut Client, n| {
+        let to = SetTenant { slo: Some(slo(2)), share: None };
+        client.set_tenant(&name(n), &to).map(drop)
+    };
+    let remove = |client: &mut Client, n| client.remove_tenant(&name(n));
+    type Change<'a> = &'a dyn Fn(&mut Client, usize) -> Result<(), ClientError>;
+    let changes: [(&str, Change<'_>); 3] =
+        [("registered", &add), ("changed", &set), ("removed", &remove)];
+    for (what, change) in changes {
+        // Without load, the worker does nothing but take the changes.
+        let mut client = place.client();
+        let (used, begun) = (worker_time(&server), now());
+        (0..CROWD).for_each(|n| change(&mut client, n).unwrap());
+        let (took, used) = (now() - begun, worker_time(&server) - used);
+        let each = |time: Duration| time.as_secs_f64() * 1e3 / CROWD as f64;
+        let value = format!("{:.4} ms each ({:.3} ms from the outside)", each(used), each(took));
+        figure(&format!("10 000 tenants {what}: the worker's time"), &value, "1 ms");
+    }
+    wait_until("free numbers", PATIENCE, || place.client().tenants().unwrap().len() <= 2);
+    let mut n = 0;
+    let mut client = place.client();
+    let mut beside_it = Vec::new();
+    let mut alone = vec![quiet];
+    for _ in 0..repetitions() {
+        let churn = || {
+            add(&mut client, n).unwrap();
+            set(&mut client, n).unwrap();
+            remove(&mut client, n).unwrap();
+            n += 1;
+        };
+        beside_it.push(beside(churn, || p95_of_gold(&server, 2.0)));
+        alone.push(p95_of_gold(&server, 2.0));
+    }
+    let (with, without) = (median(&mut beside_it), median(&mut alone));
+    let value =
+        format!("{:.2} ({with:.0} µs beside {without:.0} µs; {n} came and went)", with / without);
+    figure("p95 of a tenant while others come and go, over without", &value, "1");
+}

@@ -1,0 +1,80 @@
+//! What operating a server costs it: tests of the program that measure rather than check, each alone.
+
+use std::time::Duration;
+
+use super::BenchOptions;
+use super::machine::Machine;
+use crate::shell;
+
+/// Longer than all of them take on a busy machine.
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// One line of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Figure {
+    name: String,
+    value: String,
+    limit: String,
+}
+
+/// Runs them and prints a table of what they found.
+pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), String> {
+    let chosen: Vec<&str> = options.rows.iter().skip(1).map(String::as_str).collect();
+    let words = ["test", "--release", "--package", "nearflash-cli", "--test", "ops", "--"];
+    let mut words = [&words[..], &chosen].concat();
+    words.extend(["--ignored", "--nocapture", "--test-threads", "1"]);
+    println!("{machine}\n\ncargo {}", words.join(" "));
+    let mut command = shell::cargo(&words);
+    if let Some(repetitions) = options.repetitions.or(options.quick.then_some(2)) {
+        command.env("NEARFLASH_REPETITIONS", repetitions.to_string());
+    }
+    let ran = shell::capture(&mut command, LIMIT)?;
+    let figures: Vec<Figure> = ran.output.lines().filter_map(parse).collect();
+    if !ran.ok || figures.is_empty() {
+        return Err(ran.output);
+    }
+    let table = markdown(&figures);
+    println!("\n{table}");
+    if let Some(path) = &options.output {
+        let chosen = chosen.iter().map(|name| format!(" {name}")).collect::<String>();
+        let text = format!(
+            "# Operating a server\n\nMade by `cargo xtask bench ops{chosen}`; what each figure is stands \
+             in `apps/nearflash/tests/ops.rs`. Where there are three numbers, they are the median, the \
+             lowest and the highest.\n\n```text\n{machine}\n```\n\n{table}"
+        );
+        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+        println!("written to {}", path.display());
+    }
+    Ok(())
+}
+
+fn parse(line: &str) -> Option<Figure> {
+    // The harness may have begun the line with the name of the test.
+    let (_, figure) = line.split_once("figure: ")?;
+    let mut parts = figure.split(" | ").map(str::to_owned);
+    Some(Figure { name: parts.next()?, value: parts.next()?, limit: parts.next()? })
+}
+
+fn markdown(figures: &[Figure]) -> String {
+    let row = |Figure { name, value, limit }: &Figure| format!("| {name} | {value} | {limit} |\n");
+    let rows: String = figures.iter().map(row).collect();
+    format!("| what | measured | at most |\n|---|---|---|\n{rows}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_figures_become_a_table() {
+        let said = "running 1 test\ntest moves ... figure: a move | 2.00 ms (1 to 3) | 5 ms\nok\n\
+                    figure: another | 7 KiB | bounded\n";
+        let figures: Vec<Figure> = said.lines().filter_map(parse).collect();
+        assert_eq!(figures.len(), 2);
+        let table = markdown(&figures);
+        assert!(
+            table
+                .ends_with("| a move | 2.00 ms (1 to 3) | 5 ms |\n| another | 7 KiB | bounded |\n")
+        );
+    }
+}
