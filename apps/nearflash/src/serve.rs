@@ -189,15 +189,24 @@ impl Plan {
         self.spread.connections().len()
     }
 
-    /// What devices are measured anew with.
-    fn tools(&self, chosen: Chosen) -> recalibrate::Tools {
-        recalibrate::Tools {
+    /// What the admin API tells of the workers; starts who measures devices anew.
+    fn crew(
+        &self,
+        chosen: Chosen,
+        live: &Arc<Live>,
+        foreman: &Foreman,
+        config: &Config,
+    ) -> Result<Crew, String> {
+        let tools = recalibrate::Tools {
             tenants: self.tenants.clone(),
             volumes: self.volumes.clone(),
             clock: self.clock,
             workers: self.workers(),
             chosen,
-        }
+        };
+        let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
+        let (foreman, cpus) = (foreman.clone(), self.cpus.clone());
+        Ok(Crew { foreman, cpus, live: live.clone(), recalibrations })
     }
 
     /// What changes of the running server are made on.
@@ -287,13 +296,8 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         .map_err(|error| located(args, error))?;
     let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
     let fabric_wakers = Wakers::default();
-    let live = Live::new(
-        plan.ground(&listen_at, doors.endpoints()),
-        base,
-        changes,
-        store,
-        &fabric_wakers,
-    )?;
+    let ground = plan.ground(&listen_at, doors.endpoints());
+    let live = Live::new(ground, base, changes, store, &fabric_wakers)?;
     if let Some(heir) = heir {
         let spaces = live.spaces();
         heir.check(plan.volumes.len(), &spaces, &listen_at, &plan.tenants, plan.room)?;
@@ -311,10 +315,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
     };
     let foreman = desk.foreman();
-    let tools = plan.tools(chosen);
-    let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
-    let cpus = plan.cpus.clone();
-    let crew = Crew { foreman: foreman.clone(), cpus, live: live.clone(), recalibrations };
+    let crew = plan.crew(chosen, &live, &foreman, &config)?;
     let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
     live.set_audit(office.audit());
     doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
