@@ -423,10 +423,9 @@ pub trait Session {
 
     /// The payload that the next bytes are, if they are. Whoever has those bytes where they belong
     /// shows them to [`next_event`](Session::next_event) there, which takes them like any others: the
-    /// event's bytes are they.
-    fn expects(&self) -> Option<Expected> {
-        None
-    }
+    /// event's bytes are they. `None`: something else follows. Without a default, for whoever passes
+    /// a session on and forgets this costs large payloads a copy that nothing else tells of.
+    fn expects(&self) -> Option<Expected>;
 
     /// Encodes the head of a reply whose body is `body` (empty unless data is returned). A head
     /// without bytes means that there is nothing to send (yet).

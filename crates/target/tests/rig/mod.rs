@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Fatal, Fence, Frame, FrameHead,
-    Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull, Range,
-    Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Ticket, Transport,
+    Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Fence, Frame,
+    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull,
+    Range, Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Ticket,
+    Transport,
 };
 use flash::Null;
 use nearflash_target::{
@@ -167,6 +168,10 @@ impl Session for Speech {
             }
             _ => return Err(Fatal::OutOfOrder),
         }))
+    }
+
+    fn expects(&self) -> Option<Expected> {
+        None
     }
 
     fn reply(&mut self, reply: &Reply, _: &[u8]) -> Result<FrameHead, Fatal> {
