@@ -83,10 +83,6 @@ impl Session for AnySession {
         each!(self, session => session.next_event(input))
     }
 
-    fn expects(&self) -> Option<Expected> {
-        each!(self, session => session.expects())
-    }
-
     fn has_more(&self) -> bool {
         each!(self, session => session.has_more())
     }
