@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot,
-    Status, Tag,
+    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
+    Slot, Status, Tag,
 };
 use proto::nvme::PortId;
 use proto::nvme_tcp::{Desk, TargetSession};
@@ -57,6 +57,18 @@ impl Sessions<AnySession> for ByListener {
                 })
             }
             _ => AnySession::Reflex(ServerSession::new()),
+        }
+    }
+
+    fn unpack(&mut self, packed: &[u8]) -> Option<AnySession> {
+        let nvme =
+            self.desk.as_ref().and_then(|desk| TargetSession::unpack_at(desk.clone(), packed));
+        nvme.map(AnySession::NvmeTcp).or_else(|| AnySession::unpack(packed))
+    }
+
+    fn lost(&mut self, packed: &[u8]) {
+        if let Some(desk) = &self.desk {
+            TargetSession::lose(desk, packed);
         }
     }
 
@@ -123,11 +135,23 @@ impl Session for AnySession {
         each!(self, session => session.leave())
     }
 
-    fn pack(&self) -> Option<Vec<u8>> {
+    fn moves_to(&self, worker: u16) -> bool {
+        each!(self, session => session.moves_to(worker))
+    }
+
+    fn is_settled(&self) -> bool {
+        each!(self, session => session.is_settled())
+    }
+
+    fn pack(&mut self) -> Vec<u8> {
         each!(self, session => session.pack())
     }
 
-    /// Of all protocols reflex alone can move.
+    fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
+        each!(self, session => session.landed(conn))
+    }
+
+    /// Of all protocols reflex alone leaves its process.
     fn unpack(packed: &[u8]) -> Option<Self> {
         ServerSession::unpack(packed).map(AnySession::Reflex)
     }

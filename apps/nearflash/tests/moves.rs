@@ -4,12 +4,14 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use control::admin::{AdminAddress, Client, ClientError, Code, WorkerState};
 use serde_json::Value;
 use support::{Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
+
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
 /// The longest pause that 99 of 100 moves may have on a busy machine; a quiet one takes a
 /// twentieth.
@@ -33,6 +35,18 @@ impl Place {
         let socket = self.socket();
         let words = ["--workers", workers, "--admin", socket.to_str().unwrap()];
         words.into_iter().fold(Launch::device("mem:16MiB"), Launch::with).start()
+    }
+
+    /// The same with a subsystem for NVMe hosts alone.
+    fn start_nvme(&self, workers: &str) -> Server {
+        let socket = self.socket();
+        let text = format!(
+            "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
+        );
+        let words = ["--workers", workers, "--admin", socket.to_str().unwrap()];
+        words.into_iter().fold(Launch::config(&text), Launch::with).start()
     }
 
     fn client(&self) -> Client {
@@ -69,23 +83,39 @@ fn move_all(client: &mut Client, mut done: impl FnMut() -> bool) -> Vec<Duration
     pauses
 }
 
-/// A load that verifies, whose connections are moved meanwhile: its result, and the pauses.
-fn load_and_move(workers: &str, words: &str) -> (Value, Vec<Duration>) {
-    let place = Place::new();
-    let server = place.start(workers);
-    let (target, words) = words.split_once(' ').unwrap_or((words, ""));
-    let url = format!("reflex://{}{target}", server.address());
+/// A load that verifies, of so many seconds.
+fn verifying(url: &str, seconds: &str, words: &str) -> Child {
     let mut bench = program();
-    bench.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
-    bench.args(["--seconds", "2"]).args(words.split_whitespace());
-    let mut bench = bench.stdout(Stdio::piped()).spawn().expect("the program starts");
-    let mut client = place.client();
-    wait_until("a connection", PATIENCE, || !client.connections().unwrap().connections.is_empty());
-    let pauses = move_all(&mut client, || bench.try_wait().unwrap().is_some());
+    bench.args(["bench", url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
+    bench.args(["--seconds", seconds]).args(words.split_whitespace());
+    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// What came of it, which is no error.
+fn result_of(bench: Child) -> Value {
     let output = bench.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");
-    (serde_json::from_str(&said).expect("it is JSON"), pauses)
+    let result: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    result
+}
+
+/// Moves all connections of a load that verifies, to and fro: it notices nothing but pauses.
+fn load_and_move(place: &Place, url: &str, words: &str) {
+    let mut bench = verifying(url, "2", words);
+    let mut client = place.client();
+    wait_until("a connection", PATIENCE, || !client.connections().unwrap().connections.is_empty());
+    let pauses = move_all(&mut client, || bench.try_wait().unwrap().is_some());
+    let result = result_of(bench);
+    for side in ["read", "write"] {
+        assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
+    }
+    assert!(pauses.len() >= 10, "{words}: only {} moves", pauses.len());
+    let of_100 = |n: usize| pauses[(pauses.len() * n / 100).min(pauses.len() - 1)];
+    let (p50, p99, longest) = (of_100(50), of_100(99), of_100(100));
+    println!("{words}: {} moves, p50 {p50:?}, p99 {p99:?}, longest {longest:?}", pauses.len());
+    assert!(p99 <= PAUSE_P99_MAX, "{words}: p99 {p99:?}, longest {longest:?}");
 }
 
 #[test]
@@ -95,14 +125,46 @@ fn a_verifying_load_notices_nothing_but_pauses() {
         " --connections 2 --queue-depth 4 --block-size 64KiB --checksums",
         "?v=1 --connections 2 --queue-depth 32",
     ] {
-        let (result, pauses) = load_and_move("2", words);
-        assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
-        assert!(pauses.len() >= 10, "{words}: only {} moves", pauses.len());
-        let of_100 = |n: usize| pauses[(pauses.len() * n / 100).min(pauses.len() - 1)];
-        let (p50, p99, longest) = (of_100(50), of_100(99), of_100(100));
-        println!("{words}: {} moves, p50 {p50:?}, p99 {p99:?}, longest {longest:?}", pauses.len());
-        assert!(p99 <= PAUSE_P99_MAX, "{words}: p99 {p99:?}, longest {longest:?}");
+        let place = Place::new();
+        let server = place.start("2");
+        let (target, words) = words.split_once(' ').unwrap_or((words, ""));
+        load_and_move(&place, &format!("reflex://{}{target}", server.address()), words);
     }
+}
+
+#[test]
+fn an_nvme_host_notices_nothing_but_pauses_on_its_admin_queue_and_the_others() {
+    for (query, words) in [
+        ("", "--connections 3 --queue-depth 8"),
+        ("?in_capsule=false", "--connections 2 --queue-depth 16 --block-size 64KiB"),
+        ("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB"),
+    ] {
+        let place = Place::new();
+        let server = place.start_nvme("2");
+        let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
+        load_and_move(&place, &url, words);
+    }
+}
+
+#[test]
+fn a_worker_with_nvme_hosts_is_retired_under_load() {
+    let place = Place::new();
+    let server = place.start_nvme("1..2");
+    let mut client = place.client();
+    let of_each = |client: &mut Client| -> Vec<usize> {
+        client.workers().unwrap().workers.iter().map(|worker| worker.connections).collect()
+    };
+    let url = format!("nvme-tcp://{}/{SUBSYSTEM}", server.address());
+    let bench = verifying(&url, "4", "--connections 5 --queue-depth 8");
+    wait_until("all queues", PATIENCE, || of_each(&mut client) == [6, 0]);
+    client.set_worker(1, WorkerState::Active).unwrap();
+    wait_until("half of them", PATIENCE, || of_each(&mut client) == [3, 3]);
+    client.set_worker(1, WorkerState::Parked).unwrap();
+    wait_until("all of them", PATIENCE, || of_each(&mut client)[1] == 0);
+    let is_parked =
+        |client: &mut Client| client.workers().unwrap().workers[1].state == WorkerState::Parked;
+    wait_until("a worker that rests", PATIENCE, || is_parked(&mut client));
+    result_of(bench);
 }
 
 #[test]

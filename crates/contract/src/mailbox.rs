@@ -206,7 +206,7 @@ pub enum Tell {
 pub enum Stays {
     /// It is gone, or its end has begun.
     Gone,
-    /// What it speaks cannot move.
+    /// What it speaks cannot move there.
     Session,
     /// It did not become quiet in time: its peer does not read, or the device is slow.
     Busy,
@@ -220,7 +220,7 @@ impl fmt::Display for Stays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Stays::Gone => "it is gone, or its end has begun",
-            Stays::Session => "connections of its protocol cannot move",
+            Stays::Session => "connections of its protocol cannot move there",
             Stays::Busy => {
                 "it did not become quiet in time: its peer does not read its replies, or the \
                  device is slow"
@@ -246,8 +246,10 @@ pub struct Listed {
     pub in_flight: u32,
     /// Messages that have come on it at this worker; wraps.
     pub messages: u32,
-    /// Whether what it speaks can move.
+    /// Whether what it speaks can move to other workers.
     pub can_move: bool,
+    /// Whether it can move to another process, too.
+    pub can_leave: bool,
 }
 
 /// What a worker tells the control plane of its connections.

@@ -37,6 +37,8 @@ pub struct Parcel {
     pub requests: Vec<ParcelRequest>,
     /// The request whose payload comes next and has nowhere to go yet.
     pub waiting: Option<Request>,
+    /// Requests whose payload has not been asked for, oldest first, and whom each is charged to.
+    pub put_off: Vec<(Request, Member)>,
     /// The payload that is coming is of a request that was refused.
     pub discards: bool,
     /// Bytes that were received behind all that and not looked at.

@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{Command, Fence, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
+use crate::{Command, ConnId, Fence, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
 
 /// The peer's name for its request; opaque, returned unchanged.
 pub type Tag = u64;
@@ -486,10 +486,22 @@ pub trait Session {
     /// now on, though its peer may take a while to let go of it.
     fn leave(&mut self) {}
 
+    /// Whether it could move to that worker, which may be a door to another process
+    /// (docs/adr/0007-moving-connections.md).
+    fn moves_to(&self, _worker: u16) -> bool {
+        false
+    }
+
+    /// Whether nothing of it is under way now that only this worker can end.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
     /// The session as bytes, from which [`unpack`](Session::unpack) makes it again for another
-    /// worker. `None`: it cannot move (docs/adr/0007-moving-connections.md).
-    fn pack(&self) -> Option<Vec<u8>> {
-        None
+    /// worker: it is used no more. Only of one that [moves](Session::moves_to) and
+    /// [is settled](Session::is_settled).
+    fn pack(&mut self) -> Vec<u8> {
+        unreachable!("{:?} does not move", self.protocol())
     }
 
     /// The session that these bytes were made from; `None` if no session of this version was.
@@ -498,6 +510,12 @@ pub trait Session {
         Self: Sized,
     {
         let _foreign = packed;
+        None
+    }
+
+    /// It has been unpacked and has a connection, of this name; the fence that counts its requests, if
+    /// the session [gave](Event::Fenced) one.
+    fn landed(&mut self, _conn: ConnId) -> Option<Arc<Fence>> {
         None
     }
 

@@ -150,6 +150,7 @@ impl Chance {
             place: self.happens().then_some(place),
             requests,
             waiting: waits.then_some(waiting),
+            put_off: Vec::new(),
             discards: !is_begun && !waits && self.happens(),
             unparsed: self.bytes(3000),
             paused_at: self.instant(),

@@ -488,3 +488,23 @@ fn a_controller_that_only_says_that_all_is_well_has_proven_nothing() {
     assert_eq!(asked.take(&challenge), Err(ProofFailure::Nonsense), "one response for one chance");
     assert_eq!(asked.take(success.as_bytes()), Err(ProofFailure::Impostor));
 }
+
+#[test]
+fn a_proof_goes_on_while_its_connection_moves() {
+    let fabric = fabric(&with_keys());
+    let Session { mut admin, .. } = unproven(&fabric);
+    send(&mut admin, &negotiation(Hash::Sha256.id(), Group::Ffdhe2048.id()));
+    let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
+    admin.begin(entry.entry());
+    let outcome = admin.execute(entry.entry(), &[], Instant::ZERO, &mut Vec::new());
+    assert_eq!(outcome, Outcome::Parked, "its power is not computed");
+    let number = admin.depart();
+    assert!(fabric.compute());
+    let at = place(1, 9);
+    let _landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let [Action::Complete { conn, answer, data }] = &poll(&fabric, 1, Instant::ZERO)[..] else {
+        panic!("nobody was answered");
+    };
+    assert_eq!((*conn, answer.cid), (at.conn, 2));
+    assert_eq!(read::<AuthChallenge>(data).head.message, AuthMessage::CHALLENGE);
+}

@@ -8,6 +8,7 @@ use contract::{Ask, Command, Mailbox, Parcel, Payload, Report, Tell};
 use control::PostBox;
 
 use crate::marks::{Mark, Marks};
+use crate::nvme;
 
 /// A worker's mailbox.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Courier {
     }
 
     fn look_into(&self, parcel: &mut Parcel) {
-        let Parcel { requests, unparsed, .. } = parcel;
+        let Parcel { requests, unparsed, put_off, listener, .. } = parcel;
         let held = requests.iter().position(|request| request.command == Command::Barrier);
         let (queued, behind) = requests.split_at(held.unwrap_or(requests.len()));
         let begun = |payload: &Payload| matches!(payload, Payload::Begun(_));
@@ -40,7 +41,10 @@ impl Courier {
         self.marks.add(Mark::MovedHeld, behind.len() as u64);
         self.marks.add(Mark::MovedMidPayload, u64::from(is_begun));
         self.marks.add(Mark::MovedUnparsed, u64::from(!unparsed.is_empty()));
+        self.marks.add(Mark::MovedPutOff, put_off.len() as u64);
+        // A session of NVMe over TCP would not answer a command twice.
         if self.doubles
+            && *listener != nvme::LISTENER
             && let Some(first) = requests.first().filter(|first| !begun(&first.payload))
         {
             requests.insert(0, first.clone());

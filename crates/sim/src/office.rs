@@ -127,7 +127,7 @@ impl Office {
                 Ok(_) => self.marks.hit(Mark::MovedLanded),
                 Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),
                 Err(Stays::Gone) => self.marks.hit(Mark::MovedGone),
-                Err(Stays::Session) => self.marks.hit(Mark::MovedNever),
+                Err(Stays::Session) => panic!("every session moves"),
                 Err(Stays::TooMany | Stays::NoRoom) => {}
             }
         }

@@ -98,6 +98,7 @@ impl Site {
             desk: Rc::new(Desk::new(fabric, self.plan.number as u16)),
             scatter: self.sabotage == Sabotage::ScatteredStreams,
             unfence: self.sabotage == Sabotage::UnfencedControllers,
+            marks: self.marks.clone(),
         });
         let attached = Attached::new(disk, scheduler);
         let pool = arena.pool(&self.plan.pool);

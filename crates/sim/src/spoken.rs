@@ -2,15 +2,17 @@
 //! controllers.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use contract::{
-    ConnId, Event, Expected, Fatal, FrameHead, Instant, ListenerId, Peer, Reply, Session, Slot,
-    Status, Tag,
+    ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
+    Slot, Status, Tag,
 };
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
 use target::Sessions;
 
+use crate::marks::{Mark, Marks};
 use crate::nvme;
 
 /// A connection's session.
@@ -35,6 +37,7 @@ pub(crate) struct Nvme {
     inner: Box<TargetSession>,
     /// Tell the worker nothing of fences.
     unfences: bool,
+    marks: Marks,
 }
 
 /// Where a worker's sessions come from.
@@ -45,14 +48,21 @@ pub(crate) struct Speakers {
     pub(crate) scatter: bool,
     /// Their controllers have no fences.
     pub(crate) unfence: bool,
+    pub(crate) marks: Marks,
+}
+
+impl Speakers {
+    fn nvme(&self, inner: TargetSession) -> Spoken {
+        let (inner, marks) = (Box::new(inner), self.marks.clone());
+        Spoken::Nvme(Nvme { inner, unfences: self.unfence, marks })
+    }
 }
 
 impl Sessions<Spoken> for Speakers {
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, _: &Peer) -> Spoken {
         match listener {
             Some(nvme::LISTENER) => {
-                let inner = TargetSession::new(self.desk.clone(), nvme::PORT, conn);
-                Spoken::Nvme(Nvme { inner: Box::new(inner), unfences: self.unfence })
+                self.nvme(TargetSession::new(self.desk.clone(), nvme::PORT, conn))
             }
             _ => Spoken::Reflex(Reflex {
                 inner: ServerSession::new(),
@@ -60,6 +70,18 @@ impl Sessions<Spoken> for Speakers {
                 requests: 0,
             }),
         }
+    }
+
+    fn unpack(&mut self, packed: &[u8]) -> Option<Spoken> {
+        if let Some(inner) = TargetSession::unpack_at(self.desk.clone(), packed) {
+            return Some(self.nvme(inner));
+        }
+        let inner = ServerSession::unpack(packed)?;
+        Some(Spoken::Reflex(Reflex { inner, scatters: self.scatter, requests: 0 }))
+    }
+
+    fn lost(&mut self, packed: &[u8]) {
+        TargetSession::lose(&self.desk, packed);
     }
 
     fn news(&mut self, now: Instant) -> Option<ConnId> {
@@ -91,6 +113,17 @@ impl Nvme {
             Ok(Some(Event::Fenced(_))) if self.unfences => self.inner.next_event(input),
             event => event,
         }
+    }
+}
+
+impl Nvme {
+    fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
+        let fence = self.inner.landed(conn);
+        self.marks.hit(match &fence {
+            None => Mark::MovedAdmin,
+            Some(_) => Mark::MovedQueue,
+        });
+        fence.filter(|_| !self.unfences)
     }
 }
 
@@ -152,17 +185,23 @@ impl Session for Spoken {
         either!(self, one => one.leave())
     }
 
-    fn pack(&self) -> Option<Vec<u8>> {
-        let Spoken::Reflex(Reflex { inner, scatters, .. }) = self else { return None };
-        let mut bytes = inner.pack()?;
-        bytes.push(u8::from(*scatters));
-        Some(bytes)
+    fn moves_to(&self, worker: u16) -> bool {
+        either!(self, one => one.moves_to(worker))
     }
 
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        let (scatters, inner) = packed.split_last()?;
-        let inner = ServerSession::unpack(inner)?;
-        Some(Spoken::Reflex(Reflex { inner, scatters: *scatters != 0, requests: 0 }))
+    fn is_settled(&self) -> bool {
+        either!(self, one => one.is_settled())
+    }
+
+    fn pack(&mut self) -> Vec<u8> {
+        either!(self, one => one.pack())
+    }
+
+    fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
+        match self {
+            Spoken::Reflex(reflex) => reflex.inner.landed(conn),
+            Spoken::Nvme(nvme) => nvme.landed(conn),
+        }
     }
 
     fn is_mid_message(&self) -> bool {

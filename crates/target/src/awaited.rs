@@ -79,12 +79,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let status = match charged {
             Err(status) => status,
             Ok(tenant) => {
-                let member = Member { tenant, epoch: self.meter(tenant).epoch() };
-                let put_off = PutOff { conn: id, request, charged: member };
-                if !self.awaited.lines.has(tenant) && self.ask(&put_off) == Asked::Done {
-                    return;
+                let charged = Member { tenant, epoch: self.meter(tenant).epoch() };
+                let conn = self.find(id).expect("it sent a request");
+                if conn.is_on_the_move() {
+                    return conn.put_off.push((request, charged));
                 }
-                if self.awaited.lines.push(tenant, put_off) {
+                if self.ask_in_line(PutOff { conn: id, request, charged }) {
                     return;
                 }
                 Status::Retry
@@ -92,6 +92,36 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         self.count_refusal(charged, status);
         self.reply(id, &Reply::Done { tag, command, status }, None);
+    }
+
+    /// Asks for the payload of a request, or puts that off behind its tenant's others. `false`: there
+    /// are too many.
+    fn ask_in_line(&mut self, put_off: PutOff) -> bool {
+        let tenant = put_off.charged.tenant;
+        let is_first = !self.awaited.lines.has(tenant);
+        (is_first && self.ask(&put_off) == Asked::Done) || self.awaited.lines.push(tenant, put_off)
+    }
+
+    /// Takes back what was put off for a connection, because it is to leave.
+    pub(crate) fn ask_no_more(&mut self, id: ConnId) {
+        let mut taken = Vec::new();
+        self.awaited.lines.withdraw(id, &mut taken);
+        let conn = self.find(id).expect("the caller looked");
+        conn.put_off.append(&mut taken);
+    }
+
+    /// Goes on with what was put off for a connection that has moved, or stays.
+    pub(crate) fn ask_again(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id).filter(|conn| !conn.broken && !conn.finishing) else {
+            return;
+        };
+        for (request, charged) in std::mem::take(&mut conn.put_off) {
+            if !self.ask_in_line(PutOff { conn: id, request, charged }) {
+                let Request { tag, command, .. } = request;
+                self.count_refusal(Ok(charged.tenant), Status::Retry);
+                self.reply(id, &Reply::Done { tag, command, status: Status::Retry }, None);
+            }
+        }
     }
 
     /// Goes on with what was put off: asks until the turn's batch is full, or nobody finds anything.
@@ -206,6 +236,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.asked.remove(&mut self.in_flight, slot);
         let entry = self.in_flight.get(slot);
         entry.is_awaited = false;
+        entry.filled = entry.command.payload_bytes();
         entry.received_at = self.now;
         self.count_as_held(slot);
         if status.is_ok() {

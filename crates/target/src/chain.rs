@@ -37,6 +37,11 @@ impl Chain {
         std::iter::successors(self.first, |slot| table.get(*slot).links().after).count()
     }
 
+    /// The one behind an entry of this chain.
+    pub(crate) fn behind(table: &mut SlotTable<impl Chained>, slot: Slot) -> Option<Slot> {
+        table.get(slot).links().after
+    }
+
     /// Appends an entry that is in no chain.
     pub(crate) fn push(&mut self, table: &mut SlotTable<impl Chained>, slot: Slot) {
         *table.get(slot).links() = Links { before: self.last, after: None };

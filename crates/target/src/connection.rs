@@ -70,6 +70,12 @@ pub(crate) struct Connection<P> {
     /// Requests that it brought along from another worker and that have no slot yet, oldest first;
     /// it is stalled until there is none.
     pub(crate) luggage: VecDeque<ParcelRequest>,
+    /// Requests of it whose payload is asked for when it has landed, or stays, oldest first, with whom
+    /// they are charged to; at most as many as its session takes.
+    pub(crate) put_off: Vec<(Request, Member)>,
+    /// It is to move to another worker, when it has sent all that it was asked for: it is asked for
+    /// nothing more.
+    pub(crate) is_settling: bool,
     /// It is to move to another worker: it is not received from, and nothing behind its barriers
     /// starts.
     pub(crate) is_leaving: bool,
@@ -122,6 +128,11 @@ pub(crate) struct Progress {
 }
 
 impl<P> Connection<P> {
+    /// Whether it is to move to another worker.
+    pub(crate) fn is_on_the_move(&self) -> bool {
+        self.is_settling || self.is_leaving
+    }
+
     pub(crate) fn new(id: ConnId, peer: Peer, session: P) -> Self {
         Connection {
             id,
@@ -151,6 +162,8 @@ impl<P> Connection<P> {
             fence: None,
             progress: Progress::default(),
             luggage: VecDeque::new(),
+            put_off: Vec::new(),
+            is_settling: false,
             is_leaving: false,
             finishing: false,
             broken: false,

@@ -74,7 +74,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some(place) = conn.place.take() {
             self.shared.fences.leave(place);
         }
-        if conn.is_leaving {
+        if conn.is_on_the_move() {
             self.forget_leaving(id);
         }
         self.lose_luggage(&conn);

@@ -105,9 +105,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let overdue = self.drain_until.is_some_and(|until| until <= self.now);
         if overdue {
             // Their workers may be gone.
-            for away in self.moves.give_up() {
-                self.settle(&away);
-            }
+            let (away, lost) = self.moves.give_up();
+            away.iter().for_each(|away| self.settle(away));
+            lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
         }
         let told = std::mem::replace(&mut self.protocols, [0; Protocol::ALL.len()]);
         for index in 0..self.conns.len() {

@@ -200,6 +200,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.find(id).expect("it is open").stalled = Some(stalled);
             return stop;
         }
+        if self.find(id).is_some_and(|conn| !conn.put_off.is_empty() && !conn.is_on_the_move()) {
+            self.ask_again(id);
+        }
         let mut rest = &stalled.bytes[stalled.taken..];
         let before = rest.len();
         let stop = self.ingest(id, &mut rest);

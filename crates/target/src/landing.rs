@@ -45,8 +45,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Makes a parcel a connection of this worker, unless there is no place for it.
     fn land(&mut self, parcel: Box<Parcel>) -> Result<ConnId, Box<Parcel>> {
-        let Some(session) = P::unpack(&parcel.session) else { return Err(parcel) };
+        let Some(mut session) = self.sessions.unpack(&parcel.session) else { return Err(parcel) };
         let Some(id) = self.transport.attach(parcel.ticket) else { return Err(parcel) };
+        let fence = session.landed(id);
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = usize::from(parcel.listener.0);
         conn.namespace = parcel.namespace;
@@ -54,8 +55,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         conn.entered = parcel.entered;
         conn.handles = parcel.handles;
         conn.place = parcel.place.map(|place| self.shared.fences.rejoin(place));
-        conn.fence = conn.place.as_ref().map(|place| place.fence().clone());
+        conn.fence = conn.place.as_ref().map(|place| place.fence().clone()).or(fence);
         conn.waiting = parcel.waiting;
+        conn.put_off = parcel.put_off;
         if parcel.discards {
             conn.receiving = Receiving::Discard;
         }

@@ -110,6 +110,25 @@ impl Lines {
         }
     }
 
+    /// Takes the requests of a connection out, wherever they stand; those of a line in their order.
+    pub(crate) fn withdraw(&mut self, conn: ConnId, taken: &mut Vec<(Request, Member)>) {
+        for line in self.lines.iter_mut().filter(|line| line.len > 0) {
+            let mut next = line.chain.front();
+            while let Some(slot) = next {
+                next = Chain::behind(&mut self.places, slot);
+                let PutOff { conn: own, request, charged } = self.places.get(slot).put_off;
+                if own == conn {
+                    line.chain.remove(&mut self.places, slot);
+                    self.places.remove(slot);
+                    line.len -= 1;
+                    taken.push((request, charged));
+                }
+            }
+        }
+        let lines = &self.lines;
+        self.turns.retain(|tenant| lines[tenant.0 as usize].len > 0);
+    }
+
     /// The front goes on waiting; it is the next tenant's turn.
     pub(crate) fn pass(&mut self) {
         let tenant = self.turns.pop_front().expect("there is a front");

@@ -1,6 +1,6 @@
 //! Connections leave for other workers and arrive from them (docs/adr/0007-moving-connections.md).
 //!
-//! This file is the way out: stop receiving, withdraw what waits for tokens, wait for what is at the
+//! This file is the way out: let it send what it was asked for, stop receiving, withdraw what waits for tokens, wait for what is at the
 //! device and for the replies to leave, make a parcel of the rest. The way in is in `landing.rs`.
 //! What is deliberately not here: who should move, which the control plane decides.
 
@@ -27,6 +27,10 @@ const GIVE_BATCH: usize = 256;
 
 /// Places of connections that a turn tells of.
 const LIST_MAX: usize = 256;
+
+/// How many times as long as a connection may take to become quiet it may take to send what it was
+/// asked for: meanwhile it is served like any other.
+const SETTLING: u32 = 10;
 
 /// How soon to try again what somebody's box, or our table, had no room for.
 const RETRY: Duration = Duration::from_millis(1);
@@ -56,10 +60,39 @@ struct Leaving {
     to: u16,
     /// The control plane named it, and is told how that ended.
     is_ordered: bool,
-    /// Since when it is not received from.
+    /// Since when it is asked for nothing more, and then not received from.
     since: Instant,
-    /// Its requests that waited in schedulers, in their order; `None`: nobody has looked yet.
-    withdrawn: Option<Vec<Slot>>,
+    stage: Stage,
+}
+
+/// How far a connection is that is to leave.
+#[derive(Debug)]
+enum Stage {
+    /// It is asked for no more payloads; the last that it was asked for ends this.
+    Settling,
+    /// It is not received from; the last bytes that the kernel had delivered end this.
+    Stilled,
+    /// Its requests that waited in schedulers were taken out, in their order; the last reply to the
+    /// others ends this.
+    Withdrawn(Vec<Slot>),
+}
+
+impl Leaving {
+    /// When it stays.
+    fn due(&self, quieting: Duration) -> Instant {
+        match self.stage {
+            Stage::Settling => self.since + SETTLING * quieting,
+            Stage::Stilled | Stage::Withdrawn(_) => self.since + quieting,
+        }
+    }
+
+    /// Its requests that were withdrawn.
+    fn into_withdrawn(self) -> Vec<Slot> {
+        match self.stage {
+            Stage::Settling | Stage::Stilled => Vec::new(),
+            Stage::Withdrawn(slots) => slots,
+        }
+    }
 }
 
 /// What a connection that has left counts for here until it has landed.
@@ -113,7 +146,7 @@ impl Moves {
     pub(crate) fn wake_at(&self, now: Instant, quieting: Duration) -> Option<Instant> {
         let retry = !self.outbox.is_empty() || !self.stranded.is_empty();
         let gives = !self.errands.is_empty() && !self.gives_enough();
-        let late = self.leaving.iter().map(|leaving| leaving.since + quieting).min();
+        let late = self.leaving.iter().map(|leaving| leaving.due(quieting)).min();
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
     }
 
@@ -124,11 +157,15 @@ impl Moves {
         }
     }
 
-    /// Nobody waits any more for what is away, nor for whom nobody has room.
-    pub(crate) fn give_up(&mut self) -> Vec<Away> {
-        self.outbox.clear();
-        self.stranded.clear();
-        std::mem::take(&mut self.away)
+    /// Nobody waits any more for what is away, nor for whom nobody has room: these are lost.
+    pub(crate) fn give_up(&mut self) -> (Vec<Away>, Vec<Parcel>) {
+        let mut lost = std::mem::take(&mut self.stranded);
+        for (_, tell) in self.outbox.drain(..) {
+            if let Tell::Arrive(parcel) | Tell::Returned(parcel) = tell {
+                lost.push(*parcel);
+            }
+        }
+        (std::mem::take(&mut self.away), lost)
     }
 }
 
@@ -154,19 +191,34 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let many = self.moves.is_full();
         let conn = self.find(id).filter(|conn| !conn.broken && !conn.finishing && !draining);
         let conn = conn.ok_or(Stays::Gone)?;
-        if conn.session.pack().is_none() {
+        if !conn.session.moves_to(to) {
             return Err(Stays::Session);
         }
         if to == me {
             return Err(Stays::NoRoom);
         }
-        if conn.is_leaving || many {
+        if conn.is_on_the_move() || many {
             return Err(Stays::TooMany);
         }
-        conn.is_leaving = true;
-        self.transport.still(id);
-        self.moves.leaving.push(Leaving { conn: id, to, is_ordered, since: now, withdrawn: None });
+        conn.is_settling = true;
+        let owes_nothing = conn.awaited == 0;
+        self.ask_no_more(id);
+        let stage = Stage::Settling;
+        self.moves.leaving.push(Leaving { conn: id, to, is_ordered, since: now, stage });
+        if owes_nothing {
+            self.still(self.moves.leaving.len() - 1);
+        }
         Ok(())
+    }
+
+    /// Stops receiving from a connection, once it has sent all that it was asked for.
+    fn still(&mut self, n: usize) {
+        let id = self.moves.leaving[n].conn;
+        let conn = self.find(id).expect("the caller looked");
+        (conn.is_settling, conn.is_leaving) = (false, true);
+        self.transport.still(id);
+        let leaving = &mut self.moves.leaving[n];
+        (leaving.since, leaving.stage) = (self.now, Stage::Stilled);
     }
 
     /// Goes on with all moves: called in every turn in which there are any.
@@ -215,27 +267,40 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// # Errors
     /// Why it stays.
     fn is_quiet(&mut self, n: usize) -> Result<bool, Stays> {
-        let Leaving { conn: id, since, .. } = self.moves.leaving[n];
-        let is_late = self.now >= since + self.limits.quieting;
+        let leaving = &self.moves.leaving[n];
+        let (id, is_late) = (leaving.conn, self.now >= leaving.due(self.limits.quieting));
         let draining = self.is_draining();
         let conn = self.conns.get(id.index as usize).and_then(Option::as_deref);
         let conn = conn.filter(|conn| conn.id == id && !conn.broken && !conn.finishing);
         let conn = conn.filter(|_| !draining).ok_or(Stays::Gone)?;
+        if conn.is_settling {
+            match conn.awaited {
+                0 => self.still(n),
+                _ if is_late => return Err(Stays::Busy),
+                _ => {}
+            }
+            return Ok(false);
+        }
         let greeted = conn.greeting.is_some() || conn.entering.is_some() || conn.is_put_off;
         let comes = !self.transport.is_still(id) || self.inbox.iter().any(|c| c.conn == id);
         if greeted || comes || conn.filling.is_some() || !conn.luggage.is_empty() {
             return if is_late { Err(Stays::Busy) } else { Ok(false) };
         }
-        if self.moves.leaving[n].withdrawn.is_none() {
-            let withdrawn = self.withdraw(id);
-            self.moves.leaving[n].withdrawn = Some(withdrawn);
-        }
-        let withdrawn = self.moves.leaving[n].withdrawn.as_ref().map_or(0, Vec::len);
+        let withdrawn = match &self.moves.leaving[n].stage {
+            Stage::Withdrawn(slots) => slots.len(),
+            Stage::Settling | Stage::Stilled => {
+                let slots = self.withdraw(id);
+                let count = slots.len();
+                self.moves.leaving[n].stage = Stage::Withdrawn(slots);
+                count
+            }
+        };
         let conn = self.conns[id.index as usize].as_deref().expect("looked at above");
         let held: usize = conn.streams.iter().map(|s| s.held.len(&mut self.in_flight)).sum();
         let begun = usize::from(matches!(conn.receiving, Receiving::Into(_)));
         let ends_here = conn.in_flight - withdrawn - held - begun;
-        let is_quiet = ends_here == 0 && self.transport.unsent(id) == 0;
+        let has_said_all = conn.session.is_settled() && self.transport.unsent(id) == 0;
+        let is_quiet = ends_here == 0 && has_said_all;
         if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
     }
 
@@ -271,21 +336,26 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// The connection goes on here.
     fn stay(&mut self, n: usize, why: Stays) {
-        let Leaving { conn: id, is_ordered, withdrawn, .. } = self.moves.leaving.swap_remove(n);
-        for slot in withdrawn.into_iter().flatten() {
+        let leaving = self.moves.leaving.swap_remove(n);
+        let (id, is_ordered) = (leaving.conn, leaving.is_ordered);
+        for slot in leaving.into_withdrawn() {
             if self.enqueue(slot).is_err() {
                 self.end(slot, contract::Status::Retry, None);
             }
         }
         if let Some(conn) = self.find(id) {
-            conn.is_leaving = false;
+            let was_stilled = std::mem::take(&mut conn.is_leaving);
+            conn.is_settling = false;
             let is_stalled = conn.stalled.is_some();
+            self.ask_again(id);
             (0..crate::connection::STREAMS).for_each(|stream| self.release_held(id, stream));
+            match (is_stalled, was_stilled) {
+                (true, true) => self.transport.pause(id),
+                (false, true) => self.transport.resume(id),
+                (_, false) => {}
+            }
             if is_stalled {
-                self.transport.pause(id);
                 self.look_again(id);
-            } else {
-                self.transport.resume(id);
             }
             self.finish_if_idle(id);
         }
@@ -299,8 +369,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let Some(n) = self.moves.leaving.iter().position(|leaving| leaving.conn == id) else {
             return;
         };
-        let Leaving { is_ordered, withdrawn, .. } = self.moves.leaving.swap_remove(n);
-        withdrawn.into_iter().flatten().for_each(|slot| self.forget(slot));
+        let leaving = self.moves.leaving.swap_remove(n);
+        let is_ordered = leaving.is_ordered;
+        leaving.into_withdrawn().into_iter().for_each(|slot| self.forget(slot));
         if is_ordered {
             self.report_move(id, Err(Stays::Gone));
         }
@@ -308,12 +379,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// The connection is quiet: it leaves.
     fn go(&mut self, n: usize) {
-        let Leaving { conn: id, to, is_ordered, since, withdrawn } =
-            self.moves.leaving.swap_remove(n);
+        let leaving = self.moves.leaving.swap_remove(n);
+        let Leaving { conn: id, to, is_ordered, since, .. } = leaving;
         let mut conn = self.conns[id.index as usize].take().expect("it was just looked at");
         self.open_connections -= 1;
         self.line.meters.worker.set_connections(self.open_connections);
-        let (requests, discards) = self.unload(&mut conn, withdrawn.into_iter().flatten());
+        let (requests, discards) = self.unload(&mut conn, leaving.into_withdrawn());
         let unparsed = conn.stalled.take().map_or(Vec::new(), |mut stalled| {
             stalled.bytes.drain(..stalled.taken);
             stalled.bytes
@@ -325,13 +396,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             peer: conn.peer,
             listener: ListenerId(conn.listener as u16),
             namespace: conn.namespace,
-            session: conn.session.pack().expect("it could when the move began"),
+            session: conn.session.pack(),
             grant: conn.grant.as_deref().map(Grant::to_parcel),
             entered: conn.entered,
             handles: conn.handles.clone(),
             place: conn.place.as_ref().map(Place::to_parcel),
             requests,
             waiting: conn.waiting,
+            put_off: std::mem::take(&mut conn.put_off),
             discards,
             unparsed,
             paused_at: since,
@@ -357,10 +429,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn unload(
         &mut self,
         conn: &mut Connection<P>,
-        withdrawn: impl Iterator<Item = Slot>,
+        withdrawn: Vec<Slot>,
     ) -> (Vec<ParcelRequest>, bool) {
         let mut requests: Vec<ParcelRequest> =
-            withdrawn.map(|slot| self.pack_request(slot)).collect();
+            withdrawn.into_iter().map(|slot| self.pack_request(slot)).collect();
         for stream in &mut conn.streams {
             while let Some(slot) = stream.held.pop(&mut self.in_flight) {
                 requests.push(self.pack_request(slot));
@@ -437,6 +509,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn list(&mut self, from: u32) {
         let first = (from as usize).min(self.conns.len());
         let end = (first + LIST_MAX).min(self.conns.len());
+        let worker = self.line.worker;
         let listed = |conn: &Connection<P>| Listed {
             conn: conn.id,
             peer: conn.peer,
@@ -444,12 +517,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             listener: conn.listener as u16,
             in_flight: conn.in_flight as u32,
             messages: conn.progress.messages,
-            can_move: conn.session.pack().is_some(),
+            can_move: conn.session.moves_to(worker),
+            can_leave: conn.session.moves_to(u16::MAX),
         };
         let connections =
             self.conns[first..end].iter().flatten().map(|conn| listed(conn)).collect();
         let next = (end < self.conns.len()).then_some(end as u32);
-        let worker = self.line.worker;
         self.line.mailbox.report(Report::Listed { worker, from, connections, next });
     }
 

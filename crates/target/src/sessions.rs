@@ -1,11 +1,24 @@
 //! Where the sessions of a worker's connections come from.
 
-use contract::{ConnId, Instant, ListenerId, Peer};
+use contract::{ConnId, Instant, ListenerId, Peer, Session};
 
 /// Makes sessions, and knows which of them have news.
 pub trait Sessions<P> {
     /// A session of a new connection from `peer`, which came by `listener`.
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> P;
+
+    /// The session that [`Session::pack`] made these bytes of, at another worker or here. It has no
+    /// connection yet: if it gets one, it [is told](Session::landed), otherwise the bytes stay good.
+    /// `None`: they are of no session.
+    fn unpack(&mut self, packed: &[u8]) -> Option<P>
+    where
+        P: Session,
+    {
+        P::unpack(packed)
+    }
+
+    /// A session that was packed is lost on its way, with its connection.
+    fn lost(&mut self, _packed: &[u8]) {}
 
     /// A connection whose session is to attend to something that did not come from its peer. Asked
     /// for in every turn until there is none. The connection may be gone.

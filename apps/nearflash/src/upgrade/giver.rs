@@ -263,7 +263,7 @@ impl<'a> Giver<'a> {
         let Ok(connections) = self.grounds.foreman.connections() else {
             return self.grounds.foreman.connection_count();
         };
-        connections.iter().filter(|connection| connection.listed.can_move).count()
+        connections.iter().filter(|connection| connection.listed.can_leave).count()
     }
 
     /// What is still under way to the courier ends, one way or the other.

@@ -545,6 +545,7 @@ mod tests {
             requests: Vec::new(),
             waiting,
             discards: false,
+            put_off: Vec::new(),
             unparsed: Vec::new(),
             paused_at: Instant::ZERO,
         }

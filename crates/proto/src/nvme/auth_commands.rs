@@ -5,9 +5,10 @@
 //! late, before anything is computed for them. A host that has its key is let in then as well.
 
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use contract::{Failures, Instant};
@@ -32,8 +33,10 @@ pub(super) const FORGET: Duration = Duration::from_secs(5);
 pub(super) struct Job {
     cntlid: u16,
     queue: u16,
-    /// Tells the queue from a later one of the same numbers.
+    /// Where the queue is while nobody has begun to compute.
     pub(super) place: Place,
+    /// Tells the queue from a later one of the same numbers.
+    proven: Arc<AtomicBool>,
     pub(super) power: Power,
     /// When it was asked for.
     at: Instant,
@@ -130,9 +133,9 @@ impl State {
             return Some(false);
         }
         if let Some(power) = power {
-            let place = record.place;
+            let (place, proven) = (record.place, Arc::clone(&record.proven));
             // A queue has one transaction, and that waits for one power at most.
-            self.jobs.push_back(Job { cntlid, queue, place, power, at: now });
+            self.jobs.push_back(Job { cntlid, queue, place, proven, power, at: now });
         }
         Some(true)
     }
@@ -207,7 +210,7 @@ impl State {
         let State { controllers, mail, failures, .. } = self;
         let Some(controller) = controllers.get_mut(&job.cntlid) else { return };
         let Some(record) = controller.queues.get_mut(&job.queue) else { return };
-        if record.place != job.place {
+        if !Arc::ptr_eq(&record.proven, &job.proven) {
             return;
         }
         record.transaction.computed(value);

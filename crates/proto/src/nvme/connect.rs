@@ -21,7 +21,7 @@ use super::seam::{Answer, Place};
 use super::state::{SharedCounts, State};
 
 /// A queue that was made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) link: Arc<Link>,
     pub(super) counts: SharedCounts,

@@ -123,6 +123,11 @@ impl Fabric {
         }
     }
 
+    /// How many workers there are.
+    pub(super) fn workers(&self) -> u16 {
+        self.mail.len() as u16
+    }
+
     /// Under the lock; afterwards wakes the workers that got mail.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let (result, woken, has_jobs, has_reserved) = {

@@ -11,7 +11,8 @@
 //! 3. [`Queue::seal`] makes the completion entry of an answer;
 //! 4. [`Fabric::poll`] says what the controllers want of this worker ([`Action`]): event requests that
 //!    end, connections to close. The fabric's waker tells when to look;
-//! 5. dropping the queue tells the fabric that the connection is gone.
+//! 5. dropping the queue tells the fabric that the connection is gone; one that moves to another worker
+//!    [departs](Queue::depart) and [lands](Fabric::land).
 //!
 //! The way of a read or write takes no lock: a queue keeps a snapshot of what its controller may
 //! reach, and one atomic number says when to take another. Everything else goes through one lock
@@ -45,6 +46,7 @@ mod reservation;
 mod reservation_commands;
 mod seam;
 mod state;
+mod transit;
 
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,

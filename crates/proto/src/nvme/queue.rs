@@ -18,6 +18,7 @@ use super::features;
 use super::io;
 use super::link::View;
 use super::seam::{Answer, Fused, Io, Outcome, Place, Step};
+use super::transit::Traveller;
 
 /// The most data that a command which the controller carries out itself comes with.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 4096;
@@ -75,6 +76,24 @@ impl Queue {
             orphan: None,
             ranges: Vec::new(),
         }
+    }
+
+    /// The queue again, whose connection has moved.
+    pub(super) fn landed(fabric: Arc<Fabric>, traveller: Traveller, place: Place) -> Queue {
+        let Traveller { made, head, first, .. } = traveller;
+        let mut queue = Queue::new(fabric, made, place);
+        (queue.head, queue.first) = (head, first);
+        queue
+    }
+
+    /// Its connection leaves for another worker: this end of it is over without the queue being so.
+    /// The number by which it [lands](Fabric::land) there.
+    pub fn depart(self) -> u64 {
+        let Queue { head, first, .. } = self;
+        let (made, address) = (self.made.clone(), self.place.address);
+        let traveller = Traveller { made, head, first, address };
+        // What is dropped is not at the queue's place any more.
+        self.fabric.depart(self.place, traveller)
     }
 
     /// Its identifier; zero for the admin queue.

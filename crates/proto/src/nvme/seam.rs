@@ -12,7 +12,8 @@ use zerocopy::little_endian::{U16, U64};
 /// Where the connection of a queue lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The worker, below [`Config::workers`](super::Config::workers).
+    /// The worker, below [`Config::workers`](super::Config::workers); of a connection that is on its
+    /// way from one to another, `u16::MAX`.
     pub worker: u16,
     /// The connection, as that worker's transport names it.
     pub conn: ConnId,
@@ -147,6 +148,15 @@ pub enum Action {
         /// Why, for the log.
         reason: CloseReason,
     },
+}
+
+impl Action {
+    /// Whose it is.
+    pub fn conn(&self) -> ConnId {
+        match self {
+            Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn,
+        }
+    }
 }
 
 /// Why a connection is closed by its controller.

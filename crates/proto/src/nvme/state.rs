@@ -18,6 +18,7 @@ use super::fences::{Families, Withdrawal};
 use super::link::{Seen, View};
 use super::reservation::{Registrant, Reservation};
 use super::seam::{Action, Answer, CloseReason, Place};
+use super::transit::{NOWHERE, Transit};
 
 /// A namespace and what hosts have done with it.
 #[derive(Debug)]
@@ -71,18 +72,32 @@ impl Served {
 #[derive(Debug)]
 pub(super) struct Mail {
     boxes: Vec<Vec<Action>>,
+    /// Of those that are on their way between workers.
+    kept: Vec<Action>,
     /// Workers to wake when the lock is released.
     pub(super) woken: Vec<u16>,
 }
 
 impl Mail {
     pub(super) fn new(workers: u16) -> Mail {
-        Mail { boxes: (0..workers).map(|_| Vec::new()).collect(), woken: Vec::new() }
+        Mail {
+            boxes: (0..workers).map(|_| Vec::new()).collect(),
+            kept: Vec::new(),
+            woken: Vec::new(),
+        }
     }
 
-    fn post(&mut self, worker: u16, action: Action) {
-        self.boxes[usize::from(worker)].push(action);
-        if !self.woken.contains(&worker) {
+    /// The box of a worker, or of those that are nowhere.
+    pub(super) fn at(&mut self, worker: u16) -> &mut Vec<Action> {
+        match worker {
+            NOWHERE => &mut self.kept,
+            _ => &mut self.boxes[usize::from(worker)],
+        }
+    }
+
+    pub(super) fn post(&mut self, worker: u16, action: Action) {
+        self.at(worker).push(action);
+        if worker != NOWHERE && !self.woken.contains(&worker) {
             self.woken.push(worker);
         }
     }
@@ -102,9 +117,7 @@ impl Mail {
 
     /// A connection is gone: what was meant for it goes nowhere.
     fn forget(&mut self, worker: u16, gone: ConnId) {
-        self.boxes[usize::from(worker)].retain(|action| match action {
-            Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn != gone,
-        });
+        self.at(worker).retain(|action| action.conn() != gone);
     }
 }
 
@@ -149,6 +162,8 @@ pub(super) struct State {
     /// What operators have taken away, until they ask.
     pub(super) lost: Withdrawal,
     pub(super) mail: Mail,
+    /// Queues whose connections are between two workers.
+    pub(super) transit: Transit,
     /// When the fabric began.
     pub(super) started: Instant,
     /// The identifier that the next controller tries first.
@@ -186,6 +201,7 @@ impl State {
             unanswered: Vec::new(),
             lost: Withdrawal::default(),
             mail: Mail::new(config.workers),
+            transit: Transit::default(),
             started,
             next_cntlid: 1,
         }

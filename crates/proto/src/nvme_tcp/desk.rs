@@ -44,7 +44,7 @@ impl Desk {
             inbox.mail.clear();
             self.fabric.poll(self.worker, now, &mut inbox.arrived);
             for action in inbox.arrived.drain(..) {
-                let conn = conn_of(&action);
+                let conn = action.conn();
                 let own = inbox.mail.entry(conn).or_default();
                 if own.is_empty() {
                     inbox.unnamed.push_back(conn);
@@ -66,6 +66,26 @@ impl Desk {
             return Some(Instant::ZERO);
         }
         self.fabric.wake_at(self.worker)
+    }
+
+    /// Whether there is mail of this connection that it has not taken.
+    pub(super) fn has_mail(&self, conn: ConnId) -> bool {
+        self.inbox.borrow().mail.contains_key(&conn)
+    }
+
+    /// Whether there is a worker of this number at the fabric.
+    pub(super) fn has_worker(&self, worker: u16) -> bool {
+        self.fabric.has_worker(worker)
+    }
+
+    /// The queue that departed under this number is this connection from now on.
+    pub(super) fn land(&self, number: u64, conn: ConnId) -> Option<Queue> {
+        self.fabric.land(number, self.worker, conn)
+    }
+
+    /// The queue that departed under this number is lost.
+    pub(super) fn lose(&self, number: u64) {
+        self.fabric.lose(number);
     }
 
     /// The next mail of this connection.
@@ -90,11 +110,5 @@ impl Desk {
     ) -> Result<(Queue, Completion), Completion> {
         let place = Place { worker: self.worker, conn, address };
         self.fabric.connect(port, place, entry, payload, now)
-    }
-}
-
-fn conn_of(action: &Action) -> ConnId {
-    match action {
-        Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn,
     }
 }

@@ -10,6 +10,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::carry::Carry;
 use crate::crc32c::Crc32c;
+use crate::takeover::{Reader, Unfit, Writer};
 
 /// Bytes of the longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 128;
@@ -185,9 +186,49 @@ impl Framer {
         }
     }
 
+    /// What a framer is [made of](Framer::take) elsewhere.
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+        let (state, padding) = match self.state {
+            State::Head => (0, 0),
+            State::Padding(left) => (1, left),
+            State::Data => (2, 0),
+            State::Digest => (3, 0),
+        };
+        to.put([state]);
+        to.put(u32::to_le_bytes(padding));
+        to.put(self.left.to_le_bytes());
+        to.put(self.crc.sum().to_le_bytes());
+        to.flag(self.has_digest);
+        to.string(self.carry.bytes())
+    }
+
+    /// A framer that goes on where another was.
+    pub(super) fn take(
+        table: &'static [Kind],
+        digests: Digests,
+        input: &mut Reader<'_>,
+    ) -> Result<Framer, Unfit> {
+        let state = match (input.u8()?, input.u32()?) {
+            (0, _) => State::Head,
+            (1, left) => State::Padding(left),
+            (2, _) => State::Data,
+            (3, _) => State::Digest,
+            _ => return Err(Unfit::Value("message")),
+        };
+        let (left, crc) = (input.u32()?, Crc32c::from_sum(input.u32()?));
+        let has_digest = input.flag("digest")?;
+        let carry = Carry::holding(input.string()?).ok_or(Unfit::Length)?;
+        Ok(Framer { table, digests, state, carry, left, crc, has_digest })
+    }
+
     /// Whether a PDU has begun and not ended.
     pub(super) fn is_mid_pdu(&self) -> bool {
         self.state != State::Head || !self.carry.is_empty()
+    }
+
+    /// Whether a header has come whose data has not all come.
+    pub(super) fn is_behind_head(&self) -> bool {
+        self.state != State::Head
     }
 
     /// Bytes of data that come next, and nothing before them.

@@ -28,6 +28,7 @@ use own::{Own, before_connect};
 
 mod fused;
 mod own;
+mod packed;
 
 /// What a host may send.
 const FROM_HOSTS: &[Kind] = &[
@@ -55,6 +56,8 @@ pub struct TargetSession {
     style: Style,
     /// There once the connect was answered well.
     queue: Option<Queue>,
+    /// The number of the queue that it gets with a connection, of a session that has moved.
+    number: Option<u64>,
     /// The host does without flow control of its submission queue, so data may say that its command
     /// succeeded (section 3.6.2.9).
     says_success: bool,
@@ -180,6 +183,7 @@ impl TargetSession {
             framer: Framer::new(FROM_HOSTS),
             style: Style::PLAIN,
             queue: None,
+            number: None,
             says_success: false,
             tenant: None,
             tenant_as_of: 0,
@@ -640,6 +644,25 @@ impl Session for TargetSession {
         if let Some(queue) = &self.queue {
             queue.leave();
         }
+    }
+
+    fn moves_to(&self, worker: u16) -> bool {
+        // Its controller is this process's.
+        self.desk.has_worker(worker)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.is_at_ease()
+    }
+
+    fn pack(&mut self) -> Vec<u8> {
+        self.pack_up()
+    }
+
+    fn landed(&mut self, conn: ConnId) -> Option<Arc<Fence>> {
+        self.take_queue(conn);
+        let queue = self.queue.as_ref().filter(|queue| queue.id() != 0);
+        queue.map(|queue| Arc::clone(queue.fence()))
     }
 
     fn protocol(&self) -> contract::Protocol {

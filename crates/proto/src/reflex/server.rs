@@ -231,8 +231,12 @@ impl Session for ServerSession {
         }
     }
 
-    fn pack(&self) -> Option<Vec<u8>> {
-        Some(self.to_bytes())
+    fn moves_to(&self, _: u16) -> bool {
+        true
+    }
+
+    fn pack(&mut self) -> Vec<u8> {
+        self.to_bytes()
     }
 
     fn unpack(packed: &[u8]) -> Option<Self> {

@@ -5,37 +5,37 @@ use alloc::vec::Vec;
 use super::Unfit;
 
 /// Takes values off the front.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(Unfit::Length)?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Unfit> {
+    pub(crate) fn u8(&mut self) -> Result<u8, Unfit> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, Unfit> {
+    pub(crate) fn u16(&mut self) -> Result<u16, Unfit> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Unfit> {
+    pub(crate) fn u32(&mut self) -> Result<u32, Unfit> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Unfit> {
+    pub(crate) fn u64(&mut self) -> Result<u64, Unfit> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn u128(&mut self) -> Result<u128, Unfit> {
+    pub(crate) fn u128(&mut self) -> Result<u128, Unfit> {
         self.array().map(u128::from_le_bytes)
     }
 
     /// A byte that is 0 or 1.
-    pub(super) fn flag(&mut self, what: &'static str) -> Result<bool, Unfit> {
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Unfit> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -43,20 +43,20 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Unfit::Length)?;
         self.0 = rest;
         Ok(taken)
     }
 
     /// Bytes behind their number (4 bytes).
-    pub(super) fn string(&mut self) -> Result<&'a [u8], Unfit> {
+    pub(crate) fn string(&mut self) -> Result<&'a [u8], Unfit> {
         let count = self.u32()? as usize;
         self.bytes(count)
     }
 
     /// How many items follow (4 bytes), each of at least so many bytes: never more than there can be.
-    pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, Unfit> {
+    pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, Unfit> {
         let count = self.u32()? as usize;
         match count.checked_mul(bytes_min) {
             Some(bytes) if bytes <= self.0.len() => Ok(count),
@@ -67,25 +67,25 @@ impl<'a> Reader<'a> {
 
 /// Appends values.
 #[derive(Default)]
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    pub(super) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+    pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.0.extend(bytes);
     }
 
-    pub(super) fn flag(&mut self, flag: bool) {
+    pub(crate) fn flag(&mut self, flag: bool) {
         self.0.push(u8::from(flag));
     }
 
     /// The number of items, or of bytes, that follow.
-    pub(super) fn count(&mut self, count: usize) -> Result<(), Unfit> {
+    pub(crate) fn count(&mut self, count: usize) -> Result<(), Unfit> {
         let count = u32::try_from(count).map_err(|_| Unfit::TooLarge)?;
         self.put(count.to_le_bytes());
         Ok(())
     }
 
-    pub(super) fn string(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
+    pub(crate) fn string(&mut self, bytes: &[u8]) -> Result<(), Unfit> {
         self.count(bytes.len())?;
         self.0.extend_from_slice(bytes);
         Ok(())

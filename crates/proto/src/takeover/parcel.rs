@@ -93,6 +93,10 @@ pub fn encode(
         put_request(&mut to, request, now, &names)?;
     }
     put_waiting(&mut to, parcel.waiting.as_ref())?;
+    if !parcel.put_off.is_empty() {
+        // Sessions that are asked for payloads do not leave their process.
+        return Err(Unfit::Value("requests that wait"));
+    }
     to.flag(parcel.discards);
     to.string(&parcel.unparsed)?;
     if to.0.len() > BODY_BYTES_MAX - super::batch::PREFIX_BYTES {
@@ -168,6 +172,7 @@ pub fn decode(
         place,
         requests,
         waiting,
+        put_off: Vec::new(),
         discards,
         unparsed,
         paused_at,
@@ -330,7 +335,7 @@ fn take_place(
     }))
 }
 
-fn put_command(to: &mut Writer, command: Command) {
+pub(crate) fn put_command(to: &mut Writer, command: Command) {
     let (number, fua) = match command {
         Command::Read(_) => (0, false),
         Command::Write { fua, .. } => (1, fua),
@@ -349,7 +354,7 @@ fn put_command(to: &mut Writer, command: Command) {
     to.put(range.blocks.to_le_bytes());
 }
 
-fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
+pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
     let (number, fua) = (input.u8()?, input.flag("command")?);
     let range = Range::new(input.u64()?, input.u32()?);
     let command = match number {

@@ -35,7 +35,6 @@ struct Whole {
 /// The controller's end, and what a worker does for it.
 pub struct Target {
     pub session: TargetSession,
-    pub desk: Rc<Desk>,
     /// What it has said.
     pub out: Vec<u8>,
     /// Why it ended.
@@ -53,6 +52,10 @@ pub struct Target {
     put_off: VecDeque<Request>,
     /// Keeps the controller alive whose queue this is.
     admin: Option<host::Session>,
+    /// Of the two workers that it may be at.
+    pub desks: [Rc<Desk>; 2],
+    /// How often it has moved between them.
+    pub moves: u32,
 }
 
 impl Target {
@@ -62,11 +65,10 @@ impl Target {
         let who = host::host(1);
         let admin = host::connect(&fabric, &who, host::SUBSYSTEM, 1, host::place(0, 0));
         let data = host::connect_data(&who, host::SUBSYSTEM, admin.admin.cntlid());
-        let desk = Rc::new(Desk::new(fabric, 0));
-        let session = TargetSession::new(desk.clone(), PortId(1), CONN);
+        let desks = [0, 1].map(|worker| Rc::new(Desk::new(fabric.clone(), worker)));
+        let session = TargetSession::new(desks[0].clone(), PortId(1), CONN);
         let target = Target {
             session,
-            desk,
             out: Vec::new(),
             ended: None,
             charged: Vec::new(),
@@ -77,8 +79,35 @@ impl Target {
             waiting: Vec::new(),
             put_off: VecDeque::new(),
             admin: Some(admin),
+            desks,
+            moves: 0,
         };
         (target, data)
+    }
+
+    /// Moves to the other worker, if it can now.
+    pub fn travel(&mut self) {
+        if self.ended.is_some() || !self.awaited.is_empty() || !self.session.is_settled() {
+            return;
+        }
+        assert!(self.session.moves_to(0) && !self.session.moves_to(2), "there are two");
+        let packed = self.session.pack();
+        self.moves += 1;
+        let desk = self.desks[self.moves as usize % 2].clone();
+        self.session = TargetSession::unpack_at(desk, &packed).expect("it was packed");
+        let fence = self.session.landed(ConnId { index: 1, generation: self.moves });
+        match (&self.fence, fence) {
+            (Some(before), Some(now)) => assert!(Arc::ptr_eq(before, &now), "it keeps its fence"),
+            (before, now) => {
+                assert!(before.is_none(), "it has a fence still");
+                self.fence = now;
+            }
+        }
+    }
+
+    /// The session that these bytes are of, without a connection.
+    pub fn unpack(&self, packed: &[u8]) -> Option<TargetSession> {
+        TargetSession::unpack_at(self.desks[0].clone(), packed)
     }
 
     /// Shows it bytes.
@@ -257,10 +286,13 @@ impl Target {
     }
 }
 
-/// Feeds in pieces of any length.
+/// Feeds in pieces of any length, between which it may move.
 pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
+        if chance.below(8) == 0 {
+            target.travel();
+        }
         let most = [1, 7, 100, 5000][chance.below(4)];
         let (piece, left) = rest.split_at((1 + chance.below(most)).min(rest.len()));
         target.feed(piece);

@@ -63,7 +63,9 @@ fn sabotage(name: &str) -> Result<Sabotage, String> {
         "moves" => Sabotage::DoubledMoves,
         "reuse" => Sabotage::EarlyReuse,
         "streams" => Sabotage::ScatteredStreams,
-        _ => return Err("expected controllers, fences, locks, moves, streams or reuse".to_owned()),
+        _ => {
+            return Err("expected controllers, fences, locks, moves, streams or reuse".to_owned());
+        }
     })
 }
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Fence, Frame,
-    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Peer, QueueFull,
-    Range, Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId, Ticket,
-    Transport,
+    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Parcel, Peer,
+    QueueFull, Range, Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId,
+    Ticket, Transport,
 };
 use flash::Null;
 use nearflash_target::{
@@ -76,6 +76,10 @@ impl Transport for Network {
             wire.events.push_back(NetEvent::Closed { conn, reason: CloseReason::Local });
         }
     }
+    /// At the place behind the one that it had.
+    fn attach(&mut self, Ticket(place): Ticket) -> Option<ConnId> {
+        Some(ConnId { index: place as u32 + 1, generation: 0 })
+    }
     fn stop_listening(&mut self) {}
     fn wake_at(&self) -> Option<Instant> {
         None
@@ -107,6 +111,16 @@ impl Scheduler for Gate {
     }
     fn discard(&mut self) -> Option<Slot> {
         self.queue.pop_front()
+    }
+    fn withdraw(
+        &mut self,
+        _: TenantId,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        let (out, stay): (VecDeque<_>, _) = self.queue.drain(..).partition(|slot| wanted(*slot));
+        self.queue = stay;
+        taken.extend(out);
     }
     fn queued(&self) -> usize {
         self.queue.len()
@@ -142,6 +156,11 @@ impl Speech {
             verdict: Status::Ok,
         }
     }
+}
+
+thread_local! {
+    /// Sessions on their way; what they are packed as is a place here.
+    static PACKED: RefCell<Vec<Speech>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Session for Speech {
@@ -201,12 +220,28 @@ impl Session for Speech {
         }
     }
 
-    fn is_mid_message(&self) -> bool {
-        false
+    fn moves_to(&self, _: u16) -> bool {
+        true
     }
 
-    fn pack(&self) -> Option<Vec<u8>> {
-        Some(Vec::new())
+    fn pack(&mut self) -> Vec<u8> {
+        PACKED.with_borrow_mut(|packed| {
+            packed.push(std::mem::take(self));
+            vec![packed.len() as u8 - 1]
+        })
+    }
+
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let place = usize::from(packed[0]);
+        Some(PACKED.with_borrow_mut(|packed| std::mem::take(&mut packed[place])))
+    }
+
+    fn landed(&mut self, _: ConnId) -> Option<Arc<Fence>> {
+        self.fence.clone()
+    }
+
+    fn is_mid_message(&self) -> bool {
+        false
     }
 
     fn takes_notices(&self) -> bool {
@@ -214,13 +249,17 @@ impl Session for Speech {
     }
 }
 
-/// What the control plane has told the worker, which has not read it.
+/// What the control plane has told the worker, which has not read it, and what it told others.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Letters(Rc<RefCell<VecDeque<Tell>>>);
+pub(crate) struct Letters(Rc<RefCell<VecDeque<Tell>>>, Rc<RefCell<VecDeque<Tell>>>);
 
 impl Mailbox for Letters {
     fn ask(&mut self, _: Ask) -> bool {
         false
+    }
+    fn pass(&mut self, _: u16, tell: Tell) -> Result<(), Tell> {
+        self.1.borrow_mut().push_back(tell);
+        Ok(())
     }
     fn poll(&mut self) -> Option<Tell> {
         self.0.borrow_mut().pop_front()
@@ -307,6 +346,14 @@ impl Rig {
     pub(crate) fn tell(&mut self, tell: Tell) -> Vec<(u32, Vec<u8>)> {
         self.letters.0.borrow_mut().push_back(tell);
         self.turns()
+    }
+
+    /// The next connection that left for another worker.
+    pub(crate) fn departed(&mut self) -> Option<Box<Parcel>> {
+        match self.letters.1.borrow_mut().pop_front()? {
+            Tell::Arrive(parcel) => Some(parcel),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// A connection of this tenant.

@@ -23,7 +23,7 @@ pub(super) struct Half {
     /// Whether the payload travels in the capsule.
     pub(super) is_here: bool,
     /// `came ≤ io.payload_bytes`: what came when it was asked for.
-    came: usize,
+    pub(super) came: usize,
     /// Whether all that came is good.
     pub(super) verdict: Status,
 }

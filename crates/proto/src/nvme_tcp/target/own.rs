@@ -17,10 +17,10 @@ use crate::nvme::{Action, Answer, Io, Outcome, Step};
 /// A command of the controller's own.
 #[derive(Debug)]
 pub(super) struct Own {
-    entry: Submission,
-    payload: Vec<u8>,
+    pub(super) entry: Submission,
+    pub(super) payload: Vec<u8>,
     /// Whether the payload may be used.
-    verdict: Status,
+    pub(super) verdict: Status,
 }
 
 impl Own {

@@ -72,6 +72,7 @@ fn parcel() -> Parcel {
         }),
         requests,
         waiting: None,
+        put_off: Vec::new(),
         discards: false,
         unparsed: vec![1, 2, 3],
         paused_at: Instant::from_nanos(4_000_000),
