@@ -98,22 +98,33 @@ fn what_is_in_flight_ends_first_and_not_for_ever() {
     }
 }
 
+/// Who does not read what it asked for has its replies in the worker's buffers.
 #[test]
 fn a_drained_worker_ends_what_cannot_move() {
     let place = Place::start("mem:16MiB");
     let mut clients: Vec<V2> = (0..4).map(|_| V2::connect(place.server.listener(0))).collect();
-    // Two hosts: each worker gets one of them.
-    let hosts: Vec<NvmeQueue> = (1..=2)
+    // Of those by one listener each worker gets one.
+    let mut hosts: Vec<NvmeQueue> = (1..=2)
         .map(|n| NvmeQueue::admin(place.server.listener(2), n, SUBSYSTEM).unwrap())
+        .collect();
+    let rude: Vec<V1> = (0..2)
+        .map(|_| {
+            let mut rude = V1::connect(place.server.listener(1));
+            (1..=100).for_each(|handle| rude.get(handle, 1024, 2048));
+            rude
+        })
         .collect();
     let worker = || place.client().workers().unwrap().workers.swap_remove(1);
     let held = worker().connections;
-    assert!(held >= 2, "{held}");
+    assert!(held >= 3, "{held}");
     place.client().drain_worker(1, 1_500).unwrap();
-    wait_until("the host alone", PATIENCE, || worker().connections == 1);
+    wait_until("the rude one alone", PATIENCE, || worker().connections == 1);
     assert_eq!(worker().state, WorkerState::Retiring);
     wait_until("its end", PATIENCE, || worker().state == WorkerState::Parked);
     assert_eq!(worker().connections, 0);
     clients.iter_mut().for_each(|v2| assert_eq!(v2.call(READ, &[]).0, Status::Ok));
-    drop(hosts);
+    for host in &mut hosts {
+        host.namespaces();
+    }
+    drop(rude);
 }
