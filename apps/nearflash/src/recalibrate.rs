@@ -28,7 +28,7 @@ use crate::volumes::Volume;
 /// How often devices are looked at.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// From one measurement that the server began by itself to the next of the same device.
+/// From the end of a measurement to the next of the same device that the server begins by itself.
 const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 
 /// How often one gives way and begins anew at most.
@@ -67,7 +67,8 @@ struct Job {
     /// What was found and is not used.
     held: Option<DeviceModel>,
     is_cancelled: bool,
-    began_at: Instant,
+    /// When it was asked for, and then when it ended.
+    changed_at: Instant,
 }
 
 #[derive(Default)]
@@ -86,6 +87,8 @@ pub(crate) struct Recalibrations {
     live: Arc<Live>,
     policies: Vec<Policy>,
     inner: Mutex<Inner>,
+    /// Held while a model is kept and then used, so that what is kept is what is used.
+    modelling: Mutex<()>,
     /// There is something new to do.
     news: Condvar,
 }
@@ -105,7 +108,8 @@ impl Recalibrations {
         });
         let policies = policies.collect();
         let (inner, news) = (Mutex::new(Inner::default()), Condvar::new());
-        let all = Arc::new(Recalibrations { tools, live, policies, inner, news });
+        let modelling = Mutex::new(());
+        let all = Arc::new(Recalibrations { tools, live, policies, inner, modelling, news });
         all.live.set_recalibrations(&all);
         let body = all.clone();
         let thread = std::thread::Builder::new().name("recalibrations".to_owned());
@@ -158,7 +162,7 @@ impl Recalibrations {
         let mut inner = self.lock();
         let is_free = inner.jobs.get(device).is_none_or(|job| {
             let is_held = job.told.phase == Phase::Held;
-            !job.told.phase.is_open() && !is_held && now.since(job.began_at) >= AUTOMATIC_PERIOD
+            !job.told.phase.is_open() && !is_held && now.since(job.changed_at) >= AUTOMATIC_PERIOD
         });
         if !is_free || inner.is_halted {
             return;
@@ -265,6 +269,7 @@ impl Recalibrations {
         let Some(job) = inner.jobs.get_mut(device) else { return };
         job.told.phase = phase;
         job.told.why = why.or(job.told.why.take());
+        job.changed_at = self.tools.tenants.now();
     }
 
     fn give_way(&self, device: &str) {
@@ -295,6 +300,10 @@ impl Recalibrations {
         {
             let mut inner = self.lock();
             let Some(job) = inner.jobs.get_mut(device) else { return };
+            if job.is_cancelled {
+                drop(inner);
+                return self.end(device, Phase::Cancelled, None);
+            }
             job.told.found = Some(words::found(findings, before));
             job.told.progress_percent = 100.0;
             job.told.displaced = displaced.clone();
@@ -314,18 +323,20 @@ impl Recalibrations {
 
     /// Keeps a model, and has the device trust it from now on.
     fn use_model(&self, device: &str, model: &DeviceModel) -> Result<(), Problem> {
+        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
         self.live.keep_model(device, Some(model))?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
     }
 
-    /// A namespace is another one from now on, or none: nobody writes to where one was that was
-    /// scratch. Called before anybody else can have its place.
+    /// A namespace is another one from now on, or none, or new: nobody writes to where one was that was
+    /// scratch, or where another has come to be. Called before anybody else can have its place.
     pub(crate) fn spaces_change(&self, spaces: &[Space]) {
         let orders = {
             let inner = self.lock();
             let Some((Some(scratch), orders)) = &inner.probing else { return };
-            if spaces.contains(scratch) {
+            let meets = |other: &Space| other.number != scratch.number && scratch.meets(other);
+            if spaces.contains(scratch) && !spaces.iter().any(meets) {
                 return;
             }
             orders.clone()
@@ -365,7 +376,7 @@ impl Recalibrations {
 impl Job {
     fn new(device: &str, asked: StartRecalibration, automatic: bool, now: Instant) -> Job {
         let told = words::waiting(device, asked, automatic);
-        Job { told, held: None, is_cancelled: false, began_at: now }
+        Job { told, held: None, is_cancelled: false, changed_at: now }
     }
 }
 
@@ -408,13 +419,17 @@ impl Recalibrator for Recalibrations {
         self.use_model(device, &model)?;
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device).expect("a job stays until there is another");
-        (job.held, job.told.phase) = (None, Phase::Accepted);
-        job.told.why = Some("an operator has accepted it".to_owned());
+        // Another may have been asked for meanwhile.
+        if job.held.take().is_some() {
+            job.told.phase = Phase::Accepted;
+            job.told.why = Some("an operator has accepted it".to_owned());
+        }
         Ok(job.told.clone())
     }
 
     fn cancel(&self, device: &str) -> Result<(), Problem> {
         self.check_device(device)?;
+        let now = self.tools.tenants.now();
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device);
         let may_end = |job: &&mut Job| job.told.phase.is_open() || job.held.is_some();
@@ -424,6 +439,7 @@ impl Recalibrator for Recalibrations {
         };
         job.is_cancelled = true;
         job.held = None;
+        job.changed_at = now;
         if job.told.phase != Phase::Measuring {
             job.told.phase = Phase::Cancelled;
         }
@@ -436,6 +452,7 @@ impl Recalibrator for Recalibrations {
             let message = format!("device {device:?} is being measured; cancel that first");
             return Err(Problem::new(Code::Busy, message));
         }
+        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
         self.live.keep_model(device, None)?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, configured, now)?)

@@ -28,18 +28,15 @@ pub(crate) fn tenants(
     let tenants = Tenants::new(devices, workers, tenants_max, clock);
     let now = tenants.now();
     let mut book = tenants.book();
-    let measured = measured_models(config, &mut book, now);
+    use_measured_models(config, &mut book, now);
     for tenant in &config.tenant {
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
         let configured =
             base.tenant.iter().any(|said| said.name == tenant.name) || tenant.name == Book::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
-        let register =
-            |book: &mut Book| book.register_sharing(&tenant.name, &slo, share, device, origin, now);
-        let registered = register(&mut book).or_else(|refusal| {
-            // What did not fit any more when the model was measured stays, as it did then.
-            by_configured_models(&mut book, &measured, now, register).ok_or(refusal)
+        let registered = register_again(&mut book, &tenant.name, now, |book| {
+            book.register_sharing(&tenant.name, &slo, share, device, origin, now)
         });
         registered.map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
     }
@@ -71,25 +68,41 @@ pub(crate) fn tenants(
     Ok(tenants)
 }
 
-/// Has devices trust the models that were measured while servers ran, and returns those.
-fn measured_models(
-    config: &Config,
-    book: &mut Book,
-    now: contract::Instant,
-) -> Vec<(String, DeviceModel)> {
-    let mut measured = Vec::new();
+/// Has devices trust the models that were measured while servers ran.
+fn use_measured_models(config: &Config, book: &mut Book, now: contract::Instant) {
     for (device, kept) in &config.measured_models {
         let Ok(configured) = book.configured_model(device) else { continue };
         let set = kept.over(configured).and_then(|model| {
-            let set = book.set_model(device, model.clone(), now);
-            set.map(|()| model).map_err(|refusal| refusal.to_string())
+            book.set_model(device, model, now).map_err(|refusal| refusal.to_string())
         });
-        match set {
-            Ok(model) => measured.push((device.clone(), model)),
-            Err(why) => tracing::warn!(device, why, "the model that was measured is not used"),
+        if let Err(why) = set {
+            tracing::warn!(device, why, "the model that was measured is not used");
         }
     }
-    measured
+}
+
+/// Registers a tenant of before. What did not fit any more when its device was measured stayed then,
+/// and stays now.
+pub(crate) fn register_again<T>(
+    book: &mut Book,
+    tenant: &str,
+    now: contract::Instant,
+    register: impl Fn(&mut Book) -> Result<T, control::Refusal>,
+) -> Result<T, control::Refusal> {
+    register(book).or_else(|refusal| {
+        let measured = book.remodelled();
+        let registered = by_configured_models(book, &measured, now, register);
+        let why = refusal.to_string();
+        if registered.is_some() {
+            tracing::warn!(
+                tenant,
+                why,
+                "it does not fit into the model that was measured, and gets its part of what there is \
+                 (docs/recalibration.md)"
+            );
+        }
+        registered.ok_or(refusal)
+    })
 }
 
 /// Does something while devices trust the models that the configuration names; `None`: these do not

@@ -331,7 +331,10 @@ impl Foreman {
             let connections = self.meters[worker].worker.connections();
             match (crew.states[worker], connections) {
                 (WorkerState::Active, _) | (WorkerState::Parked, 0) => {}
-                (WorkerState::Retiring, 0) => crew.states[worker] = WorkerState::Parked,
+                (WorkerState::Retiring, 0) => {
+                    crew.states[worker] = WorkerState::Parked;
+                    crew.drain_at[worker] = None;
+                }
                 // Some were on their way when it rested already.
                 (WorkerState::Retiring | WorkerState::Parked, _) => {
                     crew.states[worker] = WorkerState::Retiring;
@@ -378,6 +381,9 @@ impl Foreman {
 
     /// A worker takes connections from now on: new ones, and its part of those that there are.
     fn activate(&self, crew: &mut Crew, worker: usize) {
+        // Whoever comes from now on is not meant by a drain of before.
+        crew.drain_at[worker] = None;
+        self.say(worker, Tell::Drain { listener: None, until: None });
         crew.states[worker] = WorkerState::Active;
         crew.tell_open();
         let count = crew.active().count();

@@ -47,7 +47,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn land(&mut self, parcel: Box<Parcel>) -> Result<ConnId, Box<Parcel>> {
         let Some(mut session) = self.sessions.unpack(&parcel.session) else { return Err(parcel) };
         let Some(id) = self.transport.attach(parcel.ticket) else { return Err(parcel) };
-        let fence = session.landed(id);
+        let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = usize::from(parcel.listener.0);
         conn.namespace = parcel.namespace;
@@ -75,6 +75,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.transport.pause(id); // until all that is done
         self.look_again(id);
         self.progressed = true;
+        if self.is_drained_at(Some(listener)) {
+            // The drain was told of while it was on its way.
+            self.dismiss(id, true);
+        }
         Ok(id)
     }
 

@@ -432,22 +432,23 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         withdrawn: Vec<Slot>,
     ) -> (Vec<ParcelRequest>, bool) {
         let mut requests: Vec<ParcelRequest> =
-            withdrawn.into_iter().map(|slot| self.pack_request(slot)).collect();
+            withdrawn.into_iter().map(|slot| self.pack_request(slot, true)).collect();
         for stream in &mut conn.streams {
             while let Some(slot) = stream.held.pop(&mut self.in_flight) {
-                requests.push(self.pack_request(slot));
+                requests.push(self.pack_request(slot, true));
             }
         }
         match conn.receiving {
             Receiving::Nothing => {}
             Receiving::Discard => return (requests, true),
-            Receiving::Into(slot) => requests.push(self.pack_request(slot)),
+            Receiving::Into(slot) => requests.push(self.pack_request(slot, false)),
         }
         (requests, false)
     }
 
-    /// A request leaves the table; its tenant is still charged for it here.
-    fn pack_request(&mut self, slot: Slot) -> ParcelRequest {
+    /// A request leaves the table; its tenant is still charged for it here. All bytes of a payload may
+    /// be here, and not yet what they are checked against: then it is not whole.
+    fn pack_request(&mut self, slot: Slot, is_whole: bool) -> ParcelRequest {
         let InFlight {
             tag,
             stream,
@@ -463,7 +464,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         } = self.take_out(slot);
         let total = command.payload_bytes();
         let bytes = buf.as_ref().map_or(&[][..], Buf::bytes);
-        let payload = match filled == total {
+        let payload = match is_whole {
             true => Payload::Whole(bytes[..total].to_vec()),
             false => Payload::Begun(bytes[..filled].to_vec()),
         };

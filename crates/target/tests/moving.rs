@@ -44,6 +44,22 @@ fn a_connection_brings_whole_payloads_requests_to_ask_for_and_its_fence() {
 }
 
 #[test]
+fn a_payload_is_whole_when_it_was_checked_and_not_when_all_of_it_is_here() {
+    for (end, status) in [(b"E\x00", Status::Ok), (b"E\x01", Status::BadChecksum)] {
+        let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+        rig.connect(0, 1);
+        assert_eq!(rig.say(0, b"Q\x01B\x01"), []);
+        leave(&mut rig);
+        let parcel = rig.departed().expect("a half payload travels");
+        let payloads: Vec<_> = parcel.requests.iter().map(|request| &request.payload).collect();
+        assert_eq!(payloads, [&Payload::Begun(vec![0; UNIT])]);
+        assert_eq!(rig.tell(Tell::Returned(parcel)), []);
+        assert_eq!(rig.say(1, end), [answered(1, 0, status)]);
+        assert_eq!(rig.paid(), usize::from(status == Status::Ok), "no device saw a bad one");
+    }
+}
+
+#[test]
 fn a_connection_that_does_not_send_what_it_was_asked_for_stays() {
     let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
     rig.connect(0, 1);

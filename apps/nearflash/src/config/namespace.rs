@@ -63,6 +63,13 @@ impl Space {
     pub(crate) fn end(&self) -> u64 {
         self.place.first + self.place.blocks
     }
+
+    /// Whether both have a block.
+    pub(crate) fn meets(&self, other: &Space) -> bool {
+        self.place.device == other.place.device
+            && self.place.first < other.end()
+            && other.place.first < self.end()
+    }
 }
 
 /// Those that requests can name.

@@ -20,8 +20,8 @@ pub(crate) enum Command {
         /// Which; the first that rests unless told
         number: Option<usize>,
     },
-    /// Let a worker give all its connections to the others and rest; those that cannot move, as NVMe's
-    /// cannot, end when the time is over
+    /// Let a worker give all its connections to the others and rest; those that have not moved end
+    /// when the time is over
     Drain {
         /// Which
         number: usize,

@@ -12,6 +12,7 @@ use super::notify;
 use crate::config::{Space, TenantConfig};
 use crate::listen::{ListenAt, Protocol, url};
 use crate::live::StateAt;
+use crate::tenancy::register_again;
 use crate::volumes::Volume;
 
 /// Who wants to take over.
@@ -305,8 +306,10 @@ impl Estate {
             let maker = maker.ok_or_else(|| refused("who made it is no tenant here".to_owned()))?;
             let (slo, share) = (tenant.slo(), tenant.share());
             let (device, origin) = (tenant.device.as_deref(), Origin::Client(maker));
-            book.register_sharing(&tenant.name, &slo, share, device, origin, now)
-                .map_err(|refusal| refused(refusal.to_string()))?;
+            register_again(book, &tenant.name, now, |book| {
+                book.register_sharing(&tenant.name, &slo, share, device, origin, now)
+            })
+            .map_err(|refusal| refused(refusal.to_string()))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::{Instant, TenantId};
-use qos::{DeviceModel, Drift};
+use qos::{DeviceModel, Drift, Percentile, RatePoint};
 
 use super::{Book, Device, tokens_up};
 use crate::words::Refusal;
@@ -105,6 +105,12 @@ impl Book {
         Ok(())
     }
 
+    /// The devices that have another model than the configuration gives them, and that.
+    pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
+        let devices = self.devices.iter().filter(|device| Book::is_remodelled(device));
+        devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
+    }
+
     /// Whether a device has another model than the configuration gives it.
     pub(crate) fn is_remodelled(device: &Device) -> bool {
         device.configured.as_ref().is_some_and(|model| model != device.registry.model())
@@ -139,10 +145,20 @@ impl Book {
         Ok((n, self.devices[n].registry.shared().clone()))
     }
 
-    /// The strictest latency that is promised on a device, in microseconds.
+    /// The strictest latency that is promised on a device, in microseconds at p95: for a promise at p99
+    /// that at which the model has the device make no more than this promise lets it.
     pub fn strictest_us(&self, device: usize) -> Option<u32> {
-        let promises = self.devices[device].registry.promises();
-        promises.map(|(_, promise)| promise.latency_us).min()
+        let registry = &self.devices[device].registry;
+        let model = registry.model();
+        let at_p95 = registry.promises().map(|(_, promise)| match promise.percentile {
+            Percentile::P95 => promise.latency_us,
+            Percentile::P99 => {
+                let slower = |row: &&RatePoint| row.mixed <= promise.limit;
+                let row = model.points().iter().rev().find(slower);
+                row.map_or(model.latency_us_min(), |row| row.latency_us).min(promise.latency_us)
+            }
+        });
+        at_p95.min()
     }
 
     /// Ends a tenant that a part of the server made for itself, pinned or not.

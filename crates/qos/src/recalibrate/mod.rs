@@ -52,6 +52,8 @@ impl Plan {
         let within = |us: &u32| self.bound_us.is_none_or(|bound| *us <= bound);
         let mut goals: Vec<u32> = rows.filter(within).collect();
         goals.extend(self.bound_us);
+        // A promise at p99 may be below all rows.
+        goals.retain(|us| *us >= self.model.latency_us_min());
         goals.sort_unstable();
         goals.dedup();
         goals

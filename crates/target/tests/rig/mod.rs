@@ -3,7 +3,8 @@
 //! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
 //! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to compare and
 //! write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4 KiB, `X n` breaks
-//! the protocol. A frame's head is `I n` for an invitation and `R n status` for an answer.
+//! the protocol. `Q n` writes n times 4 KiB that follow: `B n` is all of them, `E n` their check, good
+//! (0) or not. A frame's head is `I n` for an invitation and `R n status` for an answer.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -180,6 +181,12 @@ impl Session for Speech {
             b'W' => Event::Awaited(self.request(Command::Write { range, fua: false }, units)),
             b'C' => Event::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
             b'R' => Event::Request(self.request(Command::Read(range), 0)),
+            b'Q' => Event::Request(self.request(Command::Write { range, fua: false }, units)),
+            b'B' => Event::Payload { bytes: &ZEROES[..units * UNIT], end: None },
+            b'E' => {
+                let end = if n == 0 { Status::Ok } else { Status::BadChecksum };
+                Event::Payload { bytes: &[], end: Some(end) }
+            }
             b'P' => {
                 let (units, slot) = self.requests[units];
                 let (slot, bytes) = (slot.expect("it was invited"), &ZEROES[..units * UNIT]);
