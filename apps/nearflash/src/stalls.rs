@@ -49,8 +49,7 @@ impl Kept {
         let [server, clients, host] =
             [self.server, self.clients, self.host].map(|time| time_text(time.as_nanos() as f64));
         format!(
-            "the machine let the server wait for {server}, the clients for {clients}; \
-             its host stopped it for {host}"
+            "the machine kept the server waiting {server}, the clients {clients}, its host all {host}"
         )
     }
 

@@ -198,7 +198,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("2 of 3 seconds") && lines[1].contains("21.0 ms"), "{text}");
         assert!(lines[2].starts_with("  second 2: p95 of A 4.50 ms, of B 4.50 ms;"), "{text}");
-        assert!(lines[3].contains("server wait for 20.0 ms"), "{text}");
+        assert!(lines[3].contains("server waiting 20.0 ms"), "{text}");
         assert!(lines.len() == 4 && lines.iter().all(|line| line.len() <= 100), "{text}");
     }
 }
