@@ -3,10 +3,9 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use support::{Launch, PATIENCE, Server, host_nqn, wait_until};
+use support::{Launch, Operator, PATIENCE, Server, host_nqn, wait_until};
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
@@ -41,23 +40,6 @@ impl Audited {
         self.folder.path().join(name)
     }
 
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
-        command.args(words).arg("--admin").arg(self.path("admin.sock"));
-        command.stdin(Stdio::null()).output().expect("the program starts")
-    }
-
-    fn done(&self, words: &[&str]) {
-        let ran = self.run(words);
-        assert!(ran.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    }
-
-    fn refused(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(!ran.status.success(), "{words:?} was done");
-        String::from_utf8(ran.stderr).unwrap()
-    }
-
     /// The lines of a log; each is an object.
     fn lines(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path(name)).unwrap();
@@ -68,19 +50,25 @@ impl Audited {
     }
 }
 
+impl Operator for Audited {
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
+}
+
 #[test]
 fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
     let audited = Audited::start_after("true");
     std::fs::write(audited.path("key"), KEY).unwrap();
     let key = audited.path("key").display().to_string();
-    audited.done(&["tenant", "add", "gold"]);
+    audited.told(&["tenant", "add", "gold"]);
     audited.refused(&["tenant", "add", "gold"]);
-    audited.done(&["tenant", "list"]);
-    audited.done(&["namespace", "add", "logs", "1MiB"]);
-    audited.done(&["namespace", "resize", "logs", "2MiB"]);
-    audited.done(&["host", "key", &host_nqn(1), &key]);
-    audited.done(&["host", "key", &host_nqn(1), &key]);
-    audited.done(&["tenant", "rm", "gold"]);
+    audited.told(&["tenant", "list"]);
+    audited.told(&["namespace", "add", "logs", "1MiB"]);
+    audited.told(&["namespace", "resize", "logs", "2MiB"]);
+    audited.told(&["host", "key", &host_nqn(1), &key]);
+    audited.told(&["host", "key", &host_nqn(1), &key]);
+    audited.told(&["tenant", "rm", "gold"]);
     audited.server.hang_up();
     wait_until("the line of the reload", PATIENCE, || audited.lines("audit.log").len() >= 8);
     let lines = audited.lines("audit.log");
@@ -150,7 +138,7 @@ fn nothing_is_changed_while_the_log_takes_no_lines() {
     std::fs::rename(audited.path("audit.log"), audited.path("audit.log.1")).unwrap();
     audited.server.hang_up();
     audited.server.await_log("the configuration is reloaded");
-    audited.done(&["tenant", "add", "more"]);
+    audited.told(&["tenant", "add", "more"]);
     let lines = audited.lines("audit.log");
     assert!(
         lines[0]["after"]["name"].as_str().unwrap().starts_with('t'),
@@ -175,6 +163,6 @@ fn a_take_over_has_a_line_that_names_the_new_process() {
     let line = audited.lines("audit.log").pop().unwrap();
     assert_eq!((&line["path"], &line["outcome"]), (&json!(config), &json!("done")));
     assert_eq!(line["who"]["pid"], heir.pid());
-    audited.done(&["namespace", "add", "later", "1MiB"]);
+    audited.told(&["namespace", "add", "later", "1MiB"]);
     assert_eq!(audited.lines("audit.log").pop().unwrap()["path"], "/v1/namespaces");
 }

@@ -4,13 +4,16 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Command as Process, Output, Stdio};
+use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddNamespace, AdminAddress, Client, RemoveNamespace};
 use serde_json::Value;
-use support::{Launch, NvmeQueue, PATIENCE, Server, V2, host_nqn, pattern, wait_until, words};
+use support::{
+    Launch, NvmeQueue, Operator, PATIENCE, Server, V2, complaint, host_nqn, pattern, wait_until,
+    words,
+};
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
@@ -28,10 +31,6 @@ impl Place {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
-    }
-
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
     }
 
     /// Writes the configuration: a file device, a listener of each protocol, and this.
@@ -54,36 +53,12 @@ impl Place {
     fn start(&self) -> Server {
         self.launch().start()
     }
-
-    /// `nearflash WORDS --admin …`
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-        command.args(words).args(["--admin", &self.admin()]);
-        command.env_remove("NEARFLASH_ADMIN").stdin(Stdio::null());
-        command.output().expect("the program starts")
-    }
-
-    /// What the command prints; it must succeed.
-    fn told(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
-        String::from_utf8(ran.stdout).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
-    }
-
-    /// What the command complains of; it must fail.
-    fn refused(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(!ran.status.success(), "{words:?} was done");
-        complaint(&ran)
-    }
 }
 
-fn complaint(ran: &Output) -> String {
-    String::from_utf8_lossy(&ran.stderr).into_owned()
+impl Operator for Place {
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
 }
 
 fn subsystem() -> String {

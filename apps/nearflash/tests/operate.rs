@@ -5,13 +5,16 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command as Process, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddTenant, AdminAddress, Client, Code, Slo};
 use serde_json::Value;
-use support::{Answer, Launch, PATIENCE, Polite, SLOW_MODEL, Server, V2, now, wait_until};
+use support::{
+    Answer, Launch, Operator, PATIENCE, Polite, SLOW_MODEL, Server, V2, complaint, nearflash, now,
+    wait_until,
+};
 
 /// A directory for the sockets and files of one server.
 struct Place {
@@ -31,10 +34,6 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
-
     /// A server of the slow device, with this more of configuration.
     fn launch(&self, rest: &str) -> Launch {
         let model = self.path("model.toml");
@@ -49,32 +48,12 @@ impl Place {
     fn client(&self) -> Client {
         Client::new(AdminAddress::Unix(self.path("admin.sock"))).unwrap()
     }
-
-    /// `nearflash WORDS --admin …`
-    fn run(&self, words: &[&str]) -> Output {
-        nearflash(words).args(["--admin", &self.admin()]).output().expect("the program starts")
-    }
-
-    /// What the command prints; it must succeed.
-    fn told(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
-        String::from_utf8(ran.stdout).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
-    }
 }
 
-fn nearflash(words: &[&str]) -> Process {
-    let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-    command.args(words).stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
-    command
-}
-
-fn complaint(ran: &Output) -> String {
-    String::from_utf8_lossy(&ran.stderr).into_owned()
+impl Operator for Place {
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
 }
 
 fn enter(server: &Server, tenant: &str) -> Result<V2, Status> {

@@ -4,12 +4,12 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Child, Command as Process, Output, Stdio};
+use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
 use serde_json::Value;
-use support::{Launch, PATIENCE, Server, V2, now, pattern, wait_until};
+use support::{Launch, Operator, PATIENCE, Server, V2, now, pattern, wait_until};
 
 /// Device A at a fortieth of its pace, so that stalls of the machine are short beside its latencies,
 /// and twice as old as its model says.
@@ -44,36 +44,9 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
-
     fn start(&self) -> Server {
         let config = self.path("nearflash.toml").display().to_string();
         Launch::new(&["--config", &config, "--admin", &self.admin()]).start()
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        let mut command = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-        command.args(words).args(["--admin", &self.admin()]);
-        command.env_remove("NEARFLASH_ADMIN").stdin(Stdio::null());
-        command.output().expect("the program starts")
-    }
-
-    fn told(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
-        String::from_utf8(ran.stdout).unwrap()
-    }
-
-    fn json(&self, words: &[&str]) -> Value {
-        serde_json::from_str(&self.told(&[words, &["--json"]].concat())).unwrap()
-    }
-
-    fn refused(&self, words: &[&str]) -> String {
-        let ran = self.run(words);
-        assert!(!ran.status.success(), "{words:?} was done");
-        complaint(&ran)
     }
 
     fn drift(&self) -> Value {
@@ -86,8 +59,10 @@ impl Place {
     }
 }
 
-fn complaint(ran: &Output) -> String {
-    String::from_utf8_lossy(&ran.stderr).into_owned()
+impl Operator for Place {
+    fn admin(&self) -> String {
+        self.path("admin.sock").display().to_string()
+    }
 }
 
 /// A load of `nearflash bench`, ended with this value.

@@ -8,6 +8,7 @@
 
 mod browser;
 mod nvme;
+mod operator;
 mod polite;
 mod server;
 mod v1;
@@ -15,6 +16,7 @@ mod v2;
 
 pub(crate) use browser::Browser;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
+pub(crate) use operator::{Operator, complaint, nearflash};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Begun, Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};
