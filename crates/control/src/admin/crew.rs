@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use contract::ConnId;
 
+use super::aside::aside;
 use super::asked::{Path, Query};
 use super::audit::Note;
 use super::problem::{Code, Failure, Problem};
@@ -127,14 +128,6 @@ impl From<OrderRefused> for Problem {
     }
 }
 
-/// Does what waits for workers where it holds up nobody.
-async fn wait<T: Send + 'static>(
-    what: impl FnOnce() -> Result<T, OrderRefused> + Send + 'static,
-) -> Result<T, Problem> {
-    let done = tokio::task::spawn_blocking(what).await;
-    done.map_err(|_| Problem::new(Code::Internal, "an order failed"))?.map_err(Problem::from)
-}
-
 /// Which connections are listed.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -159,7 +152,7 @@ async fn list_connections(
     State(api): State<Api>,
     Query(which): Query<Which>,
 ) -> Result<Json<Connections>, Problem> {
-    let infos = wait(move || api.foreman.connections()).await?;
+    let infos = aside(move || api.foreman.connections()).await?;
     let total = infos.len();
     let wanted = |info: &foreman::ConnectionInfo| {
         let Some(text) = &which.search else { return true };
@@ -206,7 +199,7 @@ async fn move_connection(
     };
     note.before(&serde_json::json!({ "worker": worker }));
     let foreman::Moved { worker, conn, pause } =
-        wait(move || api.foreman.move_connection(worker, conn, to)).await?;
+        aside(move || api.foreman.move_connection(worker, conn, to)).await?;
     note.after(&serde_json::json!({ "worker": worker, "id": name(worker, conn) }));
     let pause_us = pause.as_micros() as u64;
     tracing::info!(from = id, worker, pause_us, "connection moved");

@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::{OpenApi, ToSchema};
 
+use super::aside::aside;
 use super::asked::Path;
 use super::audit::Note;
 use super::model::Device;
@@ -177,8 +178,7 @@ async fn ask<T: Send + 'static>(
     let Some(recalibrator): Option<Arc<dyn Recalibrator>> = api.site.recalibrator() else {
         return Err(Problem::new(Code::Unsupported, "this server does not measure devices"));
     };
-    let done = tokio::task::spawn_blocking(move || what(&*recalibrator)).await;
-    done.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the server's log says more")))
+    aside(move || what(&*recalibrator)).await
 }
 
 /// One device.

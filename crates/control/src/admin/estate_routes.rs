@@ -11,6 +11,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::Serialize;
 
+use super::aside::aside;
 use super::asked::{Path, Query};
 use super::audit::Note;
 use super::crew::DEADLINE_MS_MAX;
@@ -114,8 +115,7 @@ pub(super) async fn ask<T: Send + 'static>(
     let Some(estate): Option<Arc<dyn Estate>> = api.site.estate() else {
         return Err(Problem::new(Code::Unsupported, "this server has nothing of this kind"));
     };
-    let done = tokio::task::spawn_blocking(move || what(&*estate)).await;
-    done.unwrap_or_else(|_| Err(Problem::new(Code::Internal, "the server's log says more")))
+    aside(move || what(&*estate)).await
 }
 
 /// Has the estate change something, and notes what it was and is.

@@ -9,6 +9,7 @@
 //! program makes it), the files of certificates and tokens, persistence.
 
 mod address;
+mod aside;
 mod asked;
 mod audit;
 mod client;
