@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use support::{Browser, Launch, PATIENCE, Server, wait_until};
+use support::{BOB, Browser, Launch, Office, PATIENCE, Server, wait_until};
 
 /// A slow drive, so that tests on busy machines keep up with it, and tenants of every kind.
 const SETUP: &str = r#"
@@ -465,4 +465,44 @@ fn nobody_yet_is_said_in_words() {
     assert_eq!(others, json!(0), "one device needs no choice");
     browser.picture("empty");
     quiet(&browser);
+}
+
+#[test]
+#[ignore = "needs a browser; see `cargo xtask ci --only dashboard`"]
+fn who_comes_from_elsewhere_gives_a_token() {
+    let office = Office::new();
+    let _server = office.start();
+    let browser = Browser::start();
+    browser.open(&format!("https://{}/", office.at));
+    browser.await_true("a question", "document.querySelector('#sign-in').open");
+    let sign_in = |token: &str| {
+        let keys: Vec<String> = token.chars().map(String::from).collect();
+        browser.press(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        browser.press(&["Enter"]);
+    };
+    assert_eq!(browser.text("#version"), "", "nothing is told without one");
+    browser.press(&["Escape"]);
+    sign_in("short");
+    assert_eq!(browser.run("return document.querySelector('#sign-in').open"), json!(true));
+    browser.run("document.querySelector('#sign-in input').value = ''");
+    sign_in("nobody-has-this-token-0123456789");
+    browser.await_true("a no", "document.querySelector('#sign-in-trouble').textContent");
+    assert!(browser.text("#sign-in-trouble").contains("does not know"));
+    for (width, name) in [(375, "sign-in-narrow"), (1360, "sign-in")] {
+        browser.resize(width, 800);
+        browser.picture(name);
+    }
+    sign_in(BOB);
+    browser.await_true("figures", LIVE);
+    // It is the tab's, and lasts until it is given up.
+    browser.open(&format!("https://{}/ui/", office.at));
+    browser.await_true("figures", LIVE);
+    assert_eq!(browser.run("return localStorage.getItem('nearflash-token')"), json!(null));
+    browser.picture("signed-in");
+    browser.run("document.querySelector('#sign-out').click()");
+    browser.await_true("a question", "document.querySelector('#sign-in').open");
+    assert_eq!(browser.run("return sessionStorage.length"), json!(0));
+    let unexpected = |said: &String| !said.contains("401");
+    let complaints = browser.complaints();
+    assert!(!complaints.iter().any(unexpected), "{complaints:?}");
 }

@@ -12,10 +12,25 @@ export class Failure extends Error {
   }
 }
 
+/** Where the tab keeps the token that its owner typed in. No other tab has it, and it ends with this one. */
+const KEPT = "nearflash-token";
+
+let token = sessionStorage.getItem(KEPT);
+
+/** Takes a token for what is asked from now on; none with `null`. */
+export function present(given) {
+  token = given;
+  if (given === null) sessionStorage.removeItem(KEPT);
+  else sessionStorage.setItem(KEPT, given);
+}
+
+export const isPresented = () => token !== null;
+
 async function call(path, options = {}) {
+  const headers = { ...options.headers, ...(token && { authorization: `Bearer ${token}` }) };
   let response;
   try {
-    response = await fetch(path, { ...options, signal: AbortSignal.timeout(PATIENCE) });
+    response = await fetch(path, { ...options, headers, signal: AbortSignal.timeout(PATIENCE) });
   } catch {
     throw new Failure(null, "the server does not answer");
   }

@@ -9,6 +9,7 @@ import * as devices from "./devices.js";
 import * as heat from "./heat.js";
 import { History, showSeconds } from "./history.js";
 import * as link from "./link.js";
+import * as signIn from "./sign-in.js";
 import * as tenant from "./tenant.js";
 import * as tenants from "./tenants.js";
 import * as theme from "./theme.js";
@@ -62,6 +63,12 @@ async function run() {
         pause = PERIOD;
       } catch (error) {
         if (!(error instanceof Failure)) throw error;
+        if (error.status === 401) {
+          link.locked();
+          await signIn.ask();
+          pause = PERIOD;
+          continue;
+        }
         pause = Math.min(pause * 1.5, PERIOD_MAX);
         link.lost(error, pause);
       }
@@ -71,6 +78,7 @@ async function run() {
 }
 
 theme.start();
+signIn.start();
 [heat, tokens, device, devices, check, workers].forEach((part) => part.start());
 tenants.start(() => wake(), tenant.open);
 connections.start(() => wake());

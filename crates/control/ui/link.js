@@ -18,6 +18,13 @@ export function live(version) {
   state("live", "live");
 }
 
+/** The server wants to know who asks. */
+export function locked() {
+  lostAt = null;
+  at("banner").hidden = true;
+  state("locked", "signed out");
+}
+
 export function lost(error, pause) {
   lostAt ??= new Date();
   state("lost", "not connected");

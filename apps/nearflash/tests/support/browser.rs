@@ -49,6 +49,8 @@ impl Browser {
             format!("--user-data-dir={folder}"),
         ]);
         let wanted = json!({"capabilities": {"alwaysMatch": {
+            // Nobody vouches for the certificates of tests.
+            "acceptInsecureCerts": true,
             "goog:chromeOptions": {"args": arguments},
             "goog:loggingPrefs": {"browser": "ALL"},
         }}});

@@ -8,6 +8,7 @@
 
 mod browser;
 mod nvme;
+mod office;
 mod operator;
 mod polite;
 mod server;
@@ -16,6 +17,7 @@ mod v2;
 
 pub(crate) use browser::Browser;
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
+pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};
 pub(crate) use polite::Polite;
 pub(crate) use server::{Begun, Launch, Server};

@@ -15,6 +15,7 @@ use contract::Failures;
 use tokio::time::Instant;
 
 use super::audit::{Caller, Note, is_change};
+use super::pages;
 use super::problem::{Code, Problem};
 use super::tls::Credentials;
 use super::tokens::Right;
@@ -116,7 +117,8 @@ impl Guard {
 }
 
 /// Lets in who has a token, for what that is good for. Who fails is answered late, and after some
-/// failures not asked any more for a while; nobody else waits for that.
+/// failures not asked any more for a while; nobody else waits for that. The dashboard's own files are for
+/// anybody, as they say nothing of this server and ask for the token themselves.
 pub(super) async fn by_token(
     State(guard): State<Guard>,
     note: Note,
@@ -133,9 +135,14 @@ pub(super) async fn by_token(
         response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
         return last(response);
     }
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let elsewhere = from_page(&request, host, "https://");
     let tokens = guard.credentials.tokens();
     let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let token = given.and_then(|given| given.strip_prefix(b"Bearer "));
+    if token.is_none() && elsewhere.is_none() && pages::is_one(&request) {
+        return last(next.run(request).await);
+    }
     let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
         if token.is_some() {
             guard.has_failed(address);
@@ -151,8 +158,7 @@ pub(super) async fn by_token(
         let message = format!("the token {name:?} is for reading only");
         return Problem::new(Code::Forbidden, message).into_response();
     }
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if let Some(message) = from_page(&request, host, "https://") {
+    if let Some(message) = elsewhere {
         return Problem::new(Code::Forbidden, message).into_response();
     }
     next.run(request).await

@@ -6,12 +6,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use axum::Router;
-use axum::extract::Path;
+use axum::extract::{Path, Request};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 
@@ -57,6 +57,7 @@ const FILES: &[File] = files![
     "icon.svg",
     "link.js",
     "parts.css",
+    "sign-in.js",
     "standing.js",
     "tenant.js",
     "tenants.js",
@@ -68,6 +69,13 @@ const FILES: &[File] = files![
     "vendor/uplot/uPlot.min.css",
     "workers.js",
 ];
+
+/// Whether somebody asks for a file of the pages, which are the same at every server.
+pub(super) fn is_one(request: &Request) -> bool {
+    let path = request.uri().path();
+    let is_file = path == "/" || path == "/ui" || path.starts_with("/ui/");
+    is_file && *request.method() == Method::GET
+}
 
 /// The pages as a service.
 pub(super) fn pages_router() -> Router {
@@ -136,6 +144,20 @@ mod tests {
 
     fn text(file: &File) -> &'static str {
         std::str::from_utf8(file.bytes).unwrap()
+    }
+
+    #[test]
+    fn only_files_of_the_pages_are_for_everybody() {
+        let is_one = |method: &str, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            super::is_one(&request.body(axum::body::Body::empty()).unwrap())
+        };
+        for path in ["/", "/ui", "/ui/", "/ui/app.js"] {
+            assert!(is_one("GET", path) && !is_one("POST", path), "{path}");
+        }
+        for path in ["/metrics", "/v1/tenants", "/openapi.json", "/uix", "//ui/", "/healthz"] {
+            assert!(!is_one("GET", path), "{path}");
+        }
     }
 
     #[test]

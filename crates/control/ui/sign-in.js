@@ -1,0 +1,41 @@
+// The question for a token, where the server wants one: over TLS, from elsewhere.
+
+import { isPresented, present } from "./api.js";
+import { at, say } from "./dom.js";
+
+let isAsking = false;
+
+/** Resolves when somebody has given a token. */
+export function ask() {
+  const dialog = at("sign-in");
+  say(at("sign-in-trouble"), isPresented() ? "The server does not know that token." : "");
+  present(null);
+  at("sign-out").hidden = true;
+  const field = dialog.querySelector("input");
+  field.value = "";
+  isAsking = true;
+  if (!dialog.open) dialog.showModal();
+  field.focus();
+  return new Promise((done) => {
+    dialog.querySelector("form").addEventListener("submit", () => {
+      isAsking = false;
+      present(field.value);
+      field.value = "";
+      at("sign-out").hidden = false;
+      done();
+    }, { once: true });
+  });
+}
+
+export function start() {
+  // Without a token there is nothing to go back to. Browsers close a dialog on Escape whatever it says.
+  at("sign-in").addEventListener("close", () => {
+    if (isAsking) at("sign-in").showModal();
+  });
+  at("sign-out").hidden = !isPresented();
+  at("sign-out").addEventListener("click", () => {
+    present(null);
+    // What was shown goes with it.
+    location.reload();
+  });
+}
