@@ -94,8 +94,8 @@ pub(crate) struct Line(u32);
 const KINDS: usize = 4;
 
 impl Line {
-    /// A request that carries nothing.
-    pub(crate) const FLUSH: Line = Line(Kind::Other as u32);
+    /// That of no request.
+    pub(crate) const NONE: Line = Line(u32::MAX);
 
     #[inline]
     pub(crate) fn of(kind: Kind, bytes: usize) -> Line {

@@ -5,23 +5,17 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use contract::{Slot, SlotTable};
+use contract::Slot;
 
 use crate::CostModel;
 use crate::cost_model::{Line, Priced};
 use crate::run::Run;
 
-/// Nobody behind it.
-const NONE: u32 = u32::MAX;
-/// Nobody waits there.
-const VACANT: u32 = u32::MAX - 1;
-
-/// A waiting request.
+/// A waiting request, in the place that its slot's index names.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    slot: Slot,
-    /// The place of the one behind it, [`NONE`] or [`VACANT`].
-    next: u32,
+    /// The one behind it, unless it is the last of its list: those count what they have.
+    next: Slot,
     /// What it is, as far as prices depend on it.
     line: Line,
 }
@@ -35,8 +29,9 @@ pub(crate) struct Requests {
 /// One tenant's queue, first come, first served; its requests lie in [`Requests`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    head: u32,
-    tail: u32,
+    /// The first and the last, if there are any.
+    head: Slot,
+    tail: Slot,
     /// Requests in it.
     pub(crate) len: u32,
     /// What they cost together.
@@ -44,27 +39,30 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0, sum: Priced::NOTHING };
+    pub(crate) const EMPTY: Queue =
+        Queue { head: NOBODY, tail: NOBODY, len: 0, sum: Priced::NOTHING };
 }
 
 /// The requests of a queue that a visit has paid for all at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paid {
-    head: u32,
-    tail: u32,
+    head: Slot,
+    tail: Slot,
     /// Those that are not submitted yet.
     pub(crate) left: u32,
 }
 
 impl Paid {
-    pub(crate) const NONE: Paid = Paid { head: NONE, tail: NONE, left: 0 };
+    pub(crate) const NONE: Paid = Paid { head: NOBODY, tail: NOBODY, left: 0 };
 }
+
+/// Stands where no slot is looked at.
+const NOBODY: Slot = Slot::from_bits(u32::MAX);
 
 impl Requests {
     /// Room for requests whose slots have indices below `slots`.
     pub(crate) fn new(slots: usize) -> Requests {
-        let slot = SlotTable::new(1).insert(()).expect("it is empty");
-        let vacant = Entry { slot, next: VACANT, line: Line::FLUSH };
+        let vacant = Entry { next: NOBODY, line: Line::NONE };
         Requests { entries: alloc::vec![vacant; slots].into() }
     }
 
@@ -81,10 +79,8 @@ impl Requests {
             *queue = self.queue_of(slot, line, priced);
             return;
         }
-        self.put(slot, line);
-        let index = slot.index() as u32;
-        self.entries[queue.tail as usize].next = index;
-        queue.tail = index;
+        self.link(queue.tail, slot, line);
+        queue.tail = slot;
         queue.len += 1;
         queue.sum += *priced;
     }
@@ -93,22 +89,21 @@ impl Requests {
     #[inline]
     pub(crate) fn queue_of(&mut self, slot: Slot, line: Line, priced: &Priced) -> Queue {
         self.put(slot, line);
-        let index = slot.index() as u32;
-        Queue { head: index, tail: index, len: 1, sum: *priced }
+        Queue { head: slot, tail: slot, len: 1, sum: *priced }
     }
 
     #[inline]
     fn put(&mut self, slot: Slot, line: Line) {
         let entry = &mut self.entries[slot.index()];
-        assert!(entry.next == VACANT, "a slot waits already");
-        *entry = Entry { slot, next: NONE, line };
+        debug_assert!(entry.line == Line::NONE, "a slot waits already");
+        entry.line = line;
     }
 
-    /// Puts a request behind the one at the place `tail`; its queue is not told.
+    /// Puts a request behind another; its queue is not told.
     #[inline]
-    pub(crate) fn link(&mut self, tail: u32, slot: Slot, line: Line) {
+    pub(crate) fn link(&mut self, tail: Slot, slot: Slot, line: Line) {
         self.put(slot, line);
-        self.entries[tail as usize].next = slot.index() as u32;
+        self.entries[tail.index()].next = slot;
     }
 
     /// Tells a queue of the requests that were linked to its last one; `priced` is what each costs.
@@ -120,7 +115,7 @@ impl Requests {
 
     /// What the first one is.
     pub(crate) fn first(&self, queue: &Queue) -> Option<Line> {
-        self.entries.get(queue.head as usize).map(|entry| entry.line)
+        (queue.len > 0).then(|| self.entries[queue.head.index()].line)
     }
 
     /// Takes the first one out; `priced` is what it costs.
@@ -131,11 +126,9 @@ impl Requests {
 
     /// Takes the first one out of a queue, because it is paid: `priced` is what it costs.
     pub(crate) fn take_first(&self, queue: &mut Queue, priced: &Priced) -> Paid {
+        assert!(queue.len > 0, "nobody is first in an empty queue");
         let first = Paid { head: queue.head, tail: queue.head, left: 1 };
-        queue.head = self.entries[queue.head as usize].next;
-        if queue.head == NONE {
-            queue.tail = NONE;
-        }
+        queue.head = self.entries[queue.head.index()].next;
         queue.len -= 1;
         queue.sum -= *priced;
         first
@@ -149,23 +142,20 @@ impl Requests {
         wanted: &mut dyn FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
-        let (mut before, mut at) = (NONE, queue.head);
-        while at != NONE {
-            let Entry { slot, next, line } = self.entries[at as usize];
-            if wanted(slot) {
-                self.entries[at as usize].next = VACANT;
-                match before {
-                    NONE => queue.head = next,
-                    before => self.entries[before as usize].next = next,
-                }
-                if next == NONE {
-                    queue.tail = before;
-                }
+        let (mut before, mut at) = (None, queue.head);
+        for _ in 0..queue.len {
+            let Entry { next, line } = self.entries[at.index()];
+            if wanted(at) {
+                self.vacate(at);
                 queue.len -= 1;
                 queue.sum -= *cost.priced(line);
-                taken.push(slot);
+                taken.push(at);
             } else {
-                before = at;
+                match before.replace(at) {
+                    None => queue.head = at,
+                    Some(before) => self.entries[before.index()].next = at,
+                }
+                queue.tail = at;
             }
             at = next;
         }
@@ -187,39 +177,48 @@ impl Requests {
         }
         match paid.left {
             0 => paid.head = queue.head,
-            _ => self.entries[paid.tail as usize].next = queue.head,
+            _ => self.entries[paid.tail.index()].next = queue.head,
         }
         paid.tail = queue.tail;
         paid.left += queue.len;
         *queue = Queue::EMPTY;
     }
 
-    /// The first one of those that are paid.
+    /// The first one of those that are paid, of which there are some.
     #[inline]
     pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
-        let entry = &mut self.entries[paid.head as usize];
-        // Behind the last one nobody stands, which is no place: to go on panics.
-        paid.head = core::mem::replace(&mut entry.next, VACANT);
+        debug_assert!(paid.left > 0, "nobody is behind the last");
+        let first = paid.head;
+        paid.head = self.entries[first.index()].next;
         paid.left -= 1;
-        entry.slot
+        self.vacate(first);
+        first
+    }
+
+    /// Nobody waits there any more.
+    #[inline]
+    fn vacate(&mut self, slot: Slot) {
+        if cfg!(debug_assertions) {
+            self.entries[slot.index()].line = Line::NONE;
+        }
     }
 
     /// Puts those that were paid, and are not submitted, in front of the queue that they came from:
     /// what they cost.
     pub(crate) fn put_back(&mut self, queue: &mut Queue, paid: Paid, cost: &CostModel) -> Priced {
         let mut sum = Priced::NOTHING;
-        let (mut at, mut last) = (paid.head, NONE);
+        let (mut at, mut last) = (paid.head, None);
         for _ in 0..paid.left {
-            let entry = &self.entries[at as usize];
+            let entry = &self.entries[at.index()];
             sum += *cost.priced(entry.line);
-            (last, at) = (at, entry.next);
+            (last, at) = (Some(at), entry.next);
         }
-        if last != NONE {
-            self.entries[last as usize].next = queue.head;
-            queue.head = paid.head;
-            if queue.tail == NONE {
-                queue.tail = last;
+        if let Some(last) = last {
+            match queue.len {
+                0 => queue.tail = last,
+                _ => self.entries[last.index()].next = queue.head,
             }
+            queue.head = paid.head;
             queue.len += paid.left;
             queue.sum += sum;
         }
@@ -230,7 +229,8 @@ impl Requests {
     pub(crate) fn reprice(&self, queue: &mut Queue, cost: &CostModel) {
         queue.sum = Priced::NOTHING;
         let mut at = queue.head;
-        while let Some(entry) = self.entries.get(at as usize) {
+        for _ in 0..queue.len {
+            let entry = &self.entries[at.index()];
             queue.sum += *cost.priced(entry.line);
             at = entry.next;
         }
@@ -241,7 +241,7 @@ impl Requests {
 mod tests {
     use super::*;
     use crate::Load;
-    use contract::Kind;
+    use contract::{Kind, SlotTable};
 
     #[test]
     fn what_is_withdrawn_is_as_if_it_had_never_come() {
@@ -269,7 +269,7 @@ mod tests {
             for slot in stayed {
                 assert_eq!(requests.pop(&mut queue, cost.priced(line)), slot);
             }
-            assert_eq!((queue.len, queue.sum, queue.tail), (0, Priced::NOTHING, NONE));
+            assert_eq!((queue.len, queue.sum), (0, Priced::NOTHING));
         }
     }
 

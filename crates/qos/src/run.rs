@@ -13,12 +13,12 @@ use crate::requests::Requests;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub(crate) tenant: u32,
-    /// What each of them is, as [`key`] has it.
-    key: u64,
-    /// The same, as far as prices depend on it.
+    /// What each of them is, as far as prices depend on it.
     pub(crate) line: Line,
-    /// The place of the last one.
-    pub(crate) tail: u32,
+    /// The same and its size, as [`key`] has it; [`NO_KEY`] when nothing may follow.
+    key: u64,
+    /// The last one.
+    pub(crate) tail: Slot,
     /// How many more may follow the first, of those that might.
     room: u32,
     most: u32,
@@ -26,8 +26,14 @@ pub(crate) struct Run {
 
 impl Run {
     /// Nothing follows.
-    pub(crate) const OVER: Run =
-        Run { tenant: 0, key: 0, line: Line::FLUSH, tail: 0, room: 0, most: 0 };
+    pub(crate) const OVER: Run = Run {
+        tenant: 0,
+        line: Line::NONE,
+        key: NO_KEY,
+        tail: Slot::from_bits(u32::MAX),
+        room: 0,
+        most: 0,
+    };
 
     /// A run whose first request, of this kind and size, was just queued; so many may follow.
     pub(crate) fn new(
@@ -36,8 +42,8 @@ impl Run {
         first: Slot,
         most: u32,
     ) -> Run {
-        let tail = first.index() as u32;
-        Run { tenant, key: key(kind, bytes), line, tail, room: most, most }
+        let key = if most > 0 { key(kind, bytes) } else { NO_KEY };
+        Run { tenant, line, key, tail: first, room: most, most }
     }
 
     /// Whether more may have followed.
@@ -53,7 +59,7 @@ impl Run {
 
     /// Nothing more follows.
     pub(crate) fn close(&mut self) {
-        (self.room, self.most) = (0, 0);
+        (self.key, self.room, self.most) = (NO_KEY, 0, 0);
     }
 
     /// How many have followed the first.
@@ -71,19 +77,21 @@ impl Run {
         bytes: usize,
         slot: Slot,
     ) -> bool {
-        if self.tenant != tenant || self.key != key(kind, bytes) {
-            return false;
-        }
-        let Some(room) = self.room.checked_sub(1) else { return false };
-        if !requests.has_place(slot) {
+        if self.tenant != tenant || self.key != key(kind, bytes) || !requests.has_place(slot) {
             return false;
         }
         requests.link(self.tail, slot, self.line);
-        self.tail = slot.index() as u32;
-        self.room = room;
+        self.tail = slot;
+        self.room -= 1;
+        if self.room == 0 {
+            self.key = NO_KEY;
+        }
         true
     }
 }
+
+/// That of no request.
+const NO_KEY: u64 = u64::MAX;
 
 /// Kind and size as one number.
 #[inline]

@@ -167,6 +167,7 @@ pub struct TokenScheduler {
     pub(crate) short: u32,
     /// Resting tenants by the time at which their balances would be full.
     pub(crate) dues: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Requests that wait, but for those that the visit has paid for and those of the run.
     queued: usize,
     pub(crate) phase: Phase,
     pub(crate) visit: Visit,
@@ -403,6 +404,7 @@ impl TokenScheduler {
     fn cut_round(&mut self) {
         if self.phase == Phase::Express {
             self.ready = core::mem::replace(&mut self.visit.paid, Paid::NONE);
+            self.queued += self.ready.left as usize;
             return self.end_round();
         }
         self.refund();
@@ -549,6 +551,7 @@ impl TokenScheduler {
         if self.pay_all(self.visit.tenant, all.under(self.load)) {
             self.visit.paid = self.requests.take_paid(&mut self.locals[tenant].queue);
             self.visit.spent += all;
+            self.queued -= self.visit.paid.left as usize;
             return true;
         }
         let one = *self.cost.priced(line);
@@ -557,14 +560,8 @@ impl TokenScheduler {
         }
         self.visit.paid = self.requests.take_first(&mut self.locals[tenant].queue, &one);
         self.visit.spent += one;
-        true
-    }
-
-    /// The visited tenant's next request, which is paid.
-    #[inline]
-    fn submit_paid(&mut self) -> Slot {
         self.queued -= 1;
-        self.requests.pop_paid(&mut self.visit.paid)
+        true
     }
 
     /// The round is cut: what the visited tenant has paid for and not submitted is not paid.
@@ -575,6 +572,7 @@ impl TokenScheduler {
         }
         let queue = &mut self.locals[tenant as usize].queue;
         let back = self.requests.put_back(queue, paid, &self.cost);
+        self.queued += paid.left as usize;
         self.pay_back(tenant, back.under(self.load));
         self.visit.paid = Paid::NONE;
         self.visit.spent -= back;
@@ -665,6 +663,7 @@ impl Scheduler for TokenScheduler {
         }
         self.visit_dues();
         self.phase = Phase::Express;
+        self.queued -= self.ready.left as usize;
         self.visit = Visit { paid: self.ready, ..NOBODY };
         self.ready = Paid::NONE;
     }
@@ -674,7 +673,7 @@ impl Scheduler for TokenScheduler {
         if self.visit.paid.left == 0 && !self.find_paid() {
             return None;
         }
-        Some(self.submit_paid())
+        Some(self.requests.pop_paid(&mut self.visit.paid))
     }
 
     /// What it cost goes to the bucket: whoever went away may be made no better off by that.
@@ -723,7 +722,7 @@ impl Scheduler for TokenScheduler {
     }
 
     fn queued(&self) -> usize {
-        self.queued + self.run.len() as usize
+        self.queued + (self.run.len() + self.visit.paid.left) as usize
     }
 
     /// When the first of the waiting requests can be paid, at the latest after the longest round;
