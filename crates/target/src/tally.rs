@@ -2,12 +2,13 @@
 //! came together, and how many there were of a namespace.
 //!
 //! Most reads that end in a turn came together, and are of one namespace; those of a connection are
-//! one tenant's. So a tenant's counters are written once for all that end in a row, and a namespace's
-//! once in some turns. What is deliberately not here: the counters (`contract::Meters`).
+//! one tenant's. So a tenant's counters are written for the first that ends and once for all behind
+//! it in a row, and a namespace's once in some turns. A lone one costs no more than to count it. What
+//! is deliberately not here: the counters (`contract::Meters`).
 
 use contract::{Instant, LatencyBucket, Meters, NamespaceId, TenantId};
 
-/// Reads that their meters have not been told of.
+/// Reads that their meters have not been told of: those behind the last one that was told at once.
 #[derive(Debug)]
 pub(crate) struct Tally {
     /// Whose these are,
@@ -57,29 +58,45 @@ impl Tally {
         (tenant, namespace, received_at): (TenantId, NamespaceId, Instant),
         bytes: usize,
     ) {
-        if self.tenant != tenant || self.namespace != namespace || self.received_at != received_at {
-            self.settle(meters);
-            self.tenant = tenant;
-            if self.namespace != namespace || self.received_at != received_at {
-                self.turn_to(meters, now, namespace, received_at);
-            }
+        let came_alike = self.namespace == namespace && self.received_at == received_at;
+        if self.tenant == tenant && came_alike {
+            self.ended += 1;
+            self.ended_bytes += bytes as u64;
+            return;
         }
-        self.ended += 1;
-        self.ended_bytes += bytes as u64;
+        if self.ended > 0 {
+            self.end_row(meters);
+        }
+        self.tenant = tenant;
+        if !came_alike {
+            self.turn_to(meters, now, namespace, received_at);
+        }
+        self.count(meters, 1, bytes as u64);
     }
 
     /// Tells the tenant's meter of the reads that have ended: no later than the turn in which they did.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn settle(&mut self, meters: &Meters) {
-        if self.ended == 0 {
-            return;
+        if self.ended > 0 {
+            self.end_row(meters);
         }
-        let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
-        meter.record_reads(self.ended, self.ended_bytes, self.latency);
-        meter.retire(self.ended);
-        self.reads += self.ended;
-        self.bytes += self.ended_bytes;
+    }
+
+    /// Nothing more ends in the row.
+    #[inline(never)]
+    fn end_row(&mut self, meters: &Meters) {
+        self.count(meters, self.ended, self.ended_bytes);
         (self.ended, self.ended_bytes) = (0, 0);
+    }
+
+    /// Tells it of so many.
+    #[inline(always)]
+    fn count(&mut self, meters: &Meters, reads: u32, bytes: u64) {
+        let meter = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
+        meter.record_reads(reads, bytes, self.latency);
+        meter.retire(reads);
+        self.reads += reads;
+        self.bytes += bytes;
     }
 
     /// The next read is of another namespace, or came at another time, than the one before.
@@ -163,10 +180,12 @@ mod tests {
             let came = (TenantId(tenant), NamespaceId(1), Instant::ZERO);
             tally.add(&meters, Instant::ZERO, came, bytes);
         }
-        assert_eq!([0, 1, 2].map(told), [(4, 0), (2, 1024), (3, 4096)]);
-        tally.settle(&meters);
-        tally.settle(&meters);
         assert_eq!([0, 1, 2].map(told), [(4, 0), (1, 1536), (3, 4096)]);
+        let came = (TenantId(1), NamespaceId(1), Instant::ZERO);
+        tally.add(&meters, Instant::ZERO, came, 4096);
+        tally.settle(&meters);
+        tally.settle(&meters);
+        assert_eq!([0, 1, 2].map(told), [(4, 0), (0, 5632), (3, 4096)]);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
-    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Reply, Scheduler,
-    Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
+    Buf, BufPool, COUNTED, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant,
+    Kind, ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Reply,
+    Scheduler, Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -592,8 +592,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     // Entries are large: what is done about one is done before it is moved, once.
     #[inline(always)]
     fn remove(&mut self, slot: Slot, answer: Option<Status>) -> InFlight {
-        let ended = Ended::of(self.in_flight.get(slot));
-        self.count_end(&ended, answer);
+        let entry = self.in_flight.get(slot);
+        match (answer, entry.command) {
+            // Most requests are reads; for them this is a few instructions.
+            (Some(Status::Ok), Command::Read(range)) if COUNTED => {
+                let came = (entry.tenant, entry.namespace, entry.received_at);
+                self.tally.add(&self.line.meters, self.now, came, range.bytes());
+            }
+            _ => {
+                let ended = Ended::of(entry);
+                self.count_end(&ended, answer);
+            }
+        }
         self.take_out(slot)
     }
 
