@@ -10,6 +10,7 @@
 //! workers and controllers take a change (`target::Namespaces`, `proto::nvme::Fabric`).
 
 mod api;
+mod change_log;
 mod changes;
 mod freeze;
 mod kept;
@@ -22,6 +23,7 @@ mod store;
 mod subsystems;
 mod world;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ use io::{Clock, Endpoint};
 use proto::nvme::Fabric;
 
 use crate::audit::AuditFile;
-use crate::config::Config;
+use crate::config::{Config, TenantConfig};
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
 use crate::recalibrate::Recalibrations;
@@ -77,6 +79,8 @@ pub(crate) struct Live {
 struct Inner {
     /// Without the changes.
     base: Config,
+    /// Where the tenants stand in it, by name.
+    places: HashMap<String, usize>,
     changes: Changes,
     /// Where they are kept, if that is wanted.
     store: Option<Store>,
@@ -106,14 +110,48 @@ impl Inner {
         self.check_thawed()?;
         let changes = changes.of(&self.base);
         if let Some(store) = &mut self.store {
-            store.save(&changes).map_err(|error| {
-                let path = store.path().display();
-                Problem::new(Code::NotKept, format!("cannot keep the change in {path}: {error}"))
-            })?;
+            store.save(&changes).map_err(|error| not_kept(store, &error))?;
         }
         self.changes = changes;
         Ok(())
     }
+
+    /// Keeps what a tenant is to be; `None` for as the configuration says. Costs the same however many
+    /// tenants there are.
+    fn keep_one(&mut self, name: &str, now: Option<Option<TenantConfig>>) -> Result<(), Problem> {
+        self.check_thawed()?;
+        if self.changes.tenants.get(name) == now.as_ref() {
+            return Ok(());
+        }
+        let put = |changes: &mut Changes, now| match now {
+            Some(now) => changes.tenants.insert(name.to_owned(), now),
+            None => changes.tenants.remove(name),
+        };
+        let is_of_base = self.changes.is_of(&self.base);
+        let before = put(&mut self.changes, now);
+        if !is_of_base {
+            self.changes = std::mem::take(&mut self.changes).of(&self.base);
+        }
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let saved = match is_of_base {
+            true => store.save_tenant(&self.changes, name),
+            false => store.save(&self.changes),
+        };
+        if saved.is_err() {
+            put(&mut self.changes, before);
+        }
+        saved.map_err(|error| not_kept(store, &error))
+    }
+}
+
+/// Where the tenants stand in a configuration, by name.
+fn places_of(config: &Config) -> HashMap<String, usize> {
+    config.tenant.iter().enumerate().map(|(n, tenant)| (tenant.name.clone(), n)).collect()
+}
+
+fn not_kept(store: &Store, error: &std::io::Error) -> Problem {
+    let path = store.path().display();
+    Problem::new(Code::NotKept, format!("cannot keep the change in {path}: {error}"))
 }
 
 impl Live {
@@ -130,7 +168,8 @@ impl Live {
         let fabric = world.fabric(&ground, wakers)?;
         let retired = Vec::new();
         let (is_frozen, keeps_later) = (false, false);
-        let inner = Inner { base, changes, store, world, retired, is_frozen, keeps_later };
+        let places = places_of(&base);
+        let inner = Inner { base, places, changes, store, world, retired, is_frozen, keeps_later };
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let live = Arc::new(Live { ground, fabric, audit, gate, recalibrations, inner });

@@ -75,7 +75,7 @@ pub(crate) struct Args {
     /// configuration file; none without one]
     #[arg(long, value_name = "FILE")]
     state: Option<String>,
-    /// Start once with what was kept before the last change, because the state file is broken
+    /// Start once with what was kept before, because the state file is broken
     #[arg(long, conflicts_with = "check")]
     previous_state: bool,
     /// Take over from the server that runs with this configuration, with its listeners and connections,

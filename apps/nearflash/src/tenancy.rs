@@ -1,5 +1,6 @@
 //! The tenants that a configuration names, registered, and the control plane's thread.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -29,11 +30,11 @@ pub(crate) fn tenants(
     let now = tenants.now();
     let mut book = tenants.book();
     use_measured_models(config, &mut book, now);
+    let said: HashSet<&str> = base.tenant.iter().map(|said| said.name.as_str()).collect();
     for tenant in &config.tenant {
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
-        let configured =
-            base.tenant.iter().any(|said| said.name == tenant.name) || tenant.name == Book::DEFAULT;
+        let configured = said.contains(tenant.name.as_str()) || tenant.name == Book::DEFAULT;
         let origin = if configured { Origin::Configured } else { Origin::Operator };
         let registered = register_again(&mut book, &tenant.name, now, |book| {
             book.register_sharing(&tenant.name, &slo, share, device, origin, now)
@@ -55,7 +56,7 @@ pub(crate) fn tenants(
         let is_made = name == Book::DEFAULT || base.tenant.is_empty();
         if book.find(name).is_none() {
             if !is_made {
-                let known = book.names().join(", ");
+                let known = book.names().collect::<Vec<_>>().join(", ");
                 return Err(format!("{by}: there is no tenant {name:?}; there are: {known}"));
             }
             book.register(name, &Slo::default(), None, Origin::Configured, now)

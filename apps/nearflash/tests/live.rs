@@ -8,7 +8,7 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddNamespace, AdminAddress, Client, RemoveNamespace};
+use control::admin::{AddNamespace, AddTenant, AdminAddress, Client, ClientError, RemoveNamespace};
 use serde_json::Value;
 use support::{
     Launch, NvmeQueue, Operator, PATIENCE, Server, V2, complaint, host_nqn, pattern, wait_until,
@@ -355,16 +355,56 @@ fn a_broken_state_file_is_refused_and_there_is_a_way_back() {
     drop(server);
 }
 
-/// Kills the server at random instants of changes, and looks what it finds when it starts again: the
-/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often.
 #[test]
 fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
-    let place = Place::new();
     // Whose memory the kernel lets go of at once.
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
                   [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
                   [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n";
+    let namespace = |n| AddNamespace {
+        name: format!("more{n}"),
+        bytes: 1 << 20,
+        device: None,
+        read_only: false,
+        subsystems: None,
+    };
+    kill_at_random(
+        config,
+        |client| client.namespaces().unwrap().namespaces.len() as u64 - 1,
+        |client, n| client.add_namespace(&namespace(n)).map(drop),
+        |client, n| client.remove_namespace(&format!("more{n}"), RemoveNamespace::default()),
+    );
+}
+
+#[test]
+fn a_kill_at_any_instant_leaves_the_old_tenants_or_the_new() {
+    let config = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
+                  [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+    // Of names that are as long as they may be, so that the log is full now and then.
+    let name = |n| format!("{n:064}");
+    let tenant = |n| AddTenant { name: name(n), device: None, slo: None, share: None };
+    kill_at_random(
+        config,
+        |client| {
+            let tenants = client.tenants().unwrap();
+            tenants.iter().filter(|tenant| tenant.name.starts_with('0')).count() as u64
+        },
+        |client, n| client.add_tenant(&tenant(n)).map(drop),
+        |client, n| client.remove_tenant(&name(n)),
+    );
+}
+
+/// Kills the server at random instants of changes, and looks what it finds when it starts again: the
+/// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often. Of
+/// what is `count`ed some are there; the next comes, or the last goes.
+fn kill_at_random(
+    config: &str,
+    count: impl Fn(&mut Client) -> u64,
+    add: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
+    remove: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
+) {
+    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
+    let place = Place::new();
     std::fs::write(place.path("nearflash.toml"), config).unwrap();
     // Of a seed, so that a run can be had again.
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -374,15 +414,13 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
         chance ^= chance << 17;
         chance % below
     };
-    // The number of namespaces besides the first; of one more a change may be under way.
+    // How many there are; of one more a change may be under way.
     let (mut answered, mut asked) = (0_u64, 0_u64);
-    let (mut old, mut new) = (0_u32, 0_u32);
+    let (mut old, mut new, mut done) = (0_u32, 0_u32, 0_u64);
     for _ in 0..kills {
         let mut server = place.start();
         let mut client = Client::new(AdminAddress::Unix(place.path("admin.sock"))).unwrap();
-        let names: Vec<String> =
-            client.namespaces().unwrap().namespaces.into_iter().map(|one| one.name).collect();
-        let there = names.len() as u64 - 1;
+        let there = count(&mut client);
         assert!(there == answered || there == asked, "{there}: neither {answered} nor {asked}");
         if answered != asked {
             *(if there == asked { &mut new } else { &mut old }) += 1;
@@ -391,30 +429,19 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
         // Most of them while the change is being kept, which is over before workers have taken it.
         let window = if roll(4) == 0 { 60_000 } else { 4_000 };
         let delay = Duration::from_micros(roll(window));
-        let state = std::sync::Mutex::new((&mut answered, &mut asked));
+        let state = std::sync::Mutex::new((&mut answered, &mut asked, &mut done));
         std::thread::scope(|scope| {
             let changes = scope.spawn(|| {
                 loop {
-                    let (answered, asked) = &mut *state.lock().unwrap();
+                    let (answered, asked, done) = &mut *state.lock().unwrap();
                     let is_low = **answered < 4;
                     **asked = if is_low { **answered + 1 } else { **answered - 1 };
-                    let done = match is_low {
-                        true => client
-                            .add_namespace(&AddNamespace {
-                                name: format!("more{asked}"),
-                                bytes: 1 << 20,
-                                device: None,
-                                read_only: false,
-                                subsystems: None,
-                            })
-                            .map(drop),
-                        false => client.remove_namespace(
-                            &format!("more{answered}"),
-                            RemoveNamespace::default(),
-                        ),
+                    let changed = match is_low {
+                        true => add(&mut client, **asked),
+                        false => remove(&mut client, **answered),
                     };
-                    match done {
-                        Ok(()) => **answered = **asked,
+                    match changed {
+                        Ok(()) => (**answered, **done) = (**asked, **done + 1),
                         Err(_) => return, // it was killed
                     }
                 }
@@ -424,7 +451,9 @@ fn a_kill_at_any_instant_leaves_the_old_state_or_the_new() {
             changes.join().unwrap();
         });
     }
-    println!("{kills} kills: {old} found the state before a change, {new} the one after it");
+    println!(
+        "{kills} kills in {done} changes: {old} found the state before a change, {new} the one after it"
+    );
 }
 
 #[test]

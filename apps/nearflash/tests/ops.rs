@@ -136,7 +136,10 @@ fn ask(socket: &PathBuf, path: &str) -> String {
     answer
 }
 
-const CROWD: usize = 10_000;
+/// How many tenants, or as `NEARFLASH_CROWD` says.
+fn crowd() -> usize {
+    std::env::var("NEARFLASH_CROWD").map_or(10_000, |n| n.parse().expect("a number"))
+}
 
 /// The configuration of a server for ten thousand tenants beside one that is promised something.
 const ROOM: &str = "[[device]]\nname = \"fast\"\nspec = \"mem:64MiB\"\nmodel = \"cloud\"\n\
@@ -179,7 +182,7 @@ fn beside<T: Send>(mut what: impl FnMut() + Send, of: impl FnOnce() -> T) -> T {
 #[ignore = "measures; see `cargo xtask bench ops`"]
 fn scrapes() {
     let tenants: String =
-        (0..CROWD).map(|n| format!("[[tenant]]\nname = \"tenant {n:05}\"\n")).collect();
+        (0..crowd()).map(|n| format!("[[tenant]]\nname = \"tenant {n:05}\"\n")).collect();
     for (words, name) in
         [(&[][..], "default"), (&["--metrics-tenants", "10000"], "with metrics of all")]
     {
@@ -246,9 +249,9 @@ fn tenants_by_the_ten_thousand() {
         // Without load, the worker does nothing but take the changes.
         let mut client = place.client();
         let (used, begun) = (worker_time(&server), now());
-        (0..CROWD).for_each(|n| change(&mut client, n).unwrap());
+        (0..crowd()).for_each(|n| change(&mut client, n).unwrap());
         let (took, used) = (now() - begun, worker_time(&server) - used);
-        let each = |time: Duration| time.as_secs_f64() * 1e3 / CROWD as f64;
+        let each = |time: Duration| time.as_secs_f64() * 1e3 / crowd() as f64;
         let value = format!("{:.4} ms each ({:.3} ms from the outside)", each(used), each(took));
         figure(&format!("10 000 tenants {what}: the worker's time"), &value, "1 ms");
     }

@@ -4,7 +4,7 @@
 //! is what the SLO says, on the others it is best effort. A number is used again only when every
 //! worker has let go of it and nothing of it is in flight or queued anywhere.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +21,13 @@ use crate::history::{self, History};
 use crate::measured::{Promised, Window};
 use crate::standing::Standing;
 use crate::tally::Tally;
-use crate::words::{Admission, DeviceInfo, Refusal, Share, State, TenantInfo, Verdict, Ways};
+use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
 const NAME_BYTES_MAX: usize = 64;
+
+/// Names that are told to whoever asks for one that is not there.
+const NAMES_TOLD_MAX: usize = 20;
 
 /// Units of a token.
 pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
@@ -128,7 +131,11 @@ pub struct Book {
     pub(crate) devices: Vec<Device>,
     /// By number.
     pub(crate) entries: Vec<Option<Entry>>,
-    pub(crate) names: HashMap<String, TenantId>,
+    pub(crate) names: BTreeMap<String, TenantId>,
+    /// Numbers without an entry: no device knows them either.
+    free: BTreeSet<TenantId>,
+    /// Tenants by who made them, as far as clients of a tenant did.
+    made: HashMap<TenantId, usize>,
     /// By number: how often it was freed.
     pub(crate) epochs: Vec<u32>,
     /// By number: what the tenants did that had it before, and are gone.
@@ -167,7 +174,9 @@ impl Book {
             history: History::default(),
             devices: devices.into_iter().map(device).collect(),
             entries: (0..tenants_max).map(|_| None).collect(),
-            names: HashMap::new(),
+            names: BTreeMap::new(),
+            free: (0..tenants_max as u32).map(TenantId).collect(),
+            made: HashMap::new(),
             epochs: vec![0; tenants_max],
             departed: vec![None; tenants_max],
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
@@ -202,11 +211,16 @@ impl Book {
         self.names.get(name).copied()
     }
 
-    /// The names of the tenants that are not leaving.
-    pub fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.names.keys().cloned().collect();
-        names.sort();
-        names
+    /// The names of the tenants that are not leaving, in their order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.names.keys().map(String::as_str)
+    }
+
+    /// That there is no tenant of a name, and some of those that there are.
+    pub(crate) fn no_tenant(&self, name: &str) -> Refusal {
+        let known = self.names().take(NAMES_TOLD_MAX).map(str::to_owned).collect();
+        let others = self.names.len().saturating_sub(NAMES_TOLD_MAX);
+        Refusal::NoTenant { name: name.to_owned(), known, others }
     }
 
     /// The place of a device; the first unless it is named.
@@ -248,9 +262,11 @@ impl Book {
             return Err(Refusal::Taken(name.to_owned()));
         }
         self.check_model(device, slo)?;
-        self.settle(now);
-        self.check_count(origin)?;
-        let tenant = self.vacant(name)?;
+        let tenant = self.room(name, origin).or_else(|_| {
+            // Those who are leaving may have left.
+            self.settle(now);
+            self.room(name, origin)
+        })?;
         let admission = self.devices[device].registry.register_as(tenant, slo, now);
         let admission = admission.map_err(|refusal| self.named(refusal))?;
         for (n, other) in self.devices.iter_mut().enumerate().filter(|(n, _)| *n != device) {
@@ -272,32 +288,27 @@ impl Book {
             alone_since: Some(now),
         });
         self.names.insert(name.to_owned(), tenant);
+        self.free.remove(&tenant);
+        if let Origin::Client(by) = origin {
+            *self.made.entry(by).or_default() += 1;
+        }
         Ok(self.admission(tenant, admission))
     }
 
-    /// Whether one more tenant may be made: the clients of one tenant make a quarter of the table at
-    /// most, so that they cannot take its room from others.
-    fn check_count(&self, origin: Origin) -> Result<(), Refusal> {
+    /// A number for one more tenant: the default's is its own. The clients of one tenant make a
+    /// quarter of the table at most, so that they cannot take its room from others.
+    fn room(&self, name: &str, origin: Origin) -> Result<TenantId, Refusal> {
         let tenants_max = (self.entries.len() / 4).max(1);
-        let made = self.entries.iter().flatten().filter(|entry| entry.origin == origin).count();
-        match origin {
-            Origin::Client(_) if made >= tenants_max => Err(Refusal::TooMany { tenants_max }),
-            _ => Ok(()),
+        if let Origin::Client(by) = origin
+            && self.made.get(&by).is_some_and(|made| *made >= tenants_max)
+        {
+            return Err(Refusal::TooMany { tenants_max });
         }
-    }
-
-    /// A number for a tenant of this name: the default's is its own.
-    fn vacant(&self, name: &str) -> Result<TenantId, Refusal> {
-        let is_free = |tenant: &TenantId| {
-            self.entries[tenant.0 as usize].is_none()
-                && self.devices.iter().all(|device| device.registry.is_vacant(*tenant))
+        let free = match name {
+            Book::DEFAULT => self.free.get(&TenantId::DEFAULT),
+            _ => self.free.range(TenantId(1)..).next(),
         };
-        let numbers = match name {
-            Book::DEFAULT => 0..1,
-            _ => 1..self.entries.len() as u32,
-        };
-        let full = Refusal::TableFull { tenants_max: self.entries.len() };
-        numbers.map(TenantId).find(is_free).ok_or(full)
+        free.copied().ok_or(Refusal::TableFull { tenants_max: self.entries.len() })
     }
 
     /// Changes a tenant's SLO, from best effort and to it as well. The device stays.
@@ -324,88 +335,6 @@ impl Book {
         entry.slo = *slo;
         entry.tokens_needed = tokens_up(admission.needed);
         Ok(self.admission(tenant, admission))
-    }
-
-    /// Changes what a tenant gets of the rest while it is best effort, on each device that has a
-    /// model. Tenants are registered with the [default](Share::default).
-    ///
-    /// # Errors
-    /// When there is no such tenant; when it has an SLO; when the share makes no sense, or its device
-    /// has no model.
-    pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
-        let tenant = self.known(name)?;
-        let entry = self.entry(tenant);
-        self.check_share(&entry.slo, share, entry.device)?;
-        let portion = share.portion()?;
-        for device in self.devices.iter_mut().filter(|device| device.has_model) {
-            let set = device.registry.set_portion(tenant, portion, now);
-            assert!(set.is_ok(), "a tenant is known to every device, and the share was checked");
-        }
-        Ok(())
-    }
-
-    /// Whether a tenant of this SLO can have a share of what a device leaves.
-    fn check_share(&self, slo: &Slo, share: Share, device: usize) -> Result<(), Refusal> {
-        let invalid = |why: String| Err(Refusal::Invalid(why));
-        if slo.latency_us > 0 {
-            let why =
-                "weight and cap_tokens are of best effort, and the tenant is promised a latency";
-            return invalid(why.to_owned());
-        }
-        let device = &self.devices[device];
-        if !device.has_model {
-            return invalid(format!(
-                "weight and cap_tokens share out the tokens of a device model, and device {:?} has \
-                 none; measure one with `nearflash calibrate` and name it with `model` or `--model`",
-                device.name
-            ));
-        }
-        share.portion().map(drop)
-    }
-
-    /// [Registers](Book::register) a tenant that gets a share of its own of the rest: both or
-    /// neither.
-    ///
-    /// # Errors
-    /// Those of both.
-    pub fn register_sharing(
-        &mut self,
-        name: &str,
-        slo: &Slo,
-        share: Option<Share>,
-        device: Option<&str>,
-        origin: Origin,
-        now: Instant,
-    ) -> Result<Admission, Refusal> {
-        if let Some(share) = share {
-            self.check_share(slo, share, self.device(device)?)?;
-        }
-        let admission = self.register(name, slo, device, origin, now)?;
-        if let Some(share) = share {
-            self.set_share(name, share, now)?;
-        }
-        Ok(admission)
-    }
-
-    /// [Changes](Book::change) a tenant's SLO and its share of the rest: both or neither.
-    ///
-    /// # Errors
-    /// Those of both; then the old ones stand.
-    pub fn change_sharing(
-        &mut self,
-        name: &str,
-        slo: &Slo,
-        share: Option<Share>,
-        now: Instant,
-    ) -> Result<Admission, Refusal> {
-        if let Some(share) = share {
-            self.check_share(slo, share, self.entry(self.known(name)?).device)?;
-        }
-        let admission = self.change(name, slo, now)?;
-        if let Some(share) = share {
-            self.set_share(name, share, now)?;
-        }
-        Ok(admission)
     }
 
     /// Ends a tenant: its rate is free at once and its connections' requests are refused from now
@@ -494,6 +423,15 @@ impl Book {
         if free {
             let entry = self.entries[n].take().expect("it was leaving");
             self.epochs[n] = next;
+            self.free.insert(tenant);
+            if let Origin::Client(by) = entry.origin
+                && let hash_map::Entry::Occupied(mut made) = self.made.entry(by)
+            {
+                *made.get_mut() -= 1;
+                if *made.get() == 0 {
+                    made.remove();
+                }
+            }
             if entry.window.tally != Tally::default() {
                 self.departed[n].get_or_insert_default().add_tally(&entry.window.tally);
             }
@@ -575,24 +513,21 @@ impl Book {
 
     /// The devices.
     pub fn device_infos(&self) -> Vec<DeviceInfo> {
-        let info = |(n, device): (usize, &Device)| {
+        let info = |device: &Device| {
             let with_model = |tokens: u64| device.has_model.then_some(tokens / TOKEN);
-            let critical = self.entries.iter().flatten().filter(|entry| {
-                entry.device == n && entry.state == State::Active && entry.slo.latency_us > 0
-            });
             DeviceInfo {
                 name: device.name.clone(),
                 has_model: device.has_model,
                 tokens: with_model(device.registry.device_rate()),
                 tokens_promised: device.registry.promised().div_ceil(TOKEN),
                 tokens_left: with_model(device.registry.left()),
-                latency_us: critical.map(|entry| entry.slo.latency_us).min(),
+                latency_us: device.registry.latency_us_min(),
                 correction: device.registry.is_corrected().then(|| device.registry.adjustment()),
                 drift: device.registry.drift(),
                 is_remodelled: Book::is_remodelled(device),
             }
         };
-        self.devices.iter().enumerate().map(info).collect()
+        self.devices.iter().map(info).collect()
     }
 
     /// Whether an SLO would be admitted, and what would have to give if not.
@@ -662,8 +597,7 @@ impl Book {
     }
 
     fn known(&self, name: &str) -> Result<TenantId, Refusal> {
-        let unknown = || Refusal::NoTenant { name: name.to_owned(), known: self.names() };
-        self.find(name).ok_or_else(unknown)
+        self.find(name).ok_or_else(|| self.no_tenant(name))
     }
 
     fn name(&self, tenant: TenantId) -> String {
@@ -791,6 +725,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 mod models;
+mod shares;
 mod upgrade;
 
 #[cfg(test)]

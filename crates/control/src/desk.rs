@@ -486,6 +486,7 @@ mod tests {
         assert_eq!(worker.poll(), Some(Tell::Leave { tenant: member.tenant }));
         assert_eq!(desk.tenants.find("a"), None);
         meters.get(member.tenant).unwrap().end_epoch();
+        desk.serve(at(0));
         let again = ask(&mut desk, &mut worker, 0, register("a", slo(500, 1)), at(0));
         let next = again.member.unwrap();
         assert_eq!((next.tenant, next.epoch), (member.tenant, member.epoch + 1));

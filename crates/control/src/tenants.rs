@@ -98,8 +98,7 @@ impl Tenants {
     /// One tenant; `None` if there is none of this name that is not leaving.
     pub fn get(&self, name: &str) -> Option<TenantInfo> {
         let book = self.book();
-        let tenant = book.find(name)?;
-        book.list().into_iter().find(|info| info.tenant == tenant)
+        Some(book.info(book.find(name)?))
     }
 
     /// The devices, in the order of configuration.

@@ -35,8 +35,10 @@ pub enum Refusal {
     NoTenant {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The first names that there are.
         known: Vec<String>,
+        /// How many more there are.
+        others: usize,
     },
     /// There is no such device.
     NoDevice {
@@ -110,8 +112,12 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Invalid(why) => f.write_str(why),
             Refusal::Taken(name) => write!(f, "there is a tenant {name:?} already"),
-            Refusal::NoTenant { name, known } => {
-                write!(f, "there is no tenant {name:?}; there are: {}", known.join(", "))
+            Refusal::NoTenant { name, known, others } => {
+                write!(f, "there is no tenant {name:?}; there are: {}", known.join(", "))?;
+                match others {
+                    0 => Ok(()),
+                    others => write!(f, " and {others} more"),
+                }
             }
             Refusal::NoDevice { name, known } => {
                 write!(f, "there is no device {name:?}; there are: {}", known.join(", "))

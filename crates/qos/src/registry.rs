@@ -320,6 +320,11 @@ impl Registry {
         self.device_rate().saturating_sub(self.promised())
     }
 
+    /// The shortest latency that is promised, in microseconds.
+    pub fn latency_us_min(&self) -> Option<u32> {
+        self.standing.latency_us_min()
+    }
+
     /// Every latency-critical tenant's promise.
     pub fn promises(&self) -> impl Iterator<Item = (TenantId, Promise)> {
         self.standing.iter()

@@ -196,7 +196,7 @@ impl Office {
         let name = format!("operator's {}", self.chance.within(0..=2));
         let mut book = self.tenants.book();
         let any = |book: &Book, chance: &mut Chance| {
-            let names = book.names();
+            let names = book.names().map(str::to_owned).collect::<Vec<_>>();
             names[chance.within(0..=names.len() as u64 - 1) as usize].clone()
         };
         match self.chance.within(0..=3) {

@@ -82,7 +82,7 @@ impl Estate for Live {
         self.end_tenant(name)
     }
 
-    fn keep_tenants(&self) -> Result<(), Problem> {
-        self.keep_tenants_now()
+    fn keep_tenant(&self, name: &str) -> Result<(), Problem> {
+        self.keep_tenant_now(name)
     }
 }

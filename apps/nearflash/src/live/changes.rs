@@ -1,6 +1,6 @@
 //! What was changed while servers of a configuration ran: for each thing that was, what it is now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,11 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
+    /// Whether what they are changes of is written down, as far as it has to be.
+    pub(crate) fn is_of(&self, base: &Config) -> bool {
+        self.own_name.is_some() || !base.leaves_name()
+    }
+
     /// These changes, with what they are changes of written down as far as it may become another by
     /// itself.
     pub(crate) fn of(self, base: &Config) -> Changes {
@@ -68,7 +73,7 @@ impl Config {
 
 /// The list with these changes made: what was there keeps its place.
 fn over<K: Ord, T: Clone>(list: Vec<T>, changed: &Changed<K, T>, key: impl Fn(&T) -> K) -> Vec<T> {
-    let known: Vec<K> = list.iter().map(&key).collect();
+    let known: BTreeSet<K> = list.iter().map(&key).collect();
     let kept = list.into_iter().filter_map(|one| match changed.get(&key(&one)) {
         None => Some(one),
         Some(now) => now.clone(),

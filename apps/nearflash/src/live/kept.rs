@@ -1,6 +1,7 @@
 //! What changes by itself or elsewhere and is kept as well: tenants, which the book has, and
 //! reservations, which hosts make.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use control::admin::Problem;
@@ -89,9 +90,18 @@ impl Inner {
             return Ok(());
         }
         let changes = Changes { tenants, ..self.changes.clone() };
-        self.keep(changes)?;
-        self.world.config = self.base.with(&self.changes);
-        Ok(())
+        self.keep(changes)
+    }
+
+    /// Keeps a tenant; `None` for one that is gone.
+    fn keep_tenant(&mut self, name: &str, info: Option<&TenantInfo>) -> Result<(), Problem> {
+        let said = self.places.get(name).map(|n| &self.base.tenant[*n]);
+        let first = self.base.device_names().into_iter().next();
+        let now = match info.filter(|info| is_lasting(info)) {
+            Some(info) => changed_tenant(said, info, first.as_deref()).map(Some),
+            None => said.is_some().then_some(None),
+        };
+        self.keep_one(name, now)
     }
 }
 
@@ -99,6 +109,13 @@ impl Live {
     /// Keeps the tenants as the book has them.
     pub(super) fn keep_tenants_now(&self) -> Result<(), Problem> {
         self.lock().keep_tenants(&self.ground.tenants.list())
+    }
+
+    /// Keeps a tenant as the book has it.
+    pub(super) fn keep_tenant_now(&self, name: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        // Behind the lock, so that the last of several who change it keeps what it is.
+        inner.keep_tenant(name, self.ground.tenants.get(name).as_ref())
     }
 
     /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
@@ -110,12 +127,10 @@ impl Live {
             return Err(Refusal::InUse { name: name.to_owned(), by }.into());
         }
         tenants.book().check_end(name)?;
-        let mut list = tenants.list();
-        list.retain(|info| info.name != name || info.state != State::Active);
-        inner.keep_tenants(&list)?;
+        inner.keep_tenant(name, None)?;
         if let Err(refusal) = tenants.unregister(name) {
             // Somebody else was faster, or is taking over: it is as the book has it.
-            let _ = inner.keep_tenants(&tenants.list());
+            let _ = inner.keep_tenant(name, tenants.get(name).as_ref());
             return Err(refusal.into());
         }
         Ok(())
@@ -172,28 +187,44 @@ impl Live {
     }
 }
 
+/// Whether a tenant is one that stays.
+fn is_lasting(info: &TenantInfo) -> bool {
+    info.state == State::Active && !matches!(info.origin, Origin::Client(_))
+}
+
 /// The tenants that are not as the configuration says.
 fn changed_tenants(
     base: &Config,
     list: &[TenantInfo],
 ) -> super::changes::Changed<String, TenantConfig> {
-    let lasting = |info: &&TenantInfo| {
-        info.state == State::Active && !matches!(info.origin, Origin::Client(_))
-    };
-    let active: Vec<TenantConfig> = list.iter().filter(lasting).map(TenantConfig::of).collect();
-    let configured = |name: &str| base.tenant.iter().find(|tenant| tenant.name == name);
+    let said: HashMap<&str, &TenantConfig> =
+        base.tenant.iter().map(|said| (said.name.as_str(), said)).collect();
     let first = base.device_names().into_iter().next();
-    let is_same = |one: &TenantConfig| match configured(&one.name) {
-        Some(said) => said.means_the_same(one, first.as_deref()),
+    let lasting = || list.iter().filter(|info| is_lasting(info));
+    let there: HashSet<&str> = lasting().map(|info| info.name.as_str()).collect();
+    let gone = base.tenant.iter().filter(|said| !there.contains(said.name.as_str()));
+    let gone = gone.map(|said| (said.name.clone(), None));
+    let others = lasting().filter_map(|info| {
+        let said = said.get(info.name.as_str()).copied();
+        Some((info.name.clone(), Some(changed_tenant(said, info, first.as_deref())?)))
+    });
+    others.chain(gone).collect()
+}
+
+/// A tenant that stays, if it is not as the configuration says. `first` is the first device.
+fn changed_tenant(
+    said: Option<&TenantConfig>,
+    info: &TenantInfo,
+    first: Option<&str>,
+) -> Option<TenantConfig> {
+    let one = TenantConfig::of(info);
+    let is_same = match said {
+        Some(said) => said.means_the_same(&one, first),
         // Made because a rule, a listener or nobody names it.
         None => {
-            let made = list.iter().find(|info| info.name == one.name);
-            made.is_some_and(|info| info.origin == Origin::Configured || info.name == Book::DEFAULT)
-                && one.is_plain()
+            let is_made = info.origin == Origin::Configured || info.name == Book::DEFAULT;
+            is_made && one.is_plain()
         }
     };
-    let gone = base.tenant.iter().filter(|said| active.iter().all(|one| one.name != said.name));
-    let gone = gone.map(|said| (said.name.clone(), None));
-    let others = active.iter().filter(|one| !is_same(one));
-    others.map(|one| (one.name.clone(), Some(one.clone()))).chain(gone).collect()
+    (!is_same).then_some(one)
 }

@@ -1,6 +1,8 @@
 //! A configuration file that has changed, read again: what can change while the server runs does, in
 //! the way that the admin API has; what cannot is named.
 
+use std::collections::{HashMap, HashSet};
+
 use control::admin::{Code, Problem};
 use control::{Book, Origin, TenantInfo};
 
@@ -81,8 +83,10 @@ impl Live {
         let mut kept: Vec<TenantConfig> = Vec::new();
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
+        let old: HashMap<&str, &TenantConfig> =
+            inner.base.tenant.iter().map(|old| (old.name.as_str(), old)).collect();
         for tenant in &base.tenant {
-            let before = inner.base.tenant.iter().find(|old| old.name == tenant.name);
+            let before = old.get(tenant.name.as_str()).copied();
             let (slo, share, device) = (tenant.slo(), tenant.share(), tenant.device.as_deref());
             let done = match before {
                 _ if is_changed(&tenant.name) => Ok(()),
@@ -116,9 +120,10 @@ impl Live {
     /// nothing of what is served names them any more: hosts are charged to whom they were told of.
     fn remove_tenants(&self, inner: &mut Inner, before: &Config) -> Vec<String> {
         let mut later = Vec::new();
+        let stay: HashSet<String> =
+            inner.base.tenant.iter().map(|tenant| tenant.name.clone()).collect();
         for old in &before.tenant {
-            let stays = inner.base.tenant.iter().any(|tenant| tenant.name == old.name);
-            if stays || inner.changes.tenants.contains_key(&old.name) {
+            if stay.contains(&old.name) || inner.changes.tenants.contains_key(&old.name) {
                 continue;
             }
             let refusal = match inner.world.namer_of(&old.name) {
@@ -130,6 +135,7 @@ impl Live {
                 inner.base.tenant.push(old.clone());
             }
         }
+        inner.places = super::places_of(&inner.base);
         inner.world.config = inner.base.with(&inner.changes);
         later
     }

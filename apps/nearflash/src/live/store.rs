@@ -4,6 +4,9 @@
 //! JSON. A generation is written to a file of its own, made durable, and renamed over the one before,
 //! which stays as `.bak`: so there is always a whole one, the old or the new. It holds keys, so nobody
 //! but its owner may read it.
+//!
+//! Changes of tenants, of which there may be thousands, are lines of a [log](ChangeLog) beside it until
+//! it is written again; each is a generation, too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,19 +17,29 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Changes;
+use super::change_log::{self, ChangeLog, Found, Over, Step};
 
 /// The beginning of the first line.
 const FORMAT: &str = "nearflash-state 1";
 
 /// Bytes of the largest file that is read.
-const BYTES_MAX: u64 = 1 << 30;
+pub(super) const BYTES_MAX: u64 = 1 << 30;
+
+/// How often the two files are read that belong together, because the server that writes them has
+/// written them again meanwhile.
+const READS_MAX: u32 = 8;
+
+/// The ending of the log.
+const LOG: &str = "log";
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Store {
     path: PathBuf,
-    /// Of the file; zero: there is none yet.
+    /// Of the last change; zero: there is no file yet.
     generation: u64,
+    /// Where changes of tenants go; `None` when the next change is to write the file whole.
+    log: Option<ChangeLog>,
 }
 
 /// Where a state file is, so that another process can tell whether it has the same.
@@ -59,16 +72,26 @@ impl Store {
     /// # Errors
     /// Says what is wrong with the file, and how a server can start all the same.
     pub(crate) fn open(path: &Path, previous: bool) -> Result<(Store, Changes), String> {
-        let old = beside(path, "bak");
-        let shown = if previous { &old } else { path };
-        let kept = match read(shown) {
-            Ok(None) if previous => Err("there is no such file".to_owned()),
-            read => read,
+        let kept = match previous {
+            false => read_both(path),
+            true => read_previous(path),
         };
-        let kept =
-            kept.map_err(|error| format!("{}: {error}{}", shown.display(), way(path, previous)))?;
-        let (generation, changes) = kept.unwrap_or_default();
-        let mut store = Store { path: path.to_owned(), generation };
+        let kept = kept.map_err(|error| format!("{error}{}", way(path, previous)))?;
+        let Some(Kept { over, changes, bytes, found }) = kept else {
+            let store = Store { path: path.to_owned(), generation: 0, log: None };
+            return Ok((store, Changes::default()));
+        };
+        let mut changes = changes;
+        let generation = over.generation + found.lines;
+        let mut store = Store { path: path.to_owned(), generation, log: None };
+        let mut log = ChangeLog::new(beside(path, LOG), over, bytes);
+        if found.has_rest {
+            let log = beside(path, LOG);
+            tracing::warn!("{}: what a crash has left of a change is left out", log.display());
+        } else if found.lines == 0 || log.go_on(found.bytes).is_ok() {
+            store.log = Some(log);
+        }
+        found.apply(&mut changes);
         if previous {
             // The broken one stays in its place until the other takes that: with no file there, a
             // server would start as if nothing had ever been kept.
@@ -97,24 +120,58 @@ impl Store {
         self.put(changes, "bak")
     }
 
+    /// The same where only this tenant is another than what was kept.
+    pub(crate) fn save_tenant(&mut self, changes: &Changes, tenant: &str) -> io::Result<()> {
+        let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
+            return self.save(changes);
+        };
+        let appended = log.append(self.generation + 1, &[Step::of(tenant, changes)]);
+        match &appended {
+            Ok(()) => self.generation += 1,
+            Err(_) => self.log = None,
+        }
+        appended
+    }
+
     /// The same; what was there before is found under another ending then.
     fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
-        let head = format!("{FORMAT} generation {generation} sha256 {}\n", digest(&body));
+        let sum = digest(&body);
+        let head = format!("{FORMAT} generation {generation} sha256 {sum}\n");
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
+        let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
+        if self.generation == 0 {
+            // Whoever removed the file has left this, and the new one may be the same as that was.
+            rename_if_there(&log, &old_log)?;
+        }
         keep_as(&self.path, ending)?;
         // Opened before the point of no return: that may fail, for want of descriptors or rights.
         let directory = File::open(directory_of(&self.path))?;
         fs::rename(&new, &self.path)?;
-        // From here on a restart may find the new one.
+        // From here on a restart may find the new one, and no line of the log is over that.
         self.generation = generation;
+        let moved = rename_if_there(&log, &old_log);
+        let over = Over { generation, sum };
+        self.log = moved.is_ok().then(|| ChangeLog::new(log, over, body.len() as u64));
         directory.sync_all()
     }
 }
 
-fn directory_of(path: &Path) -> &Path {
+/// The ending of the log that belongs to the file of an ending.
+fn log_of(ending: &str) -> String {
+    format!("{LOG}.{ending}")
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -130,20 +187,77 @@ fn way(path: &Path, previous: bool) -> String {
     if previous {
         return format!("; remove {} to start with the configuration alone", path.display());
     }
-    let old = beside(path, "bak");
-    let before = match read(&old) {
-        Ok(Some((generation, _))) => format!(
-            "; `--previous-state` starts once with what was kept before (generation {generation}, in \
-             {}), or",
-            old.display()
+    let before = match read_previous(path) {
+        Ok(Some(kept)) => format!(
+            "; `--previous-state` starts once with what was kept before (generation {}), or",
+            kept.over.generation + kept.found.lines
         ),
         _ => "; there is none before it:".to_owned(),
     };
     format!("{before} remove it to start with the configuration alone")
 }
 
-/// What a file holds; `None` if it is not there.
-fn read(path: &Path) -> Result<Option<(u64, Changes)>, String> {
+/// What a state file and its log hold.
+#[derive(Debug)]
+struct Kept {
+    over: Over,
+    changes: Changes,
+    /// Of the state file.
+    bytes: u64,
+    found: Found,
+}
+
+/// The state file of a path with its log; `None` if it is not there.
+fn read_both(path: &Path) -> Result<Option<Kept>, String> {
+    let log = beside(path, LOG);
+    for _ in 0..READS_MAX {
+        let kept = read_with(path, &log)?;
+        // Whoever only looks does so while a server writes.
+        let Some(Kept { over, found, .. }) = &kept else { return Ok(None) };
+        let is_current = !found.has_rest && !found.is_broken;
+        if !is_current && read_named(path)?.is_none_or(|(now, ..)| now != *over) {
+            continue;
+        }
+        return match found.is_broken {
+            true => Err(format!("{}: this log of changes is broken", log.display())),
+            false => Ok(kept),
+        };
+    }
+    Err(format!("{}: it changes all the time", path.display()))
+}
+
+/// What was kept before something broke: as far as the log goes where that is broken, else what the
+/// state file was before it was written.
+fn read_previous(path: &Path) -> Result<Option<Kept>, String> {
+    if let Ok(Some(kept)) = read_with(path, &beside(path, LOG))
+        && kept.found.is_broken
+    {
+        return Ok(Some(kept));
+    }
+    let old = beside(path, "bak");
+    // A crash may have left the log where it was.
+    let with_own = read_with(&old, &beside(path, &log_of("bak")))?;
+    let with_last = read_with(&old, &beside(path, LOG))?;
+    let lines = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.found.lines);
+    match if lines(&with_last) > lines(&with_own) { with_last } else { with_own } {
+        None => Err(format!("{}: there is no such file", old.display())),
+        kept => Ok(kept),
+    }
+}
+
+fn read_with(path: &Path, log: &Path) -> Result<Option<Kept>, String> {
+    let Some((over, changes, bytes)) = read_named(path)? else { return Ok(None) };
+    let found =
+        change_log::read(log, &over).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(Some(Kept { over, changes, bytes, found }))
+}
+
+fn read_named(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
+    read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What a state file holds, and how large that is; `None` if it is not there.
+fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
@@ -169,10 +283,10 @@ fn read(path: &Path) -> Result<Option<(u64, Changes)>, String> {
     }
     let changes = serde_json::from_slice(body)
         .map_err(|error| format!("this state file makes no sense: {error}"))?;
-    Ok(Some((generation, changes)))
+    Ok(Some((Over { generation, sum: sum.to_owned() }, changes, body.len() as u64)))
 }
 
-fn digest(bytes: &[u8]) -> String {
+pub(super) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -285,5 +399,102 @@ mod tests {
         assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
         assert_eq!(fs::read(beside(&path, "broken")).unwrap(), b"broken");
         assert_eq!(Store::open(&path, false).unwrap().1, with_key("one"));
+    }
+
+    fn with_tenants(names: &[&str]) -> Changes {
+        let text = |name: &&str| format!("[[tenant]]\nname = {name:?}\n");
+        let text: String = names.iter().map(text).collect();
+        let tenants = crate::config::Config::parse(&text).unwrap().tenant.into_iter();
+        let tenants = tenants.map(|tenant| (tenant.name.clone(), Some(tenant)));
+        Changes { tenants: tenants.collect(), ..Changes::default() }
+    }
+
+    #[test]
+    fn a_tenant_is_a_line_until_the_file_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+        assert!(!beside(&path, LOG).exists(), "there was no file to be over");
+        let whole = fs::read(&path).unwrap();
+        store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!((changes, store.generation), (with_tenants(&["a", "b"]), 2));
+        store.save_tenant(&with_tenants(&["b"]), "a").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        let mode = fs::metadata(beside(&path, LOG)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        store.save(&with_key("one")).unwrap();
+        assert!(!beside(&path, LOG).exists());
+        let (store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!((changes, store.generation), (with_key("one"), 4));
+        // The one before it, with what its log had.
+        fs::write(&path, b"broken").unwrap();
+        let (store, changes) = Store::open(&path, true).unwrap();
+        assert_eq!((changes, store.generation), (with_tenants(&["b"]), 4));
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["b"]));
+    }
+
+    #[test]
+    fn many_tenants_write_the_file_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (mut written, mut last) = (0, Vec::new());
+        for n in 0..2_000 {
+            let name = format!("tenant {}", n % 3);
+            let changes = with_tenants(&[name.as_str()][..usize::from(n % 2 == 0)]);
+            store.save_tenant(&changes, &name).unwrap();
+            let now = fs::read(&path).unwrap();
+            written += u32::from(now != last);
+            last = now;
+        }
+        assert!((2..10).contains(&written), "{written}");
+        assert_eq!(store.generation, 2_000);
+    }
+
+    #[test]
+    fn a_broken_log_is_refused_and_a_torn_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let log = beside(&path, LOG);
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        for names in [&["a"][..], &["a", "b"], &["a", "b", "c"], &["a", "b", "c", "d"]] {
+            store.save_tenant(&with_tenants(names), names[names.len() - 1]).unwrap();
+        }
+        let lines = fs::read(&log).unwrap();
+        fs::write(&log, &lines[..lines.len() - 9]).unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, with_tenants(&["a", "b", "c"]));
+        // Nothing is appended to half a line.
+        store.save_tenant(&with_tenants(&["a", "b"]), "c").unwrap();
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a", "b"]));
+        store.save_tenant(&with_tenants(&["a"]), "b").unwrap();
+        store.save_tenant(&with_tenants(&[]), "a").unwrap();
+        store.save_tenant(&with_tenants(&["x"]), "x").unwrap();
+        let mut lines = fs::read(&log).unwrap();
+        let end = lines.iter().position(|byte| *byte == b'\n').unwrap();
+        lines[end + 200] ^= 1;
+        fs::write(&log, &lines).unwrap();
+        let error = Store::open(&path, false).unwrap_err();
+        assert!(error.contains("broken") && error.contains("--previous-state"), "{error}");
+        assert_eq!(Store::open(&path, true).unwrap().1, with_tenants(&["a"]));
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a"]));
+        assert_eq!(fs::read(beside(&path, "log.broken")).unwrap(), lines);
+    }
+
+    /// The same changes make the same file again, and those of then are none of now.
+    #[test]
+    fn a_log_whose_state_file_was_removed_is_over_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        for _ in 0..2 {
+            let (mut store, changes) = Store::open(&path, false).unwrap();
+            assert_eq!(changes, Changes::default());
+            store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+            assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a"]));
+            store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+            fs::remove_file(&path).unwrap();
+        }
     }
 }

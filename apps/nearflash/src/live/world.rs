@@ -14,6 +14,7 @@ use crate::volumes::Volume;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct World {
+    /// Its tenants may be older than those of the book, which are what counts.
     pub(super) config: Config,
     /// By number.
     pub(super) spaces: Vec<Space>,

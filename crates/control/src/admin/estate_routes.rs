@@ -83,8 +83,8 @@ pub trait Estate: Send + Sync {
     /// comes to name it.
     fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
 
-    /// Keeps the tenants as they are now. Called when an operator has changed one.
-    fn keep_tenants(&self) -> Result<(), Problem>;
+    /// Keeps a tenant as it is now. Called when an operator has made or changed it.
+    fn keep_tenant(&self, name: &str) -> Result<(), Problem>;
 }
 
 pub(super) fn routes() -> Router<Api> {

@@ -140,9 +140,20 @@ pub(super) struct Failure {
 impl Problem {
     /// There is nothing of this kind and name; those that there are.
     pub fn unknown(code: Code, kind: &str, name: &str, known: Vec<String>) -> Problem {
+        Problem::unknown_among(code, kind, name, &known, 0)
+    }
+
+    /// The same where there are so many `others` beside the `known` ones.
+    fn unknown_among(
+        code: Code,
+        kind: &str,
+        name: &str,
+        known: &[String],
+        others: usize,
+    ) -> Problem {
         let there_are = match known.is_empty() {
             true => "there is none yet".to_owned(),
-            false => format!("there are: {}", some_of(&known)),
+            false => format!("there are: {}", some_of(known, others)),
         };
         Problem::new(code, format!("there is no {kind} {name:?}; {there_are}"))
     }
@@ -174,7 +185,7 @@ fn ways_text(ways: &Ways) -> Option<String> {
         each.push(format!("a latency of {latency_us} µs or more"));
     }
     if !ways.leave.is_empty() {
-        each.push(format!("the end of {}", some_of(&ways.leave)));
+        each.push(format!("the end of {}", some_of(&ways.leave, 0)));
     }
     let (last, first) = each.split_last()?;
     Some(match first.is_empty() {
@@ -183,11 +194,11 @@ fn ways_text(ways: &Ways) -> Option<String> {
     })
 }
 
-/// The first few of these names.
-fn some_of(names: &[String]) -> String {
+/// The first few of these names, and how many they and the others are beside those.
+fn some_of(names: &[String], others: usize) -> String {
     let shown = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}"));
     let shown = shown.collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_MAX) {
+    match names.len().saturating_sub(NAMES_MAX) + others {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -201,8 +212,8 @@ impl From<Refusal> for Problem {
                 let message = format!("there is a tenant {name:?} already; change it instead");
                 return Problem::new(Code::Taken, message);
             }
-            Refusal::NoTenant { name, known } => {
-                return Problem::unknown(Code::NoTenant, "tenant", name, known.clone());
+            Refusal::NoTenant { name, known, others } => {
+                return Problem::unknown_among(Code::NoTenant, "tenant", name, known, *others);
             }
             Refusal::NoDevice { .. } => Code::NoDevice,
             Refusal::InUse { .. } => Code::InUse,
@@ -293,10 +304,11 @@ mod tests {
 
     #[test]
     fn a_long_list_of_names_is_cut() {
-        let known = (0..1_000).map(|n| format!("t{n}")).collect();
-        let problem = Problem::from(Refusal::NoTenant { name: "x".to_owned(), known });
+        let known = (0..20).map(|n| format!("t{n}")).collect();
+        let problem = Problem::from(Refusal::NoTenant { name: "x".to_owned(), known, others: 980 });
         assert!(problem.message.ends_with("\"t7\" and 992 more"), "{}", problem.message);
-        let problem = Problem::from(Refusal::NoTenant { name: "x".to_owned(), known: vec![] });
+        let problem =
+            Problem::from(Refusal::NoTenant { name: "x".to_owned(), known: vec![], others: 0 });
         assert!(problem.message.contains("none yet"), "{}", problem.message);
     }
 }

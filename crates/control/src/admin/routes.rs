@@ -89,11 +89,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Keeps what was changed about tenants, where the server keeps changes.
-async fn keep_tenants(api: &Api) -> Result<(), Problem> {
+/// Keeps what was changed about a tenant, where the server keeps changes.
+async fn keep_tenant(api: &Api, name: &str) -> Result<(), Problem> {
+    let name = name.to_owned();
     match api.site.estate() {
         None => Ok(()),
-        Some(_) => super::estate_routes::ask(api.clone(), |estate| estate.keep_tenants()).await,
+        Some(_) => {
+            super::estate_routes::ask(api.clone(), move |estate| estate.keep_tenant(&name)).await
+        }
     }
 }
 
@@ -140,7 +143,7 @@ async fn add_tenant(
     let admission = api.tenants.register(&wanted.name, &slo, share, device);
     let admission =
         admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
-    if let Err(problem) = keep_tenants(&api).await {
+    if let Err(problem) = keep_tenant(&api, &wanted.name).await {
         // It may be gone already; a change that is not kept is none.
         let _ = api.tenants.unregister(&wanted.name);
         return Err(problem);
@@ -161,10 +164,6 @@ fn with_ways(refusal: Refusal, check: impl FnOnce() -> Result<words::Verdict, Re
     }
 }
 
-fn no_tenant(api: &Api, name: String) -> Problem {
-    Refusal::NoTenant { name, known: api.tenants.book().names() }.into()
-}
-
 /// One tenant.
 #[utoipa::path(
     get,
@@ -178,7 +177,7 @@ async fn get_tenant(
 ) -> Result<Json<Tenant>, Problem> {
     match api.tenants.get(&name) {
         Some(info) => Ok(Json(info.into())),
-        None => Err(no_tenant(&api, name)),
+        None => Err(api.tenants.book().no_tenant(&name).into()),
     }
 }
 
@@ -210,7 +209,7 @@ async fn set_tenant(
         .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
     note.before(&before.as_ref().map(promise_of));
     note.after(&api.tenants.get(&name).as_ref().map(promise_of));
-    if let (Err(problem), Some(before)) = (keep_tenants(&api).await, before) {
+    if let (Err(problem), Some(before)) = (keep_tenant(&api, &name).await, before) {
         let share = (before.slo.latency_us == 0).then_some(before.share);
         let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
         return Err(problem);

@@ -18,7 +18,6 @@ use super::asked::{Path, Query};
 use super::problem::{Code, Failure, Problem};
 use crate::flows::TokenFlow;
 use crate::traces::chrome;
-use crate::words::Refusal;
 
 /// Seconds of a trace at most: a request takes no longer than ten.
 const SECONDS_MAX: f64 = 5.0;
@@ -198,7 +197,7 @@ async fn get_stages(
 ) -> Result<Json<Stages>, Problem> {
     let book = watched.tenants.book();
     let Some(tenant) = book.find(&name) else {
-        return Err(Refusal::NoTenant { name, known: book.names() }.into());
+        return Err(book.no_tenant(&name).into());
     };
     let tally = book.tally(tenant);
     let [scheduler, device, reply] = &tally.samples[0];

@@ -1,6 +1,7 @@
 //! Tests of the book.
 
 use super::*;
+use crate::words::Share;
 use contract::{Kind, Scheduler};
 
 const NOW: Instant = Instant::ZERO;

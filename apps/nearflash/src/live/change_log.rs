@@ -1,0 +1,317 @@
+//! What was changed of tenants since the state file was written: a line for each change, appended to
+//! a file beside it, so that one tenant of ten thousand is kept at the price of one.
+//!
+//! A line names the writing of the state file that it is over, and its number, which counts on from
+//! that one's generation; then come the SHA-256 of all this, and what has changed in JSON. So lines of
+//! another state file are known for what they are, wherever a crash has left them. Each line is
+//! durable before the next one begins: only the last can be torn, and then nobody was told of it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Changes;
+use super::store::{BYTES_MAX, digest};
+use crate::config::TenantConfig;
+
+/// The beginning of a line.
+const FORMAT: &str = "nearflash-change 1";
+
+/// Bytes that lines may have together before the state file is written whole again, however small it
+/// is. A larger one: as many as it has, so that this costs each change no more than it does itself.
+const BYTES_MIN: u64 = 256 << 10;
+
+/// A writing of the state file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Over {
+    pub(super) generation: u64,
+    /// Of all behind its first line.
+    pub(super) sum: String,
+}
+
+/// What a tenant is now.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+enum Now {
+    /// This, whatever the configuration says.
+    Is(TenantConfig),
+    /// Gone, though the configuration has it.
+    Gone,
+    /// As the configuration says.
+    AsConfigured,
+}
+
+/// What has changed of a tenant.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Step {
+    tenant: String,
+    now: Now,
+}
+
+impl Step {
+    /// What `changes` say of a tenant.
+    pub(super) fn of(tenant: &str, changes: &Changes) -> Step {
+        let now = match changes.tenants.get(tenant) {
+            Some(Some(config)) => Now::Is(config.clone()),
+            Some(None) => Now::Gone,
+            None => Now::AsConfigured,
+        };
+        Step { tenant: tenant.to_owned(), now }
+    }
+
+    fn apply(self, changes: &mut Changes) {
+        match self.now {
+            Now::Is(config) => changes.tenants.insert(self.tenant, Some(config)),
+            Now::Gone => changes.tenants.insert(self.tenant, None),
+            Now::AsConfigured => changes.tenants.remove(&self.tenant),
+        };
+    }
+}
+
+/// The lines over one writing of the state file; see the module.
+#[derive(Debug)]
+pub(super) struct ChangeLog {
+    path: PathBuf,
+    over: Over,
+    /// Open once there is a line.
+    file: Option<File>,
+    /// Of all lines, and at most.
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl ChangeLog {
+    /// Without lines, over a state file of so many bytes.
+    pub(super) fn new(path: PathBuf, over: Over, state_bytes: u64) -> ChangeLog {
+        ChangeLog { path, over, file: None, bytes: 0, bytes_max: state_bytes.max(BYTES_MIN) }
+    }
+
+    /// Goes on behind the lines that were found.
+    pub(super) fn go_on(&mut self, bytes: u64) -> io::Result<()> {
+        self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Whether it takes another line.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < self.bytes_max
+    }
+
+    /// Keeps a change by this number. When it returns, a restart finds it. After an error the log is of no
+    /// use any more, and a restart may find it or not.
+    pub(super) fn append(&mut self, number: u64, steps: &[Step]) -> io::Result<()> {
+        let line = self.line(number, steps)?;
+        if let Some(file) = &mut self.file {
+            let kept = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+            if kept.is_err() {
+                // As far as the disk still does anything: what was not kept is not to be found.
+                let _ = file.set_len(self.bytes);
+            }
+            kept?;
+        } else {
+            self.file = Some(begin(&self.path, line.as_bytes())?);
+        }
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    fn line(&self, number: u64, steps: &[Step]) -> io::Result<String> {
+        let head = head(&self.over, number);
+        let body = serde_json::to_string(steps)?;
+        let sum = digest(format!("{head} {body}").as_bytes());
+        Ok(format!("{head} sha256 {sum} {body}\n"))
+    }
+}
+
+fn head(over: &Over, number: u64) -> String {
+    format!("{FORMAT} over {} {} number {number}", over.generation, over.sum)
+}
+
+/// Makes the file with a first line. What is left there of another state file is not gone on with.
+fn begin(path: &Path, line: &[u8]) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(line)?;
+    file.sync_all()?;
+    File::open(super::store::directory_of(path))?.sync_all()?;
+    Ok(file)
+}
+
+/// What was found in a log.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    steps: Vec<Step>,
+    /// Lines that are whole and over the state file, and their bytes.
+    pub(super) lines: u64,
+    pub(super) bytes: u64,
+    /// There is something behind them that is none: a crash has cut a line, or the log is another state
+    /// file's.
+    pub(super) has_rest: bool,
+    /// Lines that are whole stand behind one that is not.
+    pub(super) is_broken: bool,
+}
+
+impl Found {
+    /// Makes the changes.
+    pub(super) fn apply(self, changes: &mut Changes) {
+        self.steps.into_iter().for_each(|step| step.apply(changes));
+    }
+}
+
+/// Reads the lines over a writing of the state file.
+///
+/// # Errors
+/// When the file cannot be read, or is too large.
+pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
+        _ => {}
+    }
+    let bytes = fs::read(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let mut found = Found::default();
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let next = over.generation + found.lines + 1;
+        match understand(line) {
+            Some((head_found, steps)) if head_found == head(over, next) && !found.has_rest => {
+                found.steps.extend(steps);
+                found.lines += 1;
+                found.bytes += line.len() as u64;
+            }
+            // Whole, and of this state file, but not where it belongs.
+            Some((head_found, _)) if is_over(&head_found, over) => found.is_broken = true,
+            _ => found.has_rest = true,
+        }
+    }
+    Ok(found)
+}
+
+fn is_over(found: &str, over: &Over) -> bool {
+    let Over { generation, sum } = over;
+    found.starts_with(&format!("{FORMAT} over {generation} {sum} number "))
+}
+
+/// The head of a whole line, and what it says.
+fn understand(line: &[u8]) -> Option<(String, Vec<Step>)> {
+    let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+    let (head, rest) = line.split_once(" sha256 ")?;
+    let (sum, body) = rest.split_once(' ')?;
+    if sum != digest(format!("{head} {body}").as_bytes()) {
+        return None;
+    }
+    Some((head.to_owned(), serde_json::from_str(body).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(generation: u64) -> Over {
+        Over { generation, sum: digest(&generation.to_le_bytes()) }
+    }
+
+    fn changes(names: &[&str]) -> Changes {
+        let one = |name: &&str| {
+            let config = crate::config::Config::parse(&format!("[[tenant]]\nname = {name:?}\n"));
+            ((*name).to_owned(), Some(config.unwrap().tenant.remove(0)))
+        };
+        Changes { tenants: names.iter().map(one).collect(), ..Changes::default() }
+    }
+
+    /// A log of three changes: a comes, b is gone, a is as it was.
+    fn three(path: &Path) -> Vec<u8> {
+        let mut log = ChangeLog::new(path.to_owned(), over(7), 0);
+        let with = changes(&["a"]);
+        let without = Changes { tenants: [("b".to_owned(), None)].into(), ..Changes::default() };
+        log.append(8, &[Step::of("a", &with)]).unwrap();
+        log.append(9, &[Step::of("b", &without)]).unwrap();
+        log.append(10, &[Step::of("a", &Changes::default())]).unwrap();
+        fs::read(path).unwrap()
+    }
+
+    fn found(path: &Path) -> (Changes, Found) {
+        let mut changes = changes(&["c"]);
+        read(path, &over(7)).unwrap().apply(&mut changes);
+        (changes, read(path, &over(7)).unwrap())
+    }
+
+    #[test]
+    fn what_is_appended_is_found_wherever_the_last_line_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let bytes = three(&path);
+        let ends: Vec<usize> = (0..bytes.len()).filter(|n| bytes[*n] == b'\n').collect();
+        for cut in 0..=bytes.len() {
+            fs::write(&path, &bytes[..cut]).unwrap();
+            let (changes, found) = found(&path);
+            let whole = ends.iter().filter(|end| **end < cut).count();
+            assert_eq!((found.lines, found.is_broken), (whole as u64, false), "cut at {cut}");
+            let is_whole = cut == 0 || bytes[cut - 1] == b'\n';
+            assert_eq!(found.has_rest, !is_whole, "cut at {cut}");
+            let names: Vec<_> =
+                changes.tenants.iter().map(|(n, is)| (&n[..], is.is_some())).collect();
+            let expected = [
+                &[("c", true)][..],
+                &[("a", true), ("c", true)],
+                &[("a", true), ("b", false), ("c", true)],
+                &[("b", false), ("c", true)],
+            ];
+            assert_eq!(names, expected[whole], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_not_the_last_must_be_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let bytes = three(&path);
+        let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+        for at in (0..bytes.len()).step_by(7) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            fs::write(&path, &flipped).unwrap();
+            let found = found(&path).1;
+            assert_eq!(found.is_broken, at <= last, "flipped at {at}");
+            assert!(found.has_rest || found.is_broken);
+        }
+        // One that is missing, or is there twice.
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        for order in [&[0, 2][..], &[0, 0, 1], &[1, 2], &[1, 0]] {
+            fs::write(&path, order.iter().map(|n| lines[*n]).collect::<Vec<_>>().concat()).unwrap();
+            assert!(found(&path).1.is_broken, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_another_state_file_change_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        three(&path);
+        for other in [over(8), Over { sum: over(8).sum, ..over(7) }] {
+            let found = read(&path, &other).unwrap();
+            assert!(found.has_rest && !found.is_broken && found.lines == 0);
+        }
+        // The first change over another state file begins the log anew.
+        let mut log = ChangeLog::new(path.clone(), over(8), 0);
+        log.append(9, &[Step::of("a", &changes(&["a"]))]).unwrap();
+        let found = read(&path, &over(8)).unwrap();
+        assert_eq!((found.lines, found.has_rest), (1, false));
+    }
+
+    #[test]
+    fn the_lines_together_are_no_more_than_the_state_file() {
+        let log = |state_bytes| ChangeLog::new(PathBuf::new(), over(1), state_bytes);
+        assert!(ChangeLog { bytes: BYTES_MIN - 1, ..log(0) }.has_room());
+        assert!(!ChangeLog { bytes: BYTES_MIN, ..log(0) }.has_room());
+        assert!(ChangeLog { bytes: BYTES_MIN, ..log(1 << 20) }.has_room());
+        assert!(!ChangeLog { bytes: 1 << 20, ..log(1 << 20) }.has_room());
+    }
+}

@@ -1,0 +1,90 @@
+//! What tenants get of what the promises leave, while they are best effort.
+
+use contract::{Instant, Slo};
+
+use super::{Book, Origin};
+use crate::words::{Admission, Refusal, Share};
+
+impl Book {
+    /// Changes what a tenant gets of the rest while it is best effort, on each device that has a
+    /// model. Tenants are registered with the [default](Share::default).
+    ///
+    /// # Errors
+    /// When there is no such tenant; when it has an SLO; when the share makes no sense, or its device
+    /// has no model.
+    pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
+        let tenant = self.known(name)?;
+        let entry = self.entry(tenant);
+        self.check_share(&entry.slo, share, entry.device)?;
+        let portion = share.portion()?;
+        for device in self.devices.iter_mut().filter(|device| device.has_model) {
+            let set = device.registry.set_portion(tenant, portion, now);
+            assert!(set.is_ok(), "a tenant is known to every device, and the share was checked");
+        }
+        Ok(())
+    }
+
+    /// Whether a tenant of this SLO can have a share of what a device leaves.
+    fn check_share(&self, slo: &Slo, share: Share, device: usize) -> Result<(), Refusal> {
+        let invalid = |why: String| Err(Refusal::Invalid(why));
+        if slo.latency_us > 0 {
+            let why =
+                "weight and cap_tokens are of best effort, and the tenant is promised a latency";
+            return invalid(why.to_owned());
+        }
+        let device = &self.devices[device];
+        if !device.has_model {
+            return invalid(format!(
+                "weight and cap_tokens share out the tokens of a device model, and device {:?} has \
+                 none; measure one with `nearflash calibrate` and name it with `model` or `--model`",
+                device.name
+            ));
+        }
+        share.portion().map(drop)
+    }
+
+    /// [Registers](Book::register) a tenant that gets a share of its own of the rest: both or
+    /// neither.
+    ///
+    /// # Errors
+    /// Those of both.
+    pub fn register_sharing(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        share: Option<Share>,
+        device: Option<&str>,
+        origin: Origin,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        if let Some(share) = share {
+            self.check_share(slo, share, self.device(device)?)?;
+        }
+        let admission = self.register(name, slo, device, origin, now)?;
+        if let Some(share) = share {
+            self.set_share(name, share, now)?;
+        }
+        Ok(admission)
+    }
+
+    /// [Changes](Book::change) a tenant's SLO and its share of the rest: both or neither.
+    ///
+    /// # Errors
+    /// Those of both; then the old ones stand.
+    pub fn change_sharing(
+        &mut self,
+        name: &str,
+        slo: &Slo,
+        share: Option<Share>,
+        now: Instant,
+    ) -> Result<Admission, Refusal> {
+        if let Some(share) = share {
+            self.check_share(slo, share, self.entry(self.known(name)?).device)?;
+        }
+        let admission = self.change(name, slo, now)?;
+        if let Some(share) = share {
+            self.set_share(name, share, now)?;
+        }
+        Ok(admission)
+    }
+}
