@@ -32,6 +32,7 @@ impl Buf {
     }
 
     /// Bytes it can hold.
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
@@ -161,6 +162,7 @@ impl BufPool {
     ///
     /// # Panics
     /// When the pool has no buffers of that size.
+    #[inline]
     pub fn class_of(&self, buf: &Buf) -> usize {
         let class = self.shelves.iter().position(|s| s.bytes == buf.capacity());
         class.expect("a buffer of this pool")

@@ -75,6 +75,21 @@ impl<T> SlotTable<T> {
         Ok(Slot::new(index, entry.generation))
     }
 
+    /// The same where there is [room](SlotTable::room): a large value, which nobody might get back, is
+    /// moved but once.
+    ///
+    /// # Panics
+    /// When the table is full.
+    #[inline(always)]
+    pub fn put(&mut self, value: T) -> Slot {
+        let index = self.free.pop().expect("the table has room");
+        let entry = &mut self.entries[usize::from(index)];
+        // So that nothing has to be dropped.
+        assert!(entry.value.is_none(), "a free place holds nothing");
+        entry.value = Some(value);
+        Slot::new(index, entry.generation)
+    }
+
     /// The entry, or `None` when the slot was removed already.
     pub fn find(&mut self, slot: Slot) -> Option<&mut T> {
         let entry = self.entries.get_mut(slot.index())?;
@@ -96,6 +111,17 @@ impl<T> SlotTable<T> {
         self.free.push(slot.bits as u16);
         // Last, so that it is moved once.
         entry.value.take().expect("it was just looked at")
+    }
+
+    /// Drops the entry where it is; its slot is never valid again.
+    #[inline(always)]
+    pub fn discard(&mut self, slot: Slot) {
+        let entry = &mut self.entries[slot.index()];
+        assert!(entry.generation == slot.generation(), "{slot:?} is stale");
+        assert!(entry.value.is_some(), "{slot:?} is not in flight");
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.value = None;
+        self.free.push(slot.bits as u16);
     }
 
     /// The slot and entry of every occupied place.
@@ -150,6 +176,25 @@ mod tests {
         assert_eq!(table.find(old), None);
         assert_eq!(table.find(new), Some(&mut 'b'));
         assert_eq!(Slot::from_bits(new.to_bits()), new);
+    }
+
+    #[test]
+    fn a_place_is_filled_and_emptied_where_it_is() {
+        let mut table = SlotTable::new(1);
+        let slot = table.put('a');
+        assert_eq!((table.room(), *table.get(slot)), (0, 'a'));
+        table.discard(slot);
+        assert!(table.is_empty() && table.find(slot).is_none());
+        assert_ne!(table.put('b'), slot);
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn discarding_twice_panics() {
+        let mut table = SlotTable::new(1);
+        let slot = table.insert(()).unwrap();
+        table.discard(slot);
+        table.discard(slot);
     }
 
     #[test]

@@ -450,6 +450,19 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let namespace = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
         let grant = conn.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);
+        let place = |lba| {
+            let device = namespace.device as u8;
+            Ok(Placed { namespace: number, device, lba, tenant })
+        };
+        // Most requests are reads; for them this is all.
+        if let Command::Read(range) = request.command {
+            return match namespace.translate(range) {
+                _ if !rights.read => Err(Status::Denied),
+                _ if range.bytes() > self.pool.largest() => Err(Status::BadLength),
+                Some(lba) => place(lba),
+                None => Err(Status::OutOfRange),
+            };
+        }
         let geometry = self.devices[namespace.device].geometry;
         match request.command.kind() {
             // Its outcome tells what is stored.
@@ -474,11 +487,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 _ => {}
             }
         }
-        let lba = match request.command.range() {
-            Some(range) => namespace.translate(range).ok_or(Status::OutOfRange)?,
-            None => 0,
-        };
-        Ok(Placed { namespace: number, device: namespace.device as u8, lba, tenant })
+        match request.command.range() {
+            Some(range) => place(namespace.translate(range).ok_or(Status::OutOfRange)?),
+            None => place(0),
+        }
     }
 
     /// Puts a piece of payload where it belongs.

@@ -13,6 +13,7 @@ mod connection;
 mod control;
 mod direct;
 mod drains;
+mod ending;
 mod fence;
 mod guesses;
 mod housekeeping;

@@ -75,15 +75,16 @@ impl Quotas {
         }
     }
 
-    /// It holds one less.
+    /// It holds one less; whether connections of it wait for that.
     #[inline]
-    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<usize>) {
-        let holding = self.of(tenant);
+    pub(crate) fn release(&mut self, tenant: TenantId, class: Option<usize>) -> bool {
+        let holding = &mut self.holdings[tenant.0 as usize];
         let less = |count: usize| count.checked_sub(1).expect("what is released was held");
         holding.slots = less(holding.slots);
         if let Some(class) = class {
             holding.payloads[class] = less(holding.payloads[class]);
         }
+        !holding.line.is_empty()
     }
 
     /// A connection waits until its tenant holds less. (It holds something, or it were allowed.)
@@ -103,7 +104,6 @@ impl Quotas {
     }
 
     /// The first of the tenant's connections that wait.
-    #[inline]
     pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<ConnId> {
         self.of(tenant).line.pop_front()
     }

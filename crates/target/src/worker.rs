@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, COUNTED, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant,
-    Kind, ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Reply,
-    Scheduler, Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
+    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
+    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Scheduler,
+    Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -16,7 +16,7 @@ use crate::drains::Drain;
 use crate::fence::Fences;
 use crate::guesses::Guesses;
 use crate::inflight::InFlight;
-use crate::metering::{Ended, SAMPLED_ONE_IN, Sampler};
+use crate::metering::{SAMPLED_ONE_IN, Sampler};
 use crate::moving::Moves;
 use crate::quota::{CLASSES_MAX, Quotas};
 use crate::sessions::{Sessions, WithoutNews};
@@ -525,44 +525,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.look_at(polled, &completions);
         }
         for completion in completions.drain(..) {
-            let entry = self.in_flight.get(completion.slot);
-            if let Some((fence, epoch)) = entry.fence.take() {
-                fence.end(usize::from(entry.device), epoch);
-            }
             self.end(completion.slot, completion.status, completion.buf);
         }
         self.completions = completions;
         self.lap(Part::Protocol);
-    }
-
-    /// A request that was started has ended: answers it and lets go what waited for it.
-    pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        let entry = self.in_flight.get(slot);
-        let (id, stream) = (entry.conn, usize::from(entry.stream));
-        self.answer_started(slot, status, buf);
-        self.release_held(id, stream);
-    }
-
-    /// Answers a request that was started. What waited for it goes on waiting.
-    fn answer_started(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        let mut entry = self.remove(slot, Some(status));
-        let id = entry.conn;
-        let payload = entry.buf.take();
-        self.give_back(payload);
-        let body_len = if status.is_ok() { entry.command.reply_bytes() } else { 0 };
-        let body = match buf {
-            Some(buf) if body_len > 0 => Some((buf, body_len)),
-            other => {
-                self.give_back(other);
-                None
-            }
-        };
-        let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
-        self.reply(id, &reply, body);
-        let Some(conn) = self.find(id) else { return };
-        conn.streams[usize::from(entry.stream)].running -= 1;
-        conn.owed -= entry.command.reply_bytes();
-        self.retire(id);
     }
 
     /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
@@ -580,99 +546,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if !entry.is_awaited {
             self.quotas.hold(entry.tenant, entry.payload_class);
         }
-        let slot = self.in_flight.insert(entry).expect("has_room() said so");
+        let slot = self.in_flight.put(entry);
         if self.laps.is_tracing {
             self.trace(slot);
         }
         slot
-    }
-
-    /// A request is not in flight any more, and is answered with a status unless nobody waits for
-    /// the answer: the next connection in its tenant's line may go on.
-    // Entries are large: what is done about one is done before it is moved, once.
-    #[inline(always)]
-    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> InFlight {
-        let entry = self.in_flight.get(slot);
-        match (answer, entry.command) {
-            // Most requests are reads; for them this is a few instructions.
-            (Some(Status::Ok), Command::Read(range)) if COUNTED => {
-                let came = (entry.tenant, entry.namespace, entry.received_at);
-                self.tally.add(&self.line.meters, self.now, came, range.bytes());
-            }
-            _ => {
-                let ended = Ended::of(entry);
-                self.count_end(&ended, answer);
-            }
-        }
-        self.take_out(slot)
-    }
-
-    /// The same for a request whose tenant's meter goes on counting it.
-    #[inline(always)]
-    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
-        let entry = self.in_flight.get(slot);
-        let (tenant, payload_class) = (entry.tenant, entry.payload_class);
-        self.quotas.release(tenant, payload_class);
-        while let Some(id) = self.quotas.next_in_line(tenant) {
-            let Some(conn) = self.find(id) else { continue };
-            conn.is_in_line = false;
-            if conn.stalled.is_some() {
-                self.look_again(id);
-                break;
-            }
-        }
-        self.in_flight.remove(slot)
-    }
-
-    /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
-    pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
-        let entry = self.remove(slot, Some(status));
-        self.give_back(entry.buf);
-        let reply = Reply::Done { tag: entry.tag, command: entry.command, status };
-        self.reply(entry.conn, &reply, None);
-        self.retire(entry.conn);
-    }
-
-    /// One request less is in flight on the connection.
-    pub(crate) fn retire(&mut self, id: ConnId) {
-        let Some(conn) = self.find(id) else { return };
-        conn.in_flight -= 1;
-        if conn.stalled.is_some() {
-            self.look_again(id);
-        } else if conn.finishing {
-            self.finish_if_idle(id);
-        }
-    }
-
-    /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
-    pub(crate) fn release_held(&mut self, id: ConnId, stream: usize) {
-        while let Some(conn) = self.conns[id.index as usize].as_mut().filter(|c| c.id == id) {
-            let order = &mut conn.streams[stream];
-            let Some(front) = order.held.front() else { return };
-            if conn.is_leaving {
-                return;
-            }
-            let is_barrier = self.in_flight.get(front).command == Command::Barrier;
-            if is_barrier && order.running > 0 {
-                return;
-            }
-            order.held.pop(&mut self.in_flight);
-            if is_barrier {
-                self.answer_unstarted(front, Status::Ok);
-            } else {
-                order.running += 1;
-                if self.enqueue(front).is_err() {
-                    // All that waited may be refused: the next is this loop's, not a deeper call's.
-                    self.answer_started(front, Status::Retry, None);
-                }
-            }
-        }
-    }
-
-    /// Drops a request of a connection that is gone and that no device has.
-    pub(crate) fn forget(&mut self, slot: Slot) {
-        let entry = self.remove(slot, None);
-        self.give_back(entry.buf);
     }
 
     /// Ends a connection, whose peer broke the protocol or a limit; the session's last words, if it

@@ -1,0 +1,177 @@
+//! The second step's second half: requests end, are counted and answered, and let go what waited for
+//! them.
+
+use contract::{
+    Buf, COUNTED, Command, ConnId, Device, Mailbox, Reply, Scheduler, Session, Slot, Status, Tag,
+    TenantId, Transport,
+};
+
+use crate::inflight::InFlight;
+use crate::metering::Ended;
+use crate::worker::Worker;
+
+/// What is known of a request that is in flight no more.
+struct Gone {
+    conn: ConnId,
+    tag: Tag,
+    stream: usize,
+    command: Command,
+    /// Its payload, if no device has had that.
+    buf: Option<Buf>,
+}
+
+impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
+    /// A request that was started has ended: answers it and lets go what waited for it.
+    pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
+        if let Some((id, stream)) = self.answer_started(slot, status, buf) {
+            self.release_held(id, stream);
+        }
+    }
+
+    /// Answers a request that was started. Where others wait for it, they go on waiting: of which
+    /// connection, in which stream.
+    fn answer_started(
+        &mut self,
+        slot: Slot,
+        status: Status,
+        buf: Option<Buf>,
+    ) -> Option<(ConnId, usize)> {
+        let Gone { conn: id, tag, stream, command, buf: payload } = self.remove(slot, Some(status));
+        self.give_back(payload);
+        let body_len = if status.is_ok() { command.reply_bytes() } else { 0 };
+        let body = match buf {
+            Some(buf) if body_len > 0 => Some((buf, body_len)),
+            other => {
+                self.give_back(other);
+                None
+            }
+        };
+        let reply = Reply::Done { tag, command, status };
+        self.reply(id, &reply, body);
+        let conn = self.find(id)?;
+        let order = &mut conn.streams[stream];
+        order.running -= 1;
+        let is_waited_for = !order.held.is_empty();
+        conn.owed -= command.reply_bytes();
+        conn.in_flight -= 1;
+        if conn.stalled.is_some() || conn.finishing {
+            self.retired(id);
+        }
+        is_waited_for.then_some((id, stream))
+    }
+
+    /// A request is not in flight any more, and is answered with a status unless nobody waits for
+    /// the answer: the next connection in its tenant's line may go on.
+    // Entries are large: one is looked at where it is.
+    #[inline(always)]
+    fn remove(&mut self, slot: Slot, answer: Option<Status>) -> Gone {
+        let entry = self.in_flight.get(slot);
+        let gone = Gone {
+            conn: entry.conn,
+            tag: entry.tag,
+            stream: usize::from(entry.stream),
+            command: entry.command,
+            buf: entry.buf.take(),
+        };
+        let (tenant, payload_class) = (entry.tenant, entry.payload_class);
+        if let Some((fence, epoch)) = entry.fence.take() {
+            fence.end(usize::from(entry.device), epoch);
+        }
+        match (answer, entry.command) {
+            // Most requests are reads; for them this is a few instructions.
+            (Some(Status::Ok), Command::Read(range)) if COUNTED => {
+                let came = (entry.tenant, entry.namespace, entry.received_at);
+                self.tally.add(&self.line.meters, self.now, came, range.bytes());
+            }
+            _ => {
+                let ended = Ended::of(entry);
+                self.count_end(&ended, answer);
+            }
+        }
+        self.in_flight.discard(slot);
+        if self.quotas.release(tenant, payload_class) {
+            self.call_next(tenant);
+        }
+        gone
+    }
+
+    /// A request that no device has leaves the table, and its tenant's meter goes on counting it.
+    pub(crate) fn take_out(&mut self, slot: Slot) -> InFlight {
+        let entry = self.in_flight.remove(slot);
+        if self.quotas.release(entry.tenant, entry.payload_class) {
+            self.call_next(entry.tenant);
+        }
+        entry
+    }
+
+    /// The next connection in a tenant's line may go on.
+    #[inline(never)]
+    fn call_next(&mut self, tenant: TenantId) {
+        while let Some(id) = self.quotas.next_in_line(tenant) {
+            let Some(conn) = self.find(id) else { continue };
+            conn.is_in_line = false;
+            if conn.stalled.is_some() {
+                self.look_again(id);
+                break;
+            }
+        }
+    }
+
+    /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.
+    pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
+        let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
+        self.give_back(buf);
+        self.reply(conn, &Reply::Done { tag, command, status }, None);
+        self.retire(conn);
+    }
+
+    /// One request less is in flight on the connection.
+    pub(crate) fn retire(&mut self, id: ConnId) {
+        let Some(conn) = self.find(id) else { return };
+        conn.in_flight -= 1;
+        if conn.stalled.is_some() || conn.finishing {
+            self.retired(id);
+        }
+    }
+
+    /// One is less in flight on a connection that is stalled, or ends when none is.
+    #[inline(never)]
+    fn retired(&mut self, id: ConnId) {
+        if self.find(id).is_some_and(|conn| conn.stalled.is_some()) {
+            self.look_again(id);
+        } else {
+            self.finish_if_idle(id);
+        }
+    }
+
+    /// Starts what waited behind a barrier of the stream, up to the next barrier that must wait.
+    pub(crate) fn release_held(&mut self, id: ConnId, stream: usize) {
+        while let Some(conn) = self.conns[id.index as usize].as_mut().filter(|c| c.id == id) {
+            let order = &mut conn.streams[stream];
+            let Some(front) = order.held.front() else { return };
+            if conn.is_leaving {
+                return;
+            }
+            let is_barrier = self.in_flight.get(front).command == Command::Barrier;
+            if is_barrier && order.running > 0 {
+                return;
+            }
+            order.held.pop(&mut self.in_flight);
+            if is_barrier {
+                self.answer_unstarted(front, Status::Ok);
+            } else {
+                order.running += 1;
+                if self.enqueue(front).is_err() {
+                    // All that waited may be refused: the next is this loop's, not a deeper call's.
+                    let _still_waited_for = self.answer_started(front, Status::Retry, None);
+                }
+            }
+        }
+    }
+
+    /// Drops a request of a connection that is gone and that no device has.
+    pub(crate) fn forget(&mut self, slot: Slot) {
+        let gone = self.remove(slot, None);
+        self.give_back(gone.buf);
+    }
+}
