@@ -71,6 +71,8 @@ over_both! {
     connections_are_spread_over_workers
     nobody_is_let_in_after_listening_was_stopped
     an_idle_end_sleeps
+    who_was_to_move_and_stays_is_watched_again
+    who_is_paused_takes_nobodys_place_in_the_line_for_buffers
 }
 
 fn buf(bytes: usize) -> Buf {
@@ -468,6 +470,52 @@ fn a_connection_changes_hands_to_and_fro<N: Network>(listener: Listener) {
     drop(stream);
     assert_eq!(workers[0].await_closed(), (conn, CloseReason::Peer));
     assert_eq!(spread.connections(), [0, 0]);
+}
+
+fn who_was_to_move_and_stays_is_watched_again<N: Network>() {
+    let (mut server, accepted, stream) = connected_stream::<N>();
+    server.sockets.pause(accepted);
+    server.turn();
+    server.sockets.still(accepted);
+    // Before it is known that nothing watches any more.
+    server.sockets.pause(accepted);
+    (0..3).for_each(|_| drop(server.turn()));
+    drop(stream);
+    assert_eq!(server.await_closed().0, accepted);
+}
+
+fn who_is_paused_takes_nobodys_place_in_the_line_for_buffers<N: Network>() {
+    let (mut server, address) = End::<N>::listening();
+    server.turn();
+    let mut connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        (server.await_opened(), stream)
+    };
+    let mut all: Vec<(ConnId, TcpStream)> = (0..10).map(|_| connect()).collect();
+    all[0].1.write_all(&[1; 8 * 4096]).unwrap();
+    let mut held = Vec::new();
+    for _ in 0..2000 {
+        for event in server.turn() {
+            let NetEvent::Received { buf, .. } = event else { panic!("{event:?}") };
+            held.push(buf);
+        }
+    }
+    assert_eq!(held.len(), 8, "all that there are");
+    for (_, stream) in &mut all[1..] {
+        stream.write_all(&[2; 10]).unwrap();
+        (0..5).for_each(|_| assert!(server.turn().is_empty()));
+    }
+    all[1..9].iter().for_each(|(conn, _)| server.sockets.pause(*conn));
+    held.into_iter().for_each(|buf| server.sockets.give(buf));
+    // Once: nothing else would have the worker look again.
+    server.sockets.kick(server.clock.now());
+    let (mut events, last) = (Vec::new(), all[9].0);
+    for _ in 0..100 {
+        server.reactor.enter(Some(Some(Duration::from_millis(1))));
+        server.sockets.poll(server.clock.now(), &mut events, 64);
+    }
+    let got = |event: &NetEvent| matches!(event, NetEvent::Received { conn, .. } if *conn == last);
+    assert!(events.iter().any(got), "{events:?}");
 }
 
 fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {

@@ -55,6 +55,8 @@ pub(super) struct Conn {
     /// The kernel tells of the connection's end, once. It stays when the connection is read again:
     /// the next pause needs it.
     pub(super) is_watched: bool,
+    /// Nothing of it is to be at the kernel, because it is to move.
+    pub(super) is_stilled: bool,
     /// Neither a Unix socket nor vacant, so zero-copy is possible.
     pub(super) is_tcp: bool,
     /// Made by us, so not counted among the accepted ones.
@@ -86,6 +88,7 @@ impl Conn {
             is_resting: false,
             paused: false,
             is_watched: false,
+            is_stilled: false,
             is_tcp: false,
             dialled: false,
             dialling: None,

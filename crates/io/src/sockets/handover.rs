@@ -12,6 +12,7 @@ impl Sockets {
     pub(super) fn quieten(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
         let was_paused = std::mem::replace(&mut conn.paused, true);
+        conn.is_stilled = true;
         let receives = conn.receiving != Receiving::Idle && !was_paused;
         let is_watched = conn.is_watched;
         if receives {
@@ -56,7 +57,8 @@ impl Sockets {
         let mut shelved = spread.fetch(ticket, me);
         match self.place(shelved.socket, Phase::Open, shelved.is_tcp) {
             Ok(index) => {
-                self.conns[index as usize].paused = true;
+                let conn = &mut self.conns[index as usize];
+                (conn.paused, conn.is_stilled) = (true, true);
                 Some(self.id(index))
             }
             Err(socket) => {

@@ -16,6 +16,7 @@ mod dial;
 mod direct;
 mod handover;
 mod provided;
+mod starved;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -347,15 +348,6 @@ impl Sockets {
         self.receive_or_free(index);
     }
 
-    /// Waits for receive buffers; the next [`Transport::kick`] that finds some ends this.
-    fn starve(&mut self, index: u32) {
-        self.provided.ran_dry();
-        let conn = &mut self.conns[index as usize];
-        if !std::mem::replace(&mut conn.is_starved, true) {
-            self.starved.push_back(index);
-        }
-    }
-
     /// After a receive has ended: receives again, or goes on with closing.
     fn receive_or_free(&mut self, index: u32) {
         let conn = &self.conns[index as usize];
@@ -394,6 +386,10 @@ impl Sockets {
             _ if conn.paused && event.result > 0 => {
                 let reason = hang_up_reason(conn.socket.as_ref().expect("an occupied place"));
                 self.end(index, reason);
+            }
+            // It was to move, and stays, and was paused before the end of the watching was known.
+            _ if conn.paused && !conn.is_stilled && event.result == -libc::ECANCELED => {
+                self.watch(index);
             }
             _ => {}
         }
@@ -666,13 +662,7 @@ impl Transport for Sockets {
         }
         self.ready.clear();
         self.receive_rested();
-        // As many as there are buffers: the others would only run dry again, each time at the price
-        // of a receive.
-        for _ in 0..self.provided.available() {
-            let Some(index) = self.starved.pop_front() else { break };
-            self.conns[index as usize].is_starved = false;
-            self.receive_or_free(index);
-        }
+        self.receive_starved();
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             self.arm_accepts();
@@ -682,6 +672,7 @@ impl Transport for Sockets {
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
         let was_paused = std::mem::replace(&mut found.paused, true);
+        found.is_stilled = false;
         if found.receiving != Receiving::Idle && !was_paused {
             self.cancel(conn.index, Operation::Receive);
         }
@@ -690,6 +681,7 @@ impl Transport for Sockets {
 
     fn resume(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
+        found.is_stilled = false;
         if std::mem::replace(&mut found.paused, false) {
             self.receive_or_free(conn.index);
         }
