@@ -136,10 +136,10 @@ impl Moves {
         self.leaving.len() + self.away.len() >= LEAVING_MAX
     }
 
-    /// Whether no more leave now than were named.
+    /// Whether as many leave now as were named, or as may.
     fn gives_enough(&self) -> bool {
         let at_once = self.errands.first().map_or(0, |errand| usize::from(errand.at_once));
-        self.leaving.len() + self.away.len() >= at_once
+        self.leaving.len() + self.away.len() >= at_once.min(LEAVING_MAX)
     }
 
     /// When to go on without anything else having happened.

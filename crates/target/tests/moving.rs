@@ -89,3 +89,20 @@ fn requests_that_wait_for_slots_are_taken_out_of_their_lines() {
     assert_eq!(rig.tell(Tell::Returned(parcel)), []);
     assert_eq!(rig.say(2, b"P\x00"), [answered(2, 0, Status::Ok), invited(2, 2)]);
 }
+
+/// More than may leave at the same time: those who are behind have their turn when others have landed.
+#[test]
+fn whoever_is_given_away_behind_many_is_not_forgotten() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    (0..70).for_each(|index| rig.connect(index, 1));
+    assert_eq!(rig.tell(Tell::Give { count: 70, to: 1, at_once: 100 }), []);
+    let mut left = 0;
+    while let Some(parcel) = rig.departed() {
+        left += 1;
+        let conn = ConnId { index: left, generation: 0 };
+        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
+        assert_eq!(rig.tell(landed), []);
+    }
+    assert_eq!(left, 70);
+    assert!(rig.worker.is_at_rest());
+}
