@@ -75,18 +75,18 @@ impl<T> SlotTable<T> {
         Ok(Slot::new(index, entry.generation))
     }
 
-    /// The same where there is [room](SlotTable::room): a large value, which nobody might get back, is
-    /// moved but once.
+    /// The same where there is [room](SlotTable::room): what `make` makes is made where it stays, as
+    /// nothing can go wrong behind it. For large values.
     ///
     /// # Panics
     /// When the table is full.
     #[inline(always)]
-    pub fn put(&mut self, value: T) -> Slot {
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Slot {
         let index = self.free.pop().expect("the table has room");
         let entry = &mut self.entries[usize::from(index)];
         // So that nothing has to be dropped.
         assert!(entry.value.is_none(), "a free place holds nothing");
-        entry.value = Some(value);
+        entry.value = Some(make());
         Slot::new(index, entry.generation)
     }
 
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn a_place_is_filled_and_emptied_where_it_is() {
         let mut table = SlotTable::new(1);
-        let slot = table.put('a');
+        let slot = table.insert_with(|| 'a');
         assert_eq!((table.room(), *table.get(slot)), (0, 'a'));
         table.discard(slot);
         assert!(table.is_empty() && table.find(slot).is_none());
-        assert_ne!(table.put('b'), slot);
+        assert_ne!(table.insert_with(|| 'b'), slot);
     }
 
     #[test]

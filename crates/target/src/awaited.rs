@@ -179,9 +179,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Some(buf) => buf,
             None => return Asked::Waits,
         };
-        self.awaited.quotas.hold(tenant, Some(self.pool.class_of(&buf)));
+        let payload_class = Some(self.pool.class_of(&buf));
+        let now = self.now;
+        // It counts as awaited, and not as held: see `count_as_held`.
+        self.awaited.quotas.hold(tenant, payload_class);
         self.awaited.asked += 1;
-        let slot = self.insert(InFlight {
+        self.meter(tenant).admit();
+        let slot = self.insert_held(|| InFlight {
             conn: id,
             tag,
             stream: request.stream,
@@ -192,11 +196,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             device,
             lba,
             buf: Some(buf),
-            payload_class: None,
+            payload_class,
             filled: 0,
             is_awaited: true,
             fence: None,
-            received_at: self.now,
+            received_at: now,
             submitted_at: None,
             links: Links::default(),
         });

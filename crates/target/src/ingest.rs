@@ -361,7 +361,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
         conn.in_flight += 1;
         conn.owed += request.command.reply_bytes();
-        let entry = InFlight {
+        let payload_class = buf.as_ref().map(|buf| self.pool.class_of(buf));
+        let slot = self.insert(tenant, payload_class, || InFlight {
             conn: id,
             tag: request.tag,
             stream: request.stream,
@@ -372,15 +373,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             device,
             lba,
             buf,
-            payload_class: None,
+            payload_class,
             filled: 0,
             is_awaited: false,
             fence: None,
             received_at: now,
             submitted_at: None,
             links: Links::default(),
-        };
-        let slot = self.insert(entry);
+        });
         match request.payload_bytes {
             0 => self.start(id, slot),
             _ => self.find(id).expect("it is open").receiving = Receiving::Into(slot),

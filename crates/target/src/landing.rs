@@ -126,6 +126,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some(buf) = &mut buf {
             buf.prefix_mut(bytes.len()).copy_from_slice(bytes);
         }
+        let payload_class = buf.as_ref().map(|buf| self.pool.class_of(buf));
         let mut entry = InFlight {
             conn: id,
             tag,
@@ -137,7 +138,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             device,
             lba,
             buf,
-            payload_class: None,
+            payload_class,
             filled: bytes.len(),
             is_awaited: false,
             fence: None,
@@ -147,7 +148,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         // The namespace may have changed on the way.
         entry.verdict = verdict(&entry, self.namespaces.find(namespace));
-        let slot = self.insert_admitted(entry);
+        self.quotas.hold(tenant, payload_class);
+        let slot = self.insert_held(|| entry);
         match is_whole {
             true => self.start(id, slot),
             false => self.find(id).expect("the caller looked").receiving = Receiving::Into(slot),

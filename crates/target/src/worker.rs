@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::{
     Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
-    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Scheduler,
+    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Range, Scheduler,
     Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
 
@@ -411,66 +411,74 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.withhold(n, slot);
             return true;
         }
-        let conn = match self.conns.get_mut(entry.conn.index as usize) {
-            Some(Some(conn)) if conn.id == entry.conn => &mut **conn,
+        match self.conns.get(entry.conn.index as usize) {
+            Some(Some(conn)) if conn.id == entry.conn => {}
             _ => {
                 self.refund(n, slot);
                 self.forget(slot);
                 return true;
             }
-        };
-        let command = entry.command.with_lba(entry.lba);
-        let is_write = command.kind() == Kind::Write;
-        let fences = &self.shared.fences;
-        if is_write && fences.holds_writes() {
-            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.has_kin());
-            let excludes = fences.holds_exclusives() && self.devices[n].excludes(command);
-            if excludes || is_kin && fences.holds_kin() {
-                self.hold_back(n, slot);
-                return true;
-            }
         }
-        if let (true, Some(fence)) = (is_write, &conn.fence) {
-            let mut epoch = conn.session.allowed_as_of(entry.tag);
-            let mut start = fence.start(n, epoch);
-            if start == Start::Stale {
-                match conn.session.allow_again(entry.tag) {
-                    Ok(now) => (epoch, start) = (now, fence.start(n, now)),
-                    Err(status) => {
-                        entry.verdict = status;
-                        self.withhold(n, slot);
-                        return true;
-                    }
-                }
-            }
-            match start {
-                Start::Started => entry.fence = Some((fence.clone(), epoch)),
-                Start::Held | Start::Stale => {
-                    self.devices[n].fenced.push_back(slot);
-                    return true;
-                }
-                Start::Superseded => {
-                    self.supersede(n, slot);
-                    return true;
-                }
-            }
-        }
-        let buf = match (entry.buf.take(), command.buffer_bytes()) {
-            (None, 0) => None,
-            (Some(payload), _) => Some(payload),
-            (None, bytes) => {
+        let (command, buf) = match entry.command {
+            // Most requests are reads; for them this is all.
+            Command::Read(range) => {
                 let spare = || self.spare.take_if(|_| first);
-                match self.pool.take(bytes).or_else(spare) {
-                    None => return false,
-                    some => some,
+                let Some(buf) = self.pool.take(range.bytes()).or_else(spare) else { return false };
+                entry.submitted_at = Some(self.now);
+                (Command::Read(Range { lba: entry.lba, ..range }), Some(buf))
+            }
+            other => {
+                let command = other.with_lba(entry.lba);
+                if command.kind() == Kind::Write && !self.may_change(n, slot, command) {
+                    return true;
                 }
+                let entry = self.in_flight.get(slot);
+                entry.submitted_at = Some(self.now);
+                (command, entry.buf.take())
             }
         };
-        entry.submitted_at = Some(self.now);
         let attached = &mut self.devices[n];
         attached.submitted += 1;
         attached.device.submit(self.now, Submission { slot, command, buf });
         true
+    }
+
+    /// Whether a request that changes data may go to its device now. Otherwise it waits for its fence
+    /// or another process, or has ended.
+    fn may_change(&mut self, n: usize, slot: Slot, command: Command) -> bool {
+        let entry = self.in_flight.get(slot);
+        let conn = self.conns[entry.conn.index as usize].as_mut().expect("the caller looked");
+        let fences = &self.shared.fences;
+        if fences.holds_writes() {
+            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.has_kin());
+            let excludes = fences.holds_exclusives() && self.devices[n].excludes(command);
+            if excludes || is_kin && fences.holds_kin() {
+                self.hold_back(n, slot);
+                return false;
+            }
+        }
+        let Some(fence) = &conn.fence else { return true };
+        let mut epoch = conn.session.allowed_as_of(entry.tag);
+        let mut start = fence.start(n, epoch);
+        if start == Start::Stale {
+            match conn.session.allow_again(entry.tag) {
+                Ok(now) => (epoch, start) = (now, fence.start(n, now)),
+                Err(status) => {
+                    entry.verdict = status;
+                    self.withhold(n, slot);
+                    return false;
+                }
+            }
+        }
+        match start {
+            Start::Started => {
+                entry.fence = Some((fence.clone(), epoch));
+                return true;
+            }
+            Start::Held | Start::Stale => self.devices[n].fenced.push_back(slot),
+            Start::Superseded => self.supersede(n, slot),
+        }
+        false
     }
 
     /// A request may not start, because of what another process may have at the devices. One that
@@ -531,22 +539,24 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.lap(Part::Protocol);
     }
 
-    /// A request is in flight from now on. Whoever awaits a payload counts it by itself.
-    // Entries are large: they are written to where they stay.
+    /// A request of the tenant, with a payload of this class, is in flight from now on.
+    // Entries are large: they are made where they stay.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, entry: InFlight) -> Slot {
-        self.meter(entry.tenant).admit();
-        self.insert_admitted(entry)
+    pub(crate) fn insert(
+        &mut self,
+        tenant: TenantId,
+        payload_class: Option<usize>,
+        make: impl FnOnce() -> InFlight,
+    ) -> Slot {
+        self.meter(tenant).admit();
+        self.quotas.hold(tenant, payload_class);
+        self.insert_held(make)
     }
 
-    /// The same for a request that its tenant's meter counts already.
+    /// The same for one that its tenant's meter and quota count already.
     #[inline(always)]
-    pub(crate) fn insert_admitted(&mut self, mut entry: InFlight) -> Slot {
-        entry.payload_class = entry.buf.as_ref().map(|buf| self.pool.class_of(buf));
-        if !entry.is_awaited {
-            self.quotas.hold(entry.tenant, entry.payload_class);
-        }
-        let slot = self.in_flight.put(entry);
+    pub(crate) fn insert_held(&mut self, make: impl FnOnce() -> InFlight) -> Slot {
+        let slot = self.in_flight.insert_with(make);
         if self.laps.is_tracing {
             self.trace(slot);
         }
