@@ -8,7 +8,7 @@
 use alloc::sync::Arc;
 #[cfg(not(test))]
 use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::DEVICES_MAX;
 #[cfg(test)]
@@ -36,6 +36,8 @@ pub struct Fence {
 pub struct Kin {
     /// By device: superseded fences whose requests still run.
     ghosts: [AtomicU32; DEVICES_MAX],
+    /// See [`Kin::set_all_here`].
+    is_all_here: AtomicBool,
 }
 
 /// Whether a request may start.
@@ -61,9 +63,9 @@ impl Fence {
         Fence { kin: Some(kin), ..Fence::default() }
     }
 
-    /// Whether its requests wait for those of others.
-    pub fn has_kin(&self) -> bool {
-        self.kin.is_some()
+    /// Whether it has kin that another process may have, too.
+    pub fn may_be_elsewhere(&self) -> bool {
+        self.kin.as_ref().is_some_and(|kin| !kin.is_all_here.load(Ordering::SeqCst))
     }
 
     /// The epoch now. What is found to be allowed after this was asked for is allowed as of it.
@@ -164,6 +166,12 @@ impl Fence {
 }
 
 impl Kin {
+    /// Whether it is known that no other process of this server has any of them, or a request of one that
+    /// is gone (docs/adr/0015-moving-controllers.md); at first it is not.
+    pub fn set_all_here(&self, is_so: bool) {
+        self.is_all_here.store(is_so, Ordering::SeqCst);
+    }
+
     /// Whether requests of a superseded fence still run anywhere.
     pub fn is_haunted_anywhere(&self) -> bool {
         (0..DEVICES_MAX).any(|device| self.is_haunted(device))

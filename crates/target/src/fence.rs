@@ -139,7 +139,7 @@ impl Fences {
         self.hold_writes(EXCLUSIVES, hold);
     }
 
-    /// Lets writes whose fences have kin wait for another process, or not any more: their kin there,
+    /// Lets writes whose fences may have kin elsewhere wait for another process, or not any more: their kin there,
     /// of which nothing is known here, may be gone with requests at the devices
     /// (docs/adr/0011-nvme-fences.md).
     pub fn hold_kin(&self, hold: bool) {

@@ -19,8 +19,9 @@ use crate::fence::Place;
 use crate::inflight::InFlight;
 use crate::worker::Worker;
 
-/// Connections that leave a worker, or are away, at the same time.
-const LEAVING_MAX: usize = 64;
+/// Connections that leave a worker, or are away, at the same time: as many as an NVMe controller has
+/// queues, which go to another process together.
+const LEAVING_MAX: usize = 256;
 
 /// Places of connections that a turn looks at for one that may leave.
 const GIVE_BATCH: usize = 256;

@@ -450,7 +450,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns[entry.conn.index as usize].as_mut().expect("the caller looked");
         let fences = &self.shared.fences;
         if fences.holds_writes() {
-            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.has_kin());
+            let is_kin = conn.fence.as_ref().is_some_and(|fence| fence.may_be_elsewhere());
             let excludes = fences.holds_exclusives() && self.devices[n].excludes(command);
             if excludes || is_kin && fences.holds_kin() {
                 self.hold_back(n, slot);

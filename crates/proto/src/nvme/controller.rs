@@ -113,6 +113,8 @@ pub(super) struct Controller {
     /// Changes of what discovery tells this host.
     pub(super) discovery_changes: u64,
     pub(super) created: Instant,
+    /// Another process has been shown it: nothing about it changes.
+    pub(super) is_shown: bool,
 }
 
 /// Who connects, and how.
@@ -146,6 +148,7 @@ impl Controller {
             notices: Notices::default(),
             discovery_changes: 0,
             created: now,
+            is_shown: false,
         }
     }
 
@@ -165,7 +168,7 @@ impl Controller {
     /// Whether the host was silent for its timeout. Commands on any queue count (Base 3.9,
     /// "Traffic Based Keep Alive").
     pub(super) fn has_expired(&mut self, now: Instant) -> bool {
-        let Some(timer) = &mut self.keep_alive else { return false };
+        let Some(timer) = self.keep_alive.as_mut().filter(|_| !self.is_shown) else { return false };
         if now < timer.until {
             return false;
         }
@@ -177,7 +180,8 @@ impl Controller {
     /// Queues whose host took too long to prove who it is.
     pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, Place)> {
         let is_late = move |record: &Record| record.proof_due().is_some_and(|due| due <= now);
-        let late = self.queues.iter().filter(move |(_, record)| is_late(record));
+        let rests = self.is_shown;
+        let late = self.queues.iter().filter(move |(_, record)| !rests && is_late(record));
         late.map(|(queue, record)| (*queue, record.place))
     }
 
@@ -185,7 +189,8 @@ impl Controller {
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let proofs = self.queues.values().filter_map(Record::proof_due);
         let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
-        proofs.chain(put_off).chain(self.keep_alive.map(|timer| timer.until)).min()
+        let first = proofs.chain(put_off).chain(self.keep_alive.map(|timer| timer.until)).min();
+        first.filter(|_| !self.is_shown)
     }
 
     /// The host as reservations know it.

@@ -30,6 +30,17 @@ impl Counts {
         add(&self.media_errors, 1);
     }
 
+    /// Goes on from here.
+    pub(super) fn of(sum: Sum) -> Counts {
+        Counts {
+            reads: AtomicU64::new(sum.reads),
+            writes: AtomicU64::new(sum.writes),
+            blocks_read: AtomicU64::new(sum.blocks_read),
+            blocks_written: AtomicU64::new(sum.blocks_written),
+            media_errors: AtomicU64::new(sum.media_errors),
+        }
+    }
+
     pub(super) fn sum(&self) -> Sum {
         Sum {
             reads: self.reads.load(Ordering::Relaxed),

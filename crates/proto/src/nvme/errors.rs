@@ -3,14 +3,16 @@
 use alloc::vec::Vec;
 
 use wire::nvme::{ErrorEntry, Status, Submission, TransportKind};
-use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+use crate::takeover::{Reader, Unfit, Writer};
 
 /// Entries that are kept.
 pub(super) const ERROR_ENTRIES: usize = 64;
 
 /// The last errors, in a ring.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
     /// All errors that ever were.
     count: u64,
@@ -52,6 +54,27 @@ impl ErrorLog {
         let next = (self.count % ERROR_ENTRIES as u64) as usize;
         let (newer, older) = self.entries.split_at(next.min(self.entries.len()));
         newer.iter().rev().chain(older.iter().rev())
+    }
+
+    /// For another process: how many there were (8 bytes), and the entries as they lie in the ring.
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+        to.put(self.count.to_le_bytes());
+        to.count(self.entries.len())?;
+        self.entries.iter().for_each(|entry| to.0.extend(entry.as_bytes()));
+        Ok(())
+    }
+
+    /// The other way round.
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<ErrorLog, Unfit> {
+        let (count, kept) = (input.u64()?, input.count(size_of::<ErrorEntry>())?);
+        if kept as u64 != count.min(ERROR_ENTRIES as u64) || count > u64::MAX / 2 {
+            return Err(Unfit::Value("error log"));
+        }
+        let entry = |bytes| ErrorEntry::read_from_bytes(bytes).map_err(|_| Unfit::Length);
+        let entries = (0..kept)
+            .map(|_| entry(input.bytes(size_of::<ErrorEntry>())?))
+            .collect::<Result<_, Unfit>>()?;
+        Ok(ErrorLog { count, entries })
     }
 
     /// The namespace of a Fabrics command is none.

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use wire::nvme::{CommandId, Event, LogPage, notice};
 
+use crate::takeover::{Reader, Unfit, Writer};
+
 /// Event requests that may wait.
 pub(super) const EVENT_REQUESTS_MAX: usize = 4;
 
@@ -12,7 +14,7 @@ pub(super) const EVENT_REQUESTS_MAX: usize = 4;
 const EVENTS: [Event; 4] = [Event::NAMESPACE, Event::ANA, Event::RESERVATION, Event::DISCOVERY];
 
 /// The events of a controller.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Events {
     /// Which notices the host asked for (feature 0Bh).
     pub(super) wanted: u32,
@@ -74,6 +76,28 @@ impl Events {
         self.waiting &= !(1 << at);
         self.masked |= 1 << at;
         Some((cid, EVENTS[at]))
+    }
+}
+
+impl Events {
+    /// For another process: what is wanted (4 bytes), waits and is masked (1 each), and the requests.
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+        to.put(self.wanted.to_le_bytes());
+        to.put([self.waiting, self.masked]);
+        to.count(self.requests.len())?;
+        self.requests.iter().for_each(|cid| to.put(cid.to_le_bytes()));
+        Ok(())
+    }
+
+    /// The other way round.
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<Events, Unfit> {
+        let (wanted, waiting, masked) = (input.u32()?, input.u8()?, input.u8()?);
+        let count = input.count(2)?;
+        if (waiting | masked) >> EVENTS.len() != 0 || count > EVENT_REQUESTS_MAX {
+            return Err(Unfit::Value("events"));
+        }
+        let requests = (0..count).map(|_| input.u16()).collect::<Result<_, _>>()?;
+        Ok(Events { wanted, requests, waiting, masked })
     }
 }
 

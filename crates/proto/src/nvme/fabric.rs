@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use contract::Instant;
 use spin::Mutex;
@@ -41,6 +41,8 @@ pub struct Fabric {
     mail: Box<[AtomicBool]>,
     /// When a keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
     expires_at: AtomicU64,
+    /// See [`Held`](super::Held).
+    pub(super) held: AtomicU8,
     surroundings: Box<dyn Surroundings>,
 }
 
@@ -62,6 +64,7 @@ impl Fabric {
             state: Mutex::new(state),
             mail: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
             expires_at: AtomicU64::new(u64::MAX),
+            held: AtomicU8::new(0),
             surroundings,
         }))
     }
@@ -156,7 +159,7 @@ impl Fabric {
     }
 
     /// Ends what has expired, and remembers when to look again.
-    fn watch(&self, now: Instant) {
+    pub(super) fn watch(&self, now: Instant) {
         let is_sooner = self.with(|state| {
             let next = state.expire(now).map_or(u64::MAX, Instant::as_nanos);
             next < self.expires_at.swap(next, Ordering::AcqRel)

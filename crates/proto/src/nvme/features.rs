@@ -8,9 +8,11 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::controller::{Controller, Kind};
 use super::data;
+use super::emigrant::{age, earlier};
 use super::fences::Withdrawal;
 use super::queue::{Call, Done};
 use super::state::State;
+use crate::takeover::{Reader, Unfit, Writer};
 
 /// Bytes of the data of the host behaviour feature.
 const HOST_BEHAVIOUR_BYTES: usize = 512;
@@ -29,7 +31,7 @@ const CHANGEABLE: u64 = 1 << 2;
 
 /// Features that have to be kept. Those whose value has another home (events, write cache) are not
 /// here.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Features {
     arbitration: u32,
     temperature: [u32; 2],
@@ -56,6 +58,41 @@ impl Features {
             timestamp: (0, now, 0),
             reservation_mask: 0,
         }
+    }
+
+    /// For another process, in the order of the fields; when the timestamp was set, as an age.
+    pub(super) fn put(&self, to: &mut Writer, now: Instant) {
+        to.put(self.arbitration.to_le_bytes());
+        self.temperature.iter().for_each(|threshold| to.put(threshold.to_le_bytes()));
+        to.put(self.keep_alive_ms.to_le_bytes());
+        to.put(self.io_queues.unwrap_or(0).to_le_bytes());
+        to.flag(self.write_cache);
+        to.put([self.host_behaviour]);
+        let (millis, set_at, origin) = self.timestamp;
+        to.put(millis.to_le_bytes());
+        to.put(age(now, set_at));
+        to.put([origin]);
+        to.put(self.reservation_mask.to_le_bytes());
+    }
+
+    /// The other way round.
+    pub(super) fn take(input: &mut Reader<'_>, now: Instant) -> Result<Features, Unfit> {
+        let features = Features {
+            arbitration: input.u32()?,
+            temperature: [input.u32()?, input.u32()?],
+            keep_alive_ms: input.u32()?,
+            io_queues: Some(input.u16()?).filter(|granted| *granted > 0),
+            write_cache: input.flag("write cache")?,
+            host_behaviour: input.u8()?,
+            timestamp: (input.u64()?, earlier(now, input.u64()?), input.u8()?),
+            reservation_mask: input.u32()?,
+        };
+        let (millis, _, origin) = features.timestamp;
+        let is_whole = features.temperature.iter().all(|threshold| *threshold <= 0xffff)
+            && millis >> 48 == 0
+            && origin <= 1
+            && features.reservation_mask & !0b1110 == 0;
+        if is_whole { Ok(features) } else { Err(Unfit::Value("feature")) }
     }
 
     fn timestamp(&self, now: Instant) -> Timestamp {

@@ -27,6 +27,11 @@ pub(super) struct Families {
 }
 
 impl Families {
+    /// Of nobody is it known any more that no other process has anything of it.
+    pub(super) fn forget_where(&mut self) {
+        self.kin.values().for_each(|kin| kin.set_all_here(false));
+    }
+
     /// What the host's queues at the subsystem share.
     pub(super) fn kin_of(&mut self, host: &Nqn, id: HostId, subsystem: &Nqn) -> Arc<Kin> {
         if self.kin.len() > 2 * self.cleaned + 64 {

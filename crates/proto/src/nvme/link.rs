@@ -21,6 +21,8 @@ pub(super) struct Link {
     heard: AtomicBool,
     /// The host switched the write cache off.
     writes_through: AtomicBool,
+    /// Its queues may leave for another process.
+    is_called: AtomicBool,
     /// Counts changes of what the controller may reach.
     generation: AtomicU64,
     pub(super) errors: Mutex<ErrorLog>,
@@ -34,6 +36,7 @@ impl Link {
             is_gone: AtomicBool::new(false),
             heard: AtomicBool::new(false),
             writes_through: AtomicBool::new(false),
+            is_called: AtomicBool::new(false),
             generation: AtomicU64::new(1),
             errors: Mutex::new(ErrorLog::default()),
         }
@@ -53,6 +56,18 @@ impl Link {
 
     pub(super) fn set_ready(&self, is_ready: bool) {
         self.is_ready.store(is_ready, Ordering::Release);
+    }
+
+    pub(super) fn set_called(&self, is_called: bool) {
+        self.is_called.store(is_called, Ordering::Release);
+    }
+
+    pub(super) fn is_called(&self) -> bool {
+        self.is_called.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
     }
 
     pub(super) fn set_gone(&self) {

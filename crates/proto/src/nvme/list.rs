@@ -165,27 +165,16 @@ impl Fabric {
     pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
         self.with(|state| {
             let most = state.limits.registrants_max;
-            let holder = kept.held.as_ref().and_then(|(_, holder)| holder.as_ref());
-            let known = |host: &Registrant| kept.registrants.iter().any(|(one, _)| one == host);
-            let twice = kept.registrants.iter().enumerate().any(|(at, (host, _))| {
-                kept.registrants[..at].iter().any(|(before, _)| before == host)
-            });
-            let kind_is_good = kept.held.as_ref().is_none_or(|(kind, holder)| match kind.0 {
-                1..=4 => holder.is_some(),
-                5 | 6 => holder.is_none() && !kept.registrants.is_empty(),
-                _ => false,
-            });
-            let fits = kept.registrants.len() <= most && !twice;
-            if !fits || !kind_is_good || holder.is_some_and(|host| !known(host)) {
-                return Err(Refusal::Restore);
-            }
-            let id = state.namespace(&kept.subsystem, kept.nsid)?.config.id;
             let reservation = Reservation {
                 generation: kept.generation,
                 registrants: kept.registrants,
                 held: kept.held,
                 persists: kept.persists,
             };
+            if !reservation.is_sound(most) {
+                return Err(Refusal::Restore);
+            }
+            let id = state.namespace(&kept.subsystem, kept.nsid)?.config.id;
             state.reservations.insert(id, reservation);
             state.exports_of(id).iter().for_each(|(nqn, _)| state.access_changed(nqn));
             Ok(())

@@ -12,7 +12,8 @@
 //! 4. [`Fabric::poll`] says what the controllers want of this worker ([`Action`]): event requests that
 //!    end, connections to close. The fabric's waker tells when to look;
 //! 5. dropping the queue tells the fabric that the connection is gone; one that moves to another worker
-//!    [departs](Queue::depart) and [lands](Fabric::land).
+//!    [departs](Queue::depart) and [lands](Fabric::land); a whole controller goes to another process as an
+//!    [`Emigrant`].
 //!
 //! The way of a read or write takes no lock: a queue keeps a snapshot of what its controller may
 //! reach, and one atomic number says when to take another. Everything else goes through one lock
@@ -22,14 +23,17 @@
 //! configuration or reservations.
 
 mod admin;
+mod arriving;
 pub mod auth;
 mod auth_commands;
+mod bequest;
 mod config;
 mod connect;
 mod controller;
 mod counts;
 mod data;
 mod discovery;
+mod emigrant;
 mod errors;
 mod events;
 mod fabric;
@@ -37,6 +41,7 @@ mod features;
 mod fences;
 mod identify;
 mod io;
+mod leaving;
 mod link;
 mod list;
 mod live;
@@ -48,15 +53,19 @@ mod seam;
 mod state;
 mod transit;
 
+pub use arriving::Unwelcome;
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
 pub use controller::Kind;
 pub use counts::Sum;
+pub use emigrant::{EMIGRANT_QUEUES_MAX, Emigrant};
 pub use fabric::{Fabric, Surroundings};
 pub use fences::Withdrawal;
+pub use leaving::{Held, Unready};
 pub use list::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
+pub(crate) use queue::PAYLOAD_BYTES_MAX;
 pub use queue::Queue;
 pub use reservation::Registrant;
 pub use seam::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};

@@ -21,7 +21,7 @@ use super::seam::{Answer, Fused, Io, Outcome, Place, Step};
 use super::transit::Traveller;
 
 /// The most data that a command which the controller carries out itself comes with.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 4096;
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
 
 /// A command that the controller carries out.
 pub(super) struct Call<'a> {
@@ -104,6 +104,39 @@ impl Queue {
     /// The controller's identifier.
     pub fn cntlid(&self) -> u16 {
         self.made.link.cntlid
+    }
+
+    /// Whether it may leave for another process, with all queues of its controller.
+    pub fn is_called(&self) -> bool {
+        self.made.link.is_called()
+    }
+
+    /// Whether the command changes, or may change, who may do what with a namespace.
+    pub fn changes_reservation(&self, entry: &Submission) -> bool {
+        match self.made.id {
+            _ if entry.opcode == FABRICS_OPCODE => false,
+            0 => {
+                AdminOpcode(entry.opcode) == AdminOpcode::SET_FEATURES
+                    && Feature(entry.dword10.get() as u8) == Feature::RESERVATION_PERSISTENCE
+            }
+            _ => matches!(
+                NvmOpcode(entry.opcode),
+                NvmOpcode::RESERVATION_REGISTER
+                    | NvmOpcode::RESERVATION_ACQUIRE
+                    | NvmOpcode::RESERVATION_RELEASE
+            ),
+        }
+    }
+
+    /// Whom requests to a namespace are charged to now.
+    pub(crate) fn tenant_of(&mut self, nsid: u32) -> Option<contract::TenantId> {
+        self.refresh();
+        self.view.find(nsid).and_then(|seen| seen.tenant)
+    }
+
+    /// A fused compare that came along waits for its write.
+    pub(crate) fn expect_partner(&mut self, first: Io) {
+        self.first = Some(first);
     }
 
     /// What counts its requests that may change data, and says which of them may start.

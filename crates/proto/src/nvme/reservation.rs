@@ -10,6 +10,7 @@ use wire::nvme::{ReservationKind, ReservationNoticeKind, Status};
 
 use super::config::{HostId, Nqn};
 use super::reservation_commands::notices;
+use crate::takeover::{Reader, Unfit, Writer};
 
 /// Notices of a controller that may wait; the oldest is dropped (Base 5.16.1.24).
 const NOTICES_MAX: usize = 255;
@@ -51,6 +52,24 @@ impl Reservation {
             }
             _ => (registered, registered),
         }
+    }
+
+    /// Whether it does not contradict itself, and has no more registrants than that.
+    pub(super) fn is_sound(&self, most: usize) -> bool {
+        let own = &self.registrants;
+        if own.len() > most {
+            return false;
+        }
+        let twice = own
+            .iter()
+            .enumerate()
+            .any(|(at, (host, _))| own[..at].iter().any(|(before, _)| before == host));
+        let held_well = self.held.as_ref().is_none_or(|(kind, holder)| match (kind.0, holder) {
+            (1..=4, Some(holder)) => self.key_of(holder).is_some(),
+            (5 | 6, None) => !own.is_empty(),
+            _ => false,
+        });
+        !twice && held_well
     }
 
     /// Whether a host may do less under what this has become.
@@ -262,7 +281,7 @@ impl Change {
 }
 
 /// What happened to reservations that a controller's host has to hear of.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notices {
     /// All that there ever were.
     pub(super) count: u64,
@@ -271,6 +290,30 @@ pub(super) struct Notices {
 }
 
 impl Notices {
+    /// For another process: how many there were (8 bytes), and those that wait.
+    pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
+        to.put(self.count.to_le_bytes());
+        to.count(self.waiting.len())?;
+        for (number, kind, nsid) in &self.waiting {
+            to.put(number.to_le_bytes());
+            to.put([kind.0]);
+            to.put(nsid.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// The other way round.
+    pub(super) fn take(input: &mut Reader<'_>) -> Result<Notices, Unfit> {
+        let (count, waiting) = (input.u64()?, input.count(8 + 1 + 4)?);
+        if waiting > NOTICES_MAX || count > u64::MAX / 2 {
+            return Err(Unfit::Value("reservation notices"));
+        }
+        let waiting = (0..waiting)
+            .map(|_| Ok((input.u64()?, ReservationNoticeKind(input.u8()?), input.u32()?)))
+            .collect::<Result<_, Unfit>>()?;
+        Ok(Notices { count, waiting })
+    }
+
     pub(super) fn add(&mut self, kind: ReservationNoticeKind, nsid: u32) {
         self.count += 1;
         if self.waiting.len() == NOTICES_MAX {

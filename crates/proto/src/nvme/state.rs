@@ -9,12 +9,14 @@ use core::time::Duration;
 use contract::{ConnId, Failures, Instant, NamespaceId};
 use wire::nvme::{AnaState, CommandId, Event, Status};
 
+use super::arriving::Expected;
 use super::auth::Methods;
 use super::auth_commands::{FORGET, Job, PROOFS_MAX};
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
 use super::fences::{Families, Withdrawal};
+use super::leaving::LetGo;
 use super::link::{Seen, View};
 use super::reservation::{Registrant, Reservation};
 use super::seam::{Action, Answer, CloseReason, Place};
@@ -164,6 +166,9 @@ pub(super) struct State {
     pub(super) mail: Mail,
     /// Queues whose connections are between two workers.
     pub(super) transit: Transit,
+    /// Controllers on their way to another process, and from one.
+    pub(super) let_go: LetGo,
+    pub(super) expected: Expected,
     /// When the fabric began.
     pub(super) started: Instant,
     /// The identifier that the next controller tries first.
@@ -177,7 +182,7 @@ const RETIRED_MAX: usize = 4096;
 const WITHDRAWAL_PERIOD: Duration = Duration::from_micros(200);
 
 /// Identifiers of controllers are below; those above mean something else (Base 3.1.1).
-const CNTLID_END: u16 = 0xfff0;
+pub(super) const CNTLID_END: u16 = 0xfff0;
 
 impl State {
     /// A fabric of nothing but its limits and names.
@@ -202,6 +207,8 @@ impl State {
             lost: Withdrawal::default(),
             mail: Mail::new(config.workers),
             transit: Transit::default(),
+            let_go: LetGo::default(),
+            expected: Expected::default(),
             started,
             next_cntlid: 1,
         }
@@ -216,9 +223,16 @@ impl State {
         loop {
             let id = self.next_cntlid;
             self.next_cntlid = if id + 1 == CNTLID_END { 1 } else { id + 1 };
-            if !self.controllers.contains_key(&id) {
+            if !self.controllers.contains_key(&id) && !self.expected.contains(id) {
                 return Some(id);
             }
+        }
+    }
+
+    /// Identifiers behind this one are tried first.
+    pub(super) fn pass_over(&mut self, cntlid: u16) {
+        if self.next_cntlid <= cntlid {
+            self.next_cntlid = if cntlid + 1 == CNTLID_END { 1 } else { cntlid + 1 };
         }
     }
 

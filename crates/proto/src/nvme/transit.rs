@@ -40,16 +40,35 @@ pub(super) struct Transit {
     begun: u64,
 }
 
+impl Transit {
+    /// A number that no other ever has.
+    pub(super) fn next(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
+
+    pub(super) fn find(&self, number: u64) -> Option<&Traveller> {
+        self.travellers.get(&number)
+    }
+
+    pub(super) fn put(&mut self, number: u64, traveller: Traveller) {
+        self.travellers.insert(number, traveller);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Traveller> {
+        self.travellers.remove(&number)
+    }
+}
+
 /// Where mail of a queue is kept that is on its way, from wherever it comes.
-fn nowhere(number: u64, address: Option<IpAddr>) -> Place {
+pub(super) fn nowhere(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
     Place { worker: NOWHERE, conn, address }
 }
 
 impl State {
     fn depart(&mut self, from: Place, traveller: Traveller) -> u64 {
-        self.transit.begun += 1;
-        let number = self.transit.begun;
+        let number = self.transit.next();
         self.relocate(&traveller.made, from, nowhere(number, traveller.address));
         self.transit.travellers.insert(number, traveller);
         number
@@ -78,6 +97,11 @@ impl State {
 }
 
 impl Mail {
+    /// Whether something waits for a connection that is on its way.
+    pub(super) fn is_kept(&mut self, conn: ConnId) -> bool {
+        self.at(NOWHERE).iter().any(|action| action.conn() == conn)
+    }
+
     /// What waits for one place waits for another.
     fn redirect(&mut self, from: Place, to: Place) {
         let all = self.at(from.worker);

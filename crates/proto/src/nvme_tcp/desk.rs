@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use contract::{ConnId, Instant};
 use wire::nvme::{Completion, Submission};
 
-use crate::nvme::{Action, Fabric, Place, PortId, Queue};
+use crate::nvme::{Action, Fabric, Held, Place, PortId, Queue};
 
 /// One worker's place at the fabric: hands out its mail to the sessions that it is for.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ struct Inbox {
     mail: BTreeMap<ConnId, VecDeque<Action>>,
     /// Connections of those that [`Desk::news`] has not named, and of those who called.
     unnamed: VecDeque<ConnId>,
+    /// Connections that wait until less is held, and what was when it was last looked.
+    later: Vec<ConnId>,
+    held: Held,
     /// What the fabric hands over; empty in between.
     arrived: Vec<Action>,
 }
@@ -42,6 +45,10 @@ impl Desk {
         if inbox.unnamed.is_empty() {
             // Who was named and took nothing is gone.
             inbox.mail.clear();
+            let held = self.fabric.held();
+            if held < core::mem::replace(&mut inbox.held, held) {
+                inbox.unnamed.extend(inbox.later.drain(..));
+            }
             self.fabric.poll(self.worker, now, &mut inbox.arrived);
             for action in inbox.arrived.drain(..) {
                 let conn = action.conn();
@@ -60,9 +67,25 @@ impl Desk {
         self.inbox.borrow_mut().unnamed.push_back(conn);
     }
 
+    /// What waits in sessions now.
+    pub(super) fn held(&self) -> Held {
+        self.fabric.held()
+    }
+
+    /// Names this connection among the next news when less is held than that.
+    pub(super) fn call_later(&self, conn: ConnId, held: Held) {
+        let mut inbox = self.inbox.borrow_mut();
+        inbox.held = inbox.held.max(held);
+        if !inbox.later.contains(&conn) {
+            inbox.later.push(conn);
+        }
+    }
+
     /// When to look for news without having been woken.
     pub fn wake_at(&self) -> Option<Instant> {
-        if !self.inbox.borrow().unnamed.is_empty() {
+        let inbox = self.inbox.borrow();
+        let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
+        if !inbox.unnamed.is_empty() || has_less {
             return Some(Instant::ZERO);
         }
         self.fabric.wake_at(self.worker)

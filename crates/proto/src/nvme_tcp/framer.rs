@@ -231,6 +231,11 @@ impl Framer {
         self.state != State::Head
     }
 
+    /// Bytes of the current PDU's data that have not come.
+    pub(super) fn owed(&self) -> usize {
+        if self.is_behind_head() { self.left as usize } else { 0 }
+    }
+
     /// Bytes of data that come next, and nothing before them.
     pub(super) fn data_left(&self) -> usize {
         if self.state == State::Data { self.left as usize } else { 0 }

@@ -56,8 +56,10 @@ pub struct TargetSession {
     style: Style,
     /// There once the connect was answered well.
     queue: Option<Queue>,
-    /// The number of the queue that it gets with a connection, of a session that has moved.
+    /// The number of the queue that it gets with a connection, of a session that has moved; and whether
+    /// that was from another process.
     number: Option<u64>,
+    is_foreign: bool,
     /// The host does without flow control of its submission queue, so data may say that its command
     /// succeeded (section 3.6.2.9).
     says_success: bool,
@@ -80,7 +82,7 @@ pub struct TargetSession {
     /// Events that needed no bytes of their own, oldest first; the next calls end this.
     pending: VecDeque<Pending>,
     /// Commands of the controller's own that are here with their payload, oldest first;
-    /// [`Session::attend`] ends this.
+    /// [`Session::attend`] ends this. Some wait there while two processes have controllers.
     ready: VecDeque<Own>,
     /// The answer to what ends the queue (a Disconnect, an authentication that failed) and its data,
     /// until nothing of the queue is at a device any more; [`Session::attend`] ends this.
@@ -184,6 +186,7 @@ impl TargetSession {
             style: Style::PLAIN,
             queue: None,
             number: None,
+            is_foreign: false,
             says_success: false,
             tenant: None,
             tenant_as_of: 0,
@@ -622,8 +625,11 @@ impl Session for TargetSession {
         }
         self.hear()?;
         self.part()?;
-        while let Some(own) = self.ready.pop_front() {
-            if !self.execute(&own, now) {
+        for _ in 0..self.ready.len() {
+            let own = self.ready.pop_front().expect("they were just counted");
+            if let Some(held) = self.waits(&own) {
+                self.put_off(own, held);
+            } else if !self.execute(&own, now) {
                 self.phase = Phase::Over;
                 return Err(Fatal::Ended(0));
             }
@@ -647,8 +653,8 @@ impl Session for TargetSession {
     }
 
     fn moves_to(&self, worker: u16) -> bool {
-        // Its controller is this process's.
-        self.desk.has_worker(worker)
+        // To another process go those whose controller does.
+        self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_called)
     }
 
     fn is_settled(&self) -> bool {

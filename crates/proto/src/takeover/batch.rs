@@ -1,4 +1,5 @@
-//! Many connections, or their tickets, in the body of one message; little-endian.
+//! Many connections, or their tickets, in the body of one message; an NVMe controller with its own.
+//! Little-endian.
 
 use alloc::vec::Vec;
 
@@ -7,6 +8,9 @@ use super::bytes::Reader;
 
 /// Bytes before each parcel.
 pub(super) const PREFIX_BYTES: usize = 8 + 4;
+
+/// Connections as bytes, with their tickets.
+pub type Parcels<'a> = Vec<(u64, &'a [u8])>;
 
 /// Appends a connection to a body: its ticket (8 bytes), the bytes of its parcel (4), the parcel as
 /// [`encode`](super::encode) made it.
@@ -20,12 +24,30 @@ pub fn put_parcel(body: &mut Vec<u8>, ticket: u64, parcel: &[u8]) {
 ///
 /// # Errors
 /// [`Unfit::Length`] when it is cut.
-pub fn parcels(body: &[u8]) -> Result<Vec<(u64, &[u8])>, Unfit> {
+pub fn parcels(body: &[u8]) -> Result<Parcels<'_>, Unfit> {
     let (mut input, mut found) = (Reader(body), Vec::new());
     while !input.0.is_empty() {
         found.push((input.u64()?, input.string()?));
     }
     Ok(found)
+}
+
+/// The beginning of a body that holds an NVMe controller: its bytes behind their number (4). Its connections
+/// follow, as [`put_parcel`] puts them, that of the admin queue first.
+pub fn put_controller(controller: &[u8]) -> Vec<u8> {
+    let mut body = (controller.len() as u32).to_le_bytes().to_vec();
+    body.extend_from_slice(controller);
+    body
+}
+
+/// A body's controller, and its connections with their tickets.
+///
+/// # Errors
+/// [`Unfit::Length`] when it is cut.
+pub fn controller(body: &[u8]) -> Result<(&[u8], Parcels<'_>), Unfit> {
+    let mut input = Reader(body);
+    let controller = input.string()?;
+    Ok((controller, parcels(input.0)?))
 }
 
 /// Tickets as a body: 8 bytes each.
@@ -59,6 +81,10 @@ mod tests {
             let is_whole = cut == PREFIX_BYTES + 3;
             assert_eq!(parcels(&body[..cut]).is_ok(), is_whole, "{cut}");
         }
+        let mut body = put_controller(b"own");
+        put_parcel(&mut body, 1, b"its");
+        assert_eq!(controller(&body).unwrap(), (&b"own"[..], Vec::from([(1, &b"its"[..])])));
+        assert!(controller(&body[..6]).is_err() && controller(&body[..8]).is_err());
         let body = put_tickets(&[1, u64::MAX]);
         assert_eq!(tickets(&body).unwrap(), [1, u64::MAX]);
         assert_eq!(tickets(&body[..15]), Err(Unfit::Length));

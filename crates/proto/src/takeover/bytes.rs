@@ -1,6 +1,7 @@
 //! Numbers and byte strings, one after the other; little-endian.
 
 use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
 
 use super::Unfit;
 
@@ -43,6 +44,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// An address, if there is one.
+    pub(crate) fn address(&mut self) -> Result<Option<IpAddr>, Unfit> {
+        let (is_there, is_v4) = (self.flag("address")?, self.flag("address")?);
+        let address = Ipv6Addr::from(self.array::<16>()?);
+        let short = address.to_ipv4_mapped().filter(|_| is_v4);
+        Ok(is_there.then_some(short.map_or(IpAddr::V6(address), IpAddr::V4)))
+    }
+
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Unfit::Length)?;
         self.0 = rest;
@@ -76,6 +85,17 @@ impl Writer {
 
     pub(crate) fn flag(&mut self, flag: bool) {
         self.0.push(u8::from(flag));
+    }
+
+    /// An address: whether there is one, whether that is of version 4, and as one of version 6.
+    pub(crate) fn address(&mut self, address: Option<IpAddr>) {
+        self.flag(address.is_some());
+        self.flag(address.is_some_and(|address| address.is_ipv4()));
+        self.put(match address {
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+            Some(IpAddr::V6(address)) => address.octets(),
+            None => [0; 16],
+        });
     }
 
     /// The number of items, or of bytes, that follow.

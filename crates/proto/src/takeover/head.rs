@@ -42,10 +42,16 @@ pub enum Kind {
     Rest = 13,
     /// Either: it goes no further; why. Not behind `Committed`.
     Stop = 14,
+    /// Old: what its NVMe controllers have in common, which does not change until all is given.
+    Fabric = 15,
+    /// Old: an NVMe controller with the connections of all its queues
+    /// ([`controller`](super::controller)), and their sockets in the same order. The ticket is as with
+    /// `Parcels`; the answer is about all of them, by the ticket of the first.
+    Controller = 16,
 }
 
 impl Kind {
-    const ALL: [Kind; 14] = [
+    const ALL: [Kind; 16] = [
         Kind::Hello,
         Kind::Estate,
         Kind::Files,
@@ -60,6 +66,8 @@ impl Kind {
         Kind::Committed,
         Kind::Rest,
         Kind::Stop,
+        Kind::Fabric,
+        Kind::Controller,
     ];
 }
 
@@ -153,7 +161,7 @@ mod tests {
         assert_eq!(with(0, b'x'), Err(Unfit::Foreign));
         assert_eq!(with(4, 9), Err(Unfit::Version(9)));
         assert_eq!(with(6, 0), Err(Unfit::Value("kind")));
-        assert_eq!(with(6, 15), Err(Unfit::Value("kind")));
+        assert_eq!(with(6, 17), Err(Unfit::Value("kind")));
         assert_eq!(with(19, 0xff), Err(Unfit::TooLarge));
         assert_eq!(with(23, 1), Err(Unfit::Value("head")));
         let largest = Head { body_bytes: BODY_BYTES_MAX, ..Head::parse(&good).unwrap() };

@@ -11,14 +11,14 @@ mod parcel;
 
 use core::fmt;
 
-pub use batch::{parcels, put_parcel, put_tickets, tickets};
+pub use batch::{Parcels, controller, parcels, put_controller, put_parcel, put_tickets, tickets};
 pub(crate) use bytes::{Reader, Writer};
 pub use head::{Head, Kind};
 pub use parcel::{decode, encode};
 pub(crate) use parcel::{put_command, take_command};
 
 /// The version of all that is here. A process that speaks another one is refused.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes of a message's body at most.
 pub const BODY_BYTES_MAX: usize = 256 << 20;

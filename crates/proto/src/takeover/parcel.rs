@@ -66,6 +66,14 @@ pub fn encode(
     let grant = parcel.grant.iter().map(|grant| grant.tenant);
     let place = parcel.place.iter().map(|place| place.tenant);
     let requests = parcel.requests.iter().map(|request| request.tenant);
+    let put_off: Vec<(&Request, TenantId)> = parcel
+        .put_off
+        .iter()
+        .map(|(request, member)| {
+            let known = know(member.tenant, Some(member.epoch));
+            known.map(|tenant| (request, tenant)).ok_or_else(|| Unfit::Tenant(String::new()))
+        })
+        .collect::<Result<_, Unfit>>()?;
     for tenant in grant.chain(place).chain(requests) {
         know(tenant, None).ok_or_else(|| Unfit::Tenant(String::new()))?;
     }
@@ -93,18 +101,23 @@ pub fn encode(
         put_request(&mut to, request, now, &names)?;
     }
     put_waiting(&mut to, parcel.waiting.as_ref())?;
-    if !parcel.put_off.is_empty() {
-        // Sessions that are asked for payloads do not leave their process.
-        return Err(Unfit::Value("requests that wait"));
+    to.count(put_off.len())?;
+    for (request, tenant) in put_off {
+        to.put(names.place(tenant)?.to_le_bytes());
+        put_bare(&mut to, request)?;
     }
     to.flag(parcel.discards);
     to.string(&parcel.unparsed)?;
     if to.0.len() > BODY_BYTES_MAX - super::batch::PREFIX_BYTES {
         return Err(Unfit::TooLarge);
     }
+    put_length(&mut to);
+    Ok(to.0)
+}
+
+fn put_length(to: &mut Writer) {
     let length = (to.0.len() - PREFIX_BYTES) as u32;
     to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-    Ok(to.0)
 }
 
 /// The parcel that these bytes are, from worker number `from`; its ticket means nothing. `member`
@@ -151,6 +164,11 @@ pub fn decode(
         requests.push(take_request(input, now, &names)?);
     }
     let waiting = take_waiting(input)?;
+    let mut put_off = Vec::new();
+    for _ in 0..input.count(BARE_BYTES)? {
+        let member = take_member(input, &names)?.flatten().ok_or(Unfit::Value("tenant"))?;
+        put_off.push((take_bare(input)?, member));
+    }
     let discards = input.flag("discarding")?;
     let unparsed = input.string()?.to_vec();
     if !input.0.is_empty() {
@@ -172,7 +190,7 @@ pub fn decode(
         place,
         requests,
         waiting,
-        put_off: Vec::new(),
+        put_off,
         discards,
         unparsed,
         paused_at,
@@ -427,7 +445,13 @@ fn take_request(
 
 fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> {
     to.flag(waiting.is_some());
-    let Some(request) = waiting else { return Ok(()) };
+    waiting.map_or(Ok(()), |request| put_bare(to, request))
+}
+
+/// Bytes of a request whose payload has not come.
+const BARE_BYTES: usize = 2 + 8 + 1 + 2 + 2 + 14 + 4 + 2;
+
+fn put_bare(to: &mut Writer, request: &Request) -> Result<(), Unfit> {
     to.put(request.tag.to_le_bytes());
     to.put([request.stream]);
     to.put(request.namespace.map_or(0, |number| number.0).to_le_bytes());
@@ -439,9 +463,13 @@ fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> 
 }
 
 fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, Unfit> {
-    if !input.flag("request")? {
-        return Ok(None);
+    match input.flag("request")? {
+        true => take_bare(input).map(Some),
+        false => Ok(None),
     }
+}
+
+fn take_bare(input: &mut Reader<'_>) -> Result<Request, Unfit> {
     let (tag, stream) = (input.u64()?, input.u8()?);
     let namespace = Some(NamespaceId(input.u16()?)).filter(|number| number.0 > 0);
     let (tenant, command) = (input.u16()?, take_command(input)?);
@@ -450,7 +478,7 @@ fn take_waiting(input: &mut Reader<'_>) -> Result<Option<Request>, Unfit> {
     if stream >= STREAMS || payload_bytes > 2 * REQUEST_BYTES_MAX || is_other {
         return Err(Unfit::Value("request"));
     }
-    Ok(Some(Request { tag, stream, namespace, tenant, command, payload_bytes, verdict }))
+    Ok(Request { tag, stream, namespace, tenant, command, payload_bytes, verdict })
 }
 
 #[cfg(test)]

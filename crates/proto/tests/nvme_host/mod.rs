@@ -203,6 +203,19 @@ pub fn open(
 }
 
 impl Session {
+    /// A controller that is there, by its admin queue.
+    pub fn again(
+        fabric: &Arc<Fabric>,
+        host: &Host,
+        subsystem: &str,
+        admin: Queue,
+        place: Place,
+    ) -> Session {
+        let (fabric, host) = (Arc::clone(fabric), host.clone());
+        let (subsystem, port) = (subsystem.to_owned(), PortId(1));
+        Session { fabric, host, subsystem, port, admin, place, next_cid: 100 }
+    }
+
     pub fn cid(&mut self) -> u16 {
         self.next_cid = self.next_cid.wrapping_add(1);
         self.next_cid

@@ -9,7 +9,7 @@ use contract::{
     BLOCK_BYTES, Command, ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, Reply,
     Request, SPEECH_BYTES_MAX, Session, Slot, SlotTable, Status, TenantId,
 };
-use nearflash_proto::nvme::PortId;
+use nearflash_proto::nvme::{Fabric, Held, PortId};
 use nearflash_proto::nvme_tcp::{Carried, Desk, Digests, HostEvent, HostSession, TargetSession};
 use wire::nvme::{ConnectData, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;
@@ -56,6 +56,8 @@ pub struct Target {
     pub desks: [Rc<Desk>; 2],
     /// How often it has moved between them.
     pub moves: u32,
+    /// The fabric that it is of, behind those that it was of.
+    fabrics: Vec<Arc<Fabric>>,
 }
 
 impl Target {
@@ -81,6 +83,7 @@ impl Target {
             admin: Some(admin),
             desks,
             moves: 0,
+            fabrics: vec![fabric],
         };
         (target, data)
     }
@@ -103,6 +106,56 @@ impl Target {
                 self.fence = now;
             }
         }
+    }
+
+    /// The fabric of its worker.
+    pub fn fabric(&self) -> Arc<Fabric> {
+        self.fabrics[self.fabrics.len() - 1].clone()
+    }
+
+    /// Whether its session is named among the news.
+    pub fn hears_news(&self) -> bool {
+        self.desks[self.moves as usize % 2].news(Instant::ZERO).is_some()
+    }
+
+    /// Has its session attend to what it may.
+    pub fn attend(&mut self) {
+        self.ended = self.session.attend(Instant::ZERO).err();
+        self.say();
+    }
+
+    /// Goes to another process, where so much waits, with its controller.
+    pub fn emigrate(&mut self, held: Held) {
+        let (from, to) = (self.fabric(), host::fabric(&host::config()));
+        let admin = self.admin.take().expect("it goes once").admin;
+        let cntlid = admin.cntlid();
+        to.hold(held);
+        from.call(cntlid, true);
+        assert!(self.session.moves_to(2) && self.session.is_settled());
+        let packed = self.session.pack();
+        let numbers = [admin.depart(), TargetSession::number(&packed).expect("it has a queue")];
+        let emigrant = from.emigrate(cntlid, &numbers).expect("all of it is here");
+        let there = to.expect(emigrant).expect("it may come");
+        let desks = [0, 1].map(|worker| Rc::new(Desk::new(to.clone(), worker)));
+        let (session, packed) =
+            TargetSession::from_abroad(desks[0].clone(), &packed, there[&1], PortId(1))
+                .expect("it makes sense");
+        let tags = self.put_off.iter().map(|request| request.tag);
+        assert!(session.answers(tags), "they are its requests");
+        from.let_go(cntlid, &numbers).expect("nothing has happened");
+        from.forget(cntlid);
+        assert!(to.admit(cntlid, Instant::ZERO));
+        let admin = to.land(there[&0], 0, host::place(0, 0).conn).expect("it was admitted");
+        let who = host::host(1);
+        let place = host::place(0, 0);
+        self.admin = Some(host::Session::again(&to, &who, host::SUBSYSTEM, admin, place));
+        self.desks = desks;
+        self.moves = 0;
+        self.session =
+            TargetSession::unpack_at(self.desks[0].clone(), &packed).expect("it was packed");
+        self.fence = self.session.landed(CONN);
+        self.fabrics.push(to);
+        self.feed(&[]);
     }
 
     /// The session that these bytes are of, without a connection.

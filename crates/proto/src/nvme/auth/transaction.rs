@@ -105,6 +105,16 @@ impl Transaction {
         Transaction { step: Step::Idle, proven: false }
     }
 
+    /// One that has ended, or has not begun: whether the host has proven who it is.
+    pub(in crate::nvme) fn at_rest(proven: bool) -> Transaction {
+        Transaction { step: if proven { Step::Done } else { Step::Idle }, proven }
+    }
+
+    /// Whether it has ended well or not begun: nothing of it is waited for.
+    pub(in crate::nvme) fn is_at_rest(&self) -> bool {
+        matches!(self.step, Step::Idle | Step::Done)
+    }
+
     /// Whether the host has proven who it is.
     pub(in crate::nvme) fn is_proven(&self) -> bool {
         self.proven

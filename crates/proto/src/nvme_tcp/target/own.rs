@@ -12,7 +12,7 @@ use wire::nvme::{
 
 use super::super::framer::Broken;
 use super::{Data, Exchange, Pending, Phase, TargetSession, carries};
-use crate::nvme::{Action, Answer, Io, Outcome, Step};
+use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 
 /// A command of the controller's own.
 #[derive(Debug)]
@@ -84,6 +84,28 @@ impl TargetSession {
         let Exchange::Own { own, .. } = self.vacate(place) else { unreachable!("looked at above") };
         self.ready.push_back(own);
         Some(Event::Own)
+    }
+
+    /// For what a command has to wait while two processes have controllers.
+    pub(super) fn waits(&self, own: &Own) -> Option<Held> {
+        let held = self.desk.held();
+        let waits = match (held, &self.queue) {
+            (Held::Nothing, _) => false,
+            (held, None) => held == Held::Connects,
+            (_, Some(queue)) => own.verdict.is_ok() && queue.changes_reservation(&own.entry),
+        };
+        waits.then_some(held)
+    }
+
+    /// Keeps a command that has to wait, until the desk names the connection again. Of a queue at most as many
+    /// wait as it has entries.
+    pub(super) fn put_off(&mut self, own: Own, held: Held) {
+        if self.ready.len() >= self.places_max {
+            let cid = own.entry.cid.get();
+            return self.answer(Answer::error(cid, NvmeStatus::INTERRUPTED), &[]);
+        }
+        self.ready.push_back(own);
+        self.desk.call_later(self.conn, held);
     }
 
     /// Carries out a command of the controller's own. `false`: it was the last.

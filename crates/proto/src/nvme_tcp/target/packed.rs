@@ -1,30 +1,42 @@
-//! The controller's end of a connection as bytes, on its way to another worker of the same process:
-//! what was agreed, the message that is being received, and the commands in progress.
+//! The controller's end of a connection as bytes, on its way to another worker, or to another process
+//! with all others of its controller: what was agreed, the message that is being received, and the
+//! commands in progress.
 //!
-//! Format 1: protocol and format (2 bytes), then the fields in the order in which [`put_session`] puts
-//! them; numbers are little-endian. The queue itself is not in it but its number
-//! ([`Queue::depart`]): its controller is shared with others, and stays where it is.
+//! Format 2: protocol and format (2 bytes), the queue's number (8), whether it comes from another process (1),
+//! then the fields in the order in which [`put_session`] puts them; numbers are little-endian. The queue
+//! itself is not in it but its number ([`Queue::depart`]): its controller is shared with others.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr};
 
 use contract::{ConnId, Fatal, NamespaceId, Request, Status, Tag, TenantId};
 use wire::nvme::Submission;
+use wire::nvme_tcp::DataHead;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::super::DATA_OFFSET_SERVED_MAX;
 use super::super::Desk;
 use super::super::encode::Style;
 use super::super::framer::{Digests, Framer};
 use super::fused::{Half, Pair};
 use super::own::Own;
 use super::{Data, Exchange, FROM_HOSTS, Pending, Phase, TargetSession};
-use crate::nvme::{Fused, Io, PortId, Queue};
+use crate::nvme::{Fused, Io, PAYLOAD_BYTES_MAX, PortId, Queue};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
-/// Says that a session of NVMe over TCP follows, in format 1.
-const FORMAT: [u8; 2] = [b'n', 1];
+/// Says that a session of NVMe over TCP follows, in format 2.
+const FORMAT: [u8; 2] = [b'n', 2];
+
+/// A tenant that nobody is: whoever is charged next has to be said.
+const SOMEBODY: TenantId = TenantId(u32::MAX);
+
+/// Commands in progress at most: entries of the largest queue.
+const PLACES_MAX: usize = 4096;
+
+/// Ranges of a discard at most (NVM 1.0, 3.2.1).
+const DISCARDS_MAX: usize = 256;
 
 /// The queue's number where there is none.
 const NO_QUEUE: u64 = 0;
@@ -33,18 +45,47 @@ impl TargetSession {
     /// Whether it can be packed now: it has nothing to say or to do by itself.
     pub(super) fn is_at_ease(&self) -> bool {
         let is_done = self.phase == Phase::Over || self.parting.is_some();
-        let has_work = !self.ready.is_empty() || self.goodbye.is_some();
+        let has_work =
+            !self.ready.iter().all(|own| self.waits(own).is_some()) || self.goodbye.is_some();
         !is_done && !has_work && self.outbox.len() == 0 && !self.desk.has_mail(self.conn)
     }
 
     /// The session as bytes; its queue is on its way.
     pub(super) fn pack_up(&mut self) -> Vec<u8> {
         let number = self.queue.take().map_or(NO_QUEUE, Queue::depart);
+        self.bytes(number)
+    }
+
+    fn bytes(&self, number: u64) -> Vec<u8> {
         let mut to = Writer::default();
         to.put(FORMAT);
         to.put(number.to_le_bytes());
+        to.flag(self.is_foreign);
         put_session(&mut to, self).expect("commands are few and small");
         to.0
+    }
+
+    /// The number under which the queue of a session that was packed has departed. `None`: it has no
+    /// queue, or the bytes are of no session of this protocol.
+    pub fn number(packed: &[u8]) -> Option<u64> {
+        let input = &mut Reader(packed);
+        let (format, number) = (input.array().ok()?, input.u64().ok()?);
+        (format == FORMAT && number != NO_QUEUE).then_some(number)
+    }
+
+    /// The session of another process as one of this one's, whose queue lands under this number and came by this
+    /// port, which may have had another number there. `None`: it makes no sense.
+    pub fn from_abroad(
+        desk: Rc<Desk>,
+        packed: &[u8],
+        number: u64,
+        port: PortId,
+    ) -> Option<(TargetSession, Vec<u8>)> {
+        let mut session = TargetSession::unpack_at(desk, packed)?;
+        (session.port, session.is_foreign) = (port, true);
+        session.number = Some(number);
+        let bytes = session.bytes(number);
+        Some((session, bytes))
     }
 
     /// The session that these bytes were made of. Its queue comes when it has a connection.
@@ -54,9 +95,11 @@ impl TargetSession {
             return None;
         }
         let number = input.u64().ok()?;
+        let is_foreign = input.flag("origin").ok()?;
         let mut session = take_session(input, desk).ok()?;
+        session.is_foreign = is_foreign;
         session.number = (number != NO_QUEUE).then_some(number);
-        input.0.is_empty().then_some(session)
+        (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
     /// A session that was packed is lost, and so is its queue. Bytes of others mean nothing.
@@ -70,24 +113,155 @@ impl TargetSession {
     /// It has a connection, and its queue with it.
     pub(super) fn take_queue(&mut self, conn: ConnId) {
         self.conn = conn;
+        if !self.ready.is_empty() {
+            self.pending.push_back(Pending::Own);
+        }
         let Some(number) = self.number.take() else { return };
         self.queue = self.desk.land(number, conn);
         if self.queue.is_none() {
             self.goodbye = Some(Fatal::Ended(0));
             self.pending.push_front(Pending::Own);
         }
+        if core::mem::take(&mut self.is_foreign) {
+            self.settle_in();
+        }
+    }
+
+    /// It comes from another process: what was said about tenants there means nothing here, and what was
+    /// allowed there has to be looked at again.
+    fn settle_in(&mut self) {
+        let Some(queue) = &mut self.queue else { return };
+        let before = queue.fence().epoch().wrapping_sub(1);
+        for exchange in &mut self.exchanges {
+            match exchange {
+                Exchange::Device { io, as_of, .. } | Exchange::Discard { io, as_of, .. } => {
+                    (io.tenant, *as_of) = (queue.tenant_of(io.nsid), before);
+                }
+                Exchange::Compare(half) => {
+                    half.io.tenant = queue.tenant_of(half.io.nsid);
+                    queue.expect_partner(half.io);
+                }
+                Exchange::Fused(pair) => {
+                    pair.as_of = before;
+                    for half in &mut pair.halves {
+                        half.io.tenant = queue.tenant_of(half.io.nsid);
+                    }
+                }
+                Exchange::Vacant | Exchange::Own { .. } | Exchange::Partner { .. } => {}
+            }
+        }
+        self.tenant = Some(SOMEBODY);
+        for pending in core::mem::take(&mut self.pending) {
+            match &pending {
+                Pending::Attached(_) => continue,
+                Pending::Request(request) | Pending::Awaited(request) => {
+                    let tenant = self.io_at(request.tag).and_then(|io| io.tenant);
+                    if self.is_another(tenant) {
+                        self.pending.push_back(Pending::Attached(tenant));
+                    }
+                }
+                Pending::Own | Pending::Fenced(_) => {}
+            }
+            self.pending.push_back(pending);
+        }
+    }
+
+    /// Whether its parts agree with each other.
+    fn is_sound(&self) -> bool {
+        let alignment = self.style.alignment;
+        let aligned = alignment > 0
+            && alignment.is_multiple_of(4)
+            && self.style.data_offset(size_of::<DataHead>()) <= DATA_OFFSET_SERVED_MAX;
+        let sized = self.places_max <= PLACES_MAX && self.exchanges.len() <= self.places_max;
+        let places = 0..self.exchanges.len();
+        let is_compare = |place: &usize| matches!(self.exchanges[*place], Exchange::Compare(_));
+        let compare = places.clone().filter(is_compare).collect::<Vec<_>>();
+        let compares = compare == self.compare.map(usize::from).into_iter().collect::<Vec<_>>();
+        let plain = |request: &Request| {
+            let bytes = request.command.payload_bytes();
+            self.io_at(request.tag).is_some() && request.payload_bytes == bytes
+        };
+        let pending = self.pending.iter().all(|pending| match pending {
+            Pending::Request(request) | Pending::Awaited(request) => plain(request),
+            _ => true,
+        });
+        aligned && sized && compares && pending && places.into_iter().all(|at| self.is_sound_at(at))
+    }
+
+    /// Whether a command in progress is one, and what has come of it what should have.
+    fn is_sound_at(&self, at: usize) -> bool {
+        let place = at as u16;
+        let owed = |is_coming: bool| if is_coming { self.framer.owed() } else { 0 };
+        let is_held = self.data == Data::Held { place };
+        let half = |half: &Half, is_coming: bool| {
+            let here = half.held.len() + owed(is_coming);
+            half.came == 0 && (!half.is_here && here == 0 || here == half.io.payload_bytes)
+        };
+        match &self.exchanges[at] {
+            Exchange::Vacant => true,
+            Exchange::Device { io, .. } => io.payload_bytes == io.command.payload_bytes(),
+            Exchange::Own { own, wanted, is_asked } => {
+                let is_coming = self.data == Data::Own { place };
+                let here = own.payload.len() + owed(is_coming);
+                // What was asked for may come in several messages.
+                let comes = here == *wanted || *is_asked && here < *wanted;
+                comes && (1..=PAYLOAD_BYTES_MAX).contains(wanted)
+            }
+            Exchange::Compare(first) => half(first, is_held),
+            Exchange::Partner { of } => match self.exchanges.get(usize::from(*of)) {
+                Some(Exchange::Fused(pair)) => pair.first_place == place,
+                _ => false,
+            },
+            Exchange::Fused(pair) => {
+                let partner = self.exchanges.get(usize::from(pair.first_place));
+                let [first, second] = &pair.halves;
+                let bytes = first.io.payload_bytes + second.io.payload_bytes;
+                matches!(partner, Some(Exchange::Partner { of }) if *of == place)
+                    && half(first, false)
+                    && half(second, is_held)
+                    && second.io.command.payload_bytes() == bytes
+                    && second.io.fused == Fused::Second { first: first.io.cid }
+            }
+            Exchange::Discard { left, .. } => (1..=DISCARDS_MAX).contains(left),
+        }
+    }
+
+    /// Whether these requests, which came along with their connection, are those that it is to answer.
+    pub fn answers(&self, requests: impl Iterator<Item = Tag>) -> bool {
+        let waiting = self.pending.iter().filter_map(|pending| match pending {
+            Pending::Request(request) | Pending::Awaited(request) => Some(request.tag),
+            _ => None,
+        });
+        let mut counts = vec![0; self.exchanges.len()];
+        for tag in requests.chain(waiting) {
+            match usize::try_from(tag).ok().and_then(|place| counts.get_mut(place)) {
+                Some(count) => *count += 1,
+                None => return false,
+            }
+        }
+        let expected = |(place, exchange): (usize, &Exchange)| match exchange {
+            Exchange::Device { .. } => 1,
+            Exchange::Discard { left, .. } => *left,
+            // It becomes a request when its second half is here.
+            Exchange::Fused(_) => usize::from(self.data != Data::Held { place: place as u16 }),
+            _ => 0,
+        };
+        self.exchanges.iter().enumerate().map(expected).eq(counts)
+    }
+
+    /// The command at a place that is with the worker, or will be.
+    fn io_at(&self, tag: Tag) -> Option<&Io> {
+        match self.exchanges.get(usize::try_from(tag).ok()?)? {
+            Exchange::Device { io, .. } | Exchange::Discard { io, .. } => Some(io),
+            Exchange::Fused(pair) => Some(&pair.halves[1].io),
+            _ => None,
+        }
     }
 }
 
 fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
     to.put(session.port.0.to_le_bytes());
-    to.flag(session.address.is_some());
-    to.flag(session.address.is_some_and(|address| address.is_ipv4()));
-    to.put(match session.address {
-        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
-        Some(IpAddr::V6(address)) => address.octets(),
-        None => [0; 16],
-    });
+    to.address(session.address);
     to.flag(session.is_let_in);
     to.flag(session.phase == Phase::Open);
     to.flag(session.style.digests.header);
@@ -114,16 +288,14 @@ fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
     session.exchanges.iter().try_for_each(|exchange| put_exchange(to, exchange))?;
     to.count(session.pending.len())?;
     session.pending.iter().for_each(|pending| put_pending(to, pending));
-    Ok(())
+    to.count(session.ready.len())?;
+    session.ready.iter().try_for_each(|own| put_own(to, own))
 }
 
 fn take_session(input: &mut Reader<'_>, desk: Rc<Desk>) -> Result<TargetSession, Unfit> {
     let nobody = ConnId { index: u32::MAX, generation: u32::MAX };
     let mut session = TargetSession::new(desk, PortId(input.u16()?), nobody);
-    let (comes, is_v4) = (input.flag("address")?, input.flag("address")?);
-    let address = Ipv6Addr::from(input.array::<16>()?);
-    let short = address.to_ipv4_mapped().filter(|_| is_v4);
-    session.address = comes.then_some(short.map_or(IpAddr::V6(address), IpAddr::V4));
+    session.address = input.address()?;
     session.is_let_in = input.flag("access")?;
     if input.flag("phase")? {
         session.phase = Phase::Open;
@@ -158,7 +330,25 @@ fn take_session(input: &mut Reader<'_>, desk: Rc<Desk>) -> Result<TargetSession,
         let pending = take_pending(input)?;
         session.pending.push_back(pending);
     }
+    for _ in 0..input.count(1)? {
+        let own = take_own(input)?;
+        session.ready.push_back(own);
+    }
     Ok(session)
+}
+
+fn put_own(to: &mut Writer, own: &Own) -> Result<(), Unfit> {
+    to.0.extend(own.entry.as_bytes());
+    to.string(&own.payload)?;
+    to.put(own.verdict.code().to_le_bytes());
+    Ok(())
+}
+
+fn take_own(input: &mut Reader<'_>) -> Result<Own, Unfit> {
+    let entry = input.bytes(size_of::<Submission>())?;
+    let entry = Submission::read_from_bytes(entry).map_err(|_| Unfit::Length)?;
+    let payload = input.string()?.to_vec();
+    Ok(Own { entry, payload, verdict: Status::from_code(input.u16()?) })
 }
 
 fn put_exchange(to: &mut Writer, exchange: &Exchange) -> Result<(), Unfit> {
@@ -172,9 +362,7 @@ fn put_exchange(to: &mut Writer, exchange: &Exchange) -> Result<(), Unfit> {
         }
         Exchange::Own { own, wanted, is_asked } => {
             to.put([2]);
-            to.string(own.entry.as_bytes())?;
-            to.string(&own.payload)?;
-            to.put(own.verdict.code().to_le_bytes());
+            put_own(to, own)?;
             to.count(*wanted)?;
             to.flag(*is_asked);
         }
@@ -208,12 +396,7 @@ fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, Unfit> {
         0 => Exchange::Vacant,
         1 => Exchange::Device { io: take_io(input)?, transfer: None, as_of: input.u32()? },
         2 => {
-            let entry = Submission::read_from_bytes(input.string()?);
-            let entry = entry.map_err(|_| Unfit::Value("command"))?;
-            let payload = input.string()?.to_vec();
-            let verdict = Status::from_code(input.u16()?);
-            let own = Own { entry, payload, verdict };
-            let wanted = input.u32()? as usize;
+            let (own, wanted) = (take_own(input)?, input.u32()? as usize);
             Exchange::Own { own, wanted, is_asked: input.flag("command")? }
         }
         3 => Exchange::Compare(take_half(input)?),

@@ -1,0 +1,132 @@
+//! What the controllers of a fabric have in common, on its way to another process
+//! (docs/adr/0015-moving-controllers.md): the reservations, also those that do not persist.
+//!
+//! Magic `nffabric` (8 bytes), version of the take-over (2), bytes that follow (4), then for each
+//! reservation its namespace (2), generation (4), whether it persists (1), the registrants, and kind (1, zero
+//! for none) and holder (4: its place among the registrants; `u32::MAX` for all) of what is held;
+//! little-endian.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use contract::NamespaceId;
+use wire::nvme::ReservationKind;
+
+use super::config::HostId;
+use super::emigrant::take_name;
+use super::fabric::Fabric;
+use super::reservation::{Registrant, Reservation};
+use crate::takeover::{Reader, Unfit, VERSION, Writer};
+
+const MAGIC: [u8; 8] = *b"nffabric";
+
+/// Bytes before the fields.
+const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
+
+/// The place of a holder that is none of the registrants, but all.
+const ALL: u32 = u32::MAX;
+
+/// Bytes of a reservation without registrants, and of a registrant with the shortest name.
+const RESERVATION_BYTES: usize = 2 + 4 + 1 + 4 + 1 + 4;
+const REGISTRANT_BYTES: usize = 4 + 16 + 8;
+
+impl Fabric {
+    /// The reservations as bytes.
+    ///
+    /// # Errors
+    /// When they are too many.
+    pub fn bequeath(&self) -> Result<Vec<u8>, Unfit> {
+        let mut to = Writer::default();
+        to.put(MAGIC);
+        to.put(VERSION.to_le_bytes());
+        to.put([0; 4]);
+        self.with(|state| {
+            to.count(state.reservations.len())?;
+            state.reservations.iter().try_for_each(|(id, own)| put_reservation(&mut to, *id, own))
+        })?;
+        let length = u32::try_from(to.0.len() - PREFIX_BYTES).map_err(|_| Unfit::TooLarge)?;
+        to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+        Ok(to.0)
+    }
+
+    /// Takes the reservations that these bytes are for those that there were. They are kept with the
+    /// next change, or when [that is asked for](Fabric::keep_inherited). Reservations of namespaces that no
+    /// host can reach here are no more.
+    ///
+    /// # Errors
+    /// When the bytes are foreign, of another version or cut, or contradict themselves; nothing has
+    /// changed then.
+    pub fn inherit(&self, bytes: &[u8]) -> Result<(), Unfit> {
+        let most = self.with(|state| state.limits.registrants_max);
+        let reservations = decode(bytes, most)?;
+        self.with(|state| {
+            state.reservations = reservations;
+            state.forget_reservations();
+            state.controllers.values().for_each(|own| own.link.change());
+        });
+        Ok(())
+    }
+
+    /// What was inherited is kept from now on.
+    pub fn keep_inherited(&self) {
+        self.with(|state| state.reservation_changes += 1);
+    }
+}
+
+fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Result<(), Unfit> {
+    to.put(id.0.to_le_bytes());
+    to.put(own.generation.to_le_bytes());
+    to.flag(own.persists);
+    to.count(own.registrants.len())?;
+    for (host, key) in &own.registrants {
+        to.string(host.host.as_str().as_bytes())?;
+        to.put(host.id.0);
+        to.put(key.to_le_bytes());
+    }
+    let (kind, holder) = own.held.as_ref().map_or((0, &None), |(kind, holder)| (kind.0, holder));
+    let place = holder.as_ref().and_then(|holder| {
+        own.registrants.iter().position(|(host, _)| host == holder).map(|place| place as u32)
+    });
+    to.put([kind]);
+    to.put(place.unwrap_or(ALL).to_le_bytes());
+    Ok(())
+}
+
+fn decode(bytes: &[u8], most: usize) -> Result<BTreeMap<NamespaceId, Reservation>, Unfit> {
+    let input = &mut Reader(bytes);
+    if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
+        return Err(Unfit::Foreign);
+    }
+    let version = input.u16()?;
+    if version != VERSION {
+        return Err(Unfit::Version(version));
+    }
+    if input.u32()? as usize != input.0.len() {
+        return Err(Unfit::Length);
+    }
+    let mut all = BTreeMap::new();
+    for _ in 0..input.count(RESERVATION_BYTES)? {
+        let (id, own) = take_reservation(input)?;
+        if !own.is_sound(most) || all.insert(id, own).is_some() {
+            return Err(Unfit::Value("reservation"));
+        }
+    }
+    if input.0.is_empty() { Ok(all) } else { Err(Unfit::Length) }
+}
+
+fn take_reservation(input: &mut Reader<'_>) -> Result<(NamespaceId, Reservation), Unfit> {
+    let (id, generation) = (NamespaceId(input.u16()?), input.u32()?);
+    let persists = input.flag("reservation")?;
+    let mut registrants = Vec::new();
+    for _ in 0..input.count(REGISTRANT_BYTES)? {
+        let host = Registrant { host: take_name(input)?, id: HostId(input.array()?) };
+        registrants.push((host, input.u64()?));
+    }
+    let (kind, place) = (input.u8()?, input.u32()?);
+    let holder = registrants.get(place as usize).map(|(host, _)| host.clone());
+    let held = (kind != 0).then_some((ReservationKind(kind), holder));
+    match place == ALL || (place as usize) < registrants.len() && kind != 0 {
+        true => Ok((id, Reservation { generation, registrants, held, persists })),
+        false => Err(Unfit::Value("reservation")),
+    }
+}

@@ -1,0 +1,354 @@
+//! A controller on its way to another process, as plain data and as bytes
+//! (docs/adr/0015-moving-controllers.md).
+//!
+//! Magic `nfcontrl` (8 bytes), version of the take-over (2), bytes that follow (4), then the fields in the
+//! order in which [`Emigrant::encode`] puts them; little-endian, times as ages. Each count is checked
+//! against what is left before anything is made of it. What is deliberately not here: the connections of
+//! its queues, which are parcels; keys, and authentications in progress.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+
+use contract::{Instant, NamespaceId};
+use wire::nvme::{AnaState, Configuration, ControllerState};
+
+use super::config::{ANA_GROUPS_MAX, HostId, Identifiers, Nqn, PortId};
+use super::controller::Kind;
+use super::counts::Sum;
+use super::errors::ErrorLog;
+use super::events::Events;
+use super::features::Features;
+use super::reservation::Notices;
+use super::state::CNTLID_END;
+use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, VERSION, Writer};
+
+const MAGIC: [u8; 8] = *b"nfcontrl";
+
+/// Bytes before the fields.
+const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
+
+/// Queues of one at most, the admin queue included.
+pub const EMIGRANT_QUEUES_MAX: usize = 240;
+
+/// Namespaces of one at most.
+const NAMESPACES_MAX: usize = 1024;
+
+/// Entries of a queue at most.
+const QUEUE_ENTRIES_MAX: u16 = 4096;
+
+/// Of whatever is counted at most: adding up several does not overflow.
+const COUNT_MAX: u64 = 1 << 56;
+
+/// A namespace as the host has seen it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) nsid: u32,
+    pub(super) id: NamespaceId,
+    /// In blocks as the host sees them.
+    pub(super) blocks: u64,
+    /// See [`Seen`](super::link::Seen).
+    pub(super) shift: u8,
+    pub(super) identifiers: Identifiers,
+    pub(super) ana_group: u32,
+    pub(super) access: AnaState,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EmigrantQueue {
+    pub(super) id: u16,
+    pub(super) size: u16,
+    /// `head < size`
+    pub(super) head: u16,
+    pub(super) flow_control: bool,
+    /// Whether the host had to prove who it is, and whether it has.
+    pub(super) must_prove: bool,
+    pub(super) is_proven: bool,
+    /// When the queue ends if it has not.
+    pub(super) prove_by: Instant,
+    /// See [`Place`](super::Place).
+    pub(super) address: Option<IpAddr>,
+    pub(super) counts: Sum,
+}
+
+/// See the module. Its instants are of the process that has it.
+#[derive(Clone)]
+pub struct Emigrant {
+    pub(super) cntlid: u16,
+    pub(super) kind: Kind,
+    pub(super) subsystem: Nqn,
+    pub(super) port: PortId,
+    pub(super) host: Nqn,
+    pub(super) host_id: HostId,
+    /// Nothing of its host's at its subsystem is left behind.
+    pub(super) is_last: bool,
+    pub(super) configuration: Configuration,
+    pub(super) state: ControllerState,
+    pub(super) is_ready: bool,
+    pub(super) writes_through: bool,
+    pub(super) created: Instant,
+    pub(super) discovery_changes: u64,
+    pub(super) features: Features,
+    pub(super) events: Events,
+    /// Namespaces that changed since the host read the log.
+    pub(super) changed: BTreeSet<u32>,
+    pub(super) notices: Notices,
+    pub(super) errors: ErrorLog,
+    /// In the order of their numbers.
+    pub(super) sights: Vec<Sight>,
+    /// In the order of their numbers; the first is the admin queue.
+    pub(super) queues: Vec<EmigrantQueue>,
+}
+
+impl fmt::Debug for Emigrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "controller {} of {} at {}", self.cntlid, self.host, self.subsystem)
+    }
+}
+
+/// How long ago something was, as nanoseconds.
+pub(super) fn age(now: Instant, then: Instant) -> [u8; 8] {
+    now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
+}
+
+/// When that was.
+pub(super) fn earlier(now: Instant, age: u64) -> Instant {
+    Instant::from_nanos(now.as_nanos().saturating_sub(age))
+}
+
+impl Emigrant {
+    /// Its identifier, which the host knows.
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
+    /// Its host.
+    pub fn host(&self) -> &Nqn {
+        &self.host
+    }
+
+    /// How many queues it has, the admin queue included.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The port that it came by; to be set where that has another number.
+    pub fn port_mut(&mut self) -> &mut PortId {
+        &mut self.port
+    }
+
+    /// As bytes.
+    ///
+    /// # Errors
+    /// When it is too large.
+    pub fn encode(&self, now: Instant) -> Result<Vec<u8>, Unfit> {
+        let mut to = Writer::default();
+        to.put(MAGIC);
+        to.put(VERSION.to_le_bytes());
+        to.put([0; 4]);
+        self.put_self(&mut to, now)?;
+        self.features.put(&mut to, now);
+        self.events.put(&mut to)?;
+        to.count(self.changed.len())?;
+        self.changed.iter().for_each(|nsid| to.put(nsid.to_le_bytes()));
+        self.notices.put(&mut to)?;
+        self.errors.put(&mut to)?;
+        to.count(self.sights.len())?;
+        self.sights.iter().for_each(|sight| put_sight(&mut to, sight));
+        to.count(self.queues.len())?;
+        self.queues.iter().for_each(|queue| put_queue(&mut to, queue, now));
+        if to.0.len() > BODY_BYTES_MAX {
+            return Err(Unfit::TooLarge);
+        }
+        let length = (to.0.len() - PREFIX_BYTES) as u32;
+        to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+        Ok(to.0)
+    }
+
+    fn put_self(&self, to: &mut Writer, now: Instant) -> Result<(), Unfit> {
+        to.put(self.cntlid.to_le_bytes());
+        to.flag(self.kind == Kind::Discovery);
+        to.string(self.subsystem.as_str().as_bytes())?;
+        to.put(self.port.0.to_le_bytes());
+        to.string(self.host.as_str().as_bytes())?;
+        to.put(self.host_id.0);
+        to.flag(self.is_last);
+        to.put(self.configuration.0.to_le_bytes());
+        to.put(self.state.0.to_le_bytes());
+        to.flag(self.is_ready);
+        to.flag(self.writes_through);
+        to.put(age(now, self.created));
+        to.put(self.discovery_changes.to_le_bytes());
+        Ok(())
+    }
+
+    /// The controller that these bytes are.
+    ///
+    /// # Errors
+    /// When they are foreign, of another version or cut, or say something that cannot be.
+    pub fn decode(bytes: &[u8], now: Instant) -> Result<Emigrant, Unfit> {
+        let input = &mut Reader(bytes);
+        if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
+            return Err(Unfit::Foreign);
+        }
+        let version = input.u16()?;
+        if version != VERSION {
+            return Err(Unfit::Version(version));
+        }
+        if input.u32()? as usize != input.0.len() {
+            return Err(Unfit::Length);
+        }
+        let emigrant = Emigrant {
+            cntlid: input.u16()?,
+            kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },
+            subsystem: take_name(input)?,
+            port: PortId(input.u16()?),
+            host: take_name(input)?,
+            host_id: HostId(input.array()?),
+            is_last: input.flag("host")?,
+            configuration: Configuration(input.u32()?),
+            state: ControllerState(input.u32()?),
+            is_ready: input.flag("state")?,
+            writes_through: input.flag("write cache")?,
+            created: earlier(now, input.u64()?),
+            discovery_changes: input.u64()?,
+            features: Features::take(input, now)?,
+            events: Events::take(input)?,
+            changed: take_changed(input)?,
+            notices: Notices::take(input)?,
+            errors: ErrorLog::take(input)?,
+            sights: take_all(input, SIGHT_BYTES, NAMESPACES_MAX, take_sight)?,
+            queues: take_all(input, QUEUE_BYTES, EMIGRANT_QUEUES_MAX, |input| {
+                take_queue(input, now)
+            })?,
+        };
+        if !input.0.is_empty() {
+            return Err(Unfit::Length);
+        }
+        emigrant.check()?;
+        Ok(emigrant)
+    }
+
+    /// Whether its fields agree with each other.
+    fn check(&self) -> Result<(), Unfit> {
+        let ordered = self.queues.is_sorted_by(|one, next| one.id < next.id)
+            && self.sights.is_sorted_by(|one, next| one.nsid < next.nsid);
+        let has_admin = self.queues.first().is_some_and(|queue| queue.id == 0);
+        let is_plain = self.kind == Kind::Io || self.queues.len() == 1 && self.sights.is_empty();
+        let is_kind = (self.kind == Kind::Discovery) == self.subsystem.is_discovery();
+        let is_numbered = (1..CNTLID_END).contains(&self.cntlid);
+        let counts = self.discovery_changes <= u64::MAX / 2;
+        match ordered && has_admin && is_plain && is_kind && is_numbered && counts {
+            true => Ok(()),
+            false => Err(Unfit::Value("controller")),
+        }
+    }
+}
+
+pub(super) fn take_name(input: &mut Reader<'_>) -> Result<Nqn, Unfit> {
+    let text = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;
+    Nqn::new(text).map_err(|_| Unfit::Value("name"))
+}
+
+fn take_all<T>(
+    input: &mut Reader<'_>,
+    bytes_min: usize,
+    most: usize,
+    mut take: impl FnMut(&mut Reader<'_>) -> Result<T, Unfit>,
+) -> Result<Vec<T>, Unfit> {
+    let count = input.count(bytes_min)?;
+    if count > most {
+        return Err(Unfit::TooLarge);
+    }
+    (0..count).map(|_| take(input)).collect()
+}
+
+fn take_changed(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
+    Ok(take_all(input, 4, NAMESPACES_MAX, |input| input.u32())?.into_iter().collect())
+}
+
+/// Bytes of a [`Sight`].
+const SIGHT_BYTES: usize = 4 + 2 + 8 + 1 + 16 + 16 + 8 + 4 + 1;
+
+fn put_sight(to: &mut Writer, sight: &Sight) {
+    to.put(sight.nsid.to_le_bytes());
+    to.put(sight.id.0.to_le_bytes());
+    to.put(sight.blocks.to_le_bytes());
+    to.put([sight.shift]);
+    to.put(sight.identifiers.uuid);
+    to.put(sight.identifiers.nguid);
+    to.put(sight.identifiers.eui64);
+    to.put(sight.ana_group.to_le_bytes());
+    to.put([sight.access.0]);
+}
+
+fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
+    let sight = Sight {
+        nsid: input.u32()?,
+        id: NamespaceId(input.u16()?),
+        blocks: input.u64()?,
+        shift: input.u8()?,
+        identifiers: Identifiers {
+            uuid: input.array()?,
+            nguid: input.array()?,
+            eui64: input.array()?,
+        },
+        ana_group: input.u32()?,
+        access: AnaState(input.u8()?),
+    };
+    match sight.nsid > 0 && (1..=ANA_GROUPS_MAX).contains(&sight.ana_group) {
+        true => Ok(sight),
+        false => Err(Unfit::Value("namespace")),
+    }
+}
+
+/// Bytes of an [`EmigrantQueue`].
+const QUEUE_BYTES: usize = 2 + 2 + 2 + 1 + 1 + 1 + 8 + 18 + 5 * 8;
+
+fn put_queue(to: &mut Writer, queue: &EmigrantQueue, now: Instant) {
+    to.put(queue.id.to_le_bytes());
+    to.put(queue.size.to_le_bytes());
+    to.put(queue.head.to_le_bytes());
+    to.flag(queue.flow_control);
+    to.flag(queue.must_prove);
+    to.flag(queue.is_proven);
+    // Ahead of now.
+    to.put(age(queue.prove_by, now));
+    to.address(queue.address);
+    let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
+    for count in [reads, writes, blocks_read, blocks_written, media_errors] {
+        to.put(count.to_le_bytes());
+    }
+}
+
+fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<EmigrantQueue, Unfit> {
+    let queue = EmigrantQueue {
+        id: input.u16()?,
+        size: input.u16()?,
+        head: input.u16()?,
+        flow_control: input.flag("flow control")?,
+        must_prove: input.flag("authentication")?,
+        is_proven: input.flag("authentication")?,
+        prove_by: Instant::from_nanos(now.as_nanos().saturating_add(input.u64()?)),
+        address: input.address()?,
+        counts: Sum {
+            reads: input.u64()?,
+            writes: input.u64()?,
+            blocks_read: input.u64()?,
+            blocks_written: input.u64()?,
+            media_errors: input.u64()?,
+        },
+    };
+    let sized = (2..=QUEUE_ENTRIES_MAX).contains(&queue.size) && queue.head < queue.size;
+    // Whoever need not has.
+    let proof = queue.must_prove || queue.is_proven;
+    let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
+    let all = [reads, writes, blocks_read, blocks_written, media_errors];
+    let counted = all.iter().all(|count| *count <= COUNT_MAX);
+    match sized && proof && counted {
+        true => Ok(queue),
+        false => Err(Unfit::Value("queue")),
+    }
+}
