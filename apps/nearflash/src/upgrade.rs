@@ -9,6 +9,7 @@
 mod command;
 mod courier;
 mod estate;
+mod gather;
 mod giver;
 mod heir;
 mod notify;

@@ -33,7 +33,7 @@ const GIVE_PAUSE: Duration = Duration::from_millis(1);
 pub const GIVEN_AT_ONCE: u16 = 16;
 
 /// Those that it gives to another process, which costs more steps for each lot.
-const HANDED_AT_ONCE: u16 = 32;
+pub const HANDED_AT_ONCE: u16 = 32;
 
 /// Orders that wait for their answers at a time.
 const WAITING_MAX: usize = 256;
@@ -407,12 +407,13 @@ impl Foreman {
     }
 
     /// Lets every worker give all connections that can move to the courier, who takes them to another
-    /// process; or those go on that have not left, and none follow. The sizing rests meanwhile.
-    pub fn hand_over(&self, is_on: bool) {
+    /// process, so many at a time; zero: those go on that have not left, and none follow. The sizing rests
+    /// meanwhile.
+    pub fn hand_over(&self, at_once: u16) {
         let now = self.tenants.now();
         self.crew().sizing.rest(now, OPERATORS_TURN);
-        let (count, to) = (if is_on { u32::MAX } else { 0 }, self.meters.len() as u16);
-        let give = Tell::Give { count, to, at_once: HANDED_AT_ONCE };
+        let (count, to) = (if at_once > 0 { u32::MAX } else { 0 }, self.meters.len() as u16);
+        let give = Tell::Give { count, to, at_once };
         (0..self.meters.len()).for_each(|worker| self.say(worker, give.clone()));
     }
 

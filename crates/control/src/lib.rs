@@ -34,7 +34,8 @@ pub use compliance::{BURST, Compliance};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};
 pub use foreman::{
-    ConnectionInfo, Foreman, GIVEN_AT_ONCE, Moved, OrderRefused, WorkerInfo, WorkerState,
+    ConnectionInfo, Foreman, GIVEN_AT_ONCE, HANDED_AT_ONCE, Moved, OrderRefused, WorkerInfo,
+    WorkerState,
 };
 pub use measured::Measured;
 pub use post::{PostBox, Wake};

@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::{ConnId, Instant, Parcel, Tell};
+use control::HANDED_AT_ONCE;
 use io::{Link, Process, Shelved};
+use proto::nvme::Held;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use target::Hold;
 
 use super::courier::{Courier, Event};
 use super::estate::{Estate, Hello, Left, SocketAt, files, place};
+use super::gather::{self, Controllers};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
 use crate::volumes::Volume;
@@ -37,19 +40,21 @@ const UNMOVED_MAX: Duration = Duration::from_secs(1);
 
 /// A take-over as the older process sees it.
 pub(super) struct Giver<'a> {
-    courier: &'a mut Courier,
-    grounds: Arc<Grounds>,
+    pub(super) courier: &'a mut Courier,
+    pub(super) grounds: Arc<Grounds>,
     talk: Talk,
     /// Its number.
     number: u64,
     /// The other process, once it has said hello.
     heir: Option<Process>,
     /// Connections that were shown to the other process and are ours.
-    shown: HashMap<u64, (Box<Parcel>, Shelved)>,
-    given: usize,
+    pub(super) shown: HashMap<u64, (Box<Parcel>, Shelved)>,
+    /// NVMe controllers, whose connections go together.
+    pub(super) controllers: Controllers,
+    pub(super) given: usize,
     kept: usize,
     /// When the last one came from a worker or left for good.
-    moved_at: Instant,
+    pub(super) moved_at: Instant,
     changes: Changes,
 }
 
@@ -72,9 +77,20 @@ impl<'a> Giver<'a> {
         let number = TALKS.fetch_add(1, Ordering::Relaxed);
         let moved_at = grounds.clock.now();
         let (shown, changes) = (HashMap::new(), Changes::default());
-        let (heir, given, kept) = (None, 0, 0);
-        let mut giver =
-            Giver { courier, grounds, talk, number, heir, shown, given, kept, moved_at, changes };
+        let (heir, given, kept, controllers) = (None, 0, 0, Controllers::default());
+        let mut giver = Giver {
+            courier,
+            grounds,
+            talk,
+            number,
+            heir,
+            shown,
+            controllers,
+            given,
+            kept,
+            moved_at,
+            changes,
+        };
         let done = giver.go();
         if let Err(why) = &done {
             giver.talk.stop(why);
@@ -131,9 +147,14 @@ impl<'a> Giver<'a> {
         let began = self.grounds.clock.now();
         self.be_still()?;
         self.talk.say(Kind::Still, &[])?;
+        if let Some(fabric) = self.grounds.live.fabric() {
+            let bequest = fabric.bequeath().map_err(|unfit| unfit.to_string())?;
+            self.talk.say(Kind::Fabric, &bequest)?;
+        }
         step("giver", "still");
         self.talk.report_to(self.courier.sender.clone(), self.number)?;
         self.give_connections(began)?;
+        self.give_controllers()?;
         step("giver", "given");
         self.commit()?;
         tracing::info!(
@@ -188,6 +209,9 @@ impl<'a> Giver<'a> {
         self.changes.is_still = true;
         grounds.shared.fences.hold_hellos(Hold::All);
         grounds.shared.fences.hold_exclusives(true);
+        if let Some(fabric) = grounds.live.fabric() {
+            fabric.hold(Held::Connects);
+        }
         // Every worker takes a turn behind that.
         grounds.orders.hold(true, &grounds.wakers);
         self.await_within(STILL_MAX, "the workers do not stand still", || {
@@ -218,7 +242,7 @@ impl<'a> Giver<'a> {
     fn give_connections(&mut self, began: Instant) -> Result<(), String> {
         let grounds = self.grounds.clone();
         self.moved_at = grounds.clock.now();
-        grounds.foreman.hand_over(true);
+        grounds.foreman.hand_over(HANDED_AT_ONCE);
         let (mut given_before, mut given_at) = (0, began);
         loop {
             match self.courier.next_soon() {
@@ -233,7 +257,7 @@ impl<'a> Giver<'a> {
             // To go back would end what has been given.
             let is_late = stops || now.since(began) >= GIVING_MAX;
             if !grounds.spread.has_any() {
-                grounds.foreman.hand_over(false);
+                grounds.foreman.hand_over(0);
                 return Ok(());
             }
             let is_quiet = self.shown.is_empty() && now.since(self.moved_at) >= LULL;
@@ -249,11 +273,11 @@ impl<'a> Giver<'a> {
                 (given_before, given_at) = (self.given, now);
             }
             if left == 0 || is_late || now.since(given_at) >= UNMOVED_MAX {
-                grounds.foreman.hand_over(false);
+                grounds.foreman.hand_over(0);
                 return self.settle();
             }
             // Those that were not quiet in time, and those that have come meanwhile.
-            grounds.foreman.hand_over(true);
+            grounds.foreman.hand_over(HANDED_AT_ONCE);
             self.moved_at = now;
         }
     }
@@ -267,7 +291,7 @@ impl<'a> Giver<'a> {
     }
 
     /// What is still under way to the courier ends, one way or the other.
-    fn settle(&mut self) -> Result<(), String> {
+    pub(super) fn settle(&mut self) -> Result<(), String> {
         let mut lull = 0;
         while lull < 5 || !self.shown.is_empty() {
             match self.courier.next_soon() {
@@ -284,7 +308,7 @@ impl<'a> Giver<'a> {
         Ok(())
     }
 
-    fn take_event(&mut self, event: Event) -> Result<(), String> {
+    pub(super) fn take_event(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Mail => self.take_mail(),
             Event::Knock(stream) => {
@@ -297,20 +321,29 @@ impl<'a> Giver<'a> {
         }
     }
 
-    fn take_mail(&mut self) -> Result<(), String> {
+    pub(super) fn take_mail(&mut self) -> Result<(), String> {
         loop {
-            let mut parcels = Vec::new();
-            while parcels.len() < io::DESCRIPTORS_MAX
+            let (mut parcels, mut queues) = (Vec::new(), Vec::new());
+            while parcels.len() + queues.len() < io::DESCRIPTORS_MAX
                 && let Some(tell) = self.courier.mail()
             {
-                if let Tell::Arrive(parcel) = tell {
-                    parcels.push(parcel);
+                let Tell::Arrive(parcel) = tell else { continue };
+                match gather::number(&parcel) {
+                    Some(number) => queues.push((number, parcel)),
+                    None => parcels.push(parcel),
                 }
             }
-            if parcels.is_empty() {
+            if parcels.is_empty() && queues.is_empty() {
                 return Ok(());
             }
-            self.show_all(parcels)?;
+            let mut shown = self.show_all(parcels);
+            for (number, parcel) in queues {
+                match shown {
+                    Ok(()) => shown = self.take_queue(number, parcel),
+                    Err(_) => self.courier.give_back(parcel),
+                }
+            }
+            shown?;
         }
     }
 
@@ -345,24 +378,36 @@ impl<'a> Giver<'a> {
                 }
             }
         }
-        lots.iter().try_for_each(|(body, tickets)| self.send_parcels(machine_now, body, tickets))
+        lots.iter().try_for_each(|(body, tickets)| {
+            let sent = self.send_shown(Kind::Parcels, machine_now, body, tickets);
+            step_with("giver", "parcel", tickets.len());
+            sent.map_err(String::from)
+        })
     }
 
-    fn send_parcels(&self, now: u64, body: &[u8], tickets: &[u64]) -> Result<(), String> {
+    /// What is shown of connections, with their sockets.
+    pub(super) fn send_shown(
+        &self,
+        kind: Kind,
+        now: u64,
+        body: &[u8],
+        tickets: &[u64],
+    ) -> Result<(), Over> {
         let shelved = tickets.iter().map(|ticket| &self.shown[ticket].1);
         let sockets: Vec<_> = shelved.map(Shelved::socket).collect();
-        let sent = self.talk.send(Kind::Parcels, now, body, &sockets);
-        step_with("giver", "parcel", tickets.len());
-        sent.map_err(String::from)
+        self.talk.send(kind, now, body, &sockets)
     }
 
     fn take_message(&mut self, message: &Message) -> Result<(), String> {
         self.moved_at = self.grounds.clock.now();
         match message.kind {
             Kind::Refused => {
+                let why = String::from_utf8_lossy(&message.body);
+                if self.keep_controller(message.ticket, &why) {
+                    return Ok(());
+                }
                 let found = self.shown.remove(&message.ticket);
                 let (parcel, shelved) = found.ok_or_else(|| unexpected(message))?;
-                let why = String::from_utf8_lossy(&message.body);
                 tracing::warn!(peer = %parcel.peer, %why, "a connection stays");
                 self.take_back(parcel, shelved);
                 Ok(())
@@ -373,14 +418,15 @@ impl<'a> Giver<'a> {
                     return Err(unexpected(message).into());
                 }
                 step_with("giver", "taken", tickets.len());
-                self.give_all(&tickets)
+                let given = self.give_controller(&tickets);
+                given.unwrap_or_else(|| self.give_all(&tickets)).map_err(String::from)
             }
             _ => Err(unexpected(message).into()),
         }
     }
 
     /// The other process has taken these, and all are its own with one message.
-    fn give_all(&mut self, tickets: &[u64]) -> Result<(), String> {
+    pub(super) fn give_all(&mut self, tickets: &[u64]) -> Result<(), Over> {
         self.talk.say(Kind::Yours, &put_tickets(tickets))?;
         let now = self.grounds.clock.now();
         for ticket in tickets {
@@ -396,7 +442,7 @@ impl<'a> Giver<'a> {
         Ok(())
     }
 
-    fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
+    pub(super) fn take_back(&mut self, parcel: Box<Parcel>, shelved: Shelved) {
         self.grounds.spread.shelve_again(parcel.ticket, shelved);
         self.courier.give_back(parcel);
     }
@@ -457,11 +503,19 @@ impl<'a> Giver<'a> {
             super::tell_service_manager(); // the other has said that it is the main process
         }
         let grounds = self.grounds.clone();
+        let fabric = grounds.live.fabric();
+        if self.controllers.are_given {
+            // Hosts come back whose writes may be on their way there.
+            grounds.shared.fences.hold_kin(true);
+        }
+        self.keep_controllers();
+        let held = if self.controllers.are_given { Held::Reservations } else { Held::Nothing };
+        fabric.iter().for_each(|fabric| fabric.hold(held));
         for (_, (parcel, shelved)) in std::mem::take(&mut self.shown) {
             self.take_back(parcel, shelved);
         }
         if self.changes.is_still {
-            grounds.foreman.hand_over(false);
+            grounds.foreman.hand_over(0);
             grounds.give_away(false);
             grounds.hold_apis(false);
             grounds.orders.hold(false, &grounds.wakers);
@@ -475,6 +529,8 @@ impl<'a> Giver<'a> {
         }
         grounds.shared.fences.hold_hellos(Hold::Nobody);
         grounds.shared.fences.hold_exclusives(false);
+        grounds.shared.fences.hold_kin(false);
+        fabric.iter().for_each(|fabric| fabric.hold(Held::Nothing));
         grounds.wakers.iter().for_each(io::Waker::wake);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use contract::{Instant, ListenerId, Parcel, Payload, Peer, Session, Tell, Ticket
 use control::Tenants;
 use flash::Spec;
 use io::{Link, Listener, Process};
-use proto::takeover::{Kind, decode, parcels, put_tickets, tickets};
+use proto::nvme::{Emigrant, Held, PortId};
+use proto::nvme_tcp::{Desk, TargetSession};
+use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use target::{Adopted, FenceName, Hold};
 
 use super::courier::{Courier, Event};
@@ -23,6 +26,9 @@ use crate::live::StateAt;
 use crate::log;
 use crate::sessions::AnySession;
 use crate::volumes::Volume;
+
+/// Why a connection is refused for which there is no place.
+const NO_ROOM: &str = "there is no room for more connections (limits.connections)";
 
 /// How often a connection is offered to a worker before nobody has room for it.
 const OFFERS_MAX: usize = 100;
@@ -172,6 +178,7 @@ impl Heir {
             owner: self.owner,
             listeners: self.listeners,
             shown: HashMap::new(),
+            controllers: HashMap::new(),
             landing: HashMap::new(),
             pauses: Vec::new(),
             began: Instant::ZERO,
@@ -213,10 +220,16 @@ fn check_payload(parcel: &Parcel, session: &AnySession) -> Result<(), String> {
         Payload::Whole(_) => None,
     });
     let waits = parcel.waiting.as_ref().map(|request| request.payload_bytes);
-    match begun.or(waits).is_none_or(|bytes| bytes == left) {
-        true => Ok(()),
-        false => Err("its payload is not what its session expects".to_owned()),
+    if begun.or(waits).is_some_and(|bytes| bytes != left) {
+        return Err("its payload is not what its session expects".to_owned());
     }
+    let begun = parcel.requests.iter().map(|request| request.tag);
+    let waiting = parcel.waiting.iter().chain(parcel.put_off.iter().map(|(request, _)| request));
+    let is_answered = match session {
+        AnySession::Reflex(_) => true,
+        AnySession::NvmeTcp(session) => session.answers(begun.chain(waiting.map(|one| one.tag))),
+    };
+    if is_answered { Ok(()) } else { Err("its requests are not its session's".to_owned()) }
 }
 
 /// A connection that the older process has shown and not given, with its socket and its name.
@@ -248,6 +261,8 @@ struct Taker<'a> {
     unwanted: Vec<Listener>,
     /// Connections that are the older process's still.
     shown: HashMap<u64, Shown>,
+    /// NVMe controllers among them: identifier and tickets, by the first of these.
+    controllers: HashMap<u64, (u16, Vec<u64>)>,
     landing: HashMap<Ticket, Landing>,
     pauses: Vec<Duration>,
     began: Instant,
@@ -266,6 +281,7 @@ impl Taker<'_> {
         fences.hold_exclusives(true);
         // It may end hosts' controllers, and lose their connections, with writes at the devices.
         fences.hold_kin(true);
+        self.hold(Held::Connects);
         step("heir", "prepare");
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX)?;
@@ -296,6 +312,9 @@ impl Taker<'_> {
             }
         };
         self.shown.clear();
+        for (_, (cntlid, _)) in self.controllers.drain() {
+            self.grounds.live.fabric().iter().for_each(|fabric| fabric.disappoint(cntlid));
+        }
         self.end(&ended, told);
         Ok(())
     }
@@ -316,8 +335,14 @@ impl Taker<'_> {
     fn take_message(&mut self, message: Message, told: &Told) -> Result<Option<Ended>, String> {
         match message.kind {
             Kind::Parcels if !self.serves => self.look_at_all(message)?,
+            Kind::Fabric if !self.serves => {
+                let fabric = self.grounds.live.fabric().ok_or_else(|| unexpected(&message))?;
+                fabric.inherit(&message.body).map_err(|unfit| unfit.to_string())?;
+            }
+            Kind::Controller if !self.serves => self.look_at_controller(message)?,
             Kind::Yours => {
                 let tickets = tickets(&message.body).map_err(|unfit| unfit.to_string())?;
+                self.admit(&tickets).ok_or_else(|| unexpected(&message))?;
                 for ticket in &tickets {
                     let shown = self.shown.remove(ticket);
                     let (parcel, socket, adopted) = shown.ok_or_else(|| unexpected(&message))?;
@@ -341,20 +366,35 @@ impl Taker<'_> {
         Ok(None)
     }
 
+    fn hold(&self, held: Held) {
+        self.grounds.live.fabric().iter().for_each(|fabric| fabric.hold(held));
+    }
+
+    /// If what is ours from now on are the connections of a controller, that is, too. `None`: they are a part
+    /// of one.
+    fn admit(&mut self, tickets: &[u64]) -> Option<()> {
+        let Some((cntlid, all)) = tickets.first().and_then(|first| self.controllers.remove(first))
+        else {
+            return Some(());
+        };
+        let now = self.grounds.clock.now();
+        let fabric = self.grounds.live.fabric()?;
+        (all == tickets && fabric.admit(cntlid, now)).then_some(())
+    }
+
     /// Answers what was shown.
     fn look_at_all(&mut self, message: Message) -> Result<(), String> {
         let parcels = parcels(&message.body).map_err(|unfit| unfit.to_string())?;
         let mut sockets = message.files.into_iter();
-        let connections: usize = self.grounds.spread.connections().iter().sum();
-        let mut room = self.grounds.connections_max.saturating_sub(connections + self.shown.len());
-        // What the way has taken.
-        let now = self.grounds.clock.now();
-        let way = self.grounds.clock.machine_nanos().saturating_sub(message.ticket);
-        let sent_at = now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX));
+        let (mut room, sent_at) = (self.room(), self.sent_at(message.ticket));
         let mut taken = Vec::new();
         for (ticket, bytes) in parcels {
             let socket = sockets.next();
-            match self.look_at(bytes, socket, Instant::from_nanos(sent_at), room) {
+            let shown = match room {
+                0 => Err(NO_ROOM.to_owned()),
+                _ => self.look_at(bytes, socket, sent_at, |packed| AnySession::unpack(packed)),
+            };
+            match shown {
                 Ok(shown) => {
                     self.shown.insert(ticket, shown);
                     room -= 1;
@@ -371,13 +411,90 @@ impl Taker<'_> {
         Ok(())
     }
 
-    /// Makes a connection of what was shown, unless it does not fit.
+    /// Answers a controller that was shown, with all of its connections or none.
+    fn look_at_controller(&mut self, message: Message) -> Result<(), String> {
+        let (bytes, parcels) = controller(&message.body).map_err(|unfit| unfit.to_string())?;
+        let sent_at = self.sent_at(message.ticket);
+        let first = parcels.first().ok_or("a controller without a connection")?.0;
+        let sockets = message.files;
+        match self.expect(bytes, &parcels, sockets, sent_at) {
+            Ok((cntlid, shown)) => {
+                let tickets: Vec<u64> = parcels.iter().map(|(ticket, _)| *ticket).collect();
+                self.shown.extend(tickets.iter().copied().zip(shown));
+                let taken = put_tickets(&tickets);
+                self.controllers.insert(first, (cntlid, tickets));
+                step_with("heir", "controller", parcels.len());
+                let _ = self.talk.say(Kind::Taken, &taken); // an end shows where messages are heard
+            }
+            // As above.
+            Err(why) => drop(self.talk.send(Kind::Refused, first, why.as_bytes(), &[])),
+        }
+        Ok(())
+    }
+
+    /// A controller that may come, with its connections.
+    fn expect(
+        &self,
+        bytes: &[u8],
+        parcels: &[(u64, &[u8])],
+        sockets: Vec<OwnedFd>,
+        sent_at: Instant,
+    ) -> Result<(u16, Vec<Shown>), String> {
+        let fabric = self.grounds.live.fabric().ok_or("no listener speaks NVMe/TCP")?;
+        let mut emigrant = Emigrant::decode(bytes, sent_at).map_err(|unfit| unfit.to_string())?;
+        let cntlid = emigrant.cntlid();
+        let listener = self.listeners.get(&emigrant.port_mut().0);
+        let port = PortId(listener.ok_or("its listener is not known")?.0);
+        *emigrant.port_mut() = port;
+        if emigrant.queues() != parcels.len() {
+            return Err("it has not all of its connections".to_owned());
+        }
+        if self.room() < parcels.len() {
+            return Err(NO_ROOM.to_owned());
+        }
+        let numbers = fabric.expect(emigrant).map_err(|unwelcome| unwelcome.to_string())?;
+        let desk = Rc::new(Desk::new(fabric.clone(), 0));
+        let mut sockets = sockets.into_iter();
+        let mut shown = Vec::new();
+        for ((_, bytes), number) in parcels.iter().zip(numbers.into_values()) {
+            let unpack = |packed: &mut Vec<u8>| {
+                let desk = Rc::clone(&desk);
+                let (session, own) = TargetSession::from_abroad(desk, packed, number, port)?;
+                *packed = own;
+                Some(AnySession::NvmeTcp(session))
+            };
+            match self.look_at(bytes, sockets.next(), sent_at, unpack) {
+                Ok(one) => shown.push(one),
+                Err(why) => {
+                    fabric.disappoint(cntlid);
+                    return Err(why);
+                }
+            }
+        }
+        Ok((cntlid, shown))
+    }
+
+    /// Connections that there is room for.
+    fn room(&self) -> usize {
+        let connections: usize = self.grounds.spread.connections().iter().sum();
+        self.grounds.connections_max.saturating_sub(connections + self.shown.len())
+    }
+
+    /// When a message left that says when, by our clock.
+    fn sent_at(&self, machine_nanos: u64) -> Instant {
+        let now = self.grounds.clock.now();
+        let way = self.grounds.clock.machine_nanos().saturating_sub(machine_nanos);
+        Instant::from_nanos(now.as_nanos().saturating_sub(way.min(WAY_NANOS_MAX)))
+    }
+
+    /// Makes a connection of what was shown, unless it does not fit. `unpack` says what its session is, and makes
+    /// that one of this process.
     fn look_at(
         &self,
         bytes: &[u8],
         socket: Option<OwnedFd>,
         sent_at: Instant,
-        room: usize,
+        unpack: impl FnOnce(&mut Vec<u8>) -> Option<AnySession>,
     ) -> Result<Shown, String> {
         let grounds = &self.grounds;
         let courier = grounds.spread.courier() as u16;
@@ -386,16 +503,13 @@ impl Taker<'_> {
             let decoded = decode(bytes, courier, sent_at, |name| book.member(name));
             Box::new(decoded.map_err(|unfit| unfit.to_string())?)
         };
-        let session = AnySession::unpack(&parcel.session).ok_or("its session makes no sense")?;
+        let session = unpack(&mut parcel.session).ok_or("its session makes no sense")?;
         check_payload(&parcel, &session)?;
         let listener = self.listeners.get(&parcel.listener.0);
         parcel.listener = *listener.ok_or("its listener is not known")?;
         let devices = grounds.volumes.len();
         if parcel.requests.iter().any(|request| usize::from(request.device) >= devices) {
             return Err("it has a request for a device that is not there".to_owned());
-        }
-        if room == 0 {
-            return Err("there is no room for more connections (limits.connections)".to_owned());
         }
         let socket = socket.ok_or("its socket did not come along (ulimit -n)")?;
         let mut adopted = None;
@@ -438,6 +552,9 @@ impl Taker<'_> {
         if offers > OFFERS_MAX {
             tracing::warn!(peer = %parcel.peer, "no worker has room for a connection: it ends");
             self.landing.remove(&parcel.ticket);
+            if let Some(fabric) = self.grounds.live.fabric() {
+                TargetSession::lose(&Desk::new(fabric, 0), &parcel.session);
+            }
             return self.grounds.spread.discard(parcel.ticket);
         }
         self.courier.post(offers % workers, Tell::Arrive(parcel));
@@ -465,8 +582,10 @@ impl Taker<'_> {
                 tracing::warn!(%error, "a socket keeps its permissions");
             }
         }
+        self.hold(Held::Reservations);
         grounds.orders.listen(listeners, &grounds.wakers);
         grounds.hold_apis(false);
+        self.grounds.live.fabric().iter().for_each(|fabric| fabric.keep_inherited());
         self.serves = true;
         self.took = grounds.clock.now() - self.began;
         // Before the older one ends, which would look like the end of the service.
@@ -519,6 +638,7 @@ impl Taker<'_> {
         fences.hold_exclusives(false);
         fences.hold_kin(false);
         fences.hold_hellos(Hold::Nobody);
+        self.hold(Held::Nothing);
         self.grounds.wakers.iter().for_each(io::Waker::wake);
         step("heir", "rest");
     }

@@ -1,0 +1,278 @@
+//! Controllers of NVMe hosts go to the newer process, each with the connections of all its queues
+//! (docs/adr/0015-moving-controllers.md): the older one has all of them before it shows any.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use contract::{Instant, Parcel};
+use control::HANDED_AT_ONCE;
+use proto::nvme::{EMIGRANT_QUEUES_MAX, Emigrant, Fabric};
+use proto::nvme_tcp::TargetSession;
+use proto::takeover::{Kind, encode, put_controller, put_parcel};
+
+use super::giver::Giver;
+use super::talk::Over;
+use super::{STEP_MAX, step_with};
+
+/// How long the connections of a controller may take to become quiet together.
+const GATHER_MAX: Duration = Duration::from_secs(1);
+
+/// How often those that did not become quiet in time are asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(25);
+
+/// Connections of a worker that are gathered at a time, unless one controller has more there: all wait for
+/// the slowest of their controller.
+const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
+
+/// Connections that are no controller's and may be on their way beside them.
+const SLACK: u16 = 16;
+
+/// A controller whose connections are gathered: parcels by queue, with the numbers of the queues.
+type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
+
+/// A controller that was shown to the other process and is ours.
+#[derive(Debug)]
+struct Shown {
+    cntlid: u16,
+    /// Of its connections.
+    tickets: Vec<u64>,
+    /// Of its queues.
+    numbers: Vec<u64>,
+}
+
+/// The controllers that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Controllers {
+    gathered: BTreeMap<u16, Gathered>,
+    /// By the ticket of its admin queue's connection.
+    shown: BTreeMap<u64, Shown>,
+    /// Those that were called, whatever became of them.
+    called: HashSet<u16>,
+    /// Whether any is the other process's.
+    pub(super) are_given: bool,
+}
+
+impl Giver<'_> {
+    /// Gives away every NVMe controller that can be, some at a time.
+    pub(super) fn give_controllers(&mut self) -> Result<(), String> {
+        let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
+        while let Some(at_once) = self.call_some(&fabric) {
+            let gathered = self.gather(at_once);
+            self.release_all(&fabric);
+            gathered?;
+        }
+        self.settle()
+    }
+
+    /// Lets some controllers leave that were not called before, all queues of each; how many connections a
+    /// worker may give at once for that. `None`: there are no more.
+    fn call_some(&mut self, fabric: &Fabric) -> Option<u16> {
+        let mut at_workers = vec![0; self.grounds.wakers.len()];
+        for controller in fabric.controllers() {
+            let has_room = controller.queues.len() <= EMIGRANT_QUEUES_MAX;
+            if !has_room || self.controllers.called.contains(&controller.cntlid) {
+                continue;
+            }
+            let mut then = at_workers.clone();
+            for queue in &controller.queues {
+                if let Some(count) = then.get_mut(usize::from(queue.place.worker)) {
+                    *count += 1;
+                }
+            }
+            let is_first = self.controllers.gathered.is_empty();
+            if is_first || then.iter().all(|count| *count <= GATHERED_AT_ONCE) {
+                at_workers = then;
+                fabric.call(controller.cntlid, true);
+                self.controllers.called.insert(controller.cntlid);
+                self.controllers.gathered.insert(controller.cntlid, Gathered::new());
+            }
+        }
+        let most = at_workers.into_iter().max().unwrap_or(0);
+        // Others may be leaving, too.
+        (!self.controllers.gathered.is_empty()).then_some(most + SLACK)
+    }
+
+    /// Waits for the connections of those that were called, and for what the other process says of them.
+    fn gather(&mut self, at_once: u16) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        let began = grounds.clock.now();
+        let mut asked = Instant::ZERO;
+        self.moved_at = began;
+        loop {
+            let now = grounds.clock.now();
+            let waits = !self.controllers.gathered.is_empty();
+            if waits && now.since(asked) >= ASK_AGAIN {
+                grounds.foreman.hand_over(at_once);
+                asked = now;
+            }
+            match self.courier.next_soon() {
+                Some(event) => self.take_event(event)?,
+                None => self.take_mail()?,
+            }
+            let stops = grounds.orders.word().stops();
+            if stops && self.given == 0 {
+                return Err("this server was told to stop".to_owned());
+            }
+            let is_late = stops || now.since(began) >= GATHER_MAX;
+            if self.controllers.shown.is_empty() && (!waits || is_late) {
+                grounds.foreman.hand_over(0);
+                return Ok(());
+            }
+            if (!waits || is_late) && now.since(self.moved_at) >= STEP_MAX {
+                return Err("the new process does not take what it is given".to_owned());
+            }
+        }
+    }
+
+    /// Those that did not come together stay, and so do those that were shown.
+    fn release_all(&mut self, fabric: &Fabric) {
+        let now = self.grounds.clock.now();
+        for (cntlid, gathered) in std::mem::take(&mut self.controllers.gathered) {
+            let (came, of) = (gathered.len(), fabric.queues_of(cntlid));
+            tracing::warn!(cntlid, came, of, "a controller stays: not all connections are quiet");
+            self.release(fabric, cntlid, gathered, now);
+        }
+    }
+
+    fn release(&mut self, fabric: &Fabric, cntlid: u16, gathered: Gathered, now: Instant) {
+        fabric.take_back(cntlid, now);
+        for (_, parcel) in gathered.into_values() {
+            self.courier.give_back(parcel);
+        }
+    }
+
+    /// A connection that is a queue of a controller has come from its worker.
+    pub(super) fn take_queue(&mut self, number: u64, parcel: Box<Parcel>) -> Result<(), String> {
+        let Some(fabric) = self.grounds.live.fabric() else {
+            self.courier.give_back(parcel);
+            return Ok(());
+        };
+        let departed = fabric.departed(number);
+        let found = departed.and_then(|(cntlid, queue)| {
+            Some((cntlid, queue, self.controllers.gathered.get_mut(&cntlid)?))
+        });
+        let Some((cntlid, queue, gathered)) = found else {
+            // Too late, or its controller is no more.
+            self.courier.give_back(parcel);
+            return Ok(());
+        };
+        if let Some((_, other)) = gathered.insert(queue, (number, parcel)) {
+            self.courier.give_back(other);
+        }
+        if gathered.len() < fabric.queues_of(cntlid) {
+            return Ok(());
+        }
+        let gathered = self.controllers.gathered.remove(&cntlid).expect("it was just there");
+        self.show_controller(&fabric, cntlid, gathered)
+    }
+
+    /// All of a controller is here: the other process is shown it, unless it cannot leave now.
+    fn show_controller(
+        &mut self,
+        fabric: &Fabric,
+        cntlid: u16,
+        gathered: Gathered,
+    ) -> Result<(), String> {
+        let grounds = self.grounds.clone();
+        let now = grounds.clock.now();
+        let numbers: Vec<u64> = gathered.values().map(|(number, _)| *number).collect();
+        let body = match fabric.emigrate(cntlid, &numbers) {
+            Ok(emigrant) => self.controller_body(&emigrant, &gathered),
+            Err(why) => Err(why.to_string()),
+        };
+        let body = match body {
+            Ok(body) => body,
+            Err(why) => {
+                tracing::warn!(cntlid, why, "a controller stays");
+                self.release(fabric, cntlid, gathered, now);
+                return Ok(());
+            }
+        };
+        let mut tickets = Vec::new();
+        for (_, parcel) in gathered.into_values() {
+            let ticket = parcel.ticket;
+            let shelved = grounds.spread.fetch(ticket, grounds.spread.courier());
+            tickets.push(ticket.0);
+            self.shown.insert(ticket.0, (parcel, shelved));
+        }
+        let sent =
+            self.send_shown(Kind::Controller, grounds.clock.machine_nanos(), &body, &tickets);
+        step_with("giver", "controller", tickets.len());
+        self.moved_at = now;
+        self.controllers.shown.insert(tickets[0], Shown { cntlid, tickets, numbers });
+        sent.map_err(String::from)
+    }
+
+    fn controller_body(&self, emigrant: &Emigrant, gathered: &Gathered) -> Result<Vec<u8>, String> {
+        let now = self.grounds.clock.now();
+        let controller = emigrant.encode(now).map_err(|unfit| unfit.to_string())?;
+        let mut body = put_controller(&controller);
+        let book = self.grounds.tenants.book();
+        for (_, parcel) in gathered.values() {
+            let encoded =
+                encode(parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned));
+            put_parcel(&mut body, parcel.ticket.0, &encoded.map_err(|unfit| unfit.to_string())?);
+        }
+        Ok(body)
+    }
+
+    /// The other process cannot take the controller of this ticket. `false`: it is none's.
+    pub(super) fn keep_controller(&mut self, ticket: u64, why: &str) -> bool {
+        let Some(shown) = self.controllers.shown.remove(&ticket) else { return false };
+        tracing::warn!(cntlid = shown.cntlid, why, "a controller stays");
+        self.take_controller_back(&shown);
+        true
+    }
+
+    fn take_controller_back(&mut self, shown: &Shown) {
+        let now = self.grounds.clock.now();
+        if let Some(fabric) = self.grounds.live.fabric() {
+            fabric.take_back(shown.cntlid, now);
+        }
+        for ticket in &shown.tickets {
+            if let Some((parcel, shelved)) = self.shown.remove(ticket) {
+                self.take_back(parcel, shelved);
+            }
+        }
+    }
+
+    /// The other process has taken these. If they are a controller's, it is the other's with one message, or
+    /// ours if something has happened to it. `None`: they are none's.
+    pub(super) fn give_controller(&mut self, tickets: &[u64]) -> Option<Result<(), Over>> {
+        let shown = self.controllers.shown.remove(tickets.first()?)?;
+        let fabric = self.grounds.live.fabric()?;
+        if shown.tickets != tickets {
+            self.take_controller_back(&shown);
+            return Some(Err(Over::Nonsense("it takes a part of a controller".to_owned())));
+        }
+        if let Err(why) = fabric.let_go(shown.cntlid, &shown.numbers) {
+            tracing::warn!(cntlid = shown.cntlid, %why, "a controller stays");
+            self.take_controller_back(&shown);
+            return Some(Ok(()));
+        }
+        step_with("giver", "leaves", tickets.len());
+        let given = self.give_all(tickets);
+        match &given {
+            Ok(()) => {
+                fabric.forget(shown.cntlid);
+                self.controllers.are_given = true;
+            }
+            Err(_) => self.take_controller_back(&shown),
+        }
+        Some(given)
+    }
+
+    /// Whatever is under way is ours again: before its connections go back.
+    pub(super) fn keep_controllers(&mut self) {
+        let Some(fabric) = self.grounds.live.fabric() else { return };
+        for (_, shown) in std::mem::take(&mut self.controllers.shown) {
+            self.take_controller_back(&shown);
+        }
+        self.release_all(&fabric);
+    }
+}
+
+/// The number of the queue that a parcel is, if it is a queue of a controller.
+pub(super) fn number(parcel: &Parcel) -> Option<u64> {
+    TargetSession::number(&parcel.session)
+}

@@ -1,0 +1,239 @@
+//! A new process takes over the controllers of NVMe hosts, with all their connections or none of them: a
+//! verifying load notices nothing but a pause (docs/adr/0015-moving-controllers.md).
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+
+use control::admin::{AdminAddress, Client};
+use serde_json::Value;
+use support::{Launch, NvmeQueue, PATIENCE, Server, wait_until};
+
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
+
+struct Place {
+    folder: tempfile::TempDir,
+    workers: &'static str,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), workers: "2" }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("admin.sock")
+    }
+
+    /// A server that is not started, with a listener of each protocol, and more of a configuration.
+    fn launch(&self, more: &str) -> Launch {
+        let device = self.folder.path().join("device").display().to_string();
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"file:{device}?size=16MiB\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n{more}"
+        );
+        let socket = self.socket();
+        let words = ["--workers", self.workers, "--admin", socket.to_str().unwrap()];
+        words.into_iter().fold(Launch::config(&text), Launch::with)
+    }
+
+    fn start(&self) -> Server {
+        self.launch("").start()
+    }
+
+    /// A server that takes over.
+    fn take_over(&self) -> Server {
+        self.launch("").with("--upgrade").start()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+
+    /// The other ends of all connections.
+    fn peers(&self) -> Vec<String> {
+        let connections = self.client().connections().unwrap().connections;
+        let mut peers: Vec<String> = connections.into_iter().map(|one| one.peer).collect();
+        peers.sort();
+        peers
+    }
+}
+
+/// A load that verifies, for so many seconds.
+fn bench(server: &Server, query: &str, seconds: &str, words: &str) -> Child {
+    let mut bench = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    bench.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
+    let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
+    bench.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
+    bench.args(["--seconds", seconds]).args(words.split_whitespace());
+    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// What came of it, which is no error.
+fn result_of(bench: Child) -> Value {
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    let result: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    result
+}
+
+/// How many connections a server says that it took over.
+fn taken(server: &Server) -> usize {
+    server.await_log("took over");
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("took over")).expect("it was awaited");
+    println!("{line}");
+    let mut words = line.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    words.find_map(|word| word.parse().ok()).expect("it says how many")
+}
+
+#[test]
+fn a_verifying_load_notices_nothing_but_pauses() {
+    for (query, words, connections) in [
+        ("", "--connections 3 --queue-depth 8", 4),
+        ("?in_capsule=false", "--connections 2 --queue-depth 16 --block-size 64KiB", 3),
+        ("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB", 3),
+    ] {
+        let place = Place::new();
+        let mut old = place.start();
+        let mut load = bench(&old, query, "6", words);
+        wait_until("its connections", PATIENCE, || place.peers().len() == connections);
+        let peers = place.peers();
+        let mut first = place.take_over();
+        assert_eq!(first.address(), old.address());
+        assert_eq!(taken(&first), connections, "{}", old.log());
+        assert!(old.wait().success(), "the older one ends in order");
+        let second = place.take_over();
+        assert_eq!(taken(&second), connections, "{}", first.log());
+        assert!(first.wait().success());
+        let now = place.peers();
+        assert!(load.try_wait().unwrap().is_none(), "it must last longer");
+        assert_eq!(now, peers, "nobody has connected again");
+        let result = result_of(load);
+        for side in ["read", "write"] {
+            assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
+        }
+    }
+}
+
+#[test]
+fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
+    let place = Place::new();
+    let mut old = place.start();
+    let at = old.address();
+    let mut admin = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+    let mut io = admin.io(at, 1, SUBSYSTEM);
+    io.write(1, 7, &[5; 512]).unwrap();
+    io.register(1, 77, false).unwrap();
+    io.acquire(1, 77).unwrap();
+    let new = place.take_over();
+    assert_eq!(taken(&new), 2, "{}", old.log());
+    assert!(old.wait().success());
+    assert_eq!(io.read(1, 7).unwrap(), [5; 512]);
+    io.write(1, 7, &[6; 512]).unwrap();
+    assert_eq!(admin.namespaces(), [1]);
+    let mut other = NvmeQueue::admin(at, 2, SUBSYSTEM).unwrap();
+    assert_ne!(other.cntlid, admin.cntlid);
+    let mut other_io = other.io(at, 2, SUBSYSTEM);
+    assert!(other_io.write(1, 7, &[9; 512]).is_err(), "another host holds the reservation");
+    assert_eq!(io.read(1, 7).unwrap(), [6; 512]);
+    assert_eq!(other.namespaces(), [1]);
+}
+
+/// Has a process stay at a step.
+fn staying(launch: Launch, at: &str) -> Launch {
+    launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
+}
+
+/// A host that has written something.
+struct Disk {
+    admin: NvmeQueue,
+    io: NvmeQueue,
+}
+
+impl Disk {
+    fn connect(server: &Server) -> Disk {
+        let at = server.address();
+        let admin = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
+        let mut io = admin.io(at, 1, SUBSYSTEM);
+        io.write(1, 7, &[5; 512]).unwrap();
+        Disk { admin, io }
+    }
+
+    /// Whether both connections answer, which either do or neither does. What they answer is right.
+    fn is_alive(&mut self) -> bool {
+        let sees = self.admin.blocks(1).is_ok();
+        let read = self.io.read(1, 7);
+        assert_eq!(read.is_ok(), sees, "both or none: {read:?}");
+        read.is_ok_and(|data| {
+            assert_eq!(data, [5; 512], "it was acknowledged");
+            self.io.write(1, 7, &[5; 512]).unwrap();
+            true
+        })
+    }
+}
+
+#[test]
+fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() {
+    for (at, survives) in [
+        ("giver:controller:1500", true),
+        ("giver:leaves:1500", true),
+        ("giver:yours:1500", false),
+        ("heir:controller", true),
+    ] {
+        let place = Place::new();
+        let launch = |of: &str| match at.starts_with(of) {
+            true => staying(place.launch(""), at),
+            false => place.launch(""),
+        };
+        let old = launch("giver").start();
+        let mut disk = Disk::connect(&old);
+        let mut new = launch("heir").with("--upgrade").begin();
+        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
+        new.kill();
+        old.await_log("this server goes on");
+        assert_eq!(disk.is_alive(), survives, "{at}: {}", old.log());
+        assert!(Disk::connect(&old).is_alive(), "{at}: {}", old.log());
+    }
+}
+
+#[test]
+fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed() {
+    for (at, survives) in [
+        ("giver:controller", false),
+        ("giver:leaves", false),
+        ("giver:yours", true),
+        ("giver:commit", true),
+        ("giver:rest", true),
+    ] {
+        let place = Place::new();
+        let mut old = staying(place.launch(""), at).start();
+        let mut disk = Disk::connect(&old);
+        let new = place.launch("").with("--upgrade").begin();
+        old.await_log(&format!("stays at {at}"));
+        old.kill();
+        let new = new.await_ready();
+        assert_eq!(disk.is_alive(), survives, "{at}: {}", new.log());
+        assert!(Disk::connect(&new).is_alive(), "{at}: {}", new.log());
+    }
+}
+
+#[test]
+fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
+    let place = Place::new();
+    let mut old = place.start();
+    let mut disk = Disk::connect(&old);
+    let nobody = "hosts = [\"nqn.2026-11.io.nearflash:nobody\"]\n";
+    let new = place.launch(nobody).with("--upgrade").start();
+    assert_eq!(taken(&new), 0);
+    old.await_log("a controller stays");
+    assert!(old.wait().success());
+    assert!(!disk.is_alive());
+    assert!(NvmeQueue::admin(new.address(), 1, SUBSYSTEM).is_err(), "nobody lets it in");
+}
