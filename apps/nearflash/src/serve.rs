@@ -556,6 +556,7 @@ fn plan(
     let room = config.connections_max().min(descriptors).max(1);
     let connections_max = room.div_ceil(size.least);
     let spread = Spread::new(workers);
+    spread.bound(room);
     let open_to = spread.clone();
     let foreman = desk.foreman();
     foreman.set_open_to(Box::new(move |workers| open_to.open_to(workers)));

@@ -18,6 +18,9 @@ pub struct Spread {
     courier: Desk,
     /// The workers that new connections go to, a bit for each.
     open_to: AtomicU64,
+    /// Connections of all workers and of the courier, and how many there may be.
+    total: AtomicUsize,
+    connections_max: AtomicUsize,
     /// Sockets that are between two workers, by their tickets.
     rack: Mutex<HashMap<u64, Shelved>>,
     tickets: AtomicU64,
@@ -49,6 +52,11 @@ pub(crate) struct Arrival {
     pub(crate) listener: ListenerId,
 }
 
+/// Says that a connection is closed because there are as many as may be.
+pub(crate) fn turned_away() {
+    tracing::warn!("connection refused: this server has its maximum of connections");
+}
+
 impl Shelved {
     /// The socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
@@ -64,6 +72,8 @@ impl Spread {
             workers: (0..workers).map(|_| Desk::default()).collect(),
             courier: Desk::default(),
             open_to: AtomicU64::new(u64::MAX),
+            total: AtomicUsize::new(0),
+            connections_max: AtomicUsize::new(usize::MAX),
             rack: Mutex::default(),
             tickets: AtomicU64::new(0),
         })
@@ -72,6 +82,11 @@ impl Spread {
     /// Lets new connections go to the workers whose bits are set only; if there is none, to all.
     pub fn open_to(&self, workers: u64) {
         self.open_to.store(workers, Ordering::Relaxed);
+    }
+
+    /// Lets no more connections in than this, over all workers.
+    pub fn bound(&self, connections_max: usize) {
+        self.connections_max.store(connections_max, Ordering::Relaxed);
     }
 
     /// Connections of each worker, arrivals included.
@@ -84,8 +99,25 @@ impl Spread {
         self.workers[worker].waker.set(waker).expect("a worker registers once");
     }
 
-    /// Counts the connection to the least loaded worker and returns it.
-    pub(crate) fn place(&self) -> usize {
+    /// Counts a new connection to the least loaded worker, which it is; `None`: there are as many as may
+    /// be, whichever workers have them.
+    pub(crate) fn let_in(&self) -> Option<usize> {
+        if self.total.fetch_add(1, Ordering::Relaxed)
+            >= self.connections_max.load(Ordering::Relaxed)
+        {
+            self.total.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.least_loaded())
+    }
+
+    /// Counts a connection that comes from another process, which has let it in.
+    fn place(&self) -> usize {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        self.least_loaded()
+    }
+
+    fn least_loaded(&self) -> usize {
         let load = |desk: &Desk| desk.connections.load(Ordering::Relaxed);
         let open_to = self.open_to.load(Ordering::Relaxed);
         let (worker, desk) = self
@@ -196,6 +228,7 @@ impl Spread {
     /// A connection of `worker` is gone.
     pub(crate) fn gone(&self, worker: usize) {
         self.desk(worker).connections.fetch_sub(1, Ordering::Relaxed);
+        self.total.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -241,6 +274,22 @@ mod tests {
         assert_eq!((worker, there.connections()), (1, vec![1, 1]));
         there.discard(ticket);
         assert_eq!(there.connections(), [1, 0]);
+    }
+
+    #[test]
+    fn there_are_as_many_as_may_be_whoever_has_them() {
+        let spread = Spread::new(2);
+        spread.bound(3);
+        let placed: Vec<Option<usize>> = (0..4).map(|_| spread.let_in()).collect();
+        assert_eq!(placed, [Some(0), Some(1), Some(0), None]);
+        // On its way to the other worker, and there.
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ticket = spread.shelve(socket.into(), false, 0, 1);
+        assert_eq!(spread.let_in(), None);
+        let _shelved = spread.fetch(ticket, 1);
+        assert_eq!((spread.let_in(), spread.connections()), (None, vec![1, 2]));
+        spread.gone(1);
+        assert_eq!([spread.let_in(), spread.let_in()], [Some(0), None]);
     }
 
     #[test]

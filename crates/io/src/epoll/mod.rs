@@ -37,7 +37,7 @@ use crate::frames::FrameStore;
 use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
 use crate::sockets::{ACCEPT_PAUSE, FINISH_LIMIT, LOOK_BYTES};
-use crate::spread::Arrival;
+use crate::spread::{Arrival, turned_away};
 use crate::{Endpoint, Error, Listener, SocketsConfig, Spread, carve};
 
 /// Receives of one turn, over all connections: a worker's batch.
@@ -255,9 +255,10 @@ impl EpollSockets {
     fn assign(&mut self, arrival: Arrival) {
         match &self.spread {
             None => self.adopt(arrival),
-            Some((spread, me)) => match spread.place() {
-                worker if worker == *me => self.adopt(arrival),
-                worker => spread.hand_over(worker, arrival),
+            Some((spread, me)) => match spread.let_in() {
+                None => turned_away(),
+                Some(worker) if worker == *me => self.adopt(arrival),
+                Some(worker) => spread.hand_over(worker, arrival),
             },
         }
     }

@@ -35,7 +35,7 @@ use crate::endpoint::{address_of, hang_up_reason, peer_of};
 use crate::frames::{FrameQueue, FrameStore};
 use crate::listen::reached_itself;
 use crate::sendblock::SendBlock;
-use crate::spread::Arrival;
+use crate::spread::{Arrival, turned_away};
 use crate::{Endpoint, Error, Listener, Owner, Ring, RingEvent, Spread, TcpOptions};
 
 /// How long a connection that we finished may take to close its side.
@@ -243,9 +243,10 @@ impl Sockets {
             match &self.spread {
                 _ if refuses => drop(arrival),
                 None => self.adopt(arrival),
-                Some((spread, me)) => match spread.place() {
-                    worker if worker == *me => self.adopt(arrival),
-                    worker => spread.hand_over(worker, arrival),
+                Some((spread, me)) => match spread.let_in() {
+                    None => turned_away(),
+                    Some(worker) if worker == *me => self.adopt(arrival),
+                    Some(worker) => spread.hand_over(worker, arrival),
                 },
             }
         }
