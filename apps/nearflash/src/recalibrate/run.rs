@@ -67,6 +67,8 @@ pub(super) struct Order<'a> {
 struct Run<'a> {
     tools: &'a Tools,
     order: &'a Order<'a>,
+    /// The device's.
+    place: usize,
     shared: Arc<Shared>,
     model: DeviceModel,
     /// Units a second that the device makes.
@@ -108,9 +110,10 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     let model = plan.model.clone();
     let made = tools.tenants.devices()[n].tokens.unwrap_or(0) as f64 * 100.0;
     let late_at = now;
+    let (place, begun) = (n, now);
     let mut run =
-        Run { tools, order, shared, model, made, begun: now, late, late_at, looked: None };
-    let measured = run.with_prober(n, tenant, Recalibration::new(plan));
+        Run { tools, order, place, shared, model, made, begun, late, late_at, looked: None };
+    let measured = run.with_prober(tenant, Recalibration::new(plan));
     tools.tenants.book().dismiss(tenant, tools.tenants.now());
     measured
 }
@@ -138,10 +141,10 @@ impl Run<'_> {
     /// Measures while there is a thread for the probes.
     fn with_prober(
         &mut self,
-        n: usize,
         tenant: TenantId,
         recalibration: Recalibration,
     ) -> Result<Findings, Ended> {
+        let n = self.place;
         let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
         let tools = prober::Tools {
             orders: self.order.orders.clone(),
@@ -175,19 +178,26 @@ impl Run<'_> {
     }
 
     fn steps(&mut self, mut recalibration: Recalibration) -> Result<Findings, Ended> {
-        while let Some(step) = recalibration.next_step() {
+        loop {
+            recalibration.tighten(self.bound_us());
+            let Some(step) = recalibration.next_step() else { break };
             (self.order.tell)(&recalibration, None);
-            let (sighting, is_cut) = self.step(&recalibration, &step)?;
+            let (sighting, is_cut) = self.step(&mut recalibration, &step)?;
             recalibration.take(step, sighting, is_cut);
             (self.order.tell)(&recalibration, Some(&sighting));
         }
         recalibration.findings().map_err(|unfit| Ended::Refused(unfit.to_string()))
     }
 
+    /// The strictest latency that is promised now.
+    fn bound_us(&self) -> Option<u32> {
+        self.tools.tenants.book().strictest_us(self.place)
+    }
+
     /// Offers the probes of a step and looks at what the device does; `true`: it was ended early.
     fn step(
         &mut self,
-        recalibration: &Recalibration,
+        recalibration: &mut Recalibration,
         step: &Step,
     ) -> Result<(Sighting, bool), Ended> {
         let reads = f64::from(step.read_percent) / 100.0;
@@ -200,6 +210,8 @@ impl Run<'_> {
         loop {
             std::thread::sleep(LOOK);
             self.check()?;
+            // A tenant may have come meanwhile.
+            recalibration.tighten(self.bound_us());
             let now = self.tools.tenants.now();
             if !settled && now.since(begun) >= SETTLE {
                 all.look(self.shared.delays());

@@ -87,6 +87,11 @@ impl Curve {
         }
     }
 
+    /// Ends at this tail, in microseconds, if that is sooner.
+    pub(super) fn lower(&mut self, ceiling_us: f64) {
+        self.ceiling_us = self.ceiling_us.min(ceiling_us);
+    }
+
     /// Share of reads among the probes, 0 to 100.
     pub fn read_percent(&self) -> u8 {
         self.read_percent

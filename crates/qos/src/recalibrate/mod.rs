@@ -130,6 +130,18 @@ impl Recalibration {
         &self.plan
     }
 
+    /// The strictest latency that is promised now, in microseconds. One that is stricter than the
+    /// plan's counts from here on, for what is offered next and for what is being offered; a promise
+    /// that has ended changes nothing of what was measured for it.
+    pub fn tighten(&mut self, bound_us: Option<u32>) {
+        let Some(now) = bound_us else { return };
+        if self.plan.bound_us.is_none_or(|known| now < known) {
+            self.plan.bound_us = Some(now);
+            let ceiling_us = self.plan.ceiling_us();
+            self.curves.last_mut().expect("there is a first one").lower(ceiling_us);
+        }
+    }
+
     /// The next probes to offer; `None` when there is nothing more to learn.
     pub fn next_step(&mut self) -> Option<Step> {
         loop {

@@ -122,6 +122,33 @@ fn without_promises_every_row_is_measured() {
 }
 
 #[test]
+fn a_stricter_promise_that_comes_meanwhile_bounds_all_that_follows() {
+    let mut device = Formula::aged((100e3, 4e3));
+    let mut recalibration = Recalibration::new(plan(Some(2_000), true));
+    let mut steps = 0;
+    while let Some(step) = recalibration.next_step() {
+        let sighting = device.see(recalibration.plan(), &step);
+        let is_cut = recalibration.is_too_late(sighting.p95_us);
+        recalibration.take(step, sighting, is_cut);
+        steps += 1;
+        if steps == 4 {
+            recalibration.tighten(Some(500));
+            assert!(recalibration.is_too_late(501.0));
+            device.p95_us_max = 0.0;
+        }
+        // One that is laxer, or goes, changes nothing.
+        recalibration.tighten([Some(900), None][steps % 2].filter(|_| steps > 4));
+    }
+    assert!(steps > 8);
+    assert!(device.p95_us_max <= 500.0, "{}", device.p95_us_max);
+    assert_eq!(recalibration.plan().bound_us, Some(500));
+    let found = recalibration.findings().unwrap();
+    let row = found.rows[0];
+    assert!(row.is_measured && row.latency_us == 500);
+    near(found.write_cost.unwrap(), 21.0, 0.05);
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused_with_its_reason() {
     let mut busy = Formula::aged((300e3, 12e3));
     let unfit = busy.measure(plan(Some(500), true)).findings().unwrap_err();
