@@ -21,6 +21,7 @@ use crate::listen::{DEFAULT_URL, ListenAt};
 use crate::live::KeptModel;
 
 mod effective;
+mod exposure;
 mod mistake;
 mod namespace;
 mod subsystem;

@@ -13,8 +13,12 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use crate::config::Config;
 use crate::interface::Interface;
 use machine::Machine;
+
+/// The configuration of the server that the system runs.
+const SYSTEM_CONFIG: &str = "/etc/nearflash/nearflash.toml";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -86,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let machine = Machine::at(Path::new("/"));
     let mut findings = vec![interface()];
     findings.extend(advice::all(&machine));
+    findings.extend(configuration(Path::new(SYSTEM_CONFIG)));
     if !args.no_measure {
         findings.extend(measure::all()?);
     }
@@ -100,6 +105,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let bad = findings.iter().any(|finding| finding.grade == Grade::Problem);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether those read the configuration of the system's server whom its secrets are kept from; nothing
+/// where there is none, or this user may not read it.
+fn configuration(file: &Path) -> Option<Finding> {
+    let config = Config::read(file).ok()?;
+    let good = Finding::good("configuration", format!("{} keeps its secrets", file.display()));
+    Some(match config.exposed(file) {
+        None => good,
+        Some(exposed) => Finding { found: exposed, ..good }.graded(
+            Grade::Problem,
+            "tokens and keys let in whoever has them; `nearflash config check FILE` says the same of \
+             other files",
+        ),
+    })
 }
 
 /// Whether io_uring can be used, by trying it.
@@ -177,6 +197,19 @@ mod tests {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("", 7), Vec::<String>::new());
         assert_eq!(wrapped("unbreakable", 3), ["unbreakable"]);
+    }
+
+    #[test]
+    fn a_configuration_that_shows_its_secrets_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nearflash.toml");
+        assert_eq!(configuration(&file), None);
+        std::fs::write(&file, "[[access]]\ntoken = \"t\"\nrights = \"read\"\n").unwrap();
+        for (mode, grade) in [(0o644, Grade::Problem), (0o640, Grade::Good)] {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            assert_eq!(configuration(&file).unwrap().grade, grade);
+        }
     }
 
     #[test]

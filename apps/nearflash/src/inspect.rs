@@ -42,6 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
                 plain if plain == error => format!("{}: {error}", file.display()),
                 placed => placed,
             })?;
+            if let Some(exposed) = base.exposed(file) {
+                println!("warning: {exposed}");
+            }
             println!("{}: a server would start", file.display());
         }
         Command::Show { file } => {

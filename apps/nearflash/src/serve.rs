@@ -260,6 +260,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
         tracing::warn!("{error}");
     }
     let base = merge(&args)?;
+    if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {
+        log::say(format_args!("warning: {exposed}"));
+    }
     let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
     let mut heir = match (args.upgrade && !args.check, &place) {
         (false, _) => None,
