@@ -8,7 +8,9 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -22,6 +24,9 @@ const BURST: u32 = 20;
 
 /// How long left-out events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
+
+/// Lines that wait for whoever runs this program and does not read.
+const TOLD_MAX: usize = 64;
 
 /// Places in the code that are told apart; a power of two. Those that fall together share a burst.
 const CELLS: usize = 256;
@@ -86,10 +91,39 @@ pub(crate) fn say(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "nearflash: {line}");
 }
 
-/// The same without waiting: he may be there and not read.
+/// The same without waiting: he may be there and not read. Then one thread waits for him, and lines
+/// beyond [`TOLD_MAX`] are left out.
 pub(crate) fn tell(line: String) {
-    // Without a thread nobody is told.
-    let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(move || say(line));
+    static TELLER: OnceLock<Teller> = OnceLock::new();
+    TELLER.get_or_init(|| Teller::start(say)).tell(line);
+}
+
+/// Who says lines, one after the other.
+struct Teller {
+    lines: SyncSender<String>,
+    /// Lines that there was no room for.
+    left_out: AtomicU64,
+}
+
+impl Teller {
+    fn start(say: impl Fn(String) + Send + 'static) -> Teller {
+        let (lines, told) = sync_channel::<String>(TOLD_MAX);
+        let saying = move || told.into_iter().for_each(say);
+        // Without a thread nobody is told.
+        let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(saying);
+        Teller { lines, left_out: AtomicU64::new(0) }
+    }
+
+    fn tell(&self, line: String) {
+        let missing = self.left_out.swap(0, Ordering::Relaxed);
+        let line = match missing {
+            0 => line,
+            missing => format!("({missing} lines before this one were left out) {line}"),
+        };
+        if self.lines.try_send(line).is_err() {
+            self.left_out.fetch_add(missing + 1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// How much of each place was written, shared by all threads.
@@ -180,5 +214,30 @@ mod tests {
         let written = |place, period| (0..1_000).filter(|_| limits.takes(place, period)).count();
         assert_eq!([written(7, 1), written(8, 1), written(7, 2)], [20, 20, 20]);
         assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
+    }
+
+    #[test]
+    fn whoever_does_not_read_costs_one_thread_and_some_lines() {
+        let (reads, reading) = sync_channel(0);
+        let (heard, hearing) = std::sync::mpsc::channel();
+        let teller = Teller::start(move |line| {
+            let _: () = reading.recv().unwrap();
+            heard.send(line).unwrap();
+        });
+        for n in 0..1_000 {
+            teller.tell(format!("line {n}"));
+        }
+        // One is being said.
+        let left_out = teller.left_out.load(Ordering::Relaxed);
+        assert!((1_000 - TOLD_MAX as u64 - 1..=1_000 - TOLD_MAX as u64).contains(&left_out));
+        let listen = || {
+            reads.send(()).unwrap();
+            hearing.recv().unwrap()
+        };
+        for n in 0..1_000 - left_out {
+            assert_eq!(listen(), format!("line {n}"));
+        }
+        teller.tell("at last".to_owned());
+        assert_eq!(listen(), format!("({left_out} lines before this one were left out) at last"));
     }
 }
