@@ -3,23 +3,60 @@
 //! A line is durable when its change is answered. One that cannot be written is owed: it is kept, and
 //! nothing else is changed until it is in the file. The file only grows; who rotates it renames it and
 //! sends SIGHUP, which opens it anew.
+//!
+//! One thread writes, and nobody waits for it longer than [`WAIT_MAX`]: while a disk hangs, changes are
+//! refused at once rather than each holding a thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use control::admin::{Journal, Outcome, Record};
 use serde::Serialize;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
+/// How long to wait for the disk.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Orders that wait for it: more than there are connections of the admin API, each of which has one
+/// change under way.
+const ORDERS_MAX: usize = 256;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
+    orders: SyncSender<(Order, SyncSender<io::Result<()>>)>,
+    state: Arc<State>,
+    wait_max: Duration,
+}
+
+/// What the writer and those who order share.
+#[derive(Debug)]
+struct State {
+    /// Locked by the writer while it writes.
     inner: Mutex<Inner>,
+    /// Somebody has waited in vain, and nothing has been written since.
+    is_hung: AtomicBool,
+}
+
+/// What is wanted of the writer.
+#[derive(Debug)]
+enum Order {
+    /// Write what is owed.
+    Pay,
+    /// Write a line, and owe it until then.
+    Owe(Vec<u8>),
+    /// Write a line after what is owed, or forget it.
+    Tell(Vec<u8>),
+    /// Open the file anew.
+    Reopen,
 }
 
 #[derive(Debug)]
@@ -40,14 +77,31 @@ struct Line<'a> {
 }
 
 impl AuditFile {
-    /// A log that goes on at the end of a file, which is made if it is not there.
+    /// A log that goes on at the end of a file, which is made if it is not there. The end of a line that
+    /// a full disk has cut is owed: until it is there, nothing is changed.
     ///
     /// # Errors
     /// Says what is wrong with the file.
     pub(crate) fn open(path: &Path) -> Result<Arc<AuditFile>, String> {
-        let file = open(path).map_err(|error| say(path, &error))?;
-        let inner = Mutex::new(Inner { file, owed: Vec::new(), written: 0 });
-        Ok(Arc::new(AuditFile { path: path.to_owned(), inner }))
+        AuditFile::open_with(path, WAIT_MAX)
+    }
+
+    fn open_with(path: &Path, wait_max: Duration) -> Result<Arc<AuditFile>, String> {
+        let mut inner = Inner::open(path).map_err(|error| say(path, &error))?;
+        if let Err(error) = inner.pay() {
+            let why = say(path, &error);
+            tracing::warn!(
+                why,
+                "the audit log ends within a line; nothing is changed before that has an end"
+            );
+        }
+        let state = Arc::new(State { inner: Mutex::new(inner), is_hung: AtomicBool::new(false) });
+        let (orders, queue) = sync_channel(ORDERS_MAX);
+        let (writer, of) = (state.clone(), path.to_owned());
+        let thread = std::thread::Builder::new().name("audit".to_owned());
+        let started = thread.spawn(move || writer.write(&of, &queue));
+        started.map_err(|error| format!("cannot start a thread for the audit log: {error}"))?;
+        Ok(Arc::new(AuditFile { path: path.to_owned(), orders, state, wait_max }))
     }
 
     /// Opens the file anew, because it may have been renamed.
@@ -55,23 +109,50 @@ impl AuditFile {
     /// # Errors
     /// Says why that cannot be; then lines go where they went.
     pub(crate) fn reopen(&self) -> Result<(), String> {
-        let file = open(&self.path).map_err(|error| say(&self.path, &error))?;
-        let mut inner = self.lock();
-        inner.file = file;
-        // A line that was begun in the old file is whole in the new one, or behind its own half.
-        let begin = inner.owed[..inner.written].iter().rposition(|byte| *byte == b'\n');
-        inner.written = begin.map_or(0, |end| end + 1);
-        Ok(())
+        self.order(Order::Reopen)
     }
 
+    /// Has the writer do something, and waits for it, but not for long.
+    fn order(&self, order: Order) -> Result<(), String> {
+        // What changes nothing waits for nobody who hangs; what was done is written when he is back.
+        if self.state.is_hung.load(Ordering::Acquire) && !matches!(order, Order::Owe(_)) {
+            return Err(self.hung());
+        }
+        let (reply, done) = sync_channel(1);
+        self.orders.try_send((order, reply)).map_err(|_| self.hung())?;
+        match done.recv_timeout(self.wait_max) {
+            Ok(done) => done.map_err(|error| say(&self.path, &error)),
+            Err(_) => {
+                self.state.is_hung.store(true, Ordering::Release);
+                Err(self.hung())
+            }
+        }
+    }
+
+    fn hung(&self) -> String {
+        let (path, seconds) = (self.path.display(), self.wait_max.as_secs());
+        format!("the disk of the audit log {path} has not answered for {seconds} s")
+    }
+}
+
+impl State {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no holder of this lock panics")
+    }
+
+    /// The thread that writes.
+    fn write(&self, path: &Path, orders: &Receiver<(Order, SyncSender<io::Result<()>>)>) {
+        while let Ok((order, reply)) = orders.recv() {
+            let done = self.lock().carry_out(order, path);
+            self.is_hung.store(false, Ordering::Release);
+            let _ = reply.send(done); // he may not wait any more
+        }
     }
 }
 
 impl Journal for AuditFile {
     fn ready(&self) -> Result<(), String> {
-        self.lock().pay().map_err(|error| say(&self.path, &error))
+        self.order(Order::Pay)
     }
 
     fn keep(&self, record: &Record) -> Result<(), String> {
@@ -80,17 +161,44 @@ impl Journal for AuditFile {
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
         let mut line = serde_json::to_vec(&Line { time, record }).map_err(|e| e.to_string())?;
         line.push(b'\n');
-        let mut inner = self.lock();
-        if !matches!(record.outcome, Outcome::Done | Outcome::Unknown) {
-            // Nothing is owed for what changed nothing, so that it cannot become much.
-            inner.pay().map_err(|error| say(&self.path, &error))?;
-        }
-        inner.owed.append(&mut line);
-        inner.pay().map_err(|error| say(&self.path, &error))
+        // Nothing is owed for what changed nothing, so that it cannot become much.
+        self.order(match record.outcome {
+            Outcome::Done | Outcome::Unknown => Order::Owe(line),
+            _ => Order::Tell(line),
+        })
     }
 }
 
 impl Inner {
+    fn open(path: &Path) -> io::Result<Inner> {
+        let (file, is_torn) = open(path)?;
+        // What a full disk has left of a line is one of its own.
+        let owed = if is_torn { vec![b'\n'] } else { Vec::new() };
+        Ok(Inner { file, owed, written: 0 })
+    }
+
+    fn carry_out(&mut self, order: Order, path: &Path) -> io::Result<()> {
+        match order {
+            Order::Pay => {}
+            Order::Owe(mut line) => self.owed.append(&mut line),
+            Order::Tell(mut line) => {
+                self.pay()?;
+                self.owed.append(&mut line);
+            }
+            Order::Reopen => {
+                let mut new = Inner::open(path)?;
+                // A line that was begun in the old file is whole in the new one, or behind its own half.
+                let begin = self.owed[..self.written].iter().rposition(|byte| *byte == b'\n');
+                let lines = &self.owed[begin.map_or(0, |end| end + 1)..];
+                // The end of the old file's half line is not the new one's.
+                new.owed.extend_from_slice(lines.strip_prefix(b"\n").unwrap_or(lines));
+                *self = new;
+                return Ok(());
+            }
+        }
+        self.pay()
+    }
+
     /// Writes what is owed, and makes it durable.
     fn pay(&mut self) -> io::Result<()> {
         if self.owed.is_empty() {
@@ -111,17 +219,14 @@ impl Inner {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// The file, and whether it ends in the middle of a line.
+fn open(path: &Path) -> io::Result<(File, bool)> {
     // A pipe would wait for its reader, with whoever asked for a change.
     if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
         return Err(io::Error::other("it is no file"));
     }
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if is_torn(path)? {
-        // What a full disk has left of a line is one of its own.
-        file.write_all(b"\n")?;
-    }
-    Ok(file)
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    Ok((file, is_torn(path)?))
 }
 
 /// Whether a file ends in the middle of a line.
@@ -197,15 +302,57 @@ mod tests {
         let log = AuditFile::open(&path).unwrap();
         log.keep(&record("a")).unwrap();
         // The device that is always full.
-        log.lock().file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        log.state.lock().file = OpenOptions::new().append(true).open("/dev/full").unwrap();
         assert!(log.keep(&record("b")).unwrap_err().contains("audit"));
         assert!(log.ready().is_err() && log.keep(&record("c")).is_err());
         let refused = Record { outcome: Outcome::Refused, ..record("d") };
         assert!(log.keep(&refused).is_err());
         // As if half a line had found room before.
-        log.lock().written = 10;
+        log.state.lock().written = 10;
         log.reopen().unwrap();
         assert_eq!(log.ready(), Ok(()));
+        assert_eq!(paths(&path), ["a", "b", "c"]);
+    }
+
+    /// Nothing is changed before half a line has its end, but the server starts and answers questions.
+    #[test]
+    fn half_a_line_on_a_full_disk_does_not_keep_a_server_from_starting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        std::fs::write(&path, "{\"half\":").unwrap();
+        let mut inner = Inner::open(&path).unwrap();
+        assert_eq!(inner.owed, b"\n");
+        inner.file = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        assert!(inner.pay().is_err() && inner.carry_out(Order::Pay, &path).is_err());
+        // As when there is room again.
+        inner.carry_out(Order::Reopen, &path).unwrap();
+        inner.carry_out(Order::Owe(b"{}\n".to_vec()), &path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"half\":\n{}\n");
+    }
+
+    #[test]
+    fn a_disk_that_hangs_refuses_changes_and_holds_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let log = AuditFile::open_with(&path, Duration::from_millis(50)).unwrap();
+        log.keep(&record("a")).unwrap();
+        let disk = log.state.lock();
+        assert!(log.keep(&record("b")).unwrap_err().contains("has not answered"));
+        #[expect(clippy::disallowed_methods, reason = "a test of how long is waited")]
+        let begun = std::time::Instant::now();
+        for _ in 0..1_000 {
+            assert!(log.ready().unwrap_err().contains("has not answered"));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "each waited");
+        drop(disk);
+        // What was done has its line, and changes are made again.
+        #[expect(clippy::disallowed_methods, reason = "a test of how long is waited")]
+        let begun = std::time::Instant::now();
+        while log.ready().is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        log.keep(&record("c")).unwrap();
         assert_eq!(paths(&path), ["a", "b", "c"]);
     }
 }
