@@ -187,6 +187,11 @@ fn what_makes_no_sense_is_refused_and_scratch_that_goes_ends_it() {
     assert!(refused(&["disk", "--scratch", "none"]).contains("none"));
     assert!(refused(&["disk", "--scratch", "other"]).contains("not on device"));
     assert!(refused(&["disk", "--scratch", "data"]).contains("shares blocks"));
+    // What is not held back is not begun instead, with the loss of what is in a namespace.
+    for words in [&["disk", "--accept"][..], &["disk", "--accept", "--scratch", "scratch"]] {
+        let said = refused(words);
+        assert!(said.contains("without --now or --when-idle"), "{said}");
+    }
     assert!(place.refused(&["device", "recalibrate", "disk", "--cancel"]).contains("not being"));
     place.told(&["device", "recalibrate", "disk", "--scratch", "scratch"]);
     wait_until("probes", PATIENCE, || place.shown().contains("measures"));

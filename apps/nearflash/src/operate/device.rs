@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    Client, ClientError, Correction, Device, Drift, DriftState, Found, Model, Phase, Recalibration,
-    StartRecalibration, When,
+    Client, ClientError, Code, Correction, Device, Drift, DriftState, Found, Model, Phase,
+    Recalibration, StartRecalibration, When,
 };
 
 use super::table::{Side, table, text};
@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Recalibrate(Recalibrate),
 }
 
+/// What is wrong with `--accept` where there is nothing to be accepted.
+const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is held back, and begins \
+                            nothing";
+
 /// What `nearflash device recalibrate` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Recalibrate {
@@ -56,7 +60,8 @@ pub(crate) struct Recalibrate {
     /// Overwrite this namespace to find the price of writes: ALL DATA IN IT IS LOST
     #[arg(long, value_name = "NAMESPACE")]
     scratch: Option<String>,
-    /// Use the new model although what tenants are promised does not fit; or one that is held back
+    /// With --now or --when-idle: use the new model although what tenants are promised does not fit.
+    /// Alone: use the one that is held back
     #[arg(long)]
     accept: bool,
     /// Wait for the end; exit code 1 unless a model was found and is used
@@ -100,12 +105,9 @@ impl Recalibrate {
             client.cancel_recalibration(&self.name)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let is_held = self.accept && self.scratch.is_none() && {
-            let last = client.recalibration(&self.name);
-            last.is_ok_and(|last| last.phase == Phase::Held)
-        };
-        let mut told = if is_held {
-            client.accept_recalibration(&self.name)?
+        let is_begun = !self.accept || self.now || self.when_idle;
+        let mut told = if !is_begun {
+            self.accept_held(client)?
         } else {
             let when = if self.when_idle { When::Idle } else { When::Now };
             let (scratch, accept) = (self.scratch.clone(), self.accept);
@@ -117,6 +119,20 @@ impl Recalibrate {
         common.print(&told, recalibration);
         let is_well = told.phase == Phase::Accepted || !self.wait;
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Recalibrate {
+    /// Uses what is held back. What is not there is not measured for the sake of this: that takes its
+    /// time, and costs the data in a scratch namespace.
+    fn accept_held(&self, client: &mut Client) -> Result<Recalibration, Failure> {
+        if self.scratch.is_some() || self.reads_only {
+            return Err(Failure::from(format!("{ACCEPT_ALONE}: it says how to measure")));
+        }
+        client.accept_recalibration(&self.name).map_err(|error| match error.code() {
+            Some(Code::NotFound) => Failure::from(format!("{ACCEPT_ALONE}: {error}")),
+            _ => error.into(),
+        })
     }
 }
 
