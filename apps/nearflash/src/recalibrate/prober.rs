@@ -338,3 +338,116 @@ impl<D: Device> Prober<D> {
         progressed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Slo;
+    use flash::{MemQueue, MemVolume};
+    use qos::{DeviceModel, QueueLimits, Registry};
+
+    /// Time goes by a tenth of a millisecond a turn.
+    struct Run {
+        volume: MemVolume,
+        orders: Arc<Orders>,
+        prober: Prober<MemQueue>,
+        now: Instant,
+    }
+
+    impl Run {
+        fn new(scratch: Option<Place>) -> Run {
+            let (volume, orders) = (MemVolume::new(1024), Arc::new(Orders::default()));
+            let mut registry = Registry::new(DeviceModel::unlimited(), 1);
+            let tenant = registry.register(&Slo::default(), Instant::ZERO).unwrap().tenant;
+            let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
+            let class = SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX };
+            let pool = || BufPool::new(io::carve(&[class]).unwrap().bufs);
+            let (read_pool, mut write_pool, mut chance) = (pool(), pool(), Chance::new(7));
+            fill(&mut write_pool, &mut chance);
+            let prober = Prober {
+                orders: orders.clone(),
+                device: volume.open_queue(),
+                scheduler: AnyScheduler::Tokens(registry.scheduler(0, limits)),
+                tenant,
+                read_pool,
+                write_pool,
+                table: SlotTable::new(PROBES_MAX),
+                done: Vec::new(),
+                chance,
+                everything: Place { first: 0, blocks: 1024 },
+                scratch,
+                offer: Offer::default(),
+                changes: 0,
+                next_at: Instant::ZERO,
+                submitted: 0,
+                is_cut: false,
+            };
+            Run { volume, orders, prober, now: Instant::ZERO }
+        }
+
+        /// `false`: one of them was the last.
+        fn turns(&mut self, count: u32) -> bool {
+            (0..count).all(|_| {
+                self.now = self.now + Duration::from_micros(100);
+                self.prober.turn(self.now).is_some()
+            })
+        }
+
+        fn offer(&mut self, reads: f64) {
+            self.orders.offer(Offer { iops: 100_000.0, reads });
+        }
+
+        /// The pages in which something was written.
+        fn written(&self) -> Vec<u64> {
+            let is_written = |page: &u64| {
+                let mut data = [0; PAGE_BYTES];
+                let range = Range::new(page * PAGE_BLOCKS, PAGE_BLOCKS as u32);
+                self.volume.read_now(range, &mut data);
+                data.iter().any(|byte| *byte != 0)
+            };
+            (0..1024 / PAGE_BLOCKS).filter(is_written).collect()
+        }
+    }
+
+    #[test]
+    fn probes_write_to_whole_pages_of_the_scratch_and_nowhere_else() {
+        // Neither its first nor its last page is whole.
+        let mut run = Run::new(Some(Place { first: 260, blocks: 250 }));
+        run.offer(0.5);
+        assert!(run.turns(500));
+        let (reads, writes) = run.orders.submitted();
+        assert!(reads > 2_000 && writes > 2_000, "{reads}, {writes}");
+        assert_eq!(run.written(), (33..63).collect::<Vec<_>>());
+        let mut without = Run::new(None);
+        without.offer(0.5);
+        assert!(without.turns(500));
+        assert_eq!((without.orders.submitted().1, without.written()), (0, vec![]));
+        assert_eq!(run.orders.errors() + without.orders.errors(), 0);
+    }
+
+    #[test]
+    fn probes_end_when_told() {
+        let mut run = Run::new(Some(Place { first: 0, blocks: 512 }));
+        run.offer(0.5);
+        assert!(run.turns(100));
+        // Reads alone; then nothing, until there is another offer.
+        run.offer(1.0);
+        assert!(run.turns(1));
+        let (reads, writes) = run.orders.submitted();
+        assert!(run.turns(200));
+        let more = run.orders.submitted();
+        assert!(more.0 > reads && more.1 == writes, "{more:?} after {reads}, {writes}");
+        run.orders.offer(Offer::default());
+        assert!(run.turns(1));
+        let before = run.orders.submitted();
+        assert!(run.turns(200));
+        assert_eq!(run.orders.submitted(), before);
+        run.offer(0.0);
+        assert!(run.turns(100));
+        let before = run.orders.submitted();
+        assert!(before.1 > writes);
+        run.orders.stop();
+        assert!(!run.turns(100), "it ends");
+        assert_eq!(run.orders.submitted(), before);
+    }
+}
