@@ -114,11 +114,32 @@ impl Guard {
     fn has_failed(&self, address: IpAddr) {
         self.failures.lock().expect("no holder panics").add(address, self.now());
     }
+
+    /// Answers who has no token that is known.
+    async fn refuse(&self, address: IpAddr, has_guessed: bool) -> Response {
+        let wait = self.wait(address).filter(|_| has_guessed);
+        if has_guessed {
+            if wait.is_none() {
+                self.has_failed(address);
+            }
+            tokio::time::sleep(FAILURE_PAUSE).await;
+        }
+        if let Some(wait) = wait {
+            let message = "too many wrong tokens came from this address; try again later";
+            let mut response = Problem::new(Code::TooOften, message).into_response();
+            response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
+            return last(response);
+        }
+        let message = "this needs a token that the server knows: `authorization: Bearer TOKEN`";
+        let mut response = Problem::new(Code::Unauthorized, message).into_response();
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        last(response)
+    }
 }
 
 /// Lets in who has a token, for what that is good for. Who fails is answered late, and after some
-/// failures not asked any more for a while; nobody else waits for that. The dashboard's own files are for
-/// anybody, as they say nothing of this server and ask for the token themselves.
+/// failures only told when to try again; who has a right token never waits for that. The dashboard's own
+/// files are for anybody, as they say nothing of this server and ask for the token themselves.
 pub(super) async fn by_token(
     State(guard): State<Guard>,
     note: Note,
@@ -129,12 +150,6 @@ pub(super) async fn by_token(
         Some(Caller::Address { address, .. }) => address.ip(),
         _ => return Problem::new(Code::Internal, "nobody knows who calls").into_response(),
     };
-    if let Some(wait) = guard.wait(address) {
-        let message = "too many wrong tokens came from this address; try again later";
-        let mut response = Problem::new(Code::TooOften, message).into_response();
-        response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());
-        return last(response);
-    }
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let elsewhere = from_page(&request, host, "https://");
     let tokens = guard.credentials.tokens();
@@ -143,15 +158,10 @@ pub(super) async fn by_token(
     if token.is_none() && elsewhere.is_none() && pages::is_one(&request) {
         return last(next.run(request).await);
     }
+    // Whoever has a right one does not wait for what others at its address guess: they may be many
+    // behind one translator of addresses.
     let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
-        if token.is_some() {
-            guard.has_failed(address);
-            tokio::time::sleep(FAILURE_PAUSE).await;
-        }
-        let message = "this needs a token that the server knows: `authorization: Bearer TOKEN`";
-        let mut response = Problem::new(Code::Unauthorized, message).into_response();
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return last(response);
+        return guard.refuse(address, token.is_some()).await;
     };
     note.token(name);
     if right == Right::Read && is_change(request.method(), request.uri().path()) {
