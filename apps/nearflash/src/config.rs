@@ -17,11 +17,11 @@ use target::{Access, Limits, Rule, Scope, Who};
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;
 use crate::crew_size::CrewSize;
-use crate::listen::{DEFAULT_URL, ListenAt};
 use crate::live::KeptModel;
 
 mod effective;
 mod exposure;
+mod listener;
 mod mistake;
 mod namespace;
 mod subsystem;
@@ -152,7 +152,18 @@ impl DeviceConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
+    /// Where to listen, and for whom (docs/configuration.md).
     pub(crate) url: String,
+    /// What operators and `ana` call it; its place among the listeners unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u16>,
+}
+
+impl ListenConfig {
+    /// A listener of a command line.
+    pub(crate) fn from_argument(url: &str) -> ListenConfig {
+        ListenConfig { url: url.to_owned(), number: None }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -303,14 +314,6 @@ impl Config {
         match self.device.is_empty() {
             true => Ok(vec![parse(DEFAULT_DEVICE)?]),
             false => self.device.iter().map(|device| parse(&device.spec)).collect(),
-        }
-    }
-
-    /// Where to listen.
-    pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, String> {
-        match self.listen.is_empty() {
-            true => Ok(vec![ListenAt::parse(DEFAULT_URL)?]),
-            false => self.listen.iter().map(|listen| ListenAt::parse(&listen.url)).collect(),
         }
     }
 

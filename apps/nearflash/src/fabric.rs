@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
 use contract::{Geometry, NamespaceId, TenantId};
-use io::{Endpoint, Waker};
+use io::Waker;
 use proto::nvme::auth::Secret;
 use proto::nvme::{
     self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
@@ -15,7 +15,8 @@ use proto::nvme::{
 use wire::nvme::{AddressFamily, AnaState};
 
 use crate::config::{Config, HiddenText, HostConfig, Space, SubsystemConfig};
-use crate::listen::{ListenAt, Protocol};
+use crate::listen::Protocol;
+use crate::live::Open;
 
 /// The names of all our subsystems begin so.
 const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
@@ -26,9 +27,10 @@ const BLOCK_BYTES: u32 = 512;
 /// What a fabric is made of.
 pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) listen: &'a [ListenAt],
-    /// Where the listeners have come to listen, in their order.
-    pub(crate) endpoints: &'a [Endpoint],
+    /// The listeners, and where they have come to listen.
+    pub(crate) listeners: &'a [Open],
+    /// Whether there is a fabric by now, whatever listens.
+    pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
     /// By device.
     pub(crate) geometries: &'a [Geometry],
@@ -116,12 +118,13 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 }
 
 impl Plan<'_> {
-    /// What the fabric is to be, if any listener speaks NVMe.
+    /// What the fabric is to be, if any listener speaks NVMe or has.
     pub(crate) fn config(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
     ) -> Result<Option<nvme::Config>, String> {
-        if self.listen.iter().all(|at| at.protocol != Protocol::NvmeTcp) {
+        let speaks = |open: &Open| open.at.protocol == Protocol::NvmeTcp;
+        if !self.is_made && !self.listeners.iter().any(speaks) {
             return Ok(None);
         }
         let subsystems = self.config.named_subsystems();
@@ -166,17 +169,16 @@ impl Plan<'_> {
     }
 
     fn ports(&self) -> Vec<Port> {
-        let pairs = self.listen.iter().zip(self.endpoints).enumerate();
-        let ports = pairs.filter(|(_, (at, _))| at.protocol == Protocol::NvmeTcp);
+        let ports = self.listeners.iter().filter(|open| open.at.protocol == Protocol::NvmeTcp);
         ports
-            .filter_map(|(n, (at, endpoint))| {
-                let address = at.advertised.or_else(|| endpoint.internet())?;
+            .filter_map(|open| {
+                let address = open.at.advertised.or_else(|| open.endpoint().internet())?;
                 let family = match address.ip() {
                     IpAddr::V4(_) => AddressFamily::IPV4,
                     IpAddr::V6(_) => AddressFamily::IPV6,
                 };
                 Some(Port {
-                    id: PortId(n as u16),
+                    id: PortId(open.at.id.0),
                     family,
                     address: address.ip().to_string(),
                     service: address.port().to_string(),
@@ -220,10 +222,9 @@ impl Plan<'_> {
     /// How groups are reached through the listeners.
     fn ana(&self, config: &SubsystemConfig) -> Result<Vec<(PortId, u32, AnaState)>, String> {
         let each = config.ana.iter().map(|ana| {
-            let index = usize::from(ana.listener).wrapping_sub(1);
-            match self.listen.get(index) {
-                Some(at) if at.protocol == Protocol::NvmeTcp => {
-                    Ok((PortId(index as u16), ana.group, ana.state.state()))
+            match self.listeners.iter().find(|open| open.at.number == ana.listener) {
+                Some(open) if open.at.protocol == Protocol::NvmeTcp => {
+                    Ok((PortId(open.at.id.0), ana.group, ana.state.state()))
                 }
                 _ => Err(format!("ana: listener {} is none of NVMe's", ana.listener)),
             }

@@ -2,23 +2,20 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use contract::NamespaceId;
+pub(crate) use contract::Protocol;
+use contract::{ListenerId, NamespaceId};
 use io::{Endpoint, Listener, TcpOptions, UnixPath};
-
-/// What is spoken there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// Protocol `reflex`, both versions.
-    Reflex,
-    /// NVMe over TCP.
-    NvmeTcp,
-}
 
 /// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
 /// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or
 /// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAt {
+    /// Its number, from 1; 0 before it has one.
+    pub(crate) number: u16,
+    /// What the workers of this process call it: one number less, unless another listener of that name
+    /// was there before.
+    pub(crate) id: ListenerId,
     pub(crate) endpoint: Endpoint,
     pub(crate) protocol: Protocol,
     /// The namespace of requests that name none: all of version 1.
@@ -30,6 +27,9 @@ pub(crate) struct ListenAt {
     /// The permissions of a Unix socket's file.
     pub(crate) mode: u32,
 }
+
+/// The highest number of a listener, and as many names as a process has for all that there ever are.
+pub(crate) const NUMBER_MAX: u16 = 4096;
 
 /// The port that nothing else says otherwise.
 pub(crate) const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
@@ -60,6 +60,8 @@ impl ListenAt {
             return Err(format!("{url:?}: {FORM}"));
         };
         let mut at = ListenAt {
+            number: 0,
+            id: ListenerId(0),
             endpoint,
             protocol,
             namespace: NamespaceId(1),

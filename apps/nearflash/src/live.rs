@@ -6,8 +6,8 @@
 //! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
 //! change, and nobody was told of one that is not kept.
 //!
-//! What is deliberately not here: devices and listeners, which are there from the start, and how
-//! workers and controllers take a change (`target::Namespaces`, `proto::nvme::Fabric`).
+//! What is deliberately not here: devices, which are there from the start, and how workers and
+//! controllers take a change (`target::Namespaces`, `proto::nvme::Fabric`).
 
 mod api;
 mod change_log;
@@ -17,6 +17,7 @@ mod kept;
 mod listeners;
 mod models;
 mod namespaces;
+mod open;
 mod reconcile;
 mod reload;
 mod store;
@@ -30,8 +31,9 @@ use std::time::Duration;
 use contract::NamespaceId;
 use control::Tenants;
 use control::admin::{Code, Problem};
-use io::{Clock, Endpoint};
+use io::{Clock, TcpOptions};
 use proto::nvme::Fabric;
+use target::Parts;
 
 use crate::audit::AuditFile;
 use crate::config::{Config, TenantConfig};
@@ -43,6 +45,7 @@ use crate::volumes::Volume;
 pub(crate) use changes::Changes;
 pub(crate) use listeners::Gate;
 pub(crate) use models::KeptModel;
+pub(crate) use open::Open;
 pub(crate) use store::{StateAt, Store};
 use world::World;
 
@@ -55,18 +58,23 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 /// What stays as it is while a server runs.
 pub(crate) struct Ground {
     pub(crate) volumes: Arc<[Volume]>,
-    pub(crate) listen: Vec<ListenAt>,
-    /// Where the listeners have come to listen, in their order.
-    pub(crate) endpoints: Vec<Endpoint>,
+    /// Where the workers look listeners up.
+    pub(crate) shared: Arc<Parts>,
+    /// What hosts find over NVMe, once a listener speaks it.
+    pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
+    pub(crate) wakers: Wakers,
     pub(crate) workers: usize,
     pub(crate) clock: Clock,
     pub(crate) tenants: Tenants,
+    pub(crate) tcp: TcpOptions,
+    /// Everybody may be let in from everywhere.
+    pub(crate) insecure: bool,
 }
 
 /// A server's configuration, which changes.
 pub(crate) struct Live {
     ground: Ground,
-    fabric: Option<Arc<Fabric>>,
+    me: Weak<Live>,
     /// Where changes are recorded; there once the server is about to run.
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// There once the server runs.
@@ -86,6 +94,10 @@ struct Inner {
     store: Option<Store>,
     /// What is served.
     world: World,
+    /// The listeners, by number.
+    open: Vec<Open>,
+    /// Listeners that are gone, by whom connections may have come that stay.
+    departed: Vec<ListenAt>,
     /// Numbers of namespaces that are gone: in this process requests of them may still be under way
     /// between workers.
     retired: Vec<NamespaceId>,
@@ -158,28 +170,52 @@ impl Live {
     /// A server of this configuration with these changes made, which are kept in `store`.
     pub(crate) fn new(
         ground: Ground,
+        open: Vec<Open>,
         base: Config,
         changes: Changes,
         store: Option<Store>,
-        wakers: &Wakers,
     ) -> Result<Arc<Live>, String> {
         let changes = changes.of(&base);
-        let world = World::of(base.with(&changes), &ground, false)?;
-        let fabric = world.fabric(&ground, wakers)?;
-        let retired = Vec::new();
+        let world = World::of(base.with(&changes), &ground, &open, false)?;
+        let (retired, departed) = (Vec::new(), Vec::new());
         let (is_frozen, keeps_later) = (false, false);
         let places = places_of(&base);
-        let inner = Inner { base, places, changes, store, world, retired, is_frozen, keeps_later };
+        let inner = Inner {
+            base,
+            places,
+            changes,
+            store,
+            world,
+            open,
+            departed,
+            retired,
+            is_frozen,
+            keeps_later,
+        };
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let live = Arc::new(Live { ground, fabric, audit, gate, recalibrations, inner });
-        live.clone().keep_reservations(wakers)?;
+        let live = Arc::new_cyclic(|me| {
+            let me = me.clone();
+            Live { ground, me, audit, gate, recalibrations, inner }
+        });
+        live.make_fabric(&live.lock())?;
         Ok(live)
     }
 
-    /// What hosts find over NVMe, if a listener speaks it.
+    /// What hosts find over NVMe, if a listener speaks it or has.
     pub(crate) fn fabric(&self) -> Option<Arc<Fabric>> {
-        self.fabric.clone()
+        self.ground.fabric.get().cloned()
+    }
+
+    /// Makes the fabric, if there is none and a listener speaks NVMe.
+    fn make_fabric(&self, inner: &Inner) -> Result<(), String> {
+        if self.ground.fabric.get().is_some() || inner.world.nvme.is_none() {
+            return Ok(());
+        }
+        let fabric = inner.world.fabric(&self.ground)?;
+        assert!(self.ground.fabric.set(fabric).is_ok(), "it is made under a lock");
+        let live = self.me.upgrade().expect("whoever calls has it");
+        live.keep_reservations(inner)
     }
 
     /// Where operators' changes are recorded.
@@ -201,7 +237,7 @@ impl Live {
         let mut changes = inner.changes.clone();
         let needs = edit(&inner, &mut changes)?;
         let config = inner.base.with(&changes);
-        let world = World::of(config, &self.ground, true)
+        let world = World::of(config, &self.ground, &inner.open, true)
             .map_err(|error| Problem::new(Code::Invalid, error))?;
         self.prepare(&needs)?;
         inner.keep(changes)?;
@@ -235,8 +271,8 @@ impl Live {
             recalibrations.spaces_change(&after.spaces);
         }
         self.place(&more);
-        if let (Some(fabric), Some(from), Some(to)) = (&self.fabric, &before.nvme, &after.nvme) {
-            reconcile::reconcile(fabric, from, to);
+        if let (Some(fabric), Some(from), Some(to)) = (self.fabric(), &before.nvme, &after.nvme) {
+            reconcile::reconcile(&fabric, from, to);
             let mut withdrawal = fabric.take_withdrawal();
             if !self.wait_until(|| fabric.is_over(&mut withdrawal)) {
                 tracing::warn!("hosts that were shut out still have requests at a device");

@@ -75,7 +75,7 @@ enum Command {
     Subsystem(operate::SubsystemArgs),
     /// Say what is known of NVMe hosts: their tenants and keys
     Host(operate::HostArgs),
-    /// Show where a running server listens, and say how namespaces are reached there
+    /// Open and close listeners of a running server, show them, and say how namespaces are reached there
     Listener(operate::ListenerArgs),
     /// Show the devices of a running server
     Device(operate::DeviceArgs),

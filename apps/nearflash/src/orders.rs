@@ -1,5 +1,6 @@
 //! What all workers of a server are told at once, in one word that each looks at once a turn: to stop,
-//! to accept nothing for now, to accept from listeners that another process has passed on.
+//! to accept nothing for now, to accept from listeners that are new or that another process has passed on,
+//! to turn people away at some, to close others.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -7,24 +8,74 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use contract::ListenerId;
 use io::{Listener, Waker};
 
+use crate::listen::NUMBER_MAX;
+
 /// Drain, and end.
 const STOP: u32 = 1;
 /// Accept nothing.
 const HOLD: u32 = 2;
 /// Take the listeners that lie ready.
 const LISTEN: u32 = 4;
-/// Added when other listeners turn away whoever comes: so each such change is another word.
-const TURN: u32 = 8;
+/// Added when something of a listener changes: so each such change is another word.
+const CHANGE: u32 = 8;
 
-/// Listeners that can be told to turn away whoever comes: a bit for each.
-pub(crate) const TURNING_MAX: usize = 64;
+/// A bit for each listener that there can be.
+#[derive(Debug)]
+pub(crate) struct Marks(Box<[AtomicU64]>);
+
+impl Marks {
+    const WORDS: usize = (NUMBER_MAX as usize).div_ceil(u64::BITS as usize);
+
+    fn new() -> Marks {
+        Marks((0..Marks::WORDS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, id: ListenerId, is_set: bool) {
+        let (word, bit) = (&self.0[usize::from(id.0) / 64], 1 << (id.0 % 64));
+        match is_set {
+            true => word.fetch_or(bit, Ordering::AcqRel),
+            false => word.fetch_and(!bit, Ordering::AcqRel),
+        };
+    }
+
+    /// Whether a listener has it.
+    pub(crate) fn has(&self, id: ListenerId) -> bool {
+        self.0[usize::from(id.0) / 64].load(Ordering::Acquire) >> (id.0 % 64) & 1 == 1
+    }
+
+    /// Those that have another one than `seen`, which is as they are then.
+    pub(crate) fn changed(&self, seen: &mut Seen) -> Vec<(ListenerId, bool)> {
+        let mut changed = Vec::new();
+        for (n, (word, seen)) in self.0.iter().zip(&mut seen.0).enumerate() {
+            let now = word.load(Ordering::Acquire);
+            let other = now ^ std::mem::replace(seen, now);
+            for bit in (0..u64::BITS).filter(|bit| other >> bit & 1 == 1) {
+                let id = ListenerId((n as u32 * u64::BITS + bit) as u16);
+                changed.push((id, now >> bit & 1 == 1));
+            }
+        }
+        changed
+    }
+}
+
+/// Marks as a worker has seen them.
+#[derive(Debug)]
+pub(crate) struct Seen(Vec<u64>);
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen(vec![0; Marks::WORDS])
+    }
+}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Orders {
     word: AtomicU32,
     /// The listeners that turn away whoever comes.
-    turning: AtomicU64,
+    turning: Marks,
+    /// The listeners that were closed.
+    closed: Marks,
     /// By worker: the last word that it has carried out.
     done: Vec<AtomicU32>,
     /// By worker: it drains, and nothing of it is in flight.
@@ -35,6 +86,8 @@ pub(crate) struct Orders {
     given: AtomicBool,
     /// For the worker that listens.
     listeners: Mutex<Vec<(ListenerId, Listener)>>,
+    /// Listeners at which the worker that listens cannot, and why.
+    deaf: Mutex<Vec<(ListenerId, String)>>,
 }
 
 impl Orders {
@@ -42,12 +95,14 @@ impl Orders {
     pub(crate) fn new(workers: usize) -> Orders {
         Orders {
             word: AtomicU32::new(0),
-            turning: AtomicU64::new(0),
+            turning: Marks::new(),
+            closed: Marks::new(),
             done: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             quiet: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             drained: AtomicUsize::new(0),
             given: AtomicBool::new(false),
             listeners: Mutex::default(),
+            deaf: Mutex::default(),
         }
     }
 
@@ -71,26 +126,50 @@ impl Orders {
         self.listeners.lock().expect("no holder panics").extend(listeners);
     }
 
-    /// Gives the worker that listens something to listen at, once.
+    /// Gives the worker that listens something to listen at.
     pub(crate) fn listen(&self, listeners: Vec<(ListenerId, Listener)>, wakers: &[Waker]) {
         self.lay_ready(listeners);
-        self.tell(LISTEN, true, wakers);
+        self.word.fetch_or(LISTEN, Ordering::AcqRel);
+        self.change(wakers);
     }
 
-    /// Has a listener, below [`TURNING_MAX`], turn away whoever comes, or let them in again.
-    pub(crate) fn turn_away(&self, listener: usize, turns: bool, wakers: &[Waker]) {
-        let bit = 1 << listener;
-        match turns {
-            true => self.turning.fetch_or(bit, Ordering::AcqRel),
-            false => self.turning.fetch_and(!bit, Ordering::AcqRel),
-        };
-        self.word.fetch_add(TURN, Ordering::AcqRel);
+    /// Has a listener turn away whoever comes, or let them in again.
+    pub(crate) fn turn_away(&self, listener: ListenerId, turns: bool, wakers: &[Waker]) {
+        self.turning.set(listener, turns);
+        self.change(wakers);
+    }
+
+    /// Has a listener closed, for good.
+    pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
+        self.closed.set(listener, true);
+        self.change(wakers);
+    }
+
+    fn change(&self, wakers: &[Waker]) {
+        self.word.fetch_add(CHANGE, Ordering::AcqRel);
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// The listeners that do, a bit for each.
-    pub(crate) fn turning(&self) -> u64 {
-        self.turning.load(Ordering::Acquire)
+    /// The listeners that turn people away.
+    pub(crate) fn turning(&self) -> &Marks {
+        &self.turning
+    }
+
+    /// The listeners that were closed.
+    pub(crate) fn closed(&self) -> &Marks {
+        &self.closed
+    }
+
+    /// The worker that listens cannot do so there.
+    pub(crate) fn cannot_listen(&self, id: ListenerId, why: String) {
+        self.deaf.lock().expect("no holder panics").push((id, why));
+    }
+
+    /// Why it cannot, if that is so.
+    pub(crate) fn take_complaint(&self, id: ListenerId) -> Option<String> {
+        let mut deaf = self.deaf.lock().expect("no holder panics");
+        let found = deaf.iter().position(|(one, _)| *one == id)?;
+        Some(deaf.swap_remove(found).1)
     }
 
     /// What lies ready.
@@ -191,5 +270,31 @@ mod tests {
             orders.drained();
         });
         assert!(orders.are_quiet() && orders.are_drained());
+    }
+
+    #[test]
+    fn each_change_of_a_listener_is_another_word_and_is_seen_once() {
+        let (orders, mut seen) = (Orders::new(1), Seen::default());
+        let (first, last) = (ListenerId(0), ListenerId(NUMBER_MAX - 1));
+        let before = orders.word();
+        orders.turn_away(last, true, &[]);
+        assert!(orders.word() != before && !orders.are_done());
+        assert!(orders.turning().has(last) && !orders.turning().has(first));
+        assert_eq!(orders.turning().changed(&mut seen), [(last, true)]);
+        orders.turn_away(first, true, &[]);
+        orders.turn_away(last, false, &[]);
+        assert_eq!(orders.turning().changed(&mut seen), [(first, true), (last, false)]);
+        assert_eq!(orders.turning().changed(&mut seen), []);
+        for _ in 0..2 {
+            let before = orders.word();
+            orders.listen(Vec::new(), &[]);
+            assert!(orders.word() != before && orders.word().listens());
+        }
+        orders.close(last, &[]);
+        assert!(orders.closed().has(last) && !orders.closed().has(first));
+        orders.cannot_listen(first, "why".to_owned());
+        assert_eq!(orders.take_complaint(last), None);
+        assert_eq!(orders.take_complaint(first), Some("why".to_owned()));
+        assert_eq!(orders.take_complaint(first), None);
     }
 }

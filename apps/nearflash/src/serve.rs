@@ -8,9 +8,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,15 +17,14 @@ use contract::{BufPool, ListenerId, NamespaceId};
 use control::{Desk, Foreman, PostBox, Tenants};
 use flash::Decorated;
 use io::{
-    Clock, Endpoint, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread,
-    TcpOptions, Waker,
+    Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
+    Waker,
 };
 use proto::nvme::Fabric;
-use proto::nvme_tcp;
 use qos::{AnyScheduler, PassThrough, QueueLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use target::{Attached, Fences, Limits, Line, Parts, Watch, Worker};
+use target::{Attached, Fences, Limits, Line, Listeners, Parts, Watch, Worker};
 
 use self::doors::Doors;
 use self::duty::Duty;
@@ -37,7 +35,7 @@ use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
-use crate::listen::{ListenAt, Protocol};
+use crate::listen::{ListenAt, NUMBER_MAX};
 use crate::live::{Changes, Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
@@ -146,9 +144,9 @@ impl Args {
 }
 
 /// What every worker is made of.
-struct Plan {
-    volumes: Arc<[Volume]>,
-    shared: Arc<Parts>,
+pub(crate) struct Plan {
+    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) shared: Arc<Parts>,
     limits: Limits,
     spread: Arc<Spread>,
     orders: Arc<Orders>,
@@ -159,15 +157,13 @@ struct Plan {
     /// Of one worker.
     connections_max: usize,
     /// Connections of all workers.
-    room: usize,
+    pub(crate) room: usize,
     /// The clock of all workers and the control plane.
     clock: Clock,
-    tenants: Tenants,
+    pub(crate) tenants: Tenants,
     no_scheduler: bool,
-    /// What its listeners speak, by listener.
-    protocols: Vec<Protocol>,
-    /// What hosts find over NVMe, if a listener speaks it.
-    fabric: Option<Arc<Fabric>>,
+    /// What hosts find over NVMe, once a listener speaks it.
+    fabric: Arc<OnceLock<Arc<Fabric>>>,
     /// The mailboxes of workers that have not started, by worker.
     boxes: Mutex<Vec<Option<PostBox>>>,
 }
@@ -210,14 +206,17 @@ impl Plan {
     }
 
     /// What changes of the running server are made on.
-    fn ground(&self, listen: &[ListenAt], endpoints: Vec<Endpoint>) -> Ground {
+    fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
         Ground {
             volumes: self.volumes.clone(),
-            listen: listen.to_vec(),
-            endpoints,
+            shared: self.shared.clone(),
+            fabric: self.fabric.clone(),
+            wakers: wakers.clone(),
             workers: self.workers(),
             clock: self.clock,
             tenants: self.tenants.clone(),
+            tcp: self.tcp.clone(),
+            insecure,
         }
     }
 
@@ -295,17 +294,15 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         return check_only(args, &base, &config, &listen_at);
     }
     let chosen = args.interface.choose()?;
-    let (mut plan, mut desk, courier) = plan(args, &base, &config, &listen_at, heir.as_mut())
+    let (plan, mut desk, courier) = plan(args, &base, &config, &listen_at, heir.as_mut())
         .map_err(|error| located(args, error))?;
     let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
     let fabric_wakers = Wakers::default();
-    let ground = plan.ground(&listen_at, doors.endpoints());
-    let live = Live::new(ground, base, changes, store, &fabric_wakers)?;
+    let ground = plan.ground(&fabric_wakers, args.insecure);
+    let live = Live::new(ground, doors.take_open(), base, changes, store)?;
     if let Some(heir) = heir {
-        let spaces = live.spaces();
-        heir.check(plan.volumes.len(), &spaces, &listen_at, &plan.tenants, plan.room)?;
+        live.set_departed(heir.check(&live.spaces(), &listen_at, &plan)?);
     }
-    plan.fabric = live.fabric();
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
     let signals =
@@ -397,7 +394,7 @@ fn merge(args: &Args) -> Result<Config, String> {
         config.device = args.device.iter().enumerate().map(DeviceConfig::from_argument).collect();
     }
     if !args.listen.is_empty() {
-        config.listen = args.listen.iter().map(|url| ListenConfig { url: url.clone() }).collect();
+        config.listen = args.listen.iter().map(|url| ListenConfig::from_argument(url)).collect();
     }
     if let Some(model) = &args.model {
         config.set_model(model);
@@ -516,10 +513,14 @@ fn parts(
     if let Some(at) = listen.iter().find(|at| !is_known(at.namespace)) {
         return Err(format!("{}: there is no namespace {}", at.endpoint, at.namespace.0));
     }
+    let listeners = Listeners::with_places(NUMBER_MAX);
+    for at in listen {
+        let set = listeners.set(at.id, tenancy::lead(at, &tenants.book())?);
+        assert!(set.is_ok(), "each has a number of its own");
+    }
     Ok(Parts {
         access: config.access(is_known, |name| tenants.find(name))?,
-        listener_namespaces: listen.iter().map(|at| at.namespace).collect(),
-        listener_tenants: tenancy::stands(listen, tenants),
+        listeners,
         fences: Fences::default(),
         namespaces,
     })
@@ -579,8 +580,7 @@ fn plan(
         clock,
         tenants,
         no_scheduler: args.no_scheduler,
-        protocols: listen.iter().map(|at| at.protocol).collect(),
-        fabric: None,
+        fabric: Arc::default(),
         boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
     };
     Ok((plan, desk, courier))
@@ -687,10 +687,8 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
         }),
     };
     let (shared, limits) = (plan.shared.clone(), plan.limits);
-    let desk =
-        plan.fabric.clone().map(|fabric| Rc::new(nvme_tcp::Desk::new(fabric, number as u16)));
-    let sessions =
-        Box::new(ByListener { protocols: plan.protocols.clone(), desk, shared: shared.clone() });
+    let (fabric, worker, desk) = (plan.fabric.clone(), number as u16, None);
+    let sessions = Box::new(ByListener { fabric, desk, worker, shared: shared.clone() });
     let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
     Ok((reactor, worker))
 }

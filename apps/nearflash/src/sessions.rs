@@ -1,13 +1,13 @@
 //! The protocols that a server speaks, behind one type, and where their sessions come from.
 
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use contract::{
     ConnId, Event, Expected, Fatal, Fence, FrameHead, Instant, ListenerId, Peer, Reply, Session,
     Slot, Status, Tag,
 };
-use proto::nvme::PortId;
+use proto::nvme::{Fabric, PortId};
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
 use target::{Parts, Sessions};
@@ -24,30 +24,44 @@ pub(crate) enum AnySession {
 
 /// Makes sessions by what their listener speaks.
 pub(crate) struct ByListener {
-    /// By listener.
-    pub(crate) protocols: Vec<Protocol>,
-    /// Where NVMe's sessions meet their fabric; `None` where no listener speaks it.
+    /// What hosts find over NVMe, once a listener speaks it.
+    pub(crate) fabric: Arc<OnceLock<Arc<Fabric>>>,
+    /// Where NVMe's sessions meet it, once there is one.
     pub(crate) desk: Option<Rc<Desk>>,
-    /// Whose access rules say which addresses NVMe hosts may come from.
+    /// Whose sessions they are.
+    pub(crate) worker: u16,
+    /// What listeners speak, and the access rules, which say which addresses NVMe hosts may come from.
     pub(crate) shared: Arc<Parts>,
 }
 
 impl ByListener {
     /// Whether any access rule lets the peer in that has not said who it is: NVMe hosts never do in
     /// the words of the access rules.
-    fn lets_in(&self, listener: u16, peer: &Peer) -> bool {
-        let own = self.shared.listener_tenants.get(usize::from(listener));
+    fn lets_in(&self, listener: ListenerId, peer: &Peer) -> bool {
+        let own = self.shared.listeners.stands(listener);
         self.shared.access.open(peer, b"", "", own).is_ok()
+    }
+
+    /// Where NVMe's sessions meet their fabric. The first listener that speaks it may be a new one.
+    fn desk(&mut self) -> Option<&Rc<Desk>> {
+        if self.desk.is_none() {
+            let fabric = self.fabric.get()?;
+            self.desk = Some(Rc::new(Desk::new(fabric.clone(), self.worker)));
+        }
+        self.desk.as_ref()
     }
 }
 
 impl Sessions<AnySession> for ByListener {
     fn open(&mut self, conn: ConnId, listener: Option<ListenerId>, peer: &Peer) -> AnySession {
-        let listener = listener.map_or(0, |listener| listener.0);
-        match (self.protocols[usize::from(listener)], &self.desk) {
+        let listener = listener.unwrap_or(ListenerId(0));
+        let lead = self.shared.listeners.find(listener);
+        let protocol = lead.map_or(Protocol::Reflex, |lead| lead.protocol);
+        let lets_in = self.lets_in(listener, peer);
+        match (protocol, self.desk()) {
             (Protocol::NvmeTcp, Some(desk)) => {
-                let port = PortId(listener);
-                let session = match self.lets_in(listener, peer) {
+                let port = PortId(listener.0);
+                let session = match lets_in {
                     true => TargetSession::new(desk.clone(), port, conn),
                     false => TargetSession::refusing(desk.clone(), port, conn),
                 };
@@ -61,19 +75,18 @@ impl Sessions<AnySession> for ByListener {
     }
 
     fn unpack(&mut self, packed: &[u8]) -> Option<AnySession> {
-        let nvme =
-            self.desk.as_ref().and_then(|desk| TargetSession::unpack_at(desk.clone(), packed));
+        let nvme = self.desk().and_then(|desk| TargetSession::unpack_at(desk.clone(), packed));
         nvme.map(AnySession::NvmeTcp).or_else(|| AnySession::unpack(packed))
     }
 
     fn lost(&mut self, packed: &[u8]) {
-        if let Some(desk) = &self.desk {
+        if let Some(desk) = self.desk() {
             TargetSession::lose(desk, packed);
         }
     }
 
     fn news(&mut self, now: Instant) -> Option<ConnId> {
-        self.desk.as_ref()?.news(now)
+        self.desk()?.news(now)
     }
 
     fn wake_at(&self) -> Option<Instant> {

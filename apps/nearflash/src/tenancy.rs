@@ -9,7 +9,7 @@ use control::{Book, Clock, DeviceSetup, Origin, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
-use target::Stands;
+use target::{Lead, Stands};
 
 use crate::config::{Config, DeviceConfig};
 use crate::listen::ListenAt;
@@ -44,14 +44,13 @@ pub(crate) fn tenants(
     // Whoever comes by a listener without a tenant, let in by a rule without one.
     let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
     let default = (by_default && listen.iter().any(|at| at.tenant.is_none()))
-        .then(|| (Book::DEFAULT, "whoever belongs to no other tenant".to_owned()));
-    let of_listeners = listen.iter().filter_map(|at| {
-        let name = at.tenant.as_deref()?;
-        Some((name, format!("the listener {}", at.endpoint)))
-    });
-    let of_rules =
-        config.rule_tenants().filter_map(|(n, name)| Some((name?, format!("access rule {n}"))));
-    for (name, by) in default.into_iter().chain(of_rules).chain(of_listeners) {
+        .then(|| (Book::DEFAULT, NO_OTHER.to_owned(), true));
+    // Those may go while the server runs.
+    let of_listeners = listen.iter().filter_map(|at| Some((at.tenant.as_deref()?, by(at), false)));
+    let of_rules = config
+        .rule_tenants()
+        .filter_map(|(n, name)| Some((name?, format!("access rule {n}"), true)));
+    for (name, by, stays) in default.into_iter().chain(of_rules).chain(of_listeners) {
         // A file without tenants is of the time before there were any: its names are best effort.
         let is_made = name == Book::DEFAULT || base.tenant.is_empty();
         if book.find(name).is_none() {
@@ -63,7 +62,9 @@ pub(crate) fn tenants(
                 .map_err(|refusal| format!("{by}: {refusal}"))?;
         }
         let tenant = book.find(name).expect("it was just made");
-        book.pin(tenant, &by);
+        if stays {
+            book.pin(tenant, &by);
+        }
     }
     drop(book);
     Ok(tenants)
@@ -127,16 +128,55 @@ fn by_configured_models<T>(
     done.ok()
 }
 
-/// The tenants that the listeners stand for.
-pub(crate) fn stands(listen: &[ListenAt], tenants: &Tenants) -> Vec<Stands> {
-    let stand = |at: &ListenAt| {
-        let tenant = at.tenant.as_deref().map_or(TenantId::DEFAULT, |name| {
-            tenants.find(name).expect("the tenants of all listeners were made")
-        });
-        let name = at.tenant.as_deref().unwrap_or(Book::DEFAULT);
-        Stands { tenant, name: name.to_owned() }
+/// Why the default tenant cannot go.
+const NO_OTHER: &str = "whoever belongs to no other tenant";
+
+/// A listener, as what names a tenant.
+pub(crate) fn by(at: &ListenAt) -> String {
+    format!("the listener {}", at.endpoint)
+}
+
+/// Where a listener leads, whose tenant there is.
+///
+/// # Errors
+/// There is no such tenant, or it is one that a client has made and may end.
+pub(crate) fn lead(at: &ListenAt, book: &Book) -> Result<Lead, String> {
+    let name = at.tenant.as_deref().unwrap_or(Book::DEFAULT);
+    let tenant = match (book.find(name), at.tenant.is_some()) {
+        (Some(tenant), _) => tenant,
+        (None, false) => TenantId::DEFAULT,
+        (None, true) => {
+            let known = book.names().collect::<Vec<_>>().join(", ");
+            return Err(format!("{}: there is no tenant {name:?}; there are: {known}", by(at)));
+        }
     };
-    listen.iter().map(stand).collect()
+    if let Some(Origin::Client(_)) = book.origin(tenant) {
+        return Err(format!("{}: a client has made the tenant {name:?}, and may end it", by(at)));
+    }
+    let stands = Some(Stands { tenant, name: name.to_owned() });
+    Ok(Lead { protocol: at.protocol, namespace: at.namespace, stands })
+}
+
+/// Makes the default tenant, if it is not there and whoever comes by a new listener may come to belong
+/// to it.
+///
+/// # Errors
+/// There is no room for it.
+pub(crate) fn make_default(
+    at: &ListenAt,
+    config: &Config,
+    tenants: &Tenants,
+) -> Result<(), String> {
+    let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
+    let (now, mut book) = (tenants.now(), tenants.book());
+    if !by_default || at.tenant.is_some() || book.find(Book::DEFAULT).is_some() {
+        return Ok(());
+    }
+    let made = book.register(Book::DEFAULT, &Slo::default(), None, Origin::Configured, now);
+    made.map_err(|refusal| format!("{}: {refusal}", by(at)))?;
+    let tenant = book.find(Book::DEFAULT).expect("it was just made");
+    book.pin(tenant, NO_OTHER);
+    Ok(())
 }
 
 /// The devices, with what is known of them.

@@ -76,8 +76,8 @@ pub(crate) struct Grounds {
     pub(crate) clock: Clock,
     pub(crate) orders: Arc<Orders>,
     pub(crate) wakers: Vec<Waker>,
-    /// Listeners, admin API, metrics and the upgrade socket.
-    pub(crate) sockets: Vec<Socket>,
+    /// Admin API, metrics and the upgrade socket; beside them stand the listeners, which change.
+    pub(crate) sockets: Vec<Arc<Socket>>,
     /// The APIs behind them.
     pub(crate) apis: Vec<Running>,
     /// Connections that fit all workers.
@@ -87,9 +87,16 @@ pub(crate) struct Grounds {
 }
 
 impl Grounds {
+    /// Everything that listens.
+    fn all_sockets(&self) -> Vec<Arc<Socket>> {
+        let (mut all, _) = self.live.open_sockets();
+        all.extend(self.sockets.iter().cloned());
+        all
+    }
+
     /// Whether other process's are the files of the sockets.
     fn give_away(&self, is_given: bool) {
-        self.sockets.iter().for_each(|socket| socket.kept.give_away(is_given));
+        self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
     }
 
     /// Lets the APIs accept, or not.

@@ -19,7 +19,9 @@ use io::{
 use proto::reflex::ServerSession;
 use qos::PassThrough;
 use support::{Answer, V1, V2};
-use target::{Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Worker};
+use target::{
+    Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Worker,
+};
 
 /// Requests before the count begins.
 const WARM_UP: u64 = 10_000;
@@ -120,8 +122,7 @@ fn serve<N: Network, D: Device>(
     let shared = Parts {
         namespaces: Namespaces::new(vec![whole]),
         access: Access::open_to_all(),
-        listener_namespaces: vec![NamespaceId(1)],
-        listener_tenants: Vec::new(),
+        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
     };
     let devices = vec![Attached::new(device, PassThrough::new(limits.in_flight))];

@@ -47,6 +47,9 @@ pub trait Network: Dial + Sized {
     /// When the listener cannot be watched.
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error>;
 
+    /// Closes a listener. Connections that came by it stay.
+    fn unlisten(&mut self, id: ListenerId);
+
     /// Accepts nothing for now (arrivals wait in the kernel), or again.
     fn hold(&mut self, is_held: bool);
 
@@ -104,6 +107,10 @@ impl Network for Sockets {
         Ok(())
     }
 
+    fn unlisten(&mut self, id: ListenerId) {
+        Sockets::unlisten(self, id);
+    }
+
     fn hold(&mut self, is_held: bool) {
         Sockets::hold(self, is_held);
     }
@@ -134,6 +141,10 @@ impl Network for EpollSockets {
 
     fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
         EpollSockets::listen(self, id, listener)
+    }
+
+    fn unlisten(&mut self, id: ListenerId) {
+        EpollSockets::unlisten(self, id);
     }
 
     fn hold(&mut self, is_held: bool) {

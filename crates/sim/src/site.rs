@@ -8,7 +8,8 @@ use flash::{Exclusive, FaultSwitch};
 use proto::nvme_tcp::Desk;
 use qos::AnyScheduler;
 use target::{
-    Access, Attached, Fences, Line, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
+    Access, Attached, Fences, Lead, Line, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
+    Who, Worker,
 };
 
 use crate::arena::Arena;
@@ -225,8 +226,7 @@ pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     Arc::new(Parts {
         access: Access::new(rules),
         namespaces: Namespaces::new(namespaces),
-        listener_namespaces: vec![first, first],
-        listener_tenants: Vec::new(),
+        listeners: Listeners::of([Lead::to(first), Lead::to(first)]),
         fences: Fences::default(),
     })
 }

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Fence, HelloReply, Member, NamespaceId, ParcelRequest, Peer, Request, Slot, Tag,
+    ConnId, Fence, HelloReply, ListenerId, Member, NamespaceId, ParcelRequest, Peer, Request, Slot,
+    Tag,
 };
 
 use crate::Grant;
@@ -25,7 +26,7 @@ pub(crate) struct Connection<P> {
     /// The grant's tenant, if it entered that and it can go; the others stay while the server runs.
     pub(crate) entered: Option<Member>,
     /// The listener that it came by.
-    pub(crate) listener: usize,
+    pub(crate) listener: ListenerId,
     /// The namespace of requests that name none.
     pub(crate) namespace: NamespaceId,
     /// The tenants that it registered; handle `n` is at `n - 1`.
@@ -140,7 +141,7 @@ impl<P> Connection<P> {
             session,
             grant: None,
             entered: None,
-            listener: 0,
+            listener: ListenerId(0),
             namespace: NamespaceId(1),
             handles: Vec::new(),
             in_flight: 0,

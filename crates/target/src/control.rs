@@ -15,12 +15,12 @@ use crate::worker::Worker;
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     pub(crate) fn open(&mut self, id: ConnId, peer: Peer, listener: Option<ListenerId>) {
         let mut conn = Connection::new(id, peer, self.sessions.open(id, listener, &peer));
-        if let Some(ListenerId(listener)) = listener {
-            let default = self.shared.listener_namespaces.get(usize::from(listener));
-            conn.namespace = default.copied().unwrap_or(NamespaceId(1));
-            conn.listener = usize::from(listener);
+        if let Some(listener) = listener {
+            let lead = self.shared.listeners.find(listener);
+            conn.namespace = lead.map_or(NamespaceId(1), |lead| lead.namespace);
+            conn.listener = listener;
         }
-        let own = self.shared.listener_tenants.get(conn.listener);
+        let own = self.shared.listeners.stands(conn.listener);
         // What it may do without saying who it is: all that version 1 ever may.
         let grant = self.shared.access.open(&peer, b"", "", own).ok();
         self.seat(conn);
@@ -105,7 +105,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Some(tenant) => conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
             None => {
                 let (peer, listener) = (conn.peer, conn.listener);
-                let own = self.shared.listener_tenants.get(listener);
+                let own = self.shared.listeners.stands(listener);
                 self.shared.access.open(&peer, b"", "", own).ok()
             }
         };
@@ -137,7 +137,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let reply = self.terms(id, hello);
         let conn = self.find(id).expect("it said hello");
         let (peer, listener) = (conn.peer, conn.listener);
-        let own = self.shared.listener_tenants.get(listener);
+        let own = self.shared.listeners.stands(listener);
         match self.shared.access.open(&peer, &hello.token, &hello.tenant, own) {
             Err(_) => {
                 // An operator may have made the tenant, which then no rule names.

@@ -62,7 +62,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// The connection at a place, if it is to end.
     fn drained_id(&self, place: usize, listener: Option<ListenerId>) -> Option<ConnId> {
         let conn = self.conns[place].as_ref()?;
-        let is_meant = listener.is_none_or(|ListenerId(own)| conn.listener == usize::from(own));
+        let is_meant = listener.is_none_or(|own| conn.listener == own);
         is_meant.then_some(conn.id)
     }
 

@@ -49,7 +49,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let Some(id) = self.transport.attach(parcel.ticket) else { return Err(parcel) };
         let (listener, fence) = (parcel.listener, session.landed(id));
         let mut conn = Connection::new(id, parcel.peer, session);
-        conn.listener = usize::from(parcel.listener.0);
+        conn.listener = parcel.listener;
         conn.namespace = parcel.namespace;
         conn.grant = parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant)));
         conn.entered = parcel.entered;

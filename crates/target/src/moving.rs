@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, ConnId, Device, Instant, Listed, ListenerId, Mailbox, Member, Parcel, ParcelRequest,
-    Payload, Report, Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
+    Buf, ConnId, Device, Instant, Listed, Mailbox, Member, Parcel, ParcelRequest, Payload, Report,
+    Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
 };
 
 use crate::Grant;
@@ -395,7 +395,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             from: self.line.worker,
             ticket,
             peer: conn.peer,
-            listener: ListenerId(conn.listener as u16),
+            listener: conn.listener,
             namespace: conn.namespace,
             session: conn.session.pack(),
             grant: conn.grant.as_deref().map(Grant::to_parcel),
@@ -516,7 +516,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             conn: conn.id,
             peer: conn.peer,
             tenant: conn.grant.as_ref().map(|grant| grant.tenant),
-            listener: conn.listener as u16,
+            listener: conn.listener.0,
             in_flight: conn.in_flight as u32,
             messages: conn.progress.messages,
             can_move: conn.session.moves_to(worker),

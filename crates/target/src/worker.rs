@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use contract::{
     Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
-    ListenerId, Mailbox, NamespaceId, NetEvent, NoMailbox, Part, Peer, Protocol, Range, Scheduler,
-    Session, Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
+    ListenerId, Mailbox, NetEvent, NoMailbox, Part, Peer, Protocol, Range, Scheduler, Session,
+    Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
 
 use crate::awaited::Awaited;
@@ -23,7 +23,7 @@ use crate::sessions::{Sessions, WithoutNews};
 use crate::tally::Tally;
 use crate::tenancy::Talks;
 use crate::watch::Laps;
-use crate::{Access, Limits, Line, Namespaces, Stands};
+use crate::{Access, Limits, Line, Listeners, Namespaces};
 
 /// How soon to look again whether a fence is clear.
 const FENCE_PERIOD: Duration = Duration::from_micros(200);
@@ -35,10 +35,8 @@ pub struct Parts {
     pub namespaces: Namespaces,
     /// The access rules.
     pub access: Access,
-    /// By listener: the namespace of requests that name none.
-    pub listener_namespaces: Vec<NamespaceId>,
-    /// By listener: the tenant of whoever no rule gives another.
-    pub listener_tenants: Vec<Stands>,
+    /// Where the listeners lead.
+    pub listeners: Listeners,
     /// The fences.
     pub fences: Fences,
 }

@@ -38,7 +38,8 @@ use qos::{
     TokenScheduler,
 };
 use target::{
-    Access, Attached, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, Who, Worker,
+    Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
+    Who, Worker,
 };
 
 /// Requests of a turn: the worker's batch.
@@ -89,8 +90,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
     Arc::new(Parts {
         namespaces: Namespaces::new(vec![namespace]),
         access: Access::new((0..tenants as u32).map(rule).collect()),
-        listener_namespaces: vec![NamespaceId(1)],
-        listener_tenants: Vec::new(),
+        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
     })
 }

@@ -35,8 +35,8 @@ impl Config {
             let seconds = DeviceConfig::IDLE_AFTER.as_secs() as u32;
             device.recalibrate_idle_seconds.get_or_insert(seconds);
         }
-        if all.listen.is_empty() {
-            all.listen.push(ListenConfig { url: DEFAULT_URL.to_owned() });
+        if all.listen.is_empty() && !all.is_settled {
+            all.listen.push(ListenConfig::from_argument(DEFAULT_URL));
         }
         for tenant in &mut all.tenant {
             let promised = tenant.latency_us > 0;
@@ -82,13 +82,13 @@ impl Config {
             ("[admin]", self.admin == old.admin),
             ("state", self.state == old.state),
             ("[[device]]", self.device == old.device),
-            ("[[listen]]", self.listen == old.listen),
             ("[[access]]", self.access == old.access),
             ("[limits]", self.limits == old.limits),
             ("[authentication]", self.authentication == old.authentication),
         ];
         let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
         let mut taken = old.clone();
+        taken.listen = self.listen.clone();
         taken.tenant = self.tenant.clone();
         taken.namespace = self.namespace.clone();
         taken.subsystem = self.subsystem.clone();

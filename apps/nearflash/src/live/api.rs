@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use control::admin::{
-    AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners, Namespace, Namespaces,
-    Problem, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddListener, AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners, Namespace,
+    Namespaces, Problem, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
+    SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 
 use super::Live;
@@ -64,6 +65,26 @@ impl Estate for Live {
 
     fn listeners(&self) -> Result<Listeners, Problem> {
         Ok(self.told_listeners())
+    }
+
+    fn listener(&self, name: &str) -> Result<Listener, Problem> {
+        self.told_one(name)
+    }
+
+    fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem> {
+        self.open_listener(listener)
+    }
+
+    fn remove_listener(
+        &self,
+        listener: &str,
+        how: RemoveListener,
+    ) -> Result<RemovedListener, Problem> {
+        self.close_listener(listener, how)
+    }
+
+    fn listener_numbers(&self) -> Vec<(u16, u16)> {
+        self.numbers_of_others()
     }
 
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem> {

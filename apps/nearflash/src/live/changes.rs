@@ -6,10 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use super::kept::KeptReservation;
 use super::models::KeptModel;
-use crate::config::{Config, HostConfig, NamespaceConfig, SubsystemConfig, TenantConfig};
+use crate::config::{
+    Config, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig, TenantConfig,
+};
 
 /// Things by their names; `None` for one that is gone.
 pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
+
+/// What became of a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ListenChange {
+    /// It was added; its URL, with the address where it came to listen.
+    Added(String),
+    /// It was removed from the configuration; its URL there.
+    Removed(String),
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +35,9 @@ pub(crate) struct Changes {
     pub(crate) subsystems: Changed<String, SubsystemConfig>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) hosts: Changed<String, HostConfig>,
+    /// By number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) listeners: BTreeMap<u16, ListenChange>,
     /// The name of the subsystem that the configuration leaves unnamed, as of the first change: it
     /// follows from the machine's, and that may become another. Then what was changed of the
     /// subsystem would be of none, and one that lets everybody in would take its place.
@@ -51,6 +66,40 @@ impl Changes {
         };
         Changes { own_name, ..self }
     }
+
+    /// The version of the state file that has all of this: the second has listeners.
+    pub(crate) fn version(&self) -> u32 {
+        if self.listeners.is_empty() { 1 } else { 2 }
+    }
+
+    /// The numbers of the listeners that were added.
+    pub(crate) fn added_listeners(&self) -> Vec<u16> {
+        let each = self.listeners.iter();
+        each.filter(|(_, change)| matches!(change, ListenChange::Added(_)))
+            .map(|(n, _)| *n)
+            .collect()
+    }
+
+    /// The listeners of a configuration with these changes made, by number.
+    fn listeners_of(&self, base: &Config) -> Vec<ListenConfig> {
+        let mut all = base.numbered_listeners(&self.added_listeners());
+        for (number, change) in &self.listeners {
+            match change {
+                ListenChange::Added(url) => {
+                    all.push(ListenConfig { url: url.clone(), number: Some(*number) });
+                }
+                // Its place may be another since, and its URL that of several, of port 0.
+                ListenChange::Removed(url) => {
+                    let is_it = |one: &ListenConfig| one.url == *url;
+                    let same = |one: &ListenConfig| is_it(one) && one.number == Some(*number);
+                    let found = all.iter().position(same).or_else(|| all.iter().position(is_it));
+                    found.map(|at| all.remove(at));
+                }
+            }
+        }
+        all.sort_by_key(|one| one.number);
+        all
+    }
 }
 
 impl Config {
@@ -60,6 +109,7 @@ impl Config {
         let number = |namespace: &NamespaceConfig| namespace.number.unwrap_or_default();
         let nqn = |subsystem: &SubsystemConfig| subsystem.nqn.clone().unwrap_or_default();
         let mut config = self.clone();
+        config.listen = changes.listeners_of(self);
         config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
         config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
         let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
@@ -93,6 +143,37 @@ mod tests {
         let list = vec![("a", 1), ("b", 2), ("c", 3)];
         let changed = [("b", None), ("c", Some(("c", 4))), ("d", Some(("d", 5)))].into();
         assert_eq!(over(list, &changed, |one| one.0), [("a", 1), ("c", 4), ("d", 5)]);
+    }
+
+    #[test]
+    fn listeners_are_added_and_removed_wherever_they_stand() {
+        let config = |ports: &[u16]| {
+            let one = |port| format!("[[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n");
+            Config::parse(&ports.iter().map(one).collect::<String>()).unwrap()
+        };
+        let url = |port: u16| format!("reflex://127.0.0.1:{port}");
+        let added = (4, ListenChange::Added(url(9)));
+        let removed = (2, ListenChange::Removed(url(2)));
+        let changes = Changes { listeners: [added, removed].into(), ..Changes::default() };
+        let listed = |ports: &[u16]| {
+            let listen = config(ports).with(&changes).listen.into_iter();
+            let listed = listen.map(|one| {
+                let port = one.url.rsplit(':').next().unwrap().parse().unwrap();
+                (one.number.unwrap(), port)
+            });
+            listed.collect::<Vec<(u16, u16)>>()
+        };
+        assert_eq!(listed(&[1, 2, 3]), [(1, 1), (3, 3), (4, 9)]);
+        assert_eq!(listed(&[2, 3]), [(2, 3), (4, 9)], "it stands elsewhere now");
+        assert_eq!(listed(&[1, 3]), [(1, 1), (2, 3), (4, 9)], "the file leaves it out, too");
+        assert_eq!(listed(&[1, 2, 3, 5]), [(1, 1), (3, 3), (4, 9), (5, 5)], "one more in the file");
+        let text = serde_json::to_string(&changes).unwrap();
+        assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), changes);
+        assert_eq!(config(&[1]).with(&changes).with(&Changes::default()).listen.len(), 2);
+        let none = [(1, ListenChange::Removed("reflex://127.0.0.1:7420".to_owned()))].into();
+        let none = Changes { listeners: none, ..Changes::default() };
+        let nowhere = Config::default().with(&none);
+        assert!(nowhere.listen.is_empty() && nowhere.listeners().unwrap().is_empty());
     }
 
     #[test]

@@ -12,7 +12,6 @@ use wire::nvme::ReservationKind;
 
 use super::{Changes, Inner, Live};
 use crate::config::{Config, TenantConfig};
-use crate::fabric::Wakers;
 
 /// A reservation that persists through power loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +122,7 @@ impl Live {
         let tenants = &self.ground.tenants;
         let mut inner = self.lock();
         inner.check_thawed()?;
-        if let Some(by) = inner.world.namer_of(name) {
+        if let Some(by) = self.namer_of(&inner, name) {
             return Err(Refusal::InUse { name: name.to_owned(), by }.into());
         }
         tenants.book().check_end(name)?;
@@ -137,9 +136,8 @@ impl Live {
     }
 
     /// Puts back the reservations that were kept, and starts the thread that keeps them from now on.
-    pub(super) fn keep_reservations(self: Arc<Live>, wakers: &Wakers) -> Result<(), String> {
+    pub(super) fn keep_reservations(self: Arc<Live>, inner: &Inner) -> Result<(), String> {
         let Some(fabric) = self.fabric() else { return Ok(()) };
-        let inner = self.lock();
         for kept in &inner.changes.reservations {
             let is_it = inner.world.uuid_of(&kept.subsystem, kept.nsid) == Some(kept.uuid);
             let reserved = kept.reserved().filter(|_| is_it);
@@ -149,19 +147,17 @@ impl Live {
                 tracing::warn!(subsystem, nsid, "a kept reservation fits no namespace any more");
             }
         }
-        let keeps = inner.store.is_some();
-        drop(inner);
-        if !keeps {
+        if inner.store.is_none() {
             return Ok(());
         }
         fabric.keep_reservations();
         let keeper = self.clone();
-        wakers.start_keeper(move || keeper.keep_reservations_now())
+        self.ground.wakers.start_keeper(move || keeper.keep_reservations_now())
     }
 
     /// Keeps the reservations as they are now, and lets those hosts know who wait for that.
     pub(super) fn keep_reservations_now(&self) {
-        let Some(fabric) = &self.fabric else { return };
+        let Some(fabric) = self.fabric() else { return };
         let mut inner = self.lock();
         if inner.is_frozen {
             inner.keeps_later = true;

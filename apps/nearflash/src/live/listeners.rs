@@ -10,8 +10,10 @@ use control::Foreman;
 use control::admin::{self, Code, ListenerState, Problem};
 use io::Waker;
 
-use super::Live;
-use crate::orders::{Orders, TURNING_MAX};
+use super::open::find;
+use super::{Live, Open};
+use crate::listen::NUMBER_MAX;
+use crate::orders::Orders;
 
 /// How a running server reaches those who accept, and their connections.
 pub(crate) struct Gate {
@@ -27,34 +29,41 @@ impl Live {
     }
 
     pub(super) fn drain(&self, name: &str, limit: Duration) -> Result<admin::Listener, Problem> {
-        let index = self.turn_away(name, true)?;
+        let id = self.turn_away(name, true)?;
         let (gate, clock) = (self.gate()?, &self.ground.clock);
-        gate.foreman.drain(ListenerId(index as u16), Some(clock.now() + limit));
-        tracing::info!(listener = index + 1, limit_ms = limit.as_millis() as u64, "drained");
-        Ok(self.told_listeners().listeners.swap_remove(index))
+        gate.foreman.drain(id, Some(clock.now() + limit));
+        tracing::info!(listener = name, limit_ms = limit.as_millis() as u64, "drained");
+        self.told_one(name)
     }
 
     pub(super) fn resume(&self, name: &str) -> Result<admin::Listener, Problem> {
-        let index = self.find_listener(name)?;
-        self.gate()?.foreman.drain(ListenerId(index as u16), None);
-        let index = self.turn_away(name, false)?;
-        tracing::info!(listener = index + 1, "lets people in again");
-        Ok(self.told_listeners().listeners.swap_remove(index))
+        let id = find(&self.lock(), name)?.at.id;
+        self.gate()?.foreman.drain(id, None);
+        self.turn_away(name, false)?;
+        tracing::info!(listener = name, "lets people in again");
+        self.told_one(name)
     }
 
-    fn gate(&self) -> Result<&Gate, Problem> {
+    pub(super) fn gate(&self) -> Result<&Gate, Problem> {
         let starting = || Problem::new(Code::Busy, "this server is starting still; try again");
         self.gate.get().ok_or_else(starting)
     }
 
-    fn turn_away(&self, name: &str, turns: bool) -> Result<usize, Problem> {
-        let (index, gate) = (self.find_listener(name)?, self.gate()?);
-        self.lock().check_thawed()?;
-        if index >= TURNING_MAX {
-            let message = format!("of listeners the first {TURNING_MAX} can be drained");
-            return Err(Problem::new(Code::Unsupported, message));
-        }
-        gate.orders.turn_away(index, turns, &gate.wakers);
+    fn turn_away(&self, name: &str, turns: bool) -> Result<ListenerId, Problem> {
+        let gate = self.gate()?;
+        let id = {
+            let inner = self.lock();
+            inner.check_thawed()?;
+            find(&inner, name)?.at.id
+        };
+        gate.orders.turn_away(id, turns, &gate.wakers);
+        self.await_orders()?;
+        Ok(id)
+    }
+
+    /// Waits until all workers have done what they were told.
+    pub(super) fn await_orders(&self) -> Result<(), Problem> {
+        let gate = self.gate()?;
         let end = self.ground.clock.now() + super::SETTLE_MAX;
         while !gate.orders.are_done() {
             if self.ground.clock.now() >= end {
@@ -62,30 +71,39 @@ impl Live {
             }
             std::thread::sleep(super::SETTLE_PAUSE);
         }
-        Ok(index)
+        Ok(())
+    }
+
+    /// Connections by listener, as workers call it, if any listener turns people away.
+    pub(super) fn counts(&self) -> Option<Vec<usize>> {
+        let gate = self.gate.get()?;
+        let turns = {
+            let inner = self.lock();
+            inner.open.iter().any(|open| gate.orders.turning().has(open.at.id))
+        };
+        if turns { self.counts_of() } else { None }
+    }
+
+    /// The same whatever they do; `None`: nobody knows how many a worker has that does not answer.
+    pub(super) fn counts_of(&self) -> Option<Vec<usize>> {
+        let all = self.gate.get()?.foreman.connections().ok()?;
+        let mut counts = vec![0; usize::from(NUMBER_MAX)];
+        all.iter().for_each(|info| counts[usize::from(info.listed.listener)] += 1);
+        Some(counts)
     }
 
     /// Whether a listener lets people in, and how many are there if it does not.
-    pub(super) fn states(&self) -> Vec<(ListenerState, Option<usize>)> {
-        let listeners = self.ground.listen.len();
-        let turning = self.gate.get().map_or(0, |gate| gate.orders.turning());
-        let turns = |n: usize| n < TURNING_MAX && turning >> n & 1 == 1;
-        if turning == 0 {
-            return vec![(ListenerState::Open, None); listeners];
+    pub(super) fn state_of(
+        &self,
+        open: &Open,
+        counts: Option<&[usize]>,
+    ) -> (ListenerState, Option<usize>) {
+        let id = open.at.id;
+        let turns = self.gate.get().is_some_and(|gate| gate.orders.turning().has(id));
+        match (turns, counts.map(|counts| counts[usize::from(id.0)])) {
+            (false, _) => (ListenerState::Open, None),
+            (true, Some(0)) => (ListenerState::Drained, Some(0)),
+            (true, own) => (ListenerState::Draining, own),
         }
-        // Of a worker that does not answer nobody knows how many it has.
-        let asked = self.gate.get().map(|gate| gate.foreman.connections());
-        let connections = asked.and_then(Result::ok);
-        let state = |n: usize| {
-            let own = connections.as_ref().map(|all| {
-                all.iter().filter(|info| usize::from(info.listed.listener) == n).count()
-            });
-            match (turns(n), own) {
-                (false, _) => (ListenerState::Open, None),
-                (true, Some(0)) => (ListenerState::Drained, Some(0)),
-                (true, own) => (ListenerState::Draining, own),
-            }
-        };
-        (0..listeners).map(state).collect()
     }
 }

@@ -93,7 +93,7 @@ impl Live {
         self.change(|inner, changes| {
             let world = &inner.world;
             let space = find(world, name)?;
-            let leads = self.ground.listen.iter().find(|at| {
+            let leads = inner.open.iter().map(|open| &open.at).find(|at| {
                 at.protocol == Protocol::Reflex && at.namespace == space.number
             });
             if let (Some(at), false) = (leads, how.force) {

@@ -1,11 +1,14 @@
 //! From one fabric to another, by the changes that controllers and their hosts are told of.
 
-use proto::nvme::{self, Fabric, Host, Namespace, Nqn, Refusal, Subsystem};
+use proto::nvme::{self, Fabric, Host, Namespace, Nqn, Port, Refusal, Subsystem};
 use wire::nvme::AnaState;
 
 /// Makes a fabric that is as one configuration says what another says, and tells the hosts. Both
 /// were checked, so what is refused all the same is a mistake of ours.
 pub(super) fn reconcile(fabric: &Fabric, from: &nvme::Config, to: &nvme::Config) {
+    // What is said of a port is said while it is there.
+    let is_new = |port: &&Port| from.ports.iter().all(|known| known.id != port.id);
+    to.ports.iter().filter(is_new).for_each(|new| said(fabric.add_port(new.clone())));
     for host in &to.hosts {
         if !from.hosts.contains(host) {
             said(fabric.set_host(host.clone()));
@@ -22,6 +25,8 @@ pub(super) fn reconcile(fabric: &Fabric, from: &nvme::Config, to: &nvme::Config)
     to.subsystems.iter().filter(is_new).for_each(|new| said(fabric.add_subsystem(new.clone())));
     let is_gone = |was: &&Host| to.hosts.iter().all(|known| known.nqn != was.nqn);
     from.hosts.iter().filter(is_gone).for_each(|gone| fabric.forget_host(&gone.nqn));
+    let is_gone = |was: &&Port| to.ports.iter().all(|known| known.id != was.id);
+    from.ports.iter().filter(is_gone).for_each(|gone| said(fabric.withdraw_port(gone.id)));
 }
 
 fn said(outcome: Result<(), Refusal>) {

@@ -37,7 +37,14 @@ impl Live {
     fn take_rest(&self, inner: &mut Inner, mut base: Config) -> Result<Vec<String>, Problem> {
         let mut later = Vec::new();
         let invalid = |error| Problem::new(Code::Invalid, error);
-        let wanted = |base: &Config| World::of(base.with(&inner.changes), &self.ground, true);
+        let plan = self.listeners_to(inner, &base).unwrap_or_else(|why| {
+            later.push(format!("[[listen]] ({why})"));
+            base.listen = inner.base.listen.clone();
+            Default::default()
+        });
+        let (ready, open) = self.make_ready(inner, plan)?;
+        let wanted =
+            |base: &Config| World::of(base.with(&inner.changes), &self.ground, &open, true);
         let mut world = wanted(&base).map_err(invalid)?;
         if let Some(name) = moved(&inner.world, &world) {
             later.push(format!("[[namespace]] (namespace {name:?} has moved or become smaller)"));
@@ -48,7 +55,9 @@ impl Live {
             let grown = self.ground.volumes[space.place.device].grow(space.end());
             grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
         }
-        self.adopt(inner, world);
+        if let Err(problem) = self.serve(inner, world, ready) {
+            later.push(format!("[[listen]] ({})", problem.message));
+        }
         let before = std::mem::replace(&mut inner.base, base);
         later.extend(self.remove_tenants(inner, &before));
         Ok(later)
@@ -126,7 +135,7 @@ impl Live {
             if stay.contains(&old.name) || inner.changes.tenants.contains_key(&old.name) {
                 continue;
             }
-            let refusal = match inner.world.namer_of(&old.name) {
+            let refusal = match self.namer_of(inner, &old.name) {
                 Some(by) => Some(format!("tenant {:?}: {by} names it", old.name)),
                 None => self.ground.tenants.unregister(&old.name).err().map(|r| r.to_string()),
             };

@@ -19,8 +19,12 @@ use sha2::{Digest, Sha256};
 use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
 
-/// The beginning of the first line.
-const FORMAT: &str = "nearflash-state 1";
+/// The beginning of the first line; behind it stands the version.
+const FORMAT: &str = "nearflash-state ";
+
+/// The versions that are understood. A file says the first that has all that is in it, so that an older
+/// program reads what it can, and says why it cannot read the rest.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
 
 /// Bytes of the largest file that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
@@ -137,8 +141,8 @@ impl Store {
     fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
-        let sum = digest(&body);
-        let head = format!("{FORMAT} generation {generation} sha256 {sum}\n");
+        let (version, sum) = (changes.version(), digest(&body));
+        let head = format!("{FORMAT}{version} generation {generation} sha256 {sum}\n");
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
         let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
@@ -269,14 +273,13 @@ fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(broken)?;
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| broken())?;
     let body = &bytes[end + 1..];
-    let Some(rest) = head.strip_prefix(FORMAT) else {
-        return match head.starts_with("nearflash-state ") {
-            true => Err("this state file is of another version of nearflash".to_owned()),
-            false => Err(broken()),
-        };
-    };
+    let rest = head.strip_prefix(FORMAT).ok_or_else(broken)?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    let ["generation", generation, "sha256", sum] = fields[..] else { return Err(broken()) };
+    let version = fields.first().and_then(|version| version.parse().ok());
+    if !version.is_some_and(|version| VERSIONS.contains(&version)) {
+        return Err("this state file is of another version of nearflash".to_owned());
+    }
+    let ["generation", generation, "sha256", sum] = fields[1..] else { return Err(broken()) };
     let generation = generation.parse().map_err(|_| broken())?;
     if sum != digest(body) {
         return Err(broken());

@@ -8,9 +8,9 @@ use proto::nvme::{ControllerInfo, Kind};
 
 use super::namespaces::{exports, vacant_nsid};
 use super::world::World;
-use super::{Live, namespaces};
+use super::{Inner, Live, Open, namespaces, open};
 use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
-use crate::listen::{Protocol, url};
+use crate::listen::Protocol;
 
 /// The group that all namespaces are in.
 const GROUP: u32 = 1;
@@ -20,14 +20,14 @@ impl Live {
         let inner = self.lock();
         let controllers = self.controllers()?;
         let all = inner.world.config.subsystem.iter();
-        let subsystems = all.map(|one| told(&inner.world, one, &controllers)).collect();
+        let subsystems = all.map(|one| told(&inner, one, &controllers)).collect();
         Ok(admin::Subsystems { subsystems })
     }
 
     pub(super) fn told_subsystem(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
         let inner = self.lock();
         let controllers = self.controllers()?;
-        Ok(told(&inner.world, find(&inner.world, nqn)?, &controllers))
+        Ok(told(&inner, find(&inner.world, nqn)?, &controllers))
     }
 
     pub(super) fn make_subsystem(
@@ -133,23 +133,29 @@ impl Live {
     }
 
     pub(super) fn told_listeners(&self) -> admin::Listeners {
-        let states = self.states();
+        let counts = self.counts();
         let inner = self.lock();
-        let told = |(index, (state, connections))| {
-            let told = self.told_listener(&inner.world, index);
-            admin::Listener { state, connections, ..told }
-        };
-        admin::Listeners { listeners: states.into_iter().enumerate().map(told).collect() }
+        let told = |open: &Open| self.told_listener(&inner.world, open, counts.as_deref());
+        admin::Listeners { listeners: inner.open.iter().map(told).collect() }
+    }
+
+    /// One of them, by number or address.
+    pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
+        let counts = self.counts();
+        let inner = self.lock();
+        let open = open::find(&inner, name)?;
+        Ok(self.told_listener(&inner.world, open, counts.as_deref()))
     }
 
     pub(super) fn change_ana(&self, name: &str, to: &SetAna) -> Result<admin::Listener, Problem> {
-        let index = self.find_listener(name)?;
-        if self.ground.listen[index].protocol != Protocol::NvmeTcp {
-            let message = "only listeners that speak nvme-tcp have such states";
-            return Err(Problem::new(Code::Invalid, message));
-        }
-        let (listener, group) = (index as u16 + 1, to.group.unwrap_or(GROUP));
+        let (mut listener, group) = (0, to.group.unwrap_or(GROUP));
         self.change(|inner, changes| {
+            let at = &open::find(inner, name)?.at;
+            if at.protocol != Protocol::NvmeTcp {
+                let message = "only listeners that speak nvme-tcp have such states";
+                return Err(Problem::new(Code::Invalid, message));
+            }
+            listener = at.number;
             if let Some(nqn) = &to.subsystem {
                 find(&inner.world, nqn)?;
             }
@@ -167,34 +173,26 @@ impl Live {
             Ok(Vec::new())
         })?;
         tracing::info!(listener, group, state = ?to.state, "access through a listener changed");
-        Ok(self.told_listeners().listeners.swap_remove(index))
+        self.told_one(name)
     }
 
-    pub(super) fn find_listener(&self, name: &str) -> Result<usize, Problem> {
-        let urls: Vec<String> = (0..self.ground.listen.len()).map(|n| self.url_of(n)).collect();
-        let by_number = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        let found = match by_number {
-            Some(index) => (index < urls.len()).then_some(index),
-            None => urls.iter().position(|url| url == name),
-        };
-        found.ok_or_else(|| Problem::unknown(Code::NoListener, "listener", name, urls))
-    }
-
-    fn url_of(&self, index: usize) -> String {
-        url(self.ground.listen[index].protocol, &self.ground.endpoints[index])
-    }
-
-    fn told_listener(&self, world: &World, index: usize) -> admin::Listener {
-        let number = index as u16 + 1;
+    /// A listener, with how many connections came by each one, where that is known.
+    pub(super) fn told_listener(
+        &self,
+        world: &World,
+        open: &Open,
+        counts: Option<&[usize]>,
+    ) -> admin::Listener {
+        let number = open.at.number;
         let all = world.config.subsystem.iter().flat_map(told_ana);
         let ana = all.filter(|ana| ana.listener == number).collect();
-        let state = admin::ListenerState::default();
-        admin::Listener { number, url: self.url_of(index), state, connections: None, ana }
+        let (state, connections) = self.state_of(open, counts);
+        admin::Listener { number, url: open.url(), state, connections, ana }
     }
 
     /// The hosts that are connected.
     fn controllers(&self) -> Result<Vec<ControllerInfo>, Problem> {
-        match &self.fabric {
+        match self.fabric() {
             Some(fabric) => Ok(fabric.controllers()),
             None => {
                 let message = "no listener of this server speaks nvme-tcp";
@@ -259,10 +257,11 @@ fn changed(
 }
 
 fn told(
-    world: &World,
+    inner: &Inner,
     subsystem: &SubsystemConfig,
     controllers: &[ControllerInfo],
 ) -> admin::Subsystem {
+    let world = &inner.world;
     let nqn = subsystem.nqn.clone().unwrap_or_default();
     let name = |number: u16| {
         let space = world.spaces.iter().find(|space| space.number.0 == number);
@@ -277,7 +276,7 @@ fn told(
         .map(|one| Controller {
             cntlid: one.cntlid,
             host: one.host.to_string(),
-            listener: one.port.0 + 1,
+            listener: inner.number_of(one.port.0),
             queues: one.queues.iter().filter(|queue| queue.id > 0).count(),
         });
     admin::Subsystem {

@@ -6,9 +6,9 @@ use contract::{Geometry, NamespaceId};
 use proto::nvme::{self, Fabric};
 use target::Namespace;
 
-use super::Ground;
+use super::{Ground, Open};
 use crate::config::{Config, Room, Space};
-use crate::fabric::{self, Wakers};
+use crate::fabric;
 use crate::volumes::Volume;
 
 /// See the module.
@@ -18,7 +18,7 @@ pub(super) struct World {
     pub(super) config: Config,
     /// By number.
     pub(super) spaces: Vec<Space>,
-    /// What hosts find, if a listener speaks NVMe.
+    /// What hosts find, if a listener speaks NVMe or has.
     pub(super) nvme: Option<nvme::Config>,
 }
 
@@ -30,13 +30,18 @@ impl World {
     ///
     /// # Errors
     /// What of the configuration cannot be.
-    pub(super) fn of(config: Config, ground: &Ground, grow: bool) -> Result<World, String> {
+    pub(super) fn of(
+        config: Config,
+        ground: &Ground,
+        open: &[Open],
+        grow: bool,
+    ) -> Result<World, String> {
         let room =
             |volume: &Volume| Room { blocks: volume.blocks(), grows: grow && volume.can_grow() };
         let rooms: Vec<Room> = ground.volumes.iter().map(room).collect();
         let mut world = World { spaces: config.spaces(&rooms)?, config, nvme: None };
         let find = |name: &str| ground.tenants.find(name);
-        world.nvme = world.plan(ground, &geometries(ground)).config(find)?;
+        world.nvme = world.plan(ground, open, &geometries(ground)).config(find)?;
         if let Some(nvme) = &world.nvme {
             Fabric::check(nvme).map_err(|error| error.to_string())?;
         }
@@ -61,24 +66,25 @@ impl World {
         Some(namespace.identifiers.uuid)
     }
 
-    /// The fabric, if any listener speaks NVMe.
-    pub(super) fn fabric(
-        &self,
-        ground: &Ground,
-        wakers: &Wakers,
-    ) -> Result<Option<Arc<Fabric>>, String> {
-        let Some(nvme) = &self.nvme else { return Ok(None) };
-        let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(wakers.clone()));
+    /// The fabric of a server of which a listener speaks NVMe.
+    pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
+        let nvme = self.nvme.as_ref().expect("a listener speaks it");
+        let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));
         let fabric = fabric.map_err(|error| error.to_string())?;
-        wakers.start_calculator(fabric.clone())?;
-        Ok(Some(fabric))
+        ground.wakers.start_calculator(fabric.clone())?;
+        Ok(fabric)
     }
 
-    fn plan<'a>(&'a self, ground: &'a Ground, geometries: &'a [Geometry]) -> fabric::Plan<'a> {
+    fn plan<'a>(
+        &'a self,
+        ground: &'a Ground,
+        open: &'a [Open],
+        geometries: &'a [Geometry],
+    ) -> fabric::Plan<'a> {
         fabric::Plan {
             config: &self.config,
-            listen: &ground.listen,
-            endpoints: &ground.endpoints,
+            listeners: open,
+            is_made: ground.fabric.get().is_some(),
             spaces: &self.spaces,
             geometries,
             workers: ground.workers,

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
 use control::admin::{
-    AddSubsystem, AnaState, Client, Host, Listener, ListenerState, SetAna, SetHost, SetSubsystem,
-    Subsystem,
+    AddListener, AddSubsystem, AnaState, Client, Host, Listener, ListenerState, RemoveListener,
+    RemovedListener, SetAna, SetHost, SetSubsystem, Subsystem,
 };
 use serde_json::json;
 
@@ -316,9 +316,26 @@ fn list_hosts(hosts: &[Host]) -> String {
     text(&table)
 }
 
-/// Shows where a server listens, and says how namespaces are reached there
+/// Opens and closes listeners of a running server, shows them, and says how namespaces are reached there
 #[derive(Debug, Subcommand)]
 pub(crate) enum ListenerCommand {
+    /// Open a listener, which is there again when the server starts again
+    Add {
+        /// Where to listen, and for whom: reflex://HOST:PORT[?namespace=N&tenant=NAME],
+        /// reflex+unix:PATH[?…] or nvme-tcp://HOST:PORT[?…]; port 0 takes a free one
+        url: String,
+    },
+    /// Close a listener; connections that came by it stay unless told
+    Rm {
+        /// The listener's number or address
+        listener: String,
+        /// End the connections that came by it: each when what it has in flight has ended
+        #[arg(long)]
+        drain: bool,
+        /// Seconds until they end all the same
+        #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "drain")]
+        deadline: u64,
+    },
     /// Say how namespaces are reached through a listener; hosts that are connected are told
     Ana {
         /// The listener's number or address
@@ -392,6 +409,16 @@ impl ListenerCommand {
     pub(super) fn run(&self, common: &Common) -> Result<ExitCode, Failure> {
         let client = &mut common.client()?;
         match self {
+            ListenerCommand::Add { url } => {
+                let made = client.add_listener(&AddListener { url: url.clone() })?;
+                common
+                    .print(&made, |one| format!("listens at {} (number {})", one.url, one.number));
+            }
+            ListenerCommand::Rm { listener, drain, deadline } => {
+                let drain_ms = drain.then(|| deadline.saturating_mul(1_000));
+                let gone = client.remove_listener(listener, RemoveListener { drain_ms })?;
+                common.print(&gone, |gone| removed(gone, *drain));
+            }
             ListenerCommand::Ana { listener, state, subsystem, group } => {
                 let (subsystem, group) = (subsystem.clone(), *group);
                 let state = AnaState::from(*state);
@@ -419,7 +446,21 @@ impl ListenerCommand {
     }
 }
 
+fn removed(gone: &RemovedListener, drains: bool) -> String {
+    let connections = match (gone.connections, drains) {
+        (Some(0) | None, _) => return format!("removed {}", gone.removed),
+        (Some(1), false) => "1 connection that came by it stays".to_owned(),
+        (Some(n), false) => format!("{n} connections that came by it stay"),
+        (Some(1), true) => "1 connection that came by it is ending".to_owned(),
+        (Some(n), true) => format!("{n} connections that came by it are ending"),
+    };
+    format!("removed {}; {connections}", gone.removed)
+}
+
 fn list_listeners(listeners: &[Listener]) -> String {
+    if listeners.is_empty() {
+        return "there is no listener".to_owned();
+    }
     let mut table = table(&[
         ("NUMBER", Side::Right),
         ("ADDRESS", Side::Left),

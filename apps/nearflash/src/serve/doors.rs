@@ -2,25 +2,28 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use contract::ListenerId;
 use control::Tenants;
 use control::admin::Running;
-use io::{Endpoint, Listener, TcpOptions};
+use io::{Listener, TcpOptions};
 
 use super::Args;
 use crate::admin::{self, Crew, Office, Opened};
 use crate::listen::{ListenAt, url};
+use crate::live::Open;
 use crate::upgrade::{self, Heir, Role, Socket};
 
 /// See the module. The files of Unix sockets go with it, or with who gets the listeners.
 pub(super) struct Doors {
     listeners: Vec<(ListenerId, Listener)>,
+    open: Vec<Open>,
     urls: Vec<String>,
     apis: Vec<Opened>,
     upgrade: Option<Listener>,
     /// What the next process is passed.
-    sockets: Vec<Socket>,
+    sockets: Vec<Arc<Socket>>,
 }
 
 impl Doors {
@@ -30,15 +33,16 @@ impl Doors {
         tcp: &TcpOptions,
         mut heir: Option<&mut Heir>,
     ) -> Result<Doors, String> {
-        let (mut listeners, mut urls, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, at) in (0..).zip(listen_at) {
+        let (mut listeners, mut urls, mut open) = (Vec::new(), Vec::new(), Vec::new());
+        for at in listen_at {
             let passed = heir.as_mut().map(|heir| heir.listener(at)).transpose()?.flatten();
             let listener = passed.map_or_else(|| at.bind(tcp), Ok)?;
             urls.push(url(at.protocol, listener.endpoint()));
-            sockets.push(Socket::of(&listener, Role::Listener(number), upgrade::wanted(at)));
-            listeners.push((ListenerId(number), listener));
+            open.push(Open::of(&listener, at.clone()));
+            listeners.push((at.id, listener));
         }
-        Ok(Doors { listeners, urls, sockets, apis: Vec::new(), upgrade: None })
+        let (sockets, apis) = (Vec::new(), Vec::new());
+        Ok(Doors { listeners, open, urls, sockets, apis, upgrade: None })
     }
 
     /// Where it listens for clients, as URLs.
@@ -46,9 +50,9 @@ impl Doors {
         self.urls.join(" ")
     }
 
-    /// The same, in the listeners' order.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        self.listeners.iter().map(|(_, listener)| listener.endpoint().clone()).collect()
+    /// The same, once, as what changes of the running server begin with.
+    pub(super) fn take_open(&mut self) -> Vec<Open> {
+        std::mem::take(&mut self.open)
     }
 
     /// The listeners, once.
@@ -72,14 +76,14 @@ impl Doors {
             self.apis.push(admin::open_metrics(address, tenants, most, heir.as_deref_mut())?);
         }
         for api in &self.apis {
-            self.sockets.push(api.socket());
+            self.sockets.push(Arc::new(api.socket()));
         }
         let told = args.upgrade_socket.as_deref();
         let place = upgrade::place(told, wanted).filter(|_| told.is_some() || has_admin);
         let Some(place) = place else { return Ok(()) };
         match open_upgrade(&place, heir) {
             Ok((listener, socket)) => {
-                self.sockets.push(socket);
+                self.sockets.push(Arc::new(socket));
                 self.upgrade = Some(listener);
             }
             Err(error) if told.is_some() => return Err(error),
@@ -103,7 +107,7 @@ impl Doors {
     }
 
     /// What the next process is passed, once.
-    pub(super) fn take_sockets(&mut self) -> Vec<Socket> {
+    pub(super) fn take_sockets(&mut self) -> Vec<Arc<Socket>> {
         std::mem::take(&mut self.sockets)
     }
 }

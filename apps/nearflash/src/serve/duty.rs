@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Turn};
+use contract::{Instant, Turn};
 
 use super::ServerWorker;
 use crate::interface::Way;
-use crate::orders::{Orders, Word};
+use crate::orders::{Orders, Seen, Word};
 
 /// How often a worker that has drained looks whether the others have.
 const DRAINED_PERIOD: Duration = Duration::from_millis(2);
@@ -19,8 +19,9 @@ pub(super) struct Duty {
     /// The last word that it has begun to carry out, and the last that is carried out.
     begun: Word,
     done: Word,
-    /// The listeners that turn away whoever comes.
-    turning: u64,
+    /// The listeners that turn away whoever comes, and those that were closed, as far as it has seen.
+    turning: Seen,
+    closed: Seen,
     is_quiet: bool,
     is_drained: bool,
 }
@@ -28,7 +29,8 @@ pub(super) struct Duty {
 impl Duty {
     pub(super) fn new(orders: Arc<Orders>, worker: usize) -> Duty {
         let (begun, done) = (Word::default(), Word::default());
-        Duty { orders, worker, begun, done, turning: 0, is_quiet: false, is_drained: false }
+        let (turning, closed) = (Seen::default(), Seen::default());
+        Duty { orders, worker, begun, done, turning, closed, is_quiet: false, is_drained: false }
     }
 
     /// Does what is new, before a turn.
@@ -42,17 +44,19 @@ impl Duty {
         if word.holds() != before.holds() {
             sockets.hold(word.holds());
         }
-        let changed = self.turning ^ self.orders.turning();
-        self.turning ^= changed;
-        for listener in (0..u64::BITS as u16).filter(|n| changed >> n & 1 == 1) {
-            sockets.refuse(ListenerId(listener), self.turning >> listener & 1 == 1);
+        for (listener, turns) in self.orders.turning().changed(&mut self.turning) {
+            sockets.refuse(listener, turns);
         }
         if self.worker == 0 && word.listens() {
             for (id, listener) in self.orders.take_listeners() {
                 if let Err(error) = sockets.listen(id, listener) {
                     tracing::error!(%error, "nobody can connect there");
+                    self.orders.cannot_listen(id, error.to_string());
                 }
             }
+        }
+        for (listener, _) in self.orders.closed().changed(&mut self.closed) {
+            sockets.unlisten(listener);
         }
         if word.stops() && !before.stops() {
             let (worker_number, connections) = (self.worker, worker.connections());

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-use contract::{ListenerId, TenantId};
+use contract::{ListenerId, NamespaceId, TenantId};
 use control::{Book, Origin, TenantInfo};
 use io::Endpoint;
 use serde::{Deserialize, Serialize};
+use target::Listeners;
 
 use super::notify;
 use crate::config::{Space, TenantConfig};
-use crate::listen::{ListenAt, Protocol, url};
+use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
-use crate::tenancy::register_again;
+use crate::tenancy::{lead, register_again};
 use crate::volumes::Volume;
 
 /// Who wants to take over.
@@ -36,6 +37,9 @@ pub(super) struct Estate {
     pub(super) devices: Vec<DeviceAt>,
     spaces: Vec<SpaceAt>,
     pub(super) sockets: Vec<SocketAt>,
+    /// Listeners that are gone, by whom it may have connections.
+    #[serde(default)]
+    pub(super) departed: Vec<DepartedAt>,
     tenants: Vec<ClientTenant>,
     /// Connections that it has.
     pub(super) connections: usize,
@@ -83,6 +87,30 @@ pub(crate) enum Role {
     Metrics,
     /// The next process.
     Upgrade,
+}
+
+/// A listener that is gone.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct DepartedAt {
+    /// As connections name it.
+    listener: u16,
+    number: u16,
+    url: String,
+    namespace: u16,
+    tenant: Option<String>,
+}
+
+impl DepartedAt {
+    pub(super) fn of(at: &ListenAt) -> DepartedAt {
+        let (namespace, tenant) = (at.namespace.0, at.tenant.clone());
+        DepartedAt { listener: at.id.0, number: at.number, url: wanted(at), namespace, tenant }
+    }
+
+    fn at(&self) -> Option<ListenAt> {
+        let (namespace, tenant) = (NamespaceId(self.namespace), self.tenant.clone());
+        let parsed = ListenAt::parse(&self.url).ok()?;
+        Some(ListenAt { number: self.number, namespace, tenant, ..parsed })
+    }
 }
 
 /// A tenant that a client has made.
@@ -165,6 +193,7 @@ impl Estate {
             devices: volumes.iter().enumerate().map(device).collect::<Result<_, _>>()?,
             spaces: spaces.iter().map(space).collect(),
             sockets,
+            departed: Vec::new(),
             tenants: tenants.iter().filter_map(client).collect(),
             connections: 0,
             state: None,
@@ -284,7 +313,31 @@ impl Estate {
                 ));
             };
             taken[at] = true;
-            found.insert(number, ListenerId(at as u16));
+            found.insert(number, own[at].id);
+        }
+        Ok(found)
+    }
+
+    /// Has connections by listeners that are gone lead where they did, under names that are free here:
+    /// the names there, and the listeners.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn departed(
+        &self,
+        listeners: &Listeners,
+        book: &Book,
+    ) -> Result<Vec<(u16, ListenAt)>, String> {
+        let mut found = Vec::new();
+        for departed in &self.departed {
+            // One whose tenant is gone has no connections.
+            let Some(mut at) = departed.at() else { continue };
+            let Ok(lead) = lead(&at, book) else { continue };
+            let mut ids = (0..NUMBER_MAX).rev().map(ListenerId);
+            let vacant = ids.find(|id| listeners.is_vacant(*id));
+            at.id = vacant.ok_or("the server that runs had too many listeners")?;
+            assert!(listeners.set(at.id, lead).is_ok(), "it was vacant");
+            found.push((departed.listener, at));
         }
         Ok(found)
     }

@@ -15,7 +15,7 @@ use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use target::Hold;
 
 use super::courier::{Courier, Event};
-use super::estate::{Estate, Hello, Left, SocketAt, files, place};
+use super::estate::{DepartedAt, Estate, Hello, Left, SocketAt, files, place};
 use super::gather::{self, Controllers};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
@@ -178,9 +178,11 @@ impl<'a> Giver<'a> {
             wanted: socket.wanted.clone(),
             is_at: place(socket.kept.endpoint()),
         };
-        let sockets = grounds.sockets.iter().map(socket).collect();
+        let listening = grounds.all_sockets();
+        let sockets = listening.iter().map(|one| socket(one)).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
         let mut estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        estate.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
         estate.state = grounds.live.state_at();
         estate.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
@@ -188,7 +190,7 @@ impl<'a> Giver<'a> {
         self.talk.send(Kind::Estate, 0, &words, &[own.descriptor()])?;
         let files = open_files(&grounds.volumes)?;
         self.send_descriptors(Kind::Files, &files)?;
-        let sockets: Option<Vec<_>> = grounds.sockets.iter().map(|s| s.kept.socket()).collect();
+        let sockets: Option<Vec<_>> = listening.iter().map(|s| s.kept.socket()).collect();
         let sockets = sockets.ok_or("this server has stopped to listen")?;
         let sockets: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         self.send_descriptors(Kind::Listeners, &sockets)

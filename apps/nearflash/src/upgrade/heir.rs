@@ -8,7 +8,6 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use contract::{Instant, ListenerId, Parcel, Payload, Peer, Session, Tell, Ticket};
-use control::Tenants;
 use flash::Spec;
 use io::{Link, Listener, Process};
 use proto::nvme::{Emigrant, Held, PortId};
@@ -24,6 +23,7 @@ use crate::config::Space;
 use crate::listen::ListenAt;
 use crate::live::StateAt;
 use crate::log;
+use crate::serve::Plan;
 use crate::sessions::AnySession;
 use crate::volumes::Volume;
 
@@ -138,21 +138,23 @@ impl Heir {
     }
 
     /// Whether the server that was made is one that can go on with the connections; makes the tenants
-    /// that clients of the older process have made.
+    /// that clients of the older process have made. Returns the listeners that are gone, by whom
+    /// connections may come along.
     pub(crate) fn check(
         &mut self,
-        devices: usize,
         spaces: &[Space],
         listen: &[ListenAt],
-        tenants: &Tenants,
-        connections_max: usize,
-    ) -> Result<(), String> {
-        let checked = self.estate.check(devices, spaces).and_then(|()| {
-            self.estate.check_room(connections_max)?;
+        own: &Plan,
+    ) -> Result<Vec<ListenAt>, String> {
+        let checked = self.estate.check(own.volumes.len(), spaces).and_then(|()| {
+            self.estate.check_room(own.room)?;
             self.listeners = self.estate.listeners(listen)?;
-            self.modes = (0..).map(ListenerId).zip(listen.iter().map(|at| at.mode)).collect();
-            let now = tenants.now();
-            self.estate.make_tenants(&mut tenants.book(), now)
+            self.modes = listen.iter().map(|at| (at.id, at.mode)).collect();
+            let (now, mut book) = (own.tenants.now(), own.tenants.book());
+            self.estate.make_tenants(&mut book, now)?;
+            let departed = self.estate.departed(&own.shared.listeners, &book)?;
+            self.listeners.extend(departed.iter().map(|(there, at)| (*there, at.id)));
+            Ok(departed.into_iter().map(|(_, at)| at).collect())
         });
         checked.map_err(|why| format!("{why}; the server that runs goes on"))
     }

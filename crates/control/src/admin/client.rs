@@ -23,9 +23,9 @@ use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::dashboard::Model;
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::estate::{
-    AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners, Namespace,
-    Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
-    Subsystems,
+    AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners,
+    Namespace, Namespaces, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
+    SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
@@ -397,6 +397,36 @@ impl Client {
     /// See [`ClientError`].
     pub fn listeners(&mut self) -> Result<Listeners, ClientError> {
         self.get("/v1/listeners")
+    }
+
+    /// Opens a listener.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_listener(&mut self, listener: &AddListener) -> Result<Listener, ClientError> {
+        self.call(Method::POST, "/v1/listeners", Some(listener))
+    }
+
+    /// One listener, by its number or address.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn listener(&mut self, name: &str) -> Result<Listener, ClientError> {
+        self.get(&path_to("listeners", name))
+    }
+
+    /// Closes a listener.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_listener(
+        &mut self,
+        name: &str,
+        how: RemoveListener,
+    ) -> Result<RemovedListener, ClientError> {
+        let query = how.drain_ms.map_or(String::new(), |limit| format!("?drain_ms={limit}"));
+        let path = format!("{}{query}", path_to("listeners", name));
+        self.call(Method::DELETE, &path, None::<&()>)
     }
 
     /// Has a listener turn away whoever comes, and the connections end that came by it.

@@ -152,7 +152,15 @@ async fn list_connections(
     State(api): State<Api>,
     Query(which): Query<Which>,
 ) -> Result<Json<Connections>, Problem> {
-    let infos = aside(move || api.foreman.connections()).await?;
+    let (infos, numbers) = aside(move || {
+        let numbers = api.site.estate().map(|estate| estate.listener_numbers());
+        api.foreman.connections().map(|infos| (infos, numbers.unwrap_or_default()))
+    })
+    .await?;
+    let number = |listener: u16| {
+        let other = numbers.iter().find(|(called, _)| *called == listener);
+        other.map_or(listener + 1, |(_, number)| *number)
+    };
     let total = infos.len();
     let wanted = |info: &foreman::ConnectionInfo| {
         let Some(text) = &which.search else { return true };
@@ -165,7 +173,7 @@ async fn list_connections(
         worker: info.worker,
         peer: info.listed.peer.to_string(),
         tenant: info.tenant,
-        listener: info.listed.listener + 1,
+        listener: number(info.listed.listener),
         in_flight: info.listed.in_flight,
         messages: info.listed.messages,
         can_move: info.listed.can_move,

@@ -234,7 +234,8 @@ impl std::fmt::Debug for SetHost {
 /// Where the server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Listener {
-    /// Its number, from 1 in the order of configuration.
+    /// Its number, from 1: its place in the configuration unless that says another, or one that was free
+    /// when it was added.
     pub number: u16,
     /// Its address.
     pub url: String,
@@ -245,6 +246,37 @@ pub struct Listener {
     pub connections: Option<usize>,
     /// How namespaces are reached through it, where that is not `optimized`.
     pub ana: Vec<Ana>,
+}
+
+/// A listener to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddListener {
+    /// Where to listen, and for whom, as in the configuration: `reflex://HOST:PORT[?…]`,
+    /// `reflex+unix:PATH[?…]` or `nvme-tcp://HOST:PORT[?…]`. Port 0 takes a free one.
+    pub url: String,
+}
+
+/// How to close a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RemoveListener {
+    /// Has the connections end that came by it: each when what it has in flight has ended, and all of
+    /// them after so many milliseconds. They stay unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_ms: Option<u64>,
+}
+
+/// A listener that was closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RemovedListener {
+    /// The number that it had.
+    pub number: u16,
+    /// Where it was.
+    pub removed: String,
+    /// Connections that came by it and are there; `null`: a worker did not say.
+    pub connections: Option<usize>,
 }
 
 /// Whether a listener lets people in.

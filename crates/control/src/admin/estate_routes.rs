@@ -16,9 +16,9 @@ use super::asked::{Path, Query};
 use super::audit::Note;
 use super::crew::DEADLINE_MS_MAX;
 use super::estate::{
-    AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners, Namespace,
-    Namespaces, RemoveNamespace, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
-    Subsystems,
+    AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners,
+    Namespace, Namespaces, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
+    SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
@@ -69,6 +69,24 @@ pub trait Estate: Send + Sync {
     /// The listeners.
     fn listeners(&self) -> Result<Listeners, Problem>;
 
+    /// A listener, by its number or address.
+    fn listener(&self, name: &str) -> Result<Listener, Problem>;
+
+    /// A new listener; where it has come to listen.
+    fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem>;
+
+    /// A listener is closed. Connections that came by it stay, or end as in a drain.
+    fn remove_listener(
+        &self,
+        listener: &str,
+        how: RemoveListener,
+    ) -> Result<RemovedListener, Problem>;
+
+    /// By what workers call listeners: the numbers of those whose number is not one more.
+    fn listener_numbers(&self) -> Vec<(u16, u16)> {
+        Vec::new()
+    }
+
     /// How namespaces are reached through a listener.
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
 
@@ -101,7 +119,8 @@ pub(super) fn routes() -> Router<Api> {
         )
         .route("/v1/hosts", get(list_hosts))
         .route("/v1/hosts/{name}", put(set_host).delete(remove_host))
-        .route("/v1/listeners", get(list_listeners))
+        .route("/v1/listeners", get(list_listeners).post(add_listener))
+        .route("/v1/listeners/{name}", get(get_listener).delete(remove_listener))
         .route("/v1/listeners/{name}/ana", put(set_ana))
         .route("/v1/listeners/{name}/drain", post(drain_listener))
         .route("/v1/listeners/{name}/resume", post(resume_listener))
@@ -465,6 +484,69 @@ async fn list_listeners(State(api): State<Api>) -> Result<Json<Listeners>, Probl
     ask(api, |estate| estate.listeners()).await.map(Json)
 }
 
+/// Opens a listener, which is there again when the server starts again.
+#[utoipa::path(
+    post,
+    path = "/v1/listeners",
+    request_body = AddListener,
+    responses(
+        (status = 201, body = Listener),
+        (status = 400, body = Failure),
+        (status = 409, description = "There are as many as can be", body = Failure),
+        (status = 422, description = "The system does not let it listen there", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn add_listener(
+    State(api): State<Api>,
+    note: Note,
+    Body(body): Body<AddListener>,
+) -> Result<Response, Problem> {
+    change(api, note, nothing, move |estate| estate.add_listener(&body)).await.map(created)
+}
+
+/// One listener.
+#[utoipa::path(
+    get,
+    path = "/v1/listeners/{name}",
+    params(("name" = String, Path, description = "The listener's number or address")),
+    responses(
+        (status = 200, body = Listener),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn get_listener(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<Listener>, Problem> {
+    ask(api, move |estate| estate.listener(&name)).await.map(Json)
+}
+
+/// Closes a listener. Connections that came by it stay, unless they are to be drained.
+#[utoipa::path(
+    delete,
+    path = "/v1/listeners/{name}",
+    params(("name" = String, Path, description = "The listener's number or address"), RemoveListener),
+    responses(
+        (status = 200, body = RemovedListener),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn remove_listener(
+    State(api): State<Api>,
+    note: Note,
+    Path(name): Path<String>,
+    Query(mut how): Query<RemoveListener>,
+) -> Result<Json<RemovedListener>, Problem> {
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| known_listener(estate, &known);
+    how.drain_ms = how.drain_ms.map(|limit| limit.min(DEADLINE_MS_MAX));
+    change(api, note, before, move |estate| estate.remove_listener(&name, how)).await.map(Json)
+}
+
 /// Says how namespaces are reached through a listener. Hosts that are connected are told.
 #[utoipa::path(
     put,
@@ -490,8 +572,7 @@ async fn set_ana(
 }
 
 fn known_listener(estate: &dyn Estate, name: &str) -> Option<Listener> {
-    let listeners = estate.listeners().ok()?.listeners;
-    listeners.into_iter().find(|one| one.url == name || one.number.to_string() == name)
+    estate.listener(name).ok()
 }
 
 /// Has a listener turn away whoever comes, and the connections end that came by it, until it is resumed
@@ -562,6 +643,9 @@ pub(super) mod documented {
         set_host,
         remove_host,
         list_listeners,
+        add_listener,
+        get_listener,
+        remove_listener,
         set_ana,
         drain_listener,
         resume_listener,

@@ -44,9 +44,10 @@ pub use devices::{
     When,
 };
 pub use estate::{
-    AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, DrainListener, Exported,
-    Host, Hosts, Listener, ListenerState, Listeners, Namespace, Namespaces, RemoveNamespace,
-    SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, DrainListener,
+    Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace, Namespaces,
+    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem,
+    Subsystem, Subsystems,
 };
 pub use estate_routes::Estate;
 pub use model::{

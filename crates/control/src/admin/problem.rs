@@ -46,6 +46,8 @@ pub enum Code {
     NoHost,
     /// There is no listener of this number or address.
     NoListener,
+    /// The system does not open what was asked for: an address, a device.
+    NotOpened,
     /// The state file cannot be written, so nothing was changed.
     NotKept,
     /// What is asked for loses data, and that it may was not said.
@@ -86,6 +88,7 @@ impl Code {
             Code::NoSubsystem | Code::NoHost | Code::NoListener => StatusCode::NOT_FOUND,
             Code::Taken | Code::InUse => StatusCode::CONFLICT,
             Code::NoDevice | Code::NoModel | Code::NotMeasured => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::NotOpened => StatusCode::UNPROCESSABLE_ENTITY,
             Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
             Code::Shrinks | Code::NoRoom | Code::Busy => StatusCode::CONFLICT,
             Code::Unsupported => StatusCode::NOT_IMPLEMENTED,

@@ -2,10 +2,15 @@
 
 use contract::{Member, TenantId};
 
-use super::Book;
+use super::{Book, Origin};
 use crate::words::{Refusal, State};
 
 impl Book {
+    /// Who made a tenant, if there is one of this number.
+    pub fn origin(&self, tenant: TenantId) -> Option<Origin> {
+        self.entries.get(tenant.0 as usize)?.as_ref().map(|entry| entry.origin)
+    }
+
     /// Lets no tenant be made, changed or ended by anybody but its own end, or again.
     pub fn freeze(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;

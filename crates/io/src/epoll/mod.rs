@@ -82,7 +82,8 @@ pub struct EpollSockets {
 
 struct Listening {
     id: ListenerId,
-    listener: Listener,
+    /// `None`: it was closed, and the place is free.
+    listener: Option<Listener>,
     /// Connections may wait to be accepted; an accept that finds none ends this.
     waiting: bool,
     /// Whoever comes is turned away.
@@ -132,12 +133,28 @@ impl EpollSockets {
     /// # Errors
     /// When the system cannot watch one more descriptor.
     pub fn listen(&mut self, id: ListenerId, listener: Listener) -> Result<(), Error> {
-        let token = Token::Listener(self.listeners.len() as u32);
+        let vacant = self.listeners.iter().position(|own| own.listener.is_none());
+        let place = vacant.unwrap_or(self.listeners.len());
+        let token = Token::Listener(place as u32);
         rustix::io::ioctl_fionbio(&listener.socket, true)
             .and_then(|()| self.reactor.watch_listener(&listener.socket, token))
             .map_err(|e| Error::system(format!("cannot watch {}", listener.endpoint()), e))?;
-        self.listeners.push(Listening { id, listener, waiting: true, refuses: false });
+        let listener = Some(listener);
+        let listening = Listening { id, listener, waiting: true, refuses: false };
+        match self.listeners.get_mut(place) {
+            Some(vacant) => *vacant = listening,
+            None => self.listeners.push(listening),
+        }
         Ok(())
+    }
+
+    /// Closes a listener. Connections that came by it stay.
+    pub fn unlisten(&mut self, id: ListenerId) {
+        for listening in self.listeners.iter_mut().filter(|listening| listening.id == id) {
+            let Some(listener) = listening.listener.take() else { continue };
+            self.reactor.forget(&listener.socket);
+            listening.waiting = false;
+        }
     }
 
     /// Turns away whoever comes by a listener from now on, or lets them in again.
@@ -153,7 +170,7 @@ impl EpollSockets {
 
     /// Whether an accept may still bring a connection.
     pub fn accepts(&self) -> bool {
-        !self.is_held && !self.listeners.is_empty()
+        !self.is_held && self.listeners.iter().any(|own| own.listener.is_some())
     }
 
     /// Makes [`Dial::dial`] connect to `server`.
@@ -229,12 +246,11 @@ impl EpollSockets {
         for n in 0..self.listeners.len() {
             for _ in 0..ACCEPTS_A_TURN {
                 let listening = &mut self.listeners[n];
-                if !listening.waiting {
+                let Some(own) = listening.listener.as_ref().filter(|_| listening.waiting) else {
                     break;
-                }
+                };
                 let (listener, refuses) = (listening.id, listening.refuses);
-                let accepted =
-                    rustix::net::accept_with(&listening.listener.socket, SocketFlags::CLOEXEC);
+                let accepted = rustix::net::accept_with(&own.socket, SocketFlags::CLOEXEC);
                 match accepted {
                     Ok(socket) if refuses => drop(socket),
                     Ok(socket) => self.assign(Arrival { socket, listener }),
@@ -628,7 +644,7 @@ impl Transport for EpollSockets {
         let receives = !self.line.is_empty() && !self.bufs.is_empty();
         let accepts = !self.is_held
             && self.accept_again.is_none()
-            && self.listeners.iter().any(|l| l.waiting);
+            && self.listeners.iter().any(|l| l.waiting && l.listener.is_some());
         let busy = receives || accepts || !self.ready.is_empty() || !self.events.is_empty();
         if busy || self.reactor.has_events() {
             return Some(Instant::ZERO);

@@ -20,6 +20,16 @@ impl Sockets {
         own.for_each(|listening| listening.refuses = refuses);
     }
 
+    /// Closes a listener. Connections that came by it stay.
+    pub fn unlisten(&mut self, id: ListenerId) {
+        for n in 0..self.listeners.len() {
+            let listening = &mut self.listeners[n];
+            if listening.id == id && listening.listener.take().is_some() && listening.armed {
+                self.cancel_accept(n as u32);
+            }
+        }
+    }
+
     /// Whether an accept may still bring a connection.
     pub fn accepts(&self) -> bool {
         self.listeners.iter().any(|listening| listening.armed)

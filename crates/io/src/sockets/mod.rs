@@ -124,7 +124,8 @@ pub struct Sockets {
 
 struct Listening {
     id: ListenerId,
-    listener: Listener,
+    /// `None`: it was closed, and the place is free once its accept has ended.
+    listener: Option<Listener>,
     armed: bool,
     /// Whoever comes is turned away.
     refuses: bool,
@@ -183,7 +184,12 @@ impl Sockets {
     pub fn listen(&mut self, id: ListenerId, listener: Listener) {
         // One that another process has passed on may be as that one's way to the kernel wanted it.
         let _ = rustix::io::ioctl_fionbio(&listener.socket, false);
-        self.listeners.push(Listening { id, listener, armed: false, refuses: false });
+        let listening = Listening { id, listener: Some(listener), armed: false, refuses: false };
+        // A place whose last accept has not ended yet would hear of that.
+        match self.listeners.iter_mut().find(|own| own.listener.is_none() && !own.armed) {
+            Some(place) => *place = listening,
+            None => self.listeners.push(listening),
+        }
         self.arm_accepts();
     }
 
@@ -194,11 +200,12 @@ impl Sockets {
 
     fn arm_accepts(&mut self) {
         for n in 0..self.listeners.len() {
+            let Some(listener) = &self.listeners[n].listener else { continue };
             if self.listeners[n].armed || self.is_held {
                 continue;
             }
+            let fd = types::Fd(listener.socket.as_raw_fd());
             self.listeners[n].armed = true;
-            let fd = types::Fd(self.listeners[n].listener.socket.as_raw_fd());
             let entry = opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build();
             // SAFETY: the entry points to nothing.
             unsafe { self.ring.push(Owner::Sockets, Operation::Accept.data(n as u32, 0), entry) };
@@ -218,7 +225,12 @@ impl Sockets {
     }
 
     fn accepted(&mut self, n: usize, event: RingEvent) {
-        let Some(listening) = self.listeners.get_mut(n) else {
+        let mut open = None;
+        if let Some(listening) = self.listeners.get_mut(n) {
+            listening.armed = cqueue::more(event.flags);
+            open = listening.listener.as_ref().map(|_| (listening.id, listening.refuses));
+        }
+        let Some((listener, refuses)) = open else {
             // The listener was closed; so is what it still accepted.
             if event.result >= 0 {
                 // SAFETY: the kernel just gave us this descriptor and nobody else has it.
@@ -226,8 +238,6 @@ impl Sockets {
             }
             return;
         };
-        listening.armed = cqueue::more(event.flags);
-        let (listener, refuses) = (listening.id, listening.refuses);
         if event.result == -libc::ECANCELED {
             // The hold may be over by now.
             self.accept_again = (!self.is_held).then_some(self.now);

@@ -42,6 +42,19 @@ impl Fabric {
         })
     }
 
+    /// A way to reach subsystems is gone; controllers that were reached by it stay as long as their
+    /// connections do.
+    ///
+    /// # Errors
+    /// There is none of this number.
+    pub fn withdraw_port(&self, id: PortId) -> Result<(), Refusal> {
+        self.with(|state| {
+            state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
+            state.discovery_changed(|_| true);
+            Ok(())
+        })
+    }
+
     /// A way to reach subsystems is gone; controllers that were reached by it end.
     ///
     /// # Errors

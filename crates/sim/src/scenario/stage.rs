@@ -10,7 +10,9 @@ use flash::Chance;
 use flash::sim_flash::{Model, SimVolume};
 use qos::admission::Refusal;
 use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
-use target::{Access, Fences, Limits, Namespace, Namespaces, Parts, Rule, Scope, Who};
+use target::{
+    Access, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who,
+};
 
 use super::meter::Meter;
 use super::source::{Line, Load, Loop, Source};
@@ -462,8 +464,7 @@ fn parts(tenants: usize) -> Arc<Parts> {
     Arc::new(Parts {
         access: Access::new((0..tenants as u32).map(rule).collect()),
         namespaces: Namespaces::new(vec![namespace]),
-        listener_namespaces: vec![NamespaceId(1)],
-        listener_tenants: Vec::new(),
+        listeners: Listeners::of([Lead::to(NamespaceId(1))]),
         fences: Fences::default(),
     })
 }

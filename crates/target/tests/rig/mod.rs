@@ -22,7 +22,7 @@ use contract::{
 };
 use flash::Null;
 use nearflash_target::{
-    Access, Attached, Fences, Limits, Line, Namespace, Namespaces, Parts, Worker,
+    Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts, Worker,
 };
 
 /// Bytes of a write of one unit.
@@ -297,8 +297,7 @@ impl Rig {
         let parts = Parts {
             namespaces: Namespaces::new(vec![namespace]),
             access: Access::open_to_all(),
-            listener_namespaces: vec![NamespaceId(1)],
-            listener_tenants: Vec::new(),
+            listeners: Listeners::of([Lead::to(NamespaceId(1))]),
             fences: Fences::default(),
         };
         let bufs = classes.iter().flat_map(|&(bytes, count)| (0..count).map(move |n| (bytes, n)));

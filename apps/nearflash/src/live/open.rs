@@ -1,0 +1,386 @@
+//! Listeners that are opened and closed while the server runs.
+//!
+//! A new one is bound first, as that may fail, and says which port it got; what comes by it waits in
+//! the kernel until the change is kept and the worker that listens has it. One that goes is closed when
+//! that is kept. Connections that came by it stay, and are told apart from those of others by what
+//! workers call it, as no other is called so while this process lives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{ListenerId, Protocol};
+use control::admin::{self, AddListener, Code, Problem, RemoveListener, RemovedListener};
+use io::{Endpoint, Listener};
+use target::Lead;
+
+use super::changes::ListenChange;
+use super::world::World;
+use super::{Changes, Inner, Live};
+use crate::config::Config;
+use crate::listen::{ListenAt, NUMBER_MAX, url};
+use crate::tenancy;
+use crate::upgrade::{Role, Socket, wanted};
+
+/// Listeners that are open at a time, as far as they are added while the server runs.
+const OPEN_MAX: usize = 256;
+
+/// A listener that is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    /// As it was asked for.
+    pub(crate) at: ListenAt,
+    /// What the next process is passed of it.
+    pub(crate) socket: Arc<Socket>,
+}
+
+impl Open {
+    pub(crate) fn of(listener: &Listener, at: ListenAt) -> Open {
+        let socket = Socket::of(listener, Role::Listener(at.id.0), wanted(&at));
+        Open { at, socket: Arc::new(socket) }
+    }
+
+    /// Where it has come to listen.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.socket.kept.endpoint()
+    }
+
+    /// Where clients find it.
+    pub(super) fn url(&self) -> String {
+        url(self.at.protocol, self.endpoint())
+    }
+}
+
+/// A listener that is bound, and by which nobody is let in yet.
+struct Bound {
+    open: Open,
+    lead: Lead,
+    listener: Listener,
+}
+
+/// What a reload does to listeners.
+#[derive(Default)]
+pub(super) struct Plan {
+    new: Vec<ListenAt>,
+    /// The numbers of those that go.
+    gone: Vec<u16>,
+}
+
+/// Listeners of a reload that are bound.
+#[derive(Default)]
+pub(super) struct Ready {
+    bound: Vec<Bound>,
+    gone: Vec<u16>,
+}
+
+/// A listener by its number or address.
+pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Open, Problem> {
+    let number = name.parse::<u16>().ok();
+    let found = inner.open.iter().find(|open| match number {
+        Some(number) => open.at.number == number,
+        None => open.url() == name,
+    });
+    found.ok_or_else(|| {
+        let known = inner.open.iter().map(Open::url).collect();
+        Problem::unknown(Code::NoListener, "listener", name, known)
+    })
+}
+
+impl Live {
+    /// Opens a listener; where it has come to listen.
+    pub(super) fn open_listener(&self, wanted: &AddListener) -> Result<admin::Listener, Problem> {
+        self.gate()?;
+        let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
+        let mut inner = self.lock();
+        inner.check_thawed()?;
+        if inner.open.len() >= OPEN_MAX {
+            let message = format!("there are {OPEN_MAX} listeners, which is as many as can be");
+            return Err(Problem::new(Code::TableFull, message));
+        }
+        at.number = self.vacant_number(&inner)?;
+        at.id = self.vacant_id(at.number, &[])?;
+        let mut bound = self.bind(&inner, at)?;
+        // From now on it is asked for where it is: whoever was told the address finds it there again.
+        let at = ListenAt { endpoint: bound.open.endpoint().clone(), ..bound.open.at };
+        bound.open = Open::of(&bound.listener, at);
+        let (number, id) = (bound.open.at.number, bound.open.at.id);
+        let query = wanted.url.find('?').map_or("", |start| &wanted.url[start..]);
+        let kept = ListenChange::Added(format!("{}{query}", bound.open.url()));
+        let mut changes = inner.changes.clone();
+        changes.listeners.insert(number, kept);
+        let mut open = inner.open.clone();
+        open.push(bound.open.clone());
+        open.sort_by_key(|open| open.at.number);
+        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
+        let world = world.map_err(invalid)?;
+        inner.keep(changes)?;
+        let ready = Ready { bound: vec![bound], gone: Vec::new() };
+        let served = self.serve(&mut inner, world, ready);
+        if let Err(problem) = served {
+            self.undo(&mut inner, number);
+            return Err(problem);
+        }
+        let open = inner.open.iter().find(|open| open.at.id == id).expect("it was just opened");
+        tracing::info!(listener = number, url = open.url(), "listens");
+        Ok(self.told_listener(&inner.world, open, None))
+    }
+
+    /// Closes a listener. Who came by it stays, or is told to go as in a drain.
+    pub(super) fn close_listener(
+        &self,
+        name: &str,
+        how: RemoveListener,
+    ) -> Result<RemovedListener, Problem> {
+        let gate = self.gate()?;
+        let mut inner = self.lock();
+        inner.check_thawed()?;
+        let gone = find(&inner, name)?.clone();
+        let (number, id) = (gone.at.number, gone.at.id);
+        let changes = inner.without_listener(number);
+        let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
+        let open: Vec<Open> = open.collect();
+        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
+        let world = world.map_err(invalid)?;
+        inner.keep(changes)?;
+        self.serve(&mut inner, world, Ready { bound: Vec::new(), gone: vec![number] })?;
+        if let Some(limit_ms) = how.drain_ms {
+            let until = self.ground.clock.now() + Duration::from_millis(limit_ms);
+            gate.foreman.drain(id, Some(until));
+        }
+        drop(inner);
+        tracing::info!(listener = number, url = gone.url(), drains = how.drain_ms, "is closed");
+        let connections = self.counts_of().map(|counts| counts[usize::from(id.0)]);
+        Ok(RemovedListener { number, removed: gone.url(), connections })
+    }
+
+    /// What has to be done about listeners so that they are those of another configuration.
+    ///
+    /// # Errors
+    /// Why only a restart can do it.
+    pub(super) fn listeners_to(&self, inner: &Inner, base: &Config) -> Result<Plan, String> {
+        let wanted = base.with(&inner.changes).listeners()?;
+        let mut plan = Plan::default();
+        for at in wanted.iter() {
+            match inner.open.iter().find(|open| open.at.number == at.number) {
+                Some(open) if open.at == (ListenAt { id: open.at.id, ..at.clone() }) => {}
+                Some(open) => {
+                    return Err(format!(
+                        "listener {} would be another than {}; new ones go behind the others, or get \
+                         a `number` that no other has",
+                        at.number,
+                        open.url()
+                    ));
+                }
+                None => {
+                    let taken: Vec<ListenerId> = plan.new.iter().map(|at| at.id).collect();
+                    let id =
+                        self.vacant_id(at.number, &taken).map_err(|problem| problem.message)?;
+                    plan.new.push(ListenAt { id, ..at.clone() });
+                }
+            }
+        }
+        let is_gone = |open: &&Open| wanted.iter().all(|at| at.number != open.at.number);
+        plan.gone = inner.open.iter().filter(is_gone).map(|open| open.at.number).collect();
+        Ok(plan)
+    }
+
+    /// Binds what is new; beside that, the listeners as they will be.
+    pub(super) fn make_ready(
+        &self,
+        inner: &Inner,
+        plan: Plan,
+    ) -> Result<(Ready, Vec<Open>), Problem> {
+        let bound = plan.new.into_iter().map(|at| self.bind(inner, at));
+        let bound = bound.collect::<Result<Vec<Bound>, _>>()?;
+        let ready = Ready { bound, gone: plan.gone };
+        let open = ready.apply(&inner.open);
+        Ok((ready, open))
+    }
+
+    /// Has the workers and hosts take what is to be, with the listeners that come and go.
+    pub(super) fn serve(
+        &self,
+        inner: &mut Inner,
+        world: World,
+        ready: Ready,
+    ) -> Result<(), Problem> {
+        let open = ready.apply(&inner.open);
+        for Bound { open, lead, .. } in &ready.bound {
+            let set = self.ground.shared.listeners.set(open.at.id, lead.clone());
+            assert!(set.is_ok(), "its number was vacant");
+        }
+        self.adopt(inner, world);
+        let before = std::mem::replace(&mut inner.open, open);
+        let gone: Vec<ListenAt> = before
+            .into_iter()
+            .filter(|open| ready.gone.contains(&open.at.number))
+            .map(|open| open.at)
+            .collect();
+        let gone_ids: Vec<ListenerId> = gone.iter().map(|at| at.id).collect();
+        inner.departed.extend(gone);
+        if let Err(why) = self.make_fabric(inner) {
+            return Err(Problem::new(Code::NotOpened, why));
+        }
+        let new: Vec<ListenerId> = ready.bound.iter().map(|bound| bound.open.at.id).collect();
+        if new.is_empty() && gone_ids.is_empty() {
+            return Ok(());
+        }
+        let gate = self.gate()?;
+        let listeners = ready.bound.into_iter().map(|bound| (bound.open.at.id, bound.listener));
+        let listeners: Vec<_> = listeners.collect();
+        if !listeners.is_empty() {
+            gate.orders.listen(listeners, &gate.wakers);
+        }
+        gone_ids.iter().for_each(|id| gate.orders.close(*id, &gate.wakers));
+        self.await_orders()?;
+        match new.into_iter().find_map(|id| gate.orders.take_complaint(id)) {
+            Some(why) => Err(Problem::new(Code::NotOpened, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// A listener that was added is none: a worker could not take it.
+    fn undo(&self, inner: &mut Inner, number: u16) {
+        let changes = inner.without_listener(number);
+        let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
+        let open: Vec<Open> = open.collect();
+        let world = World::of(inner.base.with(&changes), &self.ground, &open, true);
+        let undone = world.map_err(invalid).and_then(|world| {
+            inner.keep(changes)?;
+            self.serve(inner, world, Ready { bound: Vec::new(), gone: vec![number] })
+        });
+        if let Err(problem) = undone {
+            tracing::error!(error = problem.message, "a listener that failed is not taken back");
+        }
+    }
+
+    /// Checks and binds a listener, by which nobody is let in yet.
+    fn bind(&self, inner: &Inner, at: ListenAt) -> Result<Bound, Problem> {
+        let config = &inner.world.config;
+        if at.endpoint.is_exposed() && !config.has_access_rules() && !self.ground.insecure {
+            return Err(invalid(format!(
+                "{} is reachable from other machines and no [[access]] rule says who may come in; \
+                 add one to the configuration, or start the server with --insecure",
+                at.endpoint
+            )));
+        }
+        let is_there = |number| inner.world.spaces.iter().any(|space| space.number == number);
+        if at.protocol == Protocol::Reflex && !is_there(at.namespace) {
+            let number = at.namespace.0;
+            return Err(invalid(format!("{}: there is no namespace {number}", at.endpoint)));
+        }
+        tenancy::make_default(&at, config, &self.ground.tenants).map_err(invalid)?;
+        let lead = tenancy::lead(&at, &self.ground.tenants.book()).map_err(invalid)?;
+        let bound = at.bind(&self.ground.tcp);
+        let listener = bound.map_err(|error| Problem::new(Code::NotOpened, error))?;
+        let open = Open::of(&listener, at);
+        Ok(Bound { open, lead, listener })
+    }
+
+    /// What workers call a listener of this number: what nobody was called, nor any of these.
+    fn vacant_id(&self, number: u16, taken: &[ListenerId]) -> Result<ListenerId, Problem> {
+        let all = (0..NUMBER_MAX).rev().map(ListenerId);
+        let is_free =
+            |id: &ListenerId| self.ground.shared.listeners.is_vacant(*id) && !taken.contains(id);
+        [ListenerId(number - 1)].into_iter().chain(all).find(is_free).ok_or_else(|| {
+            let message = format!(
+                "this process has had {NUMBER_MAX} listeners, which is as many as can be; an upgrade or \
+                 a restart of the server begins anew"
+            );
+            Problem::new(Code::TableFull, message)
+        })
+    }
+
+    /// The numbers of listeners that workers do not call by one less.
+    pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
+        let inner = self.lock();
+        let all = inner.open.iter().map(|open| &open.at).chain(&inner.departed);
+        all.filter(|at| at.number != at.id.0 + 1).map(|at| (at.id.0, at.number)).collect()
+    }
+
+    /// A number that no listener has, is known to have had, or has in the configuration.
+    fn vacant_number(&self, inner: &Inner) -> Result<u16, Problem> {
+        let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
+        let is_free = |number: &u16| {
+            inner.open.iter().all(|open| open.at.number != *number)
+                && inner.departed.iter().all(|at| at.number != *number)
+                && configured.iter().all(|one| one.number != Some(*number))
+                && !inner.changes.listeners.contains_key(number)
+        };
+        (1..=NUMBER_MAX).find(is_free).ok_or_else(|| {
+            let message = format!("all {NUMBER_MAX} numbers of listeners were used");
+            Problem::new(Code::TableFull, message)
+        })
+    }
+
+    /// What names a tenant, so that it cannot go.
+    pub(super) fn namer_of(&self, inner: &Inner, tenant: &str) -> Option<String> {
+        let names = |at: &&ListenAt| at.tenant.as_deref() == Some(tenant);
+        if let Some(at) = inner.open.iter().map(|open| &open.at).find(names) {
+            return Some(tenancy::by(at));
+        }
+        inner.world.namer_of(tenant).or_else(|| {
+            let at = inner.departed.iter().filter(names).find(|at| self.is_used(at))?;
+            Some(format!("a connection by {}, which was removed,", at.endpoint))
+        })
+    }
+
+    /// Whether connections are there that came by a listener, as far as that can be told. One may be on
+    /// its way to a worker that was asked already, and is found by the second look.
+    fn is_used(&self, at: &ListenAt) -> bool {
+        let look = || self.counts_of().is_none_or(|counts| counts[usize::from(at.id.0)] > 0);
+        look() || look()
+    }
+
+    /// The listeners as the next process is passed them, and those that are gone but for connections.
+    pub(crate) fn open_sockets(&self) -> (Vec<Arc<Socket>>, Vec<ListenAt>) {
+        let inner = self.lock();
+        let sockets = inner.open.iter().map(|open| open.socket.clone()).collect();
+        (sockets, inner.departed.clone())
+    }
+
+    /// Connections of another process are there that came by these listeners.
+    pub(crate) fn set_departed(&self, departed: Vec<ListenAt>) {
+        self.lock().departed.extend(departed);
+    }
+}
+
+impl Ready {
+    /// The listeners as they will be.
+    fn apply(&self, open: &[Open]) -> Vec<Open> {
+        let stays = |open: &&Open| !self.gone.contains(&open.at.number);
+        let new = self.bound.iter().map(|bound| bound.open.clone());
+        let mut all: Vec<Open> = open.iter().filter(stays).cloned().chain(new).collect();
+        all.sort_by_key(|open| open.at.number);
+        all
+    }
+}
+
+impl Inner {
+    /// The number of what workers call a listener.
+    pub(super) fn number_of(&self, id: u16) -> u16 {
+        let all = self.open.iter().map(|open| &open.at).chain(&self.departed);
+        all.into_iter().find(|at| at.id.0 == id).map_or(id + 1, |at| at.number)
+    }
+
+    /// What is to be kept when a listener is gone, with what was said of it.
+    fn without_listener(&self, number: u16) -> Changes {
+        let mut changes = self.changes.clone();
+        let configured = self.base.numbered_listeners(&changes.added_listeners());
+        changes.listeners.remove(&number);
+        if let Some(one) = configured.into_iter().find(|one| one.number == Some(number)) {
+            changes.listeners.insert(number, ListenChange::Removed(one.url));
+        }
+        for subsystem in &self.world.config.subsystem {
+            let mut config = subsystem.clone();
+            config.ana.retain(|ana| ana.listener != number);
+            if config.ana.len() != subsystem.ana.len() {
+                changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+            }
+        }
+        changes
+    }
+}
+
+fn invalid(error: String) -> Problem {
+    Problem::new(Code::Invalid, error)
+}

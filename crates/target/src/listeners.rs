@@ -1,0 +1,93 @@
+//! What the listeners of a server lead to, by their numbers. Whoever accepts brings a number; what it
+//! stands for is looked up when a connection opens and when it says who it is.
+//!
+//! Listeners come and go while workers run, and workers share no lock with whoever makes them. So each
+//! place is written once, before anybody can come by it, and never again: a number is not used for
+//! another listener, because connections may stay that came by the one before.
+
+use std::sync::OnceLock;
+
+use contract::{ListenerId, NamespaceId, Protocol};
+
+use crate::Stands;
+
+/// Where a listener leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// The namespace of requests that name none.
+    pub namespace: NamespaceId,
+    /// The tenant of whoever no rule gives another; `None`: the default one.
+    pub stands: Option<Stands>,
+}
+
+impl Lead {
+    /// Protocol `reflex`, to this namespace.
+    pub fn to(namespace: NamespaceId) -> Lead {
+        Lead { protocol: Protocol::Reflex, namespace, stands: None }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Listeners {
+    /// By number.
+    leads: Box<[OnceLock<Lead>]>,
+}
+
+impl Listeners {
+    /// These, counted from 0.
+    pub fn of(leads: impl IntoIterator<Item = Lead>) -> Listeners {
+        Listeners { leads: leads.into_iter().map(OnceLock::from).collect() }
+    }
+
+    /// None yet, with so many places.
+    pub fn with_places(places: u16) -> Listeners {
+        Listeners { leads: (0..places).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Where a listener leads, if there ever was one of this number.
+    pub fn find(&self, id: ListenerId) -> Option<&Lead> {
+        self.leads.get(usize::from(id.0))?.get()
+    }
+
+    /// The tenant of whoever comes by a listener and no rule gives another, if it has one of its own.
+    pub fn stands(&self, id: ListenerId) -> Option<&Stands> {
+        self.find(id)?.stands.as_ref()
+    }
+
+    /// Takes a place, for good.
+    ///
+    /// # Errors
+    /// It is taken, or there is none of this number.
+    pub fn set(&self, id: ListenerId, lead: Lead) -> Result<(), Lead> {
+        match self.leads.get(usize::from(id.0)) {
+            Some(place) => place.set(lead),
+            None => Err(lead),
+        }
+    }
+
+    /// Whether nobody ever had this number, and there is one.
+    pub fn is_vacant(&self, id: ListenerId) -> bool {
+        self.leads.get(usize::from(id.0)).is_some_and(|place| place.get().is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_written_once() {
+        let listeners = Listeners::with_places(2);
+        let (first, second, beyond) = (ListenerId(0), ListenerId(1), ListenerId(2));
+        assert!(listeners.find(first).is_none() && listeners.is_vacant(first));
+        assert_eq!(listeners.set(first, Lead::to(NamespaceId(3))), Ok(()));
+        assert!(listeners.set(first, Lead::to(NamespaceId(4))).is_err(), "it is taken");
+        assert_eq!(listeners.find(first).unwrap().namespace, NamespaceId(3));
+        assert!(listeners.is_vacant(second) && !listeners.is_vacant(first));
+        assert!(listeners.set(beyond, Lead::to(NamespaceId(1))).is_err(), "there is no such place");
+        assert!(!listeners.is_vacant(beyond) && listeners.find(beyond).is_none());
+    }
+}
