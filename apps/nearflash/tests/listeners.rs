@@ -359,12 +359,20 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     // Numbers of listeners besides the first, as answered and as asked for.
     let (mut answered, mut asked): (Vec<u16>, Option<Vec<u16>>) = (Vec::new(), None);
     let (mut old, mut new) = (0_u32, 0_u32);
+    // Not ports, which other programs may take between two servers.
+    let socket = |n: u32| place.path(&format!("{n}.sock")).display().to_string();
+    let mut added = 0;
     for _ in 0..kills {
         let mut server = place.start();
         let mut client = place.client();
         let there: Vec<u16> =
             client.listeners().unwrap().listeners[1..].iter().map(|one| one.number).collect();
-        let is_new = asked.as_ref().is_some_and(|asked| there.len() == asked.len());
+        // One that was added has a number that was not answered.
+        let is_new = asked.as_ref().is_some_and(|asked| {
+            there.len() == asked.len()
+                && asked.iter().all(|number| *number == 0 || there.contains(number))
+        });
+        answered.sort_unstable();
         assert!(there == answered || is_new, "{there:?}: neither {answered:?} nor {asked:?}");
         if asked.take().is_some() {
             *(if is_new { &mut new } else { &mut old }) += 1;
@@ -373,7 +381,8 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
         let window = if roll(4) == 0 { 60_000 } else { 6_000 };
         let delay = Duration::from_micros(roll(window));
         std::thread::scope(|scope| {
-            let (answered, asked) = (&mut answered, &mut asked);
+            let (answered, asked, added) = (&mut answered, &mut asked, &mut added);
+            let socket = &socket;
             let changes = scope.spawn(move || {
                 loop {
                     let mut after = answered.clone();
@@ -381,7 +390,8 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
                         true => {
                             after.push(0);
                             *asked = Some(after.clone());
-                            let url = "reflex://127.0.0.1:0".to_owned();
+                            *added += 1;
+                            let url = format!("reflex+unix:{}", socket(*added));
                             let made = client.add_listener(&AddListener { url });
                             made.map(|one| *after.last_mut().expect("pushed") = one.number)
                         }
