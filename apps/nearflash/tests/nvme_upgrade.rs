@@ -145,6 +145,36 @@ fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
     assert_eq!(other.namespaces(), [1]);
 }
 
+const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
+
+/// It keeps nothing secret.
+const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+
+#[test]
+fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
+    let place = Place::new();
+    let more = format!("authenticate = true\n[[host]]\nnqn = \"{FRIEND}\"\nkey = \"{KEY}\"\n");
+    let mut old = place.launch(&more).start();
+    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
+    let url = format!("nvme-tcp://{}/{SUBSYSTEM}?host={FRIEND}", old.address());
+    program.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
+    program.args(["--seconds", "4", "--connections", "2", "--queue-depth", "8"]);
+    program.env("NEARFLASH_NVME_KEY", KEY).env_remove("NEARFLASH_ADMIN");
+    let load = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    // By then it has proven who it is on each.
+    wait_until("requests on both of its I/O queues", PATIENCE, || {
+        let connections = place.client().connections().unwrap().connections;
+        connections.iter().filter(|one| one.in_flight > 0).count() == 2
+    });
+    let peers = place.peers();
+    let new = place.launch(&more).with("--upgrade").start();
+    assert_eq!(taken(&new), 3, "{}", old.log());
+    assert!(old.wait().success());
+    assert_eq!(place.peers(), peers, "nobody has connected again");
+    result_of(load);
+    assert!(!new.log().contains("DHHC") && !old.log().contains("DHHC"));
+}
+
 /// Has a process stay at a step.
 fn staying(launch: Launch, at: &str) -> Launch {
     launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}"))
