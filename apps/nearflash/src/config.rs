@@ -129,13 +129,24 @@ impl DeviceConfig {
 
     /// The `n`-th device of a command line.
     pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
+        DeviceConfig::new(format!("device{n}"), spec.clone(), None, Switches::default())
+    }
+
+    /// A device that is not measured by itself.
+    pub(crate) fn new(
+        name: String,
+        spec: String,
+        model: Option<String>,
+        switches: Switches,
+    ) -> Self {
+        let Switches { correct_online, bound_depth, fail_fast } = switches;
         DeviceConfig {
-            name: format!("device{n}"),
-            spec: spec.clone(),
-            model: None,
-            correct_online: false,
-            bound_depth: false,
-            fail_fast: false,
+            name,
+            spec,
+            model,
+            correct_online,
+            bound_depth,
+            fail_fast,
             recalibrate: Recalibrate::Off,
             recalibrate_idle_seconds: None,
             recalibrate_scratch: None,
@@ -306,6 +317,14 @@ impl Config {
             self.device.push(DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned())));
         }
         self.device.iter_mut().for_each(|device| device.model = Some(model.to_owned()));
+    }
+
+    /// The devices; the default one unless told.
+    pub(crate) fn all_devices(&self) -> Vec<DeviceConfig> {
+        match self.device.is_empty() {
+            true => vec![DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned()))],
+            false => self.device.clone(),
+        }
     }
 
     /// The specs of the devices, in their order.
@@ -494,7 +513,7 @@ mod tests {
     #[test]
     fn a_full_file_is_understood() {
         let config = Config::parse(FULL).unwrap();
-        let spaces = config.spaces(&[Room { blocks: 131_072, grows: false }]).unwrap();
+        let spaces = config.spaces(&[Room { place: 0, blocks: 131_072, grows: false }]).unwrap();
         let namespaces = table(&spaces);
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
@@ -524,7 +543,7 @@ mod tests {
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
         )
         .unwrap();
-        let error = config.spaces(&[Room { blocks: 2048, grows: false }]).unwrap_err();
+        let error = config.spaces(&[Room { place: 0, blocks: 2048, grows: false }]).unwrap_err();
         assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
     }
 
@@ -533,6 +552,6 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.specs().unwrap().len(), 1);
         assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
-        assert_eq!(config.spaces(&[Room { blocks: 8, grows: false }]).unwrap().len(), 1);
+        assert_eq!(config.spaces(&[Room { place: 0, blocks: 8, grows: false }]).unwrap().len(), 1);
     }
 }

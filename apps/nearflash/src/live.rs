@@ -6,12 +6,13 @@
 //! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
 //! change, and nobody was told of one that is not kept.
 //!
-//! What is deliberately not here: devices, which are there from the start, and how workers and
-//! controllers take a change (`target::Namespaces`, `proto::nvme::Fabric`).
+//! What is deliberately not here: how workers and controllers take a change (`target::Namespaces`,
+//! `proto::nvme::Fabric`, `serve::duty`).
 
 mod api;
 mod change_log;
 mod changes;
+mod disks;
 mod freeze;
 mod kept;
 mod listeners;
@@ -39,8 +40,8 @@ use crate::audit::AuditFile;
 use crate::config::{Config, TenantConfig};
 use crate::fabric::Wakers;
 use crate::listen::ListenAt;
+use crate::places::Places;
 use crate::recalibrate::Recalibrations;
-use crate::volumes::Volume;
 
 pub(crate) use changes::Changes;
 pub(crate) use listeners::Gate;
@@ -57,7 +58,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
 /// What stays as it is while a server runs.
 pub(crate) struct Ground {
-    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) places: Arc<Places>,
     /// Where the workers look listeners up.
     pub(crate) shared: Arc<Parts>,
     /// What hosts find over NVMe, once a listener speaks it.
@@ -253,7 +254,7 @@ impl Live {
             return Err(Problem::new(Code::Busy, message));
         }
         for need in needs {
-            let volume = &self.ground.volumes[need.device];
+            let volume = self.ground.places.get(need.device).expect("it was just found");
             let made = volume
                 .grow(need.first + need.blocks)
                 .and_then(|()| volume.blank(need.first, need.blocks));

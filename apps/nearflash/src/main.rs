@@ -25,6 +25,7 @@ mod log;
 mod operate;
 mod orders;
 mod pages;
+mod places;
 mod plot;
 mod reach;
 mod recalibrate;
@@ -77,7 +78,7 @@ enum Command {
     Host(operate::HostArgs),
     /// Open and close listeners of a running server, show them, and say how namespaces are reached there
     Listener(operate::ListenerArgs),
-    /// Show the devices of a running server
+    /// Open and close devices of a running server, show them, and measure them anew
     Device(operate::DeviceArgs),
     /// Show, add and retire the workers of a running server
     Worker(operate::WorkerArgs),

@@ -2,13 +2,14 @@
 //! to accept nothing for now, to accept from listeners that are new or that another process has passed on,
 //! to turn people away at some, to close others.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use contract::ListenerId;
 use io::{Listener, Waker};
 
 use crate::listen::NUMBER_MAX;
+use crate::volumes::Volume;
 
 /// Drain, and end.
 const STOP: u32 = 1;
@@ -88,6 +89,18 @@ pub(crate) struct Orders {
     listeners: Mutex<Vec<(ListenerId, Listener)>>,
     /// Listeners at which the worker that listens cannot, and why.
     deaf: Mutex<Vec<(ListenerId, String)>>,
+    /// By worker: the devices that it is to open or close, oldest first; at most one for each place.
+    disks: Vec<Mutex<Vec<DiskOrder>>>,
+    /// Why a worker cannot open a device.
+    unopened: Mutex<Option<String>>,
+}
+
+/// A device that a worker is to have a queue to, or none any more.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskOrder {
+    pub(crate) place: usize,
+    /// `None`: it is to be closed when nothing is at it any more.
+    pub(crate) volume: Option<Arc<Volume>>,
 }
 
 impl Orders {
@@ -103,6 +116,8 @@ impl Orders {
             given: AtomicBool::new(false),
             listeners: Mutex::default(),
             deaf: Mutex::default(),
+            disks: (0..workers).map(|_| Mutex::default()).collect(),
+            unopened: Mutex::default(),
         }
     }
 
@@ -143,6 +158,50 @@ impl Orders {
     pub(crate) fn close(&self, listener: ListenerId, wakers: &[Waker]) {
         self.closed.set(listener, true);
         self.change(wakers);
+    }
+
+    /// Has all workers open a device, or close it. What was ordered of its place before and was not done
+    /// is not done.
+    pub(crate) fn disk(&self, order: &DiskOrder, wakers: &[Waker]) {
+        for own in &self.disks {
+            let mut own = own.lock().expect("no holder panics");
+            own.retain(|other| other.place != order.place);
+            own.push(order.clone());
+        }
+        self.change(wakers);
+    }
+
+    /// Has all workers have a device again that they were to close: those that have not closed it keep it.
+    pub(crate) fn keep_disk(&self, order: &DiskOrder, wakers: &[Waker]) {
+        for own in &self.disks {
+            let mut own = own.lock().expect("no holder panics");
+            match own.iter().position(|other| other.place == order.place) {
+                Some(at) => drop(own.remove(at)),
+                None => own.push(order.clone()),
+            }
+        }
+        self.change(wakers);
+    }
+
+    /// The next of these orders that a worker can carry out, if `can` says so; whether there are others.
+    pub(crate) fn take_disk(
+        &self,
+        worker: usize,
+        can: impl Fn(&DiskOrder) -> bool,
+    ) -> (Option<DiskOrder>, bool) {
+        let mut own = self.disks[worker].lock().expect("no holder panics");
+        let found = own.iter().position(can).map(|at| own.remove(at));
+        (found, !own.is_empty())
+    }
+
+    /// A worker cannot open a device.
+    pub(crate) fn cannot_open(&self, why: String) {
+        *self.unopened.lock().expect("no holder panics") = Some(why);
+    }
+
+    /// Why a worker could not, if that was so.
+    pub(crate) fn take_unopened(&self) -> Option<String> {
+        self.unopened.lock().expect("no holder panics").take()
     }
 
     fn change(&self, wakers: &[Waker]) {

@@ -23,7 +23,7 @@ use self::run::{Ended, IDLE_SHARE, Order};
 use crate::config::{DeviceConfig, Space};
 use crate::interface::Chosen;
 use crate::live::Live;
-use crate::volumes::Volume;
+use crate::places::Places;
 
 /// How often devices are looked at.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ const END_PAUSE: Duration = Duration::from_millis(5);
 /// What a measurement needs of the server.
 pub(crate) struct Tools {
     pub(crate) tenants: Tenants,
-    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) places: Arc<Places>,
     pub(crate) clock: Clock,
     /// The number of workers, and of the scheduler that the probes have.
     pub(crate) workers: usize,
@@ -73,6 +73,9 @@ struct Job {
 
 #[derive(Default)]
 struct Inner {
+    policies: Vec<Policy>,
+    /// A device that is about to go: nothing of it is begun.
+    leaving: Option<String>,
     /// By device.
     jobs: BTreeMap<String, Job>,
     /// Of the one whose probes may be in flight: what may be written, and who does.
@@ -85,7 +88,6 @@ struct Inner {
 pub(crate) struct Recalibrations {
     tools: Tools,
     live: Arc<Live>,
-    policies: Vec<Policy>,
     inner: Mutex<Inner>,
     /// Held while a model is kept and then used, so that what is kept is what is used.
     modelling: Mutex<()>,
@@ -93,23 +95,76 @@ pub(crate) struct Recalibrations {
     news: Condvar,
 }
 
+impl Policy {
+    fn of(device: &DeviceConfig) -> Policy {
+        Policy {
+            device: device.name.clone(),
+            is_automatic: device.recalibrates_by_itself(),
+            idle_after: device.idle_after(),
+            scratch: device.recalibrate_scratch.clone(),
+        }
+    }
+}
+
+impl Inner {
+    fn policy(&self, device: &str) -> Policy {
+        let policy = self.policies.iter().find(|policy| policy.device == device);
+        policy.cloned().unwrap_or_else(|| Policy {
+            device: device.to_owned(),
+            is_automatic: false,
+            idle_after: DeviceConfig::IDLE_AFTER,
+            scratch: None,
+        })
+    }
+
+    fn is_leaving(&self, device: &str) -> bool {
+        self.leaving.as_deref() == Some(device)
+    }
+}
+
 impl Recalibrations {
+    /// There is one more device.
+    pub(crate) fn device_comes(&self, device: &DeviceConfig) {
+        self.lock().policies.push(Policy::of(device));
+    }
+
+    /// Begins nothing of a device any more, which is about to go.
+    ///
+    /// # Errors
+    /// It is being measured.
+    pub(crate) fn device_leaves(&self, device: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        if inner.jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
+            let message = format!(
+                "device {device:?} cannot go: it is being measured anew; wait for the end of that, or \
+                 end it with `nearflash device recalibrate {device} --cancel`"
+            );
+            return Err(Problem::new(Code::InUse, message));
+        }
+        inner.leaving = Some(device.to_owned());
+        Ok(())
+    }
+
+    /// The device that was about to go is gone, or stays.
+    pub(crate) fn device_left(&self, device: &str, is_gone: bool) {
+        let mut inner = self.lock();
+        inner.leaving = None;
+        if is_gone {
+            inner.policies.retain(|policy| policy.device != device);
+            inner.jobs.remove(device);
+        }
+    }
+
     /// Of a server with these devices; starts the thread.
     pub(crate) fn start(
         tools: Tools,
         live: Arc<Live>,
         devices: &[DeviceConfig],
     ) -> Result<Arc<Recalibrations>, String> {
-        let policies = devices.iter().map(|device| Policy {
-            device: device.name.clone(),
-            is_automatic: device.recalibrates_by_itself(),
-            idle_after: device.idle_after(),
-            scratch: device.recalibrate_scratch.clone(),
-        });
-        let policies = policies.collect();
-        let (inner, news) = (Mutex::new(Inner::default()), Condvar::new());
-        let modelling = Mutex::new(());
-        let all = Arc::new(Recalibrations { tools, live, policies, inner, modelling, news });
+        let policies = devices.iter().map(Policy::of).collect();
+        let inner = Mutex::new(Inner { policies, ..Inner::default() });
+        let (modelling, news) = (Mutex::new(()), Condvar::new());
+        let all = Arc::new(Recalibrations { tools, live, inner, modelling, news });
         all.live.set_recalibrations(&all);
         let body = all.clone();
         let thread = std::thread::Builder::new().name("recalibrations".to_owned());
@@ -139,21 +194,17 @@ impl Recalibrations {
     /// Notes since when devices have had little to do, and begins what is to begin by itself.
     fn look_at_devices(&self, idle_since: &mut HashMap<String, Instant>) {
         let now = self.tools.tenants.now();
-        let (infos, flows) = {
-            let book = self.tools.tenants.book();
-            (book.device_infos(), book.flows().0)
-        };
-        for (info, flow) in infos.into_iter().zip(flows) {
+        let devices = self.tools.tenants.book().device_flows();
+        for (info, flow) in devices {
             let made = info.tokens.unwrap_or(0) as f64;
             if flow.token_rates.spent > IDLE_SHARE * made {
                 idle_since.remove(&info.name);
                 continue;
             }
             idle_since.entry(info.name.clone()).or_insert(now);
-            let policy = self.policies.iter().find(|policy| policy.device == info.name);
-            let is_automatic = policy.is_some_and(|policy| policy.is_automatic);
-            if is_automatic && matches!(info.drift, Some(Drift::Drifted { .. })) {
-                self.begin_automatically(&info.name, policy.and_then(|p| p.scratch.clone()), now);
+            let policy = self.lock().policy(&info.name);
+            if policy.is_automatic && matches!(info.drift, Some(Drift::Drifted { .. })) {
+                self.begin_automatically(&info.name, policy.scratch, now);
             }
         }
     }
@@ -164,7 +215,7 @@ impl Recalibrations {
             let is_held = job.told.phase == Phase::Held;
             !job.told.phase.is_open() && !is_held && now.since(job.changed_at) >= AUTOMATIC_PERIOD
         });
-        if !is_free || inner.is_halted {
+        if !is_free || inner.is_halted || inner.is_leaving(device) {
             return;
         }
         tracing::info!(device, "it has drifted, and will be measured when it has little to do");
@@ -185,20 +236,10 @@ impl Recalibrations {
                     When::Now => true,
                     When::Idle => idle_since
                         .get(*device)
-                        .is_some_and(|since| now.since(*since) >= self.policy(device).idle_after),
+                        .is_some_and(|since| now.since(*since) >= inner.policy(device).idle_after),
                 }
         };
         inner.jobs.iter().find(is_due).map(|(device, _)| device.clone())
-    }
-
-    fn policy(&self, device: &str) -> Policy {
-        let policy = self.policies.iter().find(|policy| policy.device == device);
-        policy.cloned().unwrap_or_else(|| Policy {
-            device: device.to_owned(),
-            is_automatic: false,
-            idle_after: DeviceConfig::IDLE_AFTER,
-            scratch: None,
-        })
     }
 
     /// Measures a device and does with what is found what is to be done.
@@ -389,6 +430,9 @@ impl Recalibrator for Recalibrations {
         let mut inner = self.lock();
         if inner.is_halted {
             return Err(Problem::new(Code::Busy, control::UPGRADING));
+        }
+        if inner.is_leaving(device) {
+            return Err(Problem::new(Code::Busy, format!("device {device:?} is being removed")));
         }
         if inner.jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
             let message = format!("device {device:?} is being measured already");

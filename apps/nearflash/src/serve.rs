@@ -39,11 +39,12 @@ use crate::listen::{ListenAt, NUMBER_MAX};
 use crate::live::{Changes, Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
+use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::{AnySession, ByListener};
 use crate::tenancy;
 use crate::upgrade::{self, Courier, Grounds, Heir};
-use crate::volumes::{AnyDevice, Through, Volume};
+use crate::volumes::{AnyDevice, Through, Volume, nothing};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -145,7 +146,7 @@ impl Args {
 
 /// What every worker is made of.
 pub(crate) struct Plan {
-    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) places: Arc<Places>,
     pub(crate) shared: Arc<Parts>,
     limits: Limits,
     spread: Arc<Spread>,
@@ -181,6 +182,18 @@ impl Plan {
         }
     }
 
+    /// A worker's queue to a device, with its scheduler.
+    fn attach(
+        &self,
+        through: &Through<'_>,
+        volume: &Volume,
+        place: usize,
+        worker: usize,
+    ) -> Result<ServerDevice, String> {
+        let queue = volume.open_queue(through, place, worker)?;
+        Ok(Attached::new(queue, self.scheduler(place, worker)))
+    }
+
     fn workers(&self) -> usize {
         self.spread.connections().len()
     }
@@ -195,7 +208,7 @@ impl Plan {
     ) -> Result<Crew, String> {
         let tools = recalibrate::Tools {
             tenants: self.tenants.clone(),
-            volumes: self.volumes.clone(),
+            places: self.places.clone(),
             clock: self.clock,
             workers: self.workers(),
             chosen,
@@ -208,7 +221,7 @@ impl Plan {
     /// What changes of the running server are made on.
     fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
         Ground {
-            volumes: self.volumes.clone(),
+            places: self.places.clone(),
             shared: self.shared.clone(),
             fabric: self.fabric.clone(),
             wakers: wakers.clone(),
@@ -234,7 +247,7 @@ impl Plan {
             foreman,
             spread: self.spread.clone(),
             shared: self.shared.clone(),
-            volumes: self.volumes.clone(),
+            places: self.places.clone(),
             live,
             clock: self.clock,
             orders: self.orders.clone(),
@@ -247,6 +260,7 @@ impl Plan {
     }
 }
 
+type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
 type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
 
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
@@ -503,7 +517,8 @@ fn parts(
     blocks: &[u64],
     tenants: &Tenants,
 ) -> Result<Parts, String> {
-    let rooms: Vec<Room> = blocks.iter().map(|n| Room { blocks: *n, grows: false }).collect();
+    let room = |(place, blocks): (usize, &u64)| Room { place, blocks: *blocks, grows: false };
+    let rooms: Vec<Room> = blocks.iter().enumerate().map(room).collect();
     let namespaces = table(&config.spaces(&rooms)?);
     // What was removed since is no mistake of the configuration.
     let configured: Vec<u16> =
@@ -542,15 +557,21 @@ fn plan(
     let workers = size.most;
     let limits = config.limits()?;
     let specs = config.specs()?;
-    if specs.len() > io::Owner::DEVICES_MAX {
-        return Err(format!("{} devices; at most {}", specs.len(), io::Owner::DEVICES_MAX));
+    if specs.len() > Places::MAX {
+        return Err(format!("{} devices; at most {}", specs.len(), Places::MAX));
     }
-    let mut open = |(n, spec)| {
-        let files = heir.as_mut().map(|heir| heir.files(n, spec)).transpose()?.flatten();
-        files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files))
+    if let Some(heir) = &mut heir {
+        heir.find_devices(&specs)?;
+    }
+    let mut open = |(n, (name, spec))| {
+        let files = heir.as_mut().and_then(|heir| heir.files(n));
+        let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
+        volume.map(|volume| (name, volume))
     };
-    let volumes = specs.iter().enumerate().map(&mut open).collect::<Result<Arc<[_]>, _>>()?;
-    let blocks: Vec<u64> = volumes.iter().map(Volume::blocks).collect();
+    let named = config.device_names().into_iter().zip(&specs).enumerate();
+    let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
+    let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
+    let places = Arc::new(Places::of(named));
     let clock = Clock::start();
     let tenants = tenancy::tenants(base, config, listen, workers, clock_of(clock))?;
     let shared = parts(base, config, listen, &blocks, &tenants)?;
@@ -566,7 +587,7 @@ fn plan(
     foreman.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
     foreman.size(size.least);
     let plan = Plan {
-        volumes,
+        places,
         shared: Arc::new(shared),
         limits,
         spread,
@@ -632,7 +653,14 @@ fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Wake
     }
     let mut duty = Duty::new(plan.orders.clone(), number);
     io::run(&reactor, &plan.clock, plan.spin, |now| {
-        duty.attend(&mut worker, now);
+        let attach = |place: usize, volume: Option<&Volume>| match volume {
+            Some(volume) => plan.attach(&N::through(&reactor), volume, place, number),
+            None => {
+                let scheduler = PassThrough::new(plan.limits.in_flight);
+                Ok(Attached::new(nothing(), AnyScheduler::PassThrough(scheduler)))
+            }
+        };
+        duty.attend(&mut worker, now, attach);
         let turn = worker.turn(now);
         duty.after(&mut worker, now, turn)
     });
@@ -661,19 +689,14 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     }
     let through = N::through(&reactor);
     if let Through::Ring(ring) = through
-        && plan.volumes.iter().any(Volume::is_direct)
+        && plan.places.all().iter().any(|disk| disk.volume.is_direct())
         && let Err(error) = ring.register_buffers(&arena)
     {
         tracing::warn!("{error}");
     }
-    let devices = plan
-        .volumes
-        .iter()
-        .enumerate()
-        .map(|(n, volume)| {
-            Ok(Attached::new(volume.open_queue(&through, n, number)?, plan.scheduler(n, number)))
-        })
-        .collect::<Result<Vec<_>, String>>()?;
+    let disks = plan.places.all().into_iter();
+    let devices = disks.map(|disk| plan.attach(&through, &disk.volume, disk.place, number));
+    let devices = devices.collect::<Result<Vec<_>, String>>()?;
     let pool = BufPool::new(arena.bufs);
     let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
     let clock = plan.clock;

@@ -184,25 +184,25 @@ fn setups(config: &Config) -> Result<Vec<DeviceSetup>, String> {
     let specs = config.specs()?;
     let unnamed = [DeviceConfig::from_argument((0, &String::new()))];
     let configs = if config.device.is_empty() { &unnamed[..] } else { &config.device[..] };
-    let pairs = configs.iter().zip(&specs);
-    pairs
-        .map(|(device, spec)| {
-            let model = match &device.model {
-                Some(named) => Some(model(named)?),
-                None => preset(spec),
-            };
-            let switches = device.switches();
-            let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
-            if let (None, Some(switch)) = (&model, switches.any().or(by_itself)) {
-                return Err(format!(
-                    "device {:?}: {switch} needs a device model, and it has none; measure one with \
-                     `nearflash calibrate` and name it with `model`",
-                    device.name
-                ));
-            }
-            Ok(DeviceSetup { name: device.name.clone(), model, switches })
-        })
-        .collect()
+    configs.iter().zip(&specs).map(|(device, spec)| setup(device, spec)).collect()
+}
+
+/// A device, with what is known of it.
+pub(crate) fn setup(device: &DeviceConfig, spec: &Spec) -> Result<DeviceSetup, String> {
+    let model = match &device.model {
+        Some(named) => Some(model(named)?),
+        None => preset(spec),
+    };
+    let switches = device.switches();
+    let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
+    if let (None, Some(switch)) = (&model, switches.any().or(by_itself)) {
+        return Err(format!(
+            "device {:?}: {switch} needs a device model, and it has none; measure one with \
+             `nearflash calibrate` and name it with `model`",
+            device.name
+        ));
+    }
+    Ok(DeviceSetup { name: device.name.clone(), model, switches })
 }
 
 /// The model of this name: a published one, or a file.

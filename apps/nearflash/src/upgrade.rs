@@ -28,7 +28,7 @@ use target::Parts;
 use crate::admin::Wanted;
 use crate::live::Live;
 use crate::orders::Orders;
-use crate::volumes::Volume;
+use crate::places::Places;
 
 pub(crate) use command::{Args, run};
 pub(crate) use courier::Courier;
@@ -71,7 +71,7 @@ pub(crate) struct Grounds {
     pub(crate) foreman: Foreman,
     pub(crate) spread: Arc<Spread>,
     pub(crate) shared: Arc<Parts>,
-    pub(crate) volumes: Arc<[Volume]>,
+    pub(crate) places: Arc<Places>,
     pub(crate) live: Arc<Live>,
     pub(crate) clock: Clock,
     pub(crate) orders: Arc<Orders>,

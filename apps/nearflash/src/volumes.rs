@@ -33,6 +33,11 @@ enum Storage {
     Sim { volume: SimVolume, blocks: u64 },
 }
 
+/// A queue to no device, in the place of one that is gone.
+pub(crate) fn nothing() -> Decorated<AnyDevice> {
+    flash::Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
+}
+
 /// One worker's queue to a device.
 pub(crate) enum AnyDevice {
     Null(Null),

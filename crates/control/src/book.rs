@@ -83,6 +83,8 @@ pub enum Origin {
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) has_model: bool,
+    /// It was removed; its place is not used again.
+    is_gone: bool,
     /// As the configuration says; `None` without one.
     configured: Option<DeviceModel>,
     told: models::DriftTold,
@@ -101,7 +103,7 @@ impl Device {
         registry.bound_depth(bound_depth, Instant::ZERO);
         registry.fail_fast(fail_fast);
         let told = models::DriftTold::default();
-        Device { name: setup.name, has_model, configured, told, registry }
+        Device { name: setup.name, has_model, is_gone: false, configured, told, registry }
     }
 }
 
@@ -221,15 +223,6 @@ impl Book {
         let known = self.names().take(NAMES_TOLD_MAX).map(str::to_owned).collect();
         let others = self.names.len().saturating_sub(NAMES_TOLD_MAX);
         Refusal::NoTenant { name: name.to_owned(), known, others }
-    }
-
-    /// The place of a device; the first unless it is named.
-    pub(crate) fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
-        let Some(name) = name else { return Ok(0) };
-        self.devices.iter().position(|device| device.name == name).ok_or_else(|| {
-            let known = self.devices.iter().map(|device| device.name.clone()).collect();
-            Refusal::NoDevice { name: name.to_owned(), known }
-        })
     }
 
     /// Registers a tenant, with a promise about a device (the first unless it is named).
@@ -467,8 +460,9 @@ impl Book {
         }
         let made = self.devices.iter().map(|device| device.registry.totals().into());
         self.flows.end(&self.meters, &made.collect::<Vec<_>>(), now);
-        let devices = self.device_infos().into_iter().zip(self.flows.devices());
-        all.devices = devices.map(|(info, flow)| history::OfDevice::new(&info, &flow)).collect();
+        let devices = self.device_flows();
+        all.devices =
+            devices.iter().map(|(info, flow)| history::OfDevice::new(info, flow)).collect();
         self.history.push(all);
     }
 
@@ -481,7 +475,8 @@ impl Book {
         }
         self.observed_at = now;
         let mut corrected = Vec::new();
-        for (n, device) in self.devices.iter_mut().enumerate() {
+        for (n, device) in self.devices.iter_mut().enumerate().filter(|(_, device)| !device.is_gone)
+        {
             let before = device.registry.adjustment();
             let adjustment = device.registry.observe(now);
             device.tell_drift(now);
@@ -527,7 +522,7 @@ impl Book {
                 is_remodelled: Book::is_remodelled(device),
             }
         };
-        self.devices.iter().map(info).collect()
+        self.devices.iter().filter(|device| !device.is_gone).map(info).collect()
     }
 
     /// Whether an SLO would be admitted, and what would have to give if not.
@@ -724,6 +719,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+mod devices;
 mod models;
 mod shares;
 mod upgrade;

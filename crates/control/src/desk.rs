@@ -347,7 +347,9 @@ fn refused(book: &Book, refusal: &Refusal) -> Answer {
     match refusal {
         Refusal::Invalid(_) => bare(Status::Invalid),
         Refusal::NoTenant { .. } => bare(Status::NoTenant),
-        Refusal::Taken(_) | Refusal::InUse { .. } => bare(Status::Denied),
+        Refusal::Taken(_) | Refusal::InUse { .. } | Refusal::DeviceInUse { .. } => {
+            bare(Status::Denied)
+        }
         Refusal::NoModel { .. } | Refusal::NotMeasured { .. } | Refusal::NoDevice { .. } => {
             bare(Status::Unsupported)
         }

@@ -106,6 +106,11 @@ impl Flows {
         }
     }
 
+    /// There is one more device.
+    pub(crate) fn add_device(&mut self) {
+        self.devices.push(Default::default());
+    }
+
     /// Ends a window. Beside the workers, the registries of the devices made and threw away tokens.
     pub(crate) fn end(&mut self, meters: &[Arc<Meters>], registries: &[Tokens], now: Instant) {
         let seconds = now.since(self.ended_at).as_secs_f64().max(1e-9);

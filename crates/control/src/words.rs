@@ -47,6 +47,13 @@ pub enum Refusal {
         /// The names that there are.
         known: Vec<String>,
     },
+    /// Something is on the device, so it cannot go.
+    DeviceInUse {
+        /// Its name.
+        name: String,
+        /// What is.
+        by: String,
+    },
     /// The configuration names the tenant, so it cannot go while the server runs.
     InUse {
         /// Its name.
@@ -121,6 +128,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::NoDevice { name, known } => {
                 write!(f, "there is no device {name:?}; there are: {}", known.join(", "))
+            }
+            Refusal::DeviceInUse { name, by } => {
+                write!(f, "device {name:?} cannot go: {by} is on it")
             }
             Refusal::InUse { name, by } => write!(
                 f,

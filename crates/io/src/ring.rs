@@ -28,18 +28,51 @@ pub enum Owner {
     Device2 = 4,
     /// The fourth device.
     Device3 = 5,
+    /// The fifth device.
+    Device4 = 6,
+    /// The sixth device.
+    Device5 = 7,
+    /// The seventh device.
+    Device6 = 8,
+    /// The eighth device.
+    Device7 = 9,
+    /// The ninth device.
+    Device8 = 10,
+    /// The tenth device.
+    Device9 = 11,
+    /// The eleventh device.
+    Device10 = 12,
+    /// The twelfth device.
+    Device11 = 13,
+    /// The thirteenth device.
+    Device12 = 14,
+    /// The fourteenth device.
+    Device13 = 15,
+    /// The fifteenth device.
+    Device14 = 16,
+    /// The sixteenth device.
+    Device15 = 17,
 }
 
 /// Number of owners.
-const OWNERS: usize = 6;
+const OWNERS: usize = 2 + Owner::DEVICES_MAX;
 
 impl Owner {
     /// Devices that one ring serves.
-    pub const DEVICES_MAX: usize = 4;
+    pub const DEVICES_MAX: usize = contract::DEVICES_MAX;
+
+    /// By device.
+    const DEVICES: [Owner; Owner::DEVICES_MAX] = {
+        use Owner::*;
+        [
+            Device0, Device1, Device2, Device3, Device4, Device5, Device6, Device7, Device8,
+            Device9, Device10, Device11, Device12, Device13, Device14, Device15,
+        ]
+    };
 
     /// The owner of the `n`-th device's completions.
     pub fn device(n: usize) -> Owner {
-        [Owner::Device0, Owner::Device1, Owner::Device2, Owner::Device3][n]
+        Owner::DEVICES[n]
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod attaching;
 mod awaited;
 mod chain;
 mod connection;

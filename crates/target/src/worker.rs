@@ -63,6 +63,18 @@ pub struct Attached<D, S> {
 }
 
 impl<D: Device, S: Scheduler> Attached<D, S> {
+    /// Whether it has no request in hand.
+    pub(crate) fn is_idle(&self) -> bool {
+        let waiting = self.scheduler.queued() + self.parked.len() + self.fenced.len();
+        self.submitted + waiting == 0
+    }
+
+    /// Makes room for as many requests as there may be.
+    pub(crate) fn reserve(&mut self, in_flight: usize) {
+        self.parked.reserve(in_flight);
+        self.fenced.reserve(in_flight);
+    }
+
     /// Joins the two.
     pub fn new(device: D, scheduler: S) -> Self {
         let geometry = device.geometry();
@@ -253,10 +265,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         assert!(pool.has(pool.largest()), "a pool has two of its largest buffers");
         assert!(pool.classes() <= CLASSES_MAX, "buffers have a few sizes");
         assert!(devices.len() <= DEVICES_MAX, "at most {DEVICES_MAX} devices");
-        for attached in &mut devices {
-            attached.parked.reserve(limits.in_flight);
-            attached.fenced.reserve(limits.in_flight);
-        }
+        devices.iter_mut().for_each(|attached| attached.reserve(limits.in_flight));
         shared.namespaces.tell_places(&line.meters);
         Worker {
             transport,

@@ -81,13 +81,13 @@ impl Config {
             ("cpus", self.cpus == old.cpus),
             ("[admin]", self.admin == old.admin),
             ("state", self.state == old.state),
-            ("[[device]]", self.device == old.device),
             ("[[access]]", self.access == old.access),
             ("[limits]", self.limits == old.limits),
             ("[authentication]", self.authentication == old.authentication),
         ];
         let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
         let mut taken = old.clone();
+        taken.device = self.device.clone();
         taken.listen = self.listen.clone();
         taken.tenant = self.tenant.clone();
         taken.namespace = self.namespace.clone();

@@ -43,6 +43,8 @@ fn nothing() -> String {
 /// A device as namespaces see it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
+    /// What namespaces know it by.
+    pub(crate) place: usize,
     /// Blocks that it has.
     pub(crate) blocks: u64,
     /// Whether it is made larger where a namespace needs that.
@@ -125,7 +127,7 @@ impl Config {
         all
     }
 
-    /// The namespaces over these devices, by number.
+    /// The namespaces over the devices, of which these are the rooms, by number.
     pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, String> {
         let names = self.device_names();
         let mut spaces = Vec::new();
@@ -165,7 +167,7 @@ fn space(config: &NamespaceConfig, names: &[String], rooms: &[Room]) -> Result<S
         "0" => 0,
         text => size_in_blocks(text)?,
     };
-    let Room { blocks, grows } = rooms[device];
+    let Room { place: device, blocks, grows } = rooms[device];
     let rest = blocks.saturating_sub(first);
     let size = config.size.as_deref().map_or(Ok(rest), size_in_blocks)?;
     if size == 0 || size > rest && !grows {
@@ -211,7 +213,7 @@ fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
 mod tests {
     use super::*;
 
-    const ROOM: Room = Room { blocks: 131_072, grows: false };
+    const ROOM: Room = Room { place: 0, blocks: 131_072, grows: false };
 
     fn spaces(text: &str) -> Result<Vec<Space>, String> {
         let device = "[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n";

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use control::admin::{
-    AddListener, AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners, Namespace,
-    Namespaces, Problem, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
-    SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners,
+    Namespace, Namespaces, OpenedDevice, Problem, RemoveListener, RemoveNamespace, RemovedListener,
+    SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 
 use super::Live;
@@ -29,6 +29,14 @@ impl Estate for Live {
 
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
         self.end_namespace(name, how)
+    }
+
+    fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem> {
+        self.open_device(device)
+    }
+
+    fn remove_device(&self, name: &str) -> Result<(), Problem> {
+        self.close_device(name)
     }
 
     fn subsystems(&self) -> Result<Subsystems, Problem> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::kept::KeptReservation;
 use super::models::KeptModel;
 use crate::config::{
-    Config, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig, TenantConfig,
+    Config, DeviceConfig, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig, TenantConfig,
 };
 
 /// Things by their names; `None` for one that is gone.
@@ -35,6 +35,8 @@ pub(crate) struct Changes {
     pub(crate) subsystems: Changed<String, SubsystemConfig>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) hosts: Changed<String, HostConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) devices: Changed<String, DeviceConfig>,
     /// By number.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) listeners: BTreeMap<u16, ListenChange>,
@@ -67,9 +69,9 @@ impl Changes {
         Changes { own_name, ..self }
     }
 
-    /// The version of the state file that has all of this: the second has listeners.
+    /// The version of the state file that has all of this: the second has listeners and devices.
     pub(crate) fn version(&self) -> u32 {
-        if self.listeners.is_empty() { 1 } else { 2 }
+        if self.listeners.is_empty() && self.devices.is_empty() { 1 } else { 2 }
     }
 
     /// The numbers of the listeners that were added.
@@ -109,6 +111,10 @@ impl Config {
         let number = |namespace: &NamespaceConfig| namespace.number.unwrap_or_default();
         let nqn = |subsystem: &SubsystemConfig| subsystem.nqn.clone().unwrap_or_default();
         let mut config = self.clone();
+        if !changes.devices.is_empty() {
+            let known = self.all_devices();
+            config.device = over(known, &changes.devices, |device| device.name.clone());
+        }
         config.listen = changes.listeners_of(self);
         config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
         config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);

@@ -18,14 +18,14 @@ impl Live {
         let inner = self.lock();
         let world = &inner.world;
         admin::Namespaces {
-            namespaces: world.spaces.iter().map(|space| told(world, space)).collect(),
+            namespaces: world.spaces.iter().map(|space| self.told_space(world, space)).collect(),
         }
     }
 
     /// One of them, by name or number.
     pub(super) fn told_namespace(&self, name: &str) -> Result<admin::Namespace, Problem> {
         let inner = self.lock();
-        Ok(told(&inner.world, find(&inner.world, name)?))
+        Ok(self.told_space(&inner.world, find(&inner.world, name)?))
     }
 
     pub(super) fn make_namespace(
@@ -40,12 +40,12 @@ impl Live {
                 let message = format!("there is a namespace {:?} already", wanted.name);
                 return Err(Problem::new(Code::Taken, message));
             }
-            let device = device(world, wanted.device.as_deref())?;
+            let device = self.device_place(world, wanted.device.as_deref())?;
             let number = vacant(inner)?;
             let first = self.find_room(world, device, blocks)?;
             let place = Namespace { device, first, blocks, read_only: wanted.read_only };
             let (name, uuid) = (wanted.name.clone(), Some(random_uuid()));
-            set(world, changes, &Space { number, name, uuid, place });
+            self.set(world, changes, &Space { number, name, uuid, place });
             if let Some(nqns) = &wanted.subsystems {
                 export(world, changes, number, nqns)?;
             }
@@ -81,7 +81,7 @@ impl Live {
                 return Err(Problem::new(Code::NoRoom, message));
             }
             let place = Namespace { blocks, ..space.place };
-            set(world, changes, &Space { place, ..space.clone() });
+            self.set(world, changes, &Space { place, ..space.clone() });
             let need = |more| Need { device: space.place.device, first: space.end(), blocks: more };
             Ok(blocks.checked_sub(now).filter(|more| *more > 0).map(need).into_iter().collect())
         })?;
@@ -104,7 +104,7 @@ impl Live {
                 );
                 return Err(Problem::new(Code::InUse, message));
             }
-            set(world, changes, space);
+            self.set(world, changes, space);
             changes.namespaces.insert(space.number.0, None);
             for subsystem in world.config.subsystem.iter().filter(|one| one.namespaces.is_some()) {
                 let mut listed = exports(world, subsystem);
@@ -120,9 +120,33 @@ impl Live {
         Ok(())
     }
 
+    /// The place of a device; the first unless it is named.
+    fn device_place(&self, world: &World, name: Option<&str>) -> Result<usize, Problem> {
+        let names = world.config.device_names();
+        let name = name.map_or_else(|| names[0].clone(), str::to_owned);
+        match self.ground.places.find(&name) {
+            Some(disk) => Ok(disk.place),
+            None => Err(Problem::unknown(Code::NoDevice, "device", &name, names)),
+        }
+    }
+
+    /// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
+    /// told none would change with the device.
+    fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
+        let device = self.ground.places.name(space.place.device);
+        let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
+        for one in others.filter(|other| other.number != space.number).chain([space]) {
+            changes.namespaces.insert(one.number.0, Some(NamespaceConfig::of(one, &device)));
+        }
+    }
+
+    fn told_space(&self, world: &World, space: &Space) -> admin::Namespace {
+        told(world, space, self.ground.places.name(space.place.device))
+    }
+
     /// Where on a device so many blocks belong to nobody; a file may grow for them.
     fn find_room(&self, world: &World, device: usize, blocks: u64) -> Result<u64, Problem> {
-        let volume = &self.ground.volumes[device];
+        let volume = self.ground.places.get(device).expect("it was just found");
         let mut taken: Vec<(u64, u64)> = world
             .spaces
             .iter()
@@ -140,7 +164,7 @@ impl Live {
         if volume.can_grow() || volume.blocks().saturating_sub(from) >= blocks {
             return Ok(from);
         }
-        let name = &world.config.device_names()[device];
+        let name = self.ground.places.name(device);
         let message = format!(
             "device {name:?} has no {blocks} blocks of {BLOCK_BYTES} bytes in a row that belong to no \
              namespace"
@@ -161,13 +185,6 @@ fn shrinks(space: &Space) -> Problem {
         space.name
     );
     Problem::new(Code::Shrinks, message)
-}
-
-fn device(world: &World, name: Option<&str>) -> Result<usize, Problem> {
-    let names = world.config.device_names();
-    let Some(name) = name else { return Ok(0) };
-    let found = names.iter().position(|known| known == name);
-    found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, names))
 }
 
 /// A number that no namespace has, had while this server runs or in its configuration, or has in an
@@ -231,17 +248,6 @@ pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: V
     changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
 }
 
-/// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
-/// told none would change with the device.
-fn set(world: &World, changes: &mut Changes, space: &Space) {
-    let names = world.config.device_names();
-    let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
-    for one in others.filter(|other| other.number != space.number).chain([space]) {
-        let config = NamespaceConfig::of(one, &names[one.place.device]);
-        changes.namespaces.insert(one.number.0, Some(config));
-    }
-}
-
 pub(super) fn find<'a>(world: &'a World, name: &str) -> Result<&'a Space, Problem> {
     let number = name.parse::<u16>().ok();
     let found = world.spaces.iter().find(|space| match number {
@@ -261,7 +267,7 @@ fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     }
 }
 
-fn told(world: &World, space: &Space) -> admin::Namespace {
+fn told(world: &World, space: &Space, device: String) -> admin::Namespace {
     let exported = world.config.subsystem.iter().filter_map(|subsystem| {
         let exports = exports(world, subsystem);
         let (nsid, _) = exports.into_iter().find(|(_, number)| *number == space.number.0)?;
@@ -270,7 +276,7 @@ fn told(world: &World, space: &Space) -> admin::Namespace {
     admin::Namespace {
         number: space.number.0,
         name: space.name.clone(),
-        device: world.config.device_names()[space.place.device].clone(),
+        device,
         offset: space.place.first * BLOCK_BYTES as u64,
         bytes: space.place.blocks * BLOCK_BYTES as u64,
         read_only: space.place.read_only,

@@ -19,6 +19,10 @@ impl Live {
         let mut inner = self.lock();
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
+        let wanted = base.all_devices();
+        // Tenants may be on those that are new.
+        let (opened, refused) = self.open_devices(&inner, &mut base)?;
+        later.extend(refused);
         // Hosts may be charged to those who are new.
         let (refused, before) = self.take_tenants(&inner, &mut base);
         later.extend(refused);
@@ -27,9 +31,11 @@ impl Live {
             Ok(more) => later.extend(more),
             Err(problem) => {
                 self.put_back(before);
+                self.close_again(&opened);
                 return Err(problem);
             }
         }
+        later.extend(self.close_devices(&mut inner, &wanted));
         Ok(later)
     }
 
@@ -52,7 +58,8 @@ impl Live {
             world = wanted(&base).map_err(invalid)?;
         }
         for space in &world.spaces {
-            let grown = self.ground.volumes[space.place.device].grow(space.end());
+            let volume = self.ground.places.get(space.place.device).expect("it was just found");
+            let grown = volume.grow(space.end());
             grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
         }
         if let Err(problem) = self.serve(inner, world, ready) {

@@ -9,7 +9,7 @@ use target::Namespace;
 use super::{Ground, Open};
 use crate::config::{Config, Room, Space};
 use crate::fabric;
-use crate::volumes::Volume;
+use crate::places::Disk;
 
 /// See the module.
 #[derive(Debug)]
@@ -36,12 +36,16 @@ impl World {
         open: &[Open],
         grow: bool,
     ) -> Result<World, String> {
-        let room =
-            |volume: &Volume| Room { blocks: volume.blocks(), grows: grow && volume.can_grow() };
-        let rooms: Vec<Room> = ground.volumes.iter().map(room).collect();
+        let room = |name: &String| {
+            let Disk { place, volume, .. } =
+                ground.places.find(name).ok_or_else(|| format!("there is no device {name:?}"))?;
+            Ok(Room { place, blocks: volume.blocks(), grows: grow && volume.can_grow() })
+        };
+        let names = config.device_names();
+        let rooms = names.iter().map(room).collect::<Result<Vec<Room>, String>>()?;
         let mut world = World { spaces: config.spaces(&rooms)?, config, nvme: None };
         let find = |name: &str| ground.tenants.find(name);
-        world.nvme = world.plan(ground, open, &geometries(ground)).config(find)?;
+        world.nvme = world.plan(ground, open, &ground.places.geometries()).config(find)?;
         if let Some(nvme) = &world.nvme {
             Fabric::check(nvme).map_err(|error| error.to_string())?;
         }
@@ -90,10 +94,6 @@ impl World {
             workers: ground.workers,
         }
     }
-}
-
-fn geometries(ground: &Ground) -> Vec<Geometry> {
-    ground.volumes.iter().map(Volume::geometry).collect()
 }
 
 /// What workers have to be told: of namespaces that are new or larger, and of those that are gone or

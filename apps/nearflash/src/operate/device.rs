@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use control::admin::{
-    Client, ClientError, Code, Correction, Device, Drift, DriftState, Found, Model, Phase,
-    Recalibration, StartRecalibration, When,
+    AddDevice, Client, ClientError, Code, Correction, Device, Drift, DriftState, Found, Model,
+    OpenedDevice, Phase, Recalibration, StartRecalibration, When,
 };
 
+use serde_json::json;
+
+use super::namespace::size_text;
 use super::table::{Side, table, text};
 use super::{Common, Failure};
 use crate::report::number_text;
@@ -17,11 +20,18 @@ use crate::report::number_text;
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// Shows the devices of a running server, and measures them anew
+/// Opens and closes devices of a running server, shows them, and measures them anew
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all devices: the tokens a second that each makes, promises and has left
     List,
+    /// Open a device, which is there again when the server starts again; namespaces can be made on it
+    Add(Add),
+    /// Close a device on which there is no namespace and no tenant
+    Rm {
+        /// Its name
+        name: String,
+    },
     /// Show one device: its tokens, whether it fits its model, and its last recalibration
     Show {
         /// Its name
@@ -42,6 +52,28 @@ pub(crate) enum Command {
 /// What is wrong with `--accept` where there is nothing to be accepted.
 const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is held back, and begins \
                             nothing";
+
+/// What `nearflash device add` takes.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Add {
+    /// What namespaces and tenants call it
+    name: String,
+    /// What it is: file:PATH[?size=SIZE], null:SIZE, mem:SIZE or sim:MODEL
+    spec: String,
+    /// Its device model: a file of the server's machine, a or cloud; without one nothing can be
+    /// promised on it
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    /// Correct its model by measured delays
+    #[arg(long, requires = "model")]
+    correct_online: bool,
+    /// Have no more requests at it at a time than the strictest latency allows
+    #[arg(long, requires = "model")]
+    bound_depth: bool,
+    /// Refuse requests that would miss their latency at once
+    #[arg(long, requires = "model")]
+    fail_fast: bool,
+}
 
 /// What `nearflash device recalibrate` takes.
 #[derive(clap::Args, Debug)]
@@ -80,6 +112,21 @@ impl Command {
                 let devices = client.devices()?;
                 common.print(&devices, |devices| list(&devices.devices));
             }
+            Command::Add(what) => {
+                let device = client.add_device(&AddDevice {
+                    name: what.name.clone(),
+                    spec: what.spec.clone(),
+                    model: what.model.clone(),
+                    correct_online: what.correct_online,
+                    bound_depth: what.bound_depth,
+                    fail_fast: what.fail_fast,
+                })?;
+                common.print(&device, added);
+            }
+            Command::Rm { name } => {
+                client.remove_device(name)?;
+                common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
+            }
             Command::Show { name } => {
                 let device = client.device(name)?;
                 // It may never have been measured.
@@ -97,6 +144,12 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn added(device: &OpenedDevice) -> String {
+    let size = size_text(device.bytes);
+    let model = if device.has_model { "" } else { ", without a model" };
+    format!("added {}, {size}{model}", device.name)
 }
 
 impl Recalibrate {

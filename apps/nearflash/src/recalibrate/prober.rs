@@ -104,8 +104,8 @@ impl Orders {
 /// What the thread works with.
 pub(super) struct Tools {
     pub(super) orders: Arc<Orders>,
-    pub(super) volume: Arc<[Volume]>,
-    /// The device's place among the volumes.
+    pub(super) volume: Arc<Volume>,
+    /// The device's place.
     pub(super) device: usize,
     pub(super) scheduler: AnyScheduler,
     /// The number that no worker of the server has.
@@ -132,7 +132,7 @@ pub(super) fn start<N: Way>(tools: Tools) -> Result<JoinHandle<Result<(), String
 fn work<N: Way>(tools: Tools) -> Result<(), String> {
     let say = |error: io::Error| error.to_string();
     let reactor = N::Reactor::new().map_err(say)?;
-    let volume = &tools.volume[tools.device];
+    let volume = &tools.volume;
     let device = volume.open_queue(&N::through(&reactor), tools.device, tools.worker)?;
     let carve = || io::carve(&[SizeClass { bytes: PAGE_BYTES, count: PROBES_MAX }]).map_err(say);
     let mut chance = Chance::new(tools.seed);

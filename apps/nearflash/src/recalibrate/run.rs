@@ -148,7 +148,7 @@ impl Run<'_> {
         let limits = QueueLimits { slots: PROBES_MAX, of_tenant: PROBES_MAX as u32 };
         let tools = prober::Tools {
             orders: self.order.orders.clone(),
-            volume: self.tools.volumes.clone(),
+            volume: self.tools.places.get(n).expect("a device stays while it is measured"),
             device: n,
             scheduler: self.tools.tenants.scheduler(n, self.tools.workers, limits),
             worker: self.tools.workers,

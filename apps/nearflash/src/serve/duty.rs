@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use contract::{Instant, Turn};
 
-use super::ServerWorker;
+use super::{ServerDevice, ServerWorker};
 use crate::interface::Way;
-use crate::orders::{Orders, Seen, Word};
+use crate::orders::{DiskOrder, Orders, Seen, Word};
+use crate::volumes::Volume;
 
 /// How often a worker that has drained looks whether the others have.
 const DRAINED_PERIOD: Duration = Duration::from_millis(2);
+
+/// How often a worker looks whether nothing is at a device any more that it is to close.
+const CLOSING_PERIOD: Duration = Duration::from_millis(1);
 
 /// What one worker has done.
 pub(super) struct Duty {
@@ -22,6 +26,8 @@ pub(super) struct Duty {
     /// The listeners that turn away whoever comes, and those that were closed, as far as it has seen.
     turning: Seen,
     closed: Seen,
+    /// A device waits to be closed until nothing is at it.
+    waits: bool,
     is_quiet: bool,
     is_drained: bool,
 }
@@ -30,12 +36,22 @@ impl Duty {
     pub(super) fn new(orders: Arc<Orders>, worker: usize) -> Duty {
         let (begun, done) = (Word::default(), Word::default());
         let (turning, closed) = (Seen::default(), Seen::default());
-        Duty { orders, worker, begun, done, turning, closed, is_quiet: false, is_drained: false }
+        let (waits, is_quiet, is_drained) = (false, false, false);
+        Duty { orders, worker, begun, done, turning, closed, waits, is_quiet, is_drained }
     }
 
-    /// Does what is new, before a turn.
-    pub(super) fn attend<N: Way>(&mut self, worker: &mut ServerWorker<N>, now: Instant) {
+    /// Does what is new, before a turn. `attach` makes a queue to a device.
+    pub(super) fn attend<N: Way>(
+        &mut self,
+        worker: &mut ServerWorker<N>,
+        now: Instant,
+        attach: impl Fn(usize, Option<&Volume>) -> Result<ServerDevice, String>,
+    ) {
         let word = self.orders.word();
+        if word == self.begun && !self.waits {
+            return;
+        }
+        self.exchange_disks(worker, attach);
         if word == self.begun {
             return;
         }
@@ -65,6 +81,33 @@ impl Duty {
         }
     }
 
+    /// Opens and closes devices, as far as can be.
+    fn exchange_disks<N: Way>(
+        &mut self,
+        worker: &mut ServerWorker<N>,
+        attach: impl Fn(usize, Option<&Volume>) -> Result<ServerDevice, String>,
+    ) {
+        loop {
+            let can = |order: &DiskOrder| {
+                order.place == worker.device_places() || worker.is_idle_at(order.place)
+            };
+            let (order, more) = self.orders.take_disk(self.worker, can);
+            self.waits = more;
+            let Some(DiskOrder { place, volume }) = order else { return };
+            match attach(place, volume.as_deref()) {
+                Ok(attached) => worker.attach_device(place, attached),
+                Err(why) => {
+                    self.orders.cannot_open(why);
+                    // Places are counted alike by all workers.
+                    if place == worker.device_places() {
+                        let nothing = attach(place, None).expect("nothing is opened");
+                        worker.attach_device(place, nothing);
+                    }
+                }
+            }
+        }
+    }
+
     /// What a turn comes to; `None`: it was the last.
     pub(super) fn after<N: Way>(
         &mut self,
@@ -72,12 +115,15 @@ impl Duty {
         now: Instant,
         turn: Turn,
     ) -> Option<Turn> {
-        if self.begun != self.done && !(self.begun.holds() && worker.ports().0.accepts()) {
+        let lasts = self.waits || self.begun.holds() && worker.ports().0.accepts();
+        if self.begun != self.done && !lasts {
             self.done = self.begun;
             self.orders.done(self.worker, self.done);
         }
         if !self.begun.stops() {
-            return Some(turn);
+            let soon = self.waits.then(|| now + CLOSING_PERIOD);
+            let wake_at = [turn.wake_at, soon].into_iter().flatten().min();
+            return Some(Turn { wake_at, ..turn });
         }
         if !self.is_quiet && worker.is_inert() {
             self.is_quiet = true;

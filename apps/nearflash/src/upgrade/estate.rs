@@ -13,6 +13,7 @@ use super::notify;
 use crate::config::{Space, TenantConfig};
 use crate::listen::{ListenAt, NUMBER_MAX, Protocol, url};
 use crate::live::StateAt;
+use crate::places::Disk;
 use crate::tenancy::{lead, register_again};
 use crate::volumes::Volume;
 
@@ -53,6 +54,10 @@ pub(super) struct Estate {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct DeviceAt {
     pub(super) identity: String,
+    /// Where it is among its devices, which namespaces and connections name it by; as in this list
+    /// unless told.
+    #[serde(default)]
+    place: Option<usize>,
     pub(super) files: usize,
 }
 
@@ -130,12 +135,13 @@ pub(super) struct Left {
     pub(super) connections: usize,
 }
 
-/// The files of device number `n`, counted from 0.
+/// The files of a device.
 ///
 /// # Errors
 /// When only a restart can deal with its state.
-pub(super) fn files(n: usize, volume: &Volume) -> Result<Vec<BorrowedFd<'_>>, String> {
-    volume.files().map_err(|why| format!("device {}: {why}; restart this server instead", n + 1))
+pub(super) fn files(disk: &Disk) -> Result<Vec<BorrowedFd<'_>>, String> {
+    let files = disk.volume.files();
+    files.map_err(|why| format!("device {}: {why}; restart this server instead", disk.place + 1))
 }
 
 /// A URL as it was asked for.
@@ -159,17 +165,20 @@ impl Estate {
     /// # Errors
     /// What of it no other process can serve.
     pub(super) fn of(
-        volumes: &[Volume],
+        disks: &[Disk],
         spaces: &[Space],
         sockets: Vec<SocketAt>,
         tenants: &[TenantInfo],
     ) -> Result<Estate, String> {
-        let device = |(n, volume): (usize, &Volume)| match Volume::identity(volume.spec()) {
-            Some(identity) => Ok(DeviceAt { identity, files: files(n, volume)?.len() }),
+        let device = |disk: &Disk| match Volume::identity(disk.volume.spec()) {
+            Some(identity) => {
+                let place = Some(disk.place);
+                Ok(DeviceAt { identity, place, files: files(disk)?.len() })
+            }
             None => Err(format!(
                 "device {} is memory of the process that runs, so no other can take it over; restart \
                  it instead",
-                n + 1
+                disk.place + 1
             )),
         };
         let space = |space: &Space| SpaceAt {
@@ -190,7 +199,7 @@ impl Estate {
         };
         Ok(Estate {
             owner: Hello::own(),
-            devices: volumes.iter().enumerate().map(device).collect::<Result<_, _>>()?,
+            devices: disks.iter().map(device).collect::<Result<_, _>>()?,
             spaces: spaces.iter().map(space).collect(),
             sockets,
             departed: Vec::new(),
@@ -201,35 +210,50 @@ impl Estate {
         })
     }
 
-    /// Whether the device number `n` is this, if there is one of this number.
-    ///
-    /// # Errors
-    /// When it is another.
-    pub(super) fn check_device(&self, n: usize, own: Option<&str>) -> Result<(), String> {
-        match self.devices.get(n) {
-            Some(device) if own != Some(device.identity.as_str()) => Err(format!(
-                "device {} is {} in the server that runs and {} in this configuration",
-                n + 1,
-                device.identity,
-                own.unwrap_or("missing")
-            )),
-            _ => Ok(()),
-        }
+    /// Where a device of this identity is among those of the older process, if it is none of `found`.
+    pub(super) fn find_device(&self, identity: Option<&str>, found: &[usize]) -> Option<usize> {
+        let is_it = |n: &usize| Some(self.devices[*n].identity.as_str()) == identity;
+        (0..self.devices.len()).find(|n| is_it(n) && !found.contains(n))
     }
 
-    /// Whether these namespaces, of so many devices, are what connections of the older process expect.
+    /// The place of a device there by where it is among them.
+    fn place_of(&self, n: usize) -> usize {
+        self.devices[n].place.unwrap_or(n)
+    }
+
+    /// Our places of the devices by their places there, where `found` says which of them ours are.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub(super) fn places(&self, found: &[Option<usize>]) -> Result<HashMap<usize, usize>, String> {
+        let own = |n: usize| {
+            let place = found.iter().position(|there| *there == Some(n)).ok_or_else(|| {
+                let identity = &self.devices[n].identity;
+                format!(
+                    "the server that runs has the device {identity}, which is missing in this \
+                     configuration; the server that runs goes on"
+                )
+            });
+            Ok((self.place_of(n), place?))
+        };
+        (0..self.devices.len()).map(own).collect()
+    }
+
+    /// Whether these namespaces are what connections of the older process expect, whose devices have
+    /// these places here.
     ///
     /// # Errors
     /// What is another, or missing.
-    pub(super) fn check(&self, devices: usize, spaces: &[Space]) -> Result<(), String> {
-        if devices < self.devices.len() {
-            return self.check_device(devices, None);
-        }
+    pub(super) fn check(
+        &self,
+        places: &HashMap<usize, usize>,
+        spaces: &[Space],
+    ) -> Result<(), String> {
         for space in &self.spaces {
             let own = spaces.iter().find(|own| own.number.0 == space.number);
             let fits = own.is_some_and(|own| {
-                let place = own.place;
-                (place.device, place.first) == (space.device, space.first)
+                let (place, device) = (own.place, places.get(&space.device));
+                (Some(&place.device), place.first) == (device, space.first)
                     && place.blocks >= space.blocks
             });
             if !fits {

@@ -19,7 +19,7 @@ use super::estate::{DepartedAt, Estate, Hello, Left, SocketAt, files, place};
 use super::gather::{self, Controllers};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
-use crate::volumes::Volume;
+use crate::places::Disk;
 
 /// How long what is stopped may take to stand still.
 const STILL_MAX: Duration = Duration::from_secs(5);
@@ -181,14 +181,15 @@ impl<'a> Giver<'a> {
         let listening = grounds.all_sockets();
         let sockets = listening.iter().map(|one| socket(one)).collect();
         let (spaces, tenants) = (grounds.live.spaces(), grounds.tenants.list());
-        let mut estate = Estate::of(&grounds.volumes, &spaces, sockets, &tenants)?;
+        let mut estate = Estate::of(&grounds.places.all(), &spaces, sockets, &tenants)?;
         estate.departed = grounds.live.open_sockets().1.iter().map(DepartedAt::of).collect();
         estate.state = grounds.live.state_at();
         estate.connections = grounds.spread.connections().iter().sum();
         let words = serde_json::to_vec(&estate).map_err(|error| error.to_string())?;
         let own = Process::own().map_err(|error| format!("cannot show this process: {error}"))?;
         self.talk.send(Kind::Estate, 0, &words, &[own.descriptor()])?;
-        let files = open_files(&grounds.volumes)?;
+        let disks = grounds.places.all();
+        let files = open_files(&disks)?;
         self.send_descriptors(Kind::Files, &files)?;
         let sockets: Option<Vec<_>> = listening.iter().map(|s| s.kept.socket()).collect();
         let sockets = sockets.ok_or("this server has stopped to listen")?;
@@ -217,11 +218,11 @@ impl<'a> Giver<'a> {
         // Every worker takes a turn behind that.
         grounds.orders.hold(true, &grounds.wakers);
         self.await_within(STILL_MAX, "the workers do not stand still", || {
-            let excludes = grounds.volumes.iter().any(|volume| volume.is_claimed_alone());
+            let excludes = grounds.places.all().iter().any(|disk| disk.volume.is_claimed_alone());
             grounds.orders.are_done() && !excludes
         })?;
         // Until now a journal could break.
-        open_files(&grounds.volumes).map(drop)
+        open_files(&grounds.places.all()).map(drop)
     }
 
     fn await_within(
@@ -555,7 +556,7 @@ impl<'a> Giver<'a> {
 }
 
 /// The files of all devices.
-fn open_files(volumes: &[Volume]) -> Result<Vec<BorrowedFd<'_>>, String> {
-    let files = volumes.iter().enumerate().map(|(n, volume)| files(n, volume));
+fn open_files(disks: &[Disk]) -> Result<Vec<BorrowedFd<'_>>, String> {
+    let files = disks.iter().map(files);
     Ok(files.collect::<Result<Vec<_>, _>>()?.concat())
 }

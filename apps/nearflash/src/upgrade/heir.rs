@@ -45,8 +45,12 @@ pub(crate) struct Heir {
     /// The older process.
     owner: Process,
     estate: Estate,
-    /// By device.
+    /// By device of the older process.
     files: Vec<Vec<OwnedFd>>,
+    /// By device of ours: which that is there.
+    found: Vec<Option<usize>>,
+    /// Our places of devices by those of the older process.
+    places: HashMap<usize, usize>,
     sockets: Vec<(SocketAt, Option<OwnedFd>)>,
     /// The older process's listeners as ours.
     listeners: HashMap<u16, ListenerId>,
@@ -96,16 +100,27 @@ impl Heir {
         let sockets = estate.sockets.iter().cloned().zip(sockets.into_iter().map(Some)).collect();
         step("heir", "estate");
         let (listeners, modes) = (HashMap::new(), HashMap::new());
-        Ok(Heir { talk, owner, estate, files, sockets, listeners, modes })
+        let (found, places) = (Vec::new(), HashMap::new());
+        Ok(Heir { talk, owner, estate, files, found, places, sockets, listeners, modes })
     }
 
-    /// The files of device number `n` that the older process has open; `None` if it has no such device.
+    /// Finds our devices among those of the older process, before any is opened.
     ///
     /// # Errors
-    /// When that is another device than this.
-    pub(crate) fn files(&mut self, n: usize, spec: &Spec) -> Result<Option<Vec<OwnedFd>>, String> {
-        self.estate.check_device(n, Volume::identity(spec).as_deref())?;
-        Ok(self.files.get_mut(n).map(std::mem::take))
+    /// When one of its is none of ours.
+    pub(crate) fn find_devices(&mut self, specs: &[Spec]) -> Result<(), String> {
+        for spec in specs {
+            let taken: Vec<usize> = self.found.iter().flatten().copied().collect();
+            self.found.push(self.estate.find_device(Volume::identity(spec).as_deref(), &taken));
+        }
+        self.places = self.estate.places(&self.found)?;
+        Ok(())
+    }
+
+    /// The files of our device number `n` that the older process has open; `None` if it has no such
+    /// device.
+    pub(crate) fn files(&mut self, n: usize) -> Option<Vec<OwnedFd>> {
+        Some(std::mem::take(&mut self.files[self.found[n]?]))
     }
 
     /// The older process's socket of this purpose, if it has it; its file stays the other's for now.
@@ -146,7 +161,7 @@ impl Heir {
         listen: &[ListenAt],
         own: &Plan,
     ) -> Result<Vec<ListenAt>, String> {
-        let checked = self.estate.check(own.volumes.len(), spaces).and_then(|()| {
+        let checked = self.estate.check(&self.places, spaces).and_then(|()| {
             self.estate.check_room(own.room)?;
             self.listeners = self.estate.listeners(listen)?;
             self.modes = listen.iter().map(|at| (at.id, at.mode)).collect();
@@ -174,6 +189,7 @@ impl Heir {
         let mut taker = Taker {
             unwanted: unwanted.collect(),
             modes: self.modes,
+            places: self.places,
             grounds: courier.grounds(),
             courier,
             talk: self.talk,
@@ -259,6 +275,8 @@ struct Taker<'a> {
     owner: Process,
     listeners: HashMap<u16, ListenerId>,
     modes: HashMap<ListenerId, u32>,
+    /// Our places of devices by those of the older process.
+    places: HashMap<usize, usize>,
     /// Sockets of the older process that this one has no use for: their files go when it serves.
     unwanted: Vec<Listener>,
     /// Connections that are the older process's still.
@@ -509,9 +527,10 @@ impl Taker<'_> {
         check_payload(&parcel, &session)?;
         let listener = self.listeners.get(&parcel.listener.0);
         parcel.listener = *listener.ok_or("its listener is not known")?;
-        let devices = grounds.volumes.len();
-        if parcel.requests.iter().any(|request| usize::from(request.device) >= devices) {
-            return Err("it has a request for a device that is not there".to_owned());
+        for request in &mut parcel.requests {
+            let place = self.places.get(&usize::from(request.device));
+            let place = place.ok_or("it has a request for a device that is not there")?;
+            request.device = *place as u8;
         }
         let socket = socket.ok_or("its socket did not come along (ulimit -n)")?;
         let mut adopted = None;

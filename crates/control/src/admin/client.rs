@@ -23,9 +23,9 @@ use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::dashboard::Model;
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::estate::{
-    AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners,
-    Namespace, Namespaces, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
-    SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
+    Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
+    RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::model::{
     AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
@@ -182,6 +182,22 @@ impl Client {
     /// When there is none of this name.
     pub fn device(&mut self, name: &str) -> Result<Device, ClientError> {
         self.get(&path_to("devices", name))
+    }
+
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn add_device(&mut self, device: &AddDevice) -> Result<OpenedDevice, ClientError> {
+        self.call(Method::POST, "/v1/devices", Some(device))
+    }
+
+    /// Closes a device.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn remove_device(&mut self, name: &str) -> Result<(), ClientError> {
+        self.call(Method::DELETE, &path_to("devices", name), None::<&()>)
     }
 
     /// The model of a device.

@@ -248,6 +248,42 @@ pub struct Listener {
     pub ana: Vec<Ana>,
 }
 
+/// A device to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddDevice {
+    /// What namespaces and tenants call it: letters, digits, `-`, `_` and `.`, not digits alone.
+    pub name: String,
+    /// What it is, as in the configuration: `file:PATH[?size=SIZE]`, for instance.
+    pub spec: String,
+    /// Its device model: a file of the server's machine, `a` or `cloud`. Without one nothing can be
+    /// promised on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Whether its model is corrected by measured delays.
+    #[serde(default)]
+    pub correct_online: bool,
+    /// Whether no more requests are at it at a time than the strictest latency allows.
+    #[serde(default)]
+    pub bound_depth: bool,
+    /// Whether requests that would miss their latency are refused at once.
+    #[serde(default)]
+    pub fail_fast: bool,
+}
+
+/// A device that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenedDevice {
+    /// What namespaces and tenants call it.
+    pub name: String,
+    /// What it is.
+    pub spec: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Whether there is a model for it; without one nothing can be promised.
+    pub has_model: bool,
+}
+
 /// A listener to be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ use super::asked::{Path, Query};
 use super::audit::Note;
 use super::crew::DEADLINE_MS_MAX;
 use super::estate::{
-    AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener, Listeners,
-    Namespace, Namespaces, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
-    SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
+    Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
+    RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
@@ -41,6 +41,12 @@ pub trait Estate: Send + Sync {
 
     /// A namespace ends. Its blocks are free for others.
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem>;
+
+    /// A new device.
+    fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem>;
+
+    /// A device on which nothing is ends.
+    fn remove_device(&self, name: &str) -> Result<(), Problem>;
 
     /// The subsystems.
     fn subsystems(&self) -> Result<Subsystems, Problem>;
@@ -112,6 +118,8 @@ pub(super) fn routes() -> Router<Api> {
             "/v1/namespaces/{name}",
             get(get_namespace).put(set_namespace).delete(remove_namespace),
         )
+        .route("/v1/devices", post(add_device))
+        .route("/v1/devices/{name}", delete(remove_device))
         .route("/v1/subsystems", get(list_subsystems).post(add_subsystem))
         .route(
             "/v1/subsystems/{name}",
@@ -291,6 +299,49 @@ async fn remove_namespace(
     let known = name.clone();
     let before = move |estate: &dyn Estate| estate.namespace(&known).ok();
     change(api, note, before, move |estate| estate.remove_namespace(&name, how))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Opens a device, which is there again when the server starts again. Namespaces can be made on it.
+#[utoipa::path(
+    post,
+    path = "/v1/devices",
+    request_body = AddDevice,
+    responses(
+        (status = 201, body = OpenedDevice),
+        (status = 400, body = Failure),
+        (status = 409, description = "The name is taken, or there are as many as can be", body = Failure),
+        (status = 422, description = "It cannot be opened", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn add_device(
+    State(api): State<Api>,
+    note: Note,
+    Body(body): Body<AddDevice>,
+) -> Result<Response, Problem> {
+    change(api, note, nothing, move |estate| estate.add_device(&body)).await.map(created)
+}
+
+/// Closes a device on which there is no namespace and no tenant, and which is not being measured.
+#[utoipa::path(
+    delete,
+    path = "/v1/devices/{name}",
+    params(("name" = String, Path, description = "The device's name")),
+    responses(
+        (status = 204),
+        (status = 409, description = "Something is on it", body = Failure),
+        (status = 422, description = "It is not there", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn remove_device(
+    State(api): State<Api>,
+    note: Note,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Problem> {
+    change(api, note, nothing, move |estate| estate.remove_device(&name))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }
@@ -634,6 +685,8 @@ pub(super) mod documented {
         get_namespace,
         set_namespace,
         remove_namespace,
+        add_device,
+        remove_device,
         list_subsystems,
         add_subsystem,
         get_subsystem,

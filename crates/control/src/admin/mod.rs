@@ -44,10 +44,10 @@ pub use devices::{
     When,
 };
 pub use estate::{
-    AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller, DrainListener,
-    Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace, Namespaces,
-    RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem,
-    Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller,
+    DrainListener, Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace,
+    Namespaces, OpenedDevice, RemoveListener, RemoveNamespace, RemovedListener, SetAna, SetHost,
+    SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 pub use estate_routes::Estate;
 pub use model::{

@@ -219,7 +219,7 @@ impl From<Refusal> for Problem {
                 return Problem::unknown_among(Code::NoTenant, "tenant", name, known, *others);
             }
             Refusal::NoDevice { .. } => Code::NoDevice,
-            Refusal::InUse { .. } => Code::InUse,
+            Refusal::InUse { .. } | Refusal::DeviceInUse { .. } => Code::InUse,
             Refusal::TableFull { .. } | Refusal::TooMany { .. } => Code::TableFull,
             Refusal::Upgrading => Code::Busy,
             Refusal::NoModel { .. } => Code::NoModel,

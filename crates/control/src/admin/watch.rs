@@ -129,11 +129,11 @@ pub struct Flows {
 /// What the server did in the last second.
 #[utoipa::path(get, path = "/v1/flows", responses((status = 200, body = Flows)))]
 async fn get_flows(State(watched): State<Watched>) -> Json<Flows> {
-    let (infos, (devices, workers, namespaces)) = {
+    let (devices, (_, workers, namespaces)) = {
         let book = watched.tenants.book();
-        (book.device_infos(), book.flows())
+        (book.device_flows(), book.flows())
     };
-    let devices = infos.into_iter().zip(devices).map(|(info, flow)| FlowOfDevice {
+    let devices = devices.into_iter().map(|(info, flow)| FlowOfDevice {
         name: info.name,
         iops: flow.iops,
         read_bytes: flow.byte_rates[0],

@@ -113,7 +113,9 @@ impl Book {
 
     /// Whether a device has another model than the configuration gives it.
     pub(crate) fn is_remodelled(device: &Device) -> bool {
-        device.configured.as_ref().is_some_and(|model| model != device.registry.model())
+        let other =
+            device.configured.as_ref().is_some_and(|model| model != device.registry.model());
+        other && !device.is_gone
     }
 
     /// What is needed for what tenants were promised on a device, by its prices as they are now.

@@ -175,3 +175,46 @@ fn a_frozen_book_stays_as_it_is_and_knows_names() {
     book.unregister("gold", NOW).unwrap();
     assert_eq!((book.name_of(gold, None), book.member("gold")), (None, None));
 }
+
+#[test]
+fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
+    let mut book = book();
+    let share = Share { weight: 3, cap_tokens: None };
+    let origin = Origin::Operator;
+    book.register_sharing("old", &slo(0, 0, 0), Some(share), None, origin, NOW).unwrap();
+    let setup = DeviceSetup {
+        name: "new".to_owned(),
+        model: Some(DeviceModel::device_a()),
+        switches: Switches::default(),
+    };
+    assert_eq!(book.add_device(setup, NOW), Ok(2));
+    let old = book.find("old").unwrap();
+    assert_eq!(Share::from(book.devices[2].registry.portion(old)), share);
+    book.register("gold", &slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
+    let told = book.remove_device("new").unwrap_err().to_string();
+    assert_eq!(told, "device \"new\" cannot go: tenant \"gold\" is on it");
+    assert!(book.remove_device("a").is_err(), "a tenant is there that named none");
+    book.unregister("gold", NOW).unwrap();
+    let told = book.check_device_end("new").unwrap_err().to_string();
+    assert!(told.contains("leaving"), "{told}");
+    for meters in book.meters.clone() {
+        let gold = meters.get(TenantId(2)).unwrap();
+        gold.end_epoch();
+    }
+    book.settle(NOW);
+    assert_eq!(book.remove_device("new"), Ok(()));
+    let names = |book: &Book| -> Vec<String> {
+        book.device_flows().into_iter().map(|(info, _)| info.name).collect()
+    };
+    assert_eq!(names(&book), ["a", "disk"]);
+    assert!(
+        matches!(book.remove_device("new"), Err(Refusal::NoDevice { known, .. }) if known.len() == 2)
+    );
+    book.restore_device(2);
+    assert_eq!(names(&book), ["a", "disk", "new"]);
+    book.remove_device("new").unwrap();
+    // One of the same name has a place of its own.
+    let again = DeviceSetup { name: "new".to_owned(), model: None, switches: Switches::default() };
+    assert_eq!(book.add_device(again, NOW), Ok(3));
+    assert_eq!(add(&mut book, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
+}

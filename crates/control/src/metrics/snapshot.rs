@@ -74,8 +74,8 @@ impl Snapshot {
             next = then;
         }
         let book = tenants.book();
-        let (devices, workers, namespaces) = book.flows();
-        snapshot.devices = book.device_infos().into_iter().zip(devices).collect();
+        let (_, workers, namespaces) = book.flows();
+        snapshot.devices = book.device_flows();
         snapshot.workers = workers;
         snapshot.namespaces = namespaces;
         snapshot

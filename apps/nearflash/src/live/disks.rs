@@ -1,0 +1,309 @@
+//! Devices that are opened and closed while the server runs.
+//!
+//! A new one is opened by this process, then by each worker between two of its turns, and only then
+//! kept: nothing leads to it before it has a namespace. If one of them cannot, all is undone. One that
+//! goes has no namespace and no tenant; workers close it when nothing is on its way to it any more.
+
+use std::sync::Arc;
+
+use contract::BLOCK_BYTES;
+use control::admin::{AddDevice, Code, OpenedDevice, Problem};
+use control::{Refusal, Switches};
+use flash::{Source, Spec};
+
+use super::world::World;
+use super::{Inner, Live};
+use crate::config::{Config, DeviceConfig, check_name};
+use crate::orders::DiskOrder;
+use crate::places::{Disk, Places};
+use crate::tenancy;
+use crate::volumes::Volume;
+
+impl Live {
+    /// Opens a device.
+    pub(super) fn open_device(&self, wanted: &AddDevice) -> Result<OpenedDevice, Problem> {
+        let AddDevice { name, spec, model, correct_online, bound_depth, fail_fast } =
+            wanted.clone();
+        let switches = Switches { correct_online, bound_depth, fail_fast };
+        let config = DeviceConfig::new(name, spec, model, switches);
+        let mut inner = self.lock();
+        inner.check_thawed()?;
+        let disk = self.start_device(&inner, &config)?;
+        let mut changes = inner.changes.clone();
+        // What was measured was of another of this name.
+        changes.models.remove(&config.name);
+        changes.devices.insert(config.name.clone(), Some(config.clone()));
+        let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
+        let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
+        match kept {
+            Ok(world) => self.adopt(&mut inner, world),
+            Err(problem) => {
+                self.stop_device(&disk);
+                return Err(problem);
+            }
+        }
+        tracing::info!(device = disk.name, spec = config.spec, "device opened");
+        Ok(OpenedDevice {
+            bytes: disk.volume.blocks() * BLOCK_BYTES as u64,
+            has_model: self.ground.tenants.book().model(&config.name).is_ok(),
+            spec: config.spec,
+            name: config.name,
+        })
+    }
+
+    /// Closes a device on which nothing is.
+    pub(super) fn close_device(&self, name: &str) -> Result<(), Problem> {
+        let mut inner = self.lock();
+        inner.check_thawed()?;
+        let disk = self.find_device(&inner, name)?;
+        let others: Vec<_> =
+            inner.world.config.device_names().into_iter().filter(|one| one != name).collect();
+        if others.is_empty() {
+            let message = format!("device {name:?} cannot go: it is the only one");
+            return Err(Problem::new(Code::InUse, message));
+        }
+        if let Some(space) = inner.world.spaces.iter().find(|one| one.place.device == disk.place) {
+            let namespace = &space.name;
+            let message = format!(
+                "device {name:?} cannot go: namespace {namespace:?} is on it; remove that with \
+                 `nearflash namespace rm {namespace}` if nobody needs it"
+            );
+            return Err(Problem::new(Code::InUse, message));
+        }
+        self.leave_device(&disk)?;
+        let mut changes = inner.changes.clone();
+        let is_configured = inner.base.all_devices().iter().any(|device| device.name == name);
+        match is_configured {
+            true => changes.devices.insert(name.to_owned(), None),
+            false => changes.devices.remove(name),
+        };
+        changes.models.remove(name);
+        let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
+        let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
+        match kept {
+            Ok(world) => {
+                self.device_is_gone(&disk);
+                self.adopt(&mut inner, world);
+            }
+            Err(problem) => {
+                self.return_device(&disk);
+                return Err(problem);
+            }
+        }
+        tracing::info!(device = name, "device closed");
+        Ok(())
+    }
+
+    fn find_device(&self, inner: &Inner, name: &str) -> Result<Disk, Problem> {
+        let known = inner.world.config.device_names();
+        let found = self.ground.places.find(name);
+        found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, known))
+    }
+
+    /// Opens a device here and by all workers; nothing is on it yet.
+    fn start_device(&self, inner: &Inner, config: &DeviceConfig) -> Result<Disk, Problem> {
+        self.gate()?;
+        check_name(&config.name).map_err(invalid)?;
+        if inner.world.config.device_names().contains(&config.name) {
+            let message = format!("there is a device {:?} already", config.name);
+            return Err(Problem::new(Code::Taken, message));
+        }
+        let spec: Spec = config
+            .spec
+            .parse()
+            .map_err(|error| invalid(format!("device {:?}: {error}", config.spec)))?;
+        check_memory(&spec)?;
+        let setup = tenancy::setup(config, &spec).map_err(invalid)?;
+        if self.ground.places.count() >= Places::MAX {
+            let message = format!(
+                "this process has had {} devices, which is as many as can be; an upgrade or a restart of \
+                 the server begins anew",
+                Places::MAX
+            );
+            return Err(Problem::new(Code::TableFull, message));
+        }
+        let not_opened = |why| Problem::new(Code::NotOpened, why);
+        let volume = Arc::new(Volume::open(&spec).map_err(not_opened)?);
+        let (tenants, places) = (&self.ground.tenants, &self.ground.places);
+        let place = tenants.book().add_device(setup, tenants.now())?;
+        assert_eq!(places.push(&config.name, volume.clone()), place, "both count alike");
+        let disk = Disk { place, name: config.name.clone(), volume };
+        if let Err(problem) = self.order_device(place, Some(disk.volume.clone())) {
+            self.stop_device(&disk);
+            return Err(problem);
+        }
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.device_comes(config);
+        }
+        Ok(disk)
+    }
+
+    /// Undoes that.
+    fn stop_device(&self, disk: &Disk) {
+        if let Err(problem) = self.leave_device(disk) {
+            tracing::error!(error = problem.message, "a device that was not added is not closed");
+        }
+        self.device_is_gone(disk);
+    }
+
+    /// Has all workers close a device, if nothing is on it.
+    fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.device_leaves(&disk.name)?;
+        }
+        let tenants = &self.ground.tenants;
+        let _ = self.wait_until(|| !tenants.book().is_being_left(&disk.name)); // else it is refused
+        let removed = tenants.book().remove_device(&disk.name);
+        if let Err(refusal) = removed {
+            self.stays(disk);
+            return Err(refusal.into());
+        }
+        if let Err(problem) = self.order_device(disk.place, None) {
+            self.return_device(disk);
+            let message = format!(
+                "device {:?} cannot go: requests are still at it ({}); try again",
+                disk.name, problem.message
+            );
+            return Err(Problem::new(Code::Busy, message));
+        }
+        Ok(())
+    }
+
+    /// A device that was left is there again.
+    fn return_device(&self, disk: &Disk) {
+        let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
+        let ordered = self.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
+        if let Err(problem) = ordered.and_then(|()| self.await_devices()) {
+            let (device, error) = (&disk.name, problem.message);
+            tracing::error!(device, error, "a worker cannot reach a device");
+        }
+        self.ground.tenants.book().restore_device(disk.place);
+        self.stays(disk);
+    }
+
+    fn stays(&self, disk: &Disk) {
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.device_left(&disk.name, false);
+        }
+    }
+
+    fn device_is_gone(&self, disk: &Disk) {
+        self.ground.places.remove(disk.place);
+        if let Some(recalibrations) = self.recalibrations() {
+            recalibrations.device_left(&disk.name, true);
+        }
+    }
+
+    /// Has all workers open a device, or close it, and waits until they have.
+    fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
+        let gate = self.gate()?;
+        gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
+        self.await_devices()
+    }
+
+    fn await_devices(&self) -> Result<(), Problem> {
+        let gate = self.gate()?;
+        self.await_orders()?;
+        match gate.orders.take_unopened() {
+            Some(why) => Err(Problem::new(Code::NotOpened, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the devices that another configuration has more, and names what only a restart can do.
+    /// Those that it has no more stay until nothing is on them.
+    ///
+    /// # Errors
+    /// Why one cannot be opened; then none is.
+    pub(super) fn open_devices(
+        &self,
+        inner: &Inner,
+        base: &mut Config,
+    ) -> Result<(Vec<Disk>, Vec<String>), Problem> {
+        let (mut opened, mut later) = (Vec::new(), Vec::new());
+        let before = inner.world.config.all_devices();
+        for device in &mut base.device {
+            let is_changed = inner.changes.devices.contains_key(&device.name);
+            match before.iter().find(|known| known.name == device.name) {
+                _ if is_changed => {}
+                Some(known) if known == device => {}
+                Some(known) => {
+                    later.push(format!("[[device]] (device {:?} would be another)", device.name));
+                    *device = known.clone();
+                }
+                None => match self.start_device(inner, device) {
+                    Ok(disk) => opened.push(disk),
+                    Err(problem) => {
+                        opened.iter().for_each(|disk| self.stop_device(disk));
+                        return Err(problem);
+                    }
+                },
+            }
+        }
+        // Until it is known whether they can go.
+        let kept = base.all_devices();
+        let gone = inner.base.all_devices().into_iter();
+        let gone = gone.filter(|old| kept.iter().all(|device| device.name != old.name));
+        let gone: Vec<DeviceConfig> = gone.collect();
+        if !gone.is_empty() {
+            base.device = kept;
+            base.device.extend(gone);
+        }
+        Ok((opened, later))
+    }
+
+    /// Takes back what was opened for a configuration that is refused.
+    pub(super) fn close_again(&self, opened: &[Disk]) {
+        opened.iter().for_each(|disk| self.stop_device(disk));
+    }
+
+    /// Closes the devices that the configuration has no more; those that cannot go are named.
+    pub(super) fn close_devices(&self, inner: &mut Inner, wanted: &[DeviceConfig]) -> Vec<String> {
+        let mut later = Vec::new();
+        let is_wanted = |name: &str| wanted.iter().any(|device| device.name == name);
+        let all = inner.base.all_devices();
+        for old in all.iter().filter(|old| !is_wanted(&old.name)) {
+            // What was removed by a command is gone already.
+            let Some(disk) = self.ground.places.find(&old.name) else {
+                inner.base.device.retain(|device| device.name != old.name);
+                continue;
+            };
+            let space = inner.world.spaces.iter().find(|one| one.place.device == disk.place);
+            let done = match space {
+                Some(space) => {
+                    let by = format!("namespace {:?}", space.name);
+                    Err(Refusal::DeviceInUse { name: old.name.clone(), by }.into())
+                }
+                None => self.leave_device(&disk),
+            };
+            match done {
+                Ok(()) => {
+                    self.device_is_gone(&disk);
+                    inner.base.device.retain(|device| device.name != old.name);
+                }
+                Err(problem) => later.push(format!("[[device]] ({})", problem.message)),
+            }
+        }
+        inner.world.config = inner.base.with(&inner.changes);
+        later
+    }
+}
+
+/// Refuses what would take all of the machine's memory: the process would end.
+fn check_memory(spec: &Spec) -> Result<(), Problem> {
+    let (Source::Mem { bytes } | Source::Sim { bytes, .. }) = spec.source else { return Ok(()) };
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = available.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    match kib {
+        Some(kib) if bytes > kib << 10 => {
+            let message = format!("{bytes} bytes of memory; {} are available", kib << 10);
+            Err(Problem::new(Code::NoRoom, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn invalid(error: String) -> Problem {
+    Problem::new(Code::Invalid, error)
+}
