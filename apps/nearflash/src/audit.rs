@@ -124,7 +124,10 @@ impl AuditFile {
             Ok(done) => done.map_err(|error| say(&self.path, &error)),
             Err(_) => {
                 self.state.is_hung.store(true, Ordering::Release);
-                Err(self.hung())
+                // An answer that came just then was given before the writer said that he is there.
+                let Ok(done) = done.try_recv() else { return Err(self.hung()) };
+                self.state.is_hung.store(false, Ordering::Release);
+                done.map_err(|error| say(&self.path, &error))
             }
         }
     }
@@ -144,8 +147,8 @@ impl State {
     fn write(&self, path: &Path, orders: &Receiver<(Order, SyncSender<io::Result<()>>)>) {
         while let Ok((order, reply)) = orders.recv() {
             let done = self.lock().carry_out(order, path);
-            self.is_hung.store(false, Ordering::Release);
             let _ = reply.send(done); // he may not wait any more
+            self.is_hung.store(false, Ordering::Release);
         }
     }
 }
