@@ -26,6 +26,7 @@ mod subsystems;
 mod world;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub(crate) struct Live {
     gate: OnceLock<Gate>,
     /// Who may write to a namespace on behalf of nobody.
     recalibrations: OnceLock<Weak<Recalibrations>>,
+    /// The process before this one may still have requests at the devices.
+    has_older: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -129,11 +132,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Whether what is kept may be another than what was said to be.
+    fn is_in_doubt(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::is_in_doubt)
+    }
+
     /// Keeps what a tenant is to be; `None` for as the configuration says. Costs the same however many
     /// tenants there are.
     fn keep_one(&mut self, name: &str, now: Option<Option<TenantConfig>>) -> Result<(), Problem> {
         self.check_thawed()?;
-        if self.changes.tenants.get(name) == now.as_ref() {
+        if self.changes.tenants.get(name) == now.as_ref() && !self.is_in_doubt() {
             return Ok(());
         }
         let put = |changes: &mut Changes, now| match now {
@@ -195,12 +203,23 @@ impl Live {
         };
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let has_older = AtomicBool::new(false);
         let live = Arc::new_cyclic(|me| {
             let me = me.clone();
-            Live { ground, me, audit, gate, recalibrations, inner }
+            Live { ground, me, audit, gate, recalibrations, has_older, inner }
         });
         live.make_fabric(&live.lock())?;
         Ok(live)
+    }
+
+    /// Whether the process before this one may still have requests at the devices: until it has none,
+    /// no blocks of a namespace become another's, and no device can be pulled.
+    pub(crate) fn set_older(&self, is_there: bool) {
+        self.has_older.store(is_there, Ordering::Release);
+    }
+
+    fn has_older(&self) -> bool {
+        self.has_older.load(Ordering::Acquire)
     }
 
     /// What hosts find over NVMe, if a listener speaks it or has.
@@ -300,7 +319,7 @@ impl Live {
 
     /// Waits until no device has a request that a change forbids; `false`: it takes too long.
     fn settle(&self) -> bool {
-        self.wait_until(|| self.ground.tenants.book().is_placed())
+        self.wait_until(|| !self.has_older() && self.ground.tenants.book().is_placed())
     }
 
     fn wait_until(&self, mut is_so: impl FnMut() -> bool) -> bool {

@@ -312,3 +312,51 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     server.await_log("nothing has changed");
     assert_eq!(place.devices(), ["first"]);
 }
+
+/// Places of devices are no places in the list of those that are there.
+#[test]
+fn who_is_behind_a_removed_disk_goes_on() {
+    let place = Place::new("");
+    let mut server = place.start();
+    for name in ["second", "third"] {
+        place.told(&["device", "add", name, &place.spec(name)]);
+    }
+    place.told(&["namespace", "add", "logs", "4MiB", "--device", "third"]);
+    place.told(&["device", "rm", "second"]);
+    write(&server, 2, 7);
+    assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 7)));
+    let said = place.refused(&["device", "recalibrate", "third", "--now"]);
+    assert!(said.contains("model"), "{said}");
+    assert!(server.runs());
+}
+
+/// Without namespaces in the file their numbers are the devices' places.
+#[test]
+fn a_reload_lets_no_namespace_be_on_another_disk() {
+    let place = Place::new("");
+    let configure = |names: &[&str]| {
+        let device = |name: &&str| {
+            format!("[[device]]\nname = \"{name}\"\nspec = \"{}\"\n", place.spec(name))
+        };
+        let devices: String = names.iter().map(device).collect();
+        let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+        std::fs::write(place.path("nearflash.toml"), devices + listen).unwrap();
+    };
+    configure(&["a", "b"]);
+    let server = place.start();
+    write(&server, 1, 1);
+    write(&server, 2, 2);
+    let refused = |server: &Server| server.log().matches("would be on another device").count();
+    for (n, names) in [&["new", "a", "b"][..], &["b", "a"], &["b"]].into_iter().enumerate() {
+        configure(names);
+        server.hang_up();
+        wait_until("a refusal", PATIENCE, || refused(&server) > n);
+        assert_eq!(read(&server, 1), (Status::Ok, pattern(64, 8, 1)), "{names:?}");
+        assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 2)), "{names:?}");
+        assert_eq!(place.devices(), ["a", "b"], "{names:?}");
+    }
+    configure(&["a", "b", "new"]);
+    server.hang_up();
+    wait_until("the new one", PATIENCE, || read(&server, 3).0 == Status::Ok);
+    assert_eq!(place.devices(), ["a", "b", "new"]);
+}

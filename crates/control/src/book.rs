@@ -254,6 +254,9 @@ impl Book {
         if self.names.contains_key(name) {
             return Err(Refusal::Taken(name.to_owned()));
         }
+        if self.devices[device].is_gone {
+            return Err(self.no_device(&self.devices[device].name));
+        }
         self.check_model(device, slo)?;
         let tenant = self.room(name, origin).or_else(|_| {
             // Those who are leaving may have left.

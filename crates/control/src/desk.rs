@@ -331,12 +331,11 @@ fn admitted(book: &mut Book, tenant: TenantId) -> Answer {
     let entry = book.entry_mut(tenant);
     entry.answers = entry.answers.wrapping_add(1);
     let entry = book.entry(tenant);
-    let device = &book.device_infos()[entry.device];
     Answer {
         status: Status::Ok,
         member: Some(Member { tenant, epoch: book.epochs[tenant.0 as usize] }),
         tokens_needed: entry.tokens_needed,
-        tokens_free: device.tokens_left.unwrap_or(0),
+        tokens_free: book.tokens_left(entry.device).unwrap_or(0),
         limited_by: LimitedBy::Nobody,
         limit_latency_us: 0,
     }

@@ -12,7 +12,7 @@ export class Failure extends Error {
   }
 }
 
-/** Where the tab keeps the token that its owner typed in. No other tab has it, and it ends with this one. */
+/** Where the tab keeps the token that its owner typed in: it is the tab's, and that of its duplicates. */
 const KEPT = "nearflash-token";
 
 let token = sessionStorage.getItem(KEPT);

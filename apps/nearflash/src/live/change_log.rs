@@ -138,11 +138,14 @@ fn begin(path: &Path, line: &[u8]) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
+    let directory = File::open(super::store::directory_of(path))?;
     let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(line)?;
-    file.sync_all()?;
-    File::open(super::store::directory_of(path))?.sync_all()?;
-    Ok(file)
+    let kept = file.write_all(line).and_then(|()| file.sync_all());
+    let kept = kept.and_then(|()| directory.sync_all());
+    if kept.is_err() {
+        let _ = fs::remove_file(path); // as far as the disk still does anything
+    }
+    kept.map(|()| file)
 }
 
 /// What was found in a log.
@@ -169,7 +172,8 @@ impl Found {
 /// Reads the lines over a writing of the state file.
 ///
 /// # Errors
-/// When the file cannot be read, or is too large.
+/// When the file cannot be read, is too large, or has a whole line over the state file that only
+/// another version understands.
 pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
@@ -180,34 +184,38 @@ pub(super) fn read(path: &Path, over: &Over) -> Result<Found, String> {
     let mut found = Found::default();
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let next = over.generation + found.lines + 1;
-        match understand(line) {
-            Some((head_found, steps)) if head_found == head(over, next) && !found.has_rest => {
-                found.steps.extend(steps);
-                found.lines += 1;
-                found.bytes += line.len() as u64;
-            }
-            // Whole, and of this state file, but not where it belongs.
-            Some((head_found, _)) if is_over(&head_found, over) => found.is_broken = true,
-            _ => found.has_rest = true,
+        let Some((found_head, body)) = whole(line).filter(|(head, _)| is_over(head, over)) else {
+            found.has_rest = true;
+            continue;
+        };
+        let steps: Option<Vec<Step>> = serde_json::from_str(body).ok();
+        let Some(steps) = steps.filter(|_| found_head.starts_with(FORMAT)) else {
+            return Err(format!("change {next} is of another version, which understands it"));
+        };
+        if found_head == head(over, next) && !found.has_rest {
+            found.steps.extend(steps);
+            found.lines += 1;
+            found.bytes += line.len() as u64;
+        } else {
+            // Of this state file, but not where it belongs.
+            found.is_broken = true;
         }
     }
     Ok(found)
 }
 
+/// Whether a head, of whatever version, is of a line over this writing of the state file.
 fn is_over(found: &str, over: &Over) -> bool {
     let Over { generation, sum } = over;
-    found.starts_with(&format!("{FORMAT} over {generation} {sum} number "))
+    found.contains(&format!(" over {generation} {sum} number "))
 }
 
 /// The head of a whole line, and what it says.
-fn understand(line: &[u8]) -> Option<(String, Vec<Step>)> {
+fn whole(line: &[u8]) -> Option<(&str, &str)> {
     let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
     let (head, rest) = line.split_once(" sha256 ")?;
     let (sum, body) = rest.split_once(' ')?;
-    if sum != digest(format!("{head} {body}").as_bytes()) {
-        return None;
-    }
-    Some((head.to_owned(), serde_json::from_str(body).ok()?))
+    (sum == digest(format!("{head} {body}").as_bytes())).then_some((head, body))
 }
 
 #[cfg(test)]
@@ -313,5 +321,27 @@ mod tests {
         assert!(!ChangeLog { bytes: BYTES_MIN, ..log(0) }.has_room());
         assert!(ChangeLog { bytes: BYTES_MIN, ..log(1 << 20) }.has_room());
         assert!(!ChangeLog { bytes: 1 << 20, ..log(1 << 20) }.has_room());
+    }
+
+    #[test]
+    fn a_line_of_another_version_is_not_taken_for_what_a_crash_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let lines = three(&path);
+        let put = |head: &str, body: &str| {
+            let sum = digest(format!("{head} {body}").as_bytes());
+            let line = format!("{head} sha256 {sum} {body}\n");
+            fs::write(&path, [&lines[..], line.as_bytes()].concat()).unwrap();
+        };
+        let newer = head(&over(7), 11).replace("change 1", "change 2");
+        for (head, body) in [(&*head(&over(7), 11), "[{\"new\": 1}]"), (&*newer, "[]")] {
+            put(head, body);
+            let error = read(&path, &over(7)).unwrap_err();
+            assert!(error.contains("another version"), "{error}");
+        }
+        // Over another writing of the state file it is nobody's.
+        put(&head(&over(6), 11), "[{\"new\": 1}]");
+        let found = read(&path, &over(7)).unwrap();
+        assert_eq!((found.lines, found.has_rest, found.is_broken), (3, true, false));
     }
 }

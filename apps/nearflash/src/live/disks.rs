@@ -142,12 +142,17 @@ impl Live {
     fn stop_device(&self, disk: &Disk) {
         if let Err(problem) = self.leave_device(disk) {
             tracing::error!(error = problem.message, "a device that was not added is not closed");
+            self.ground.tenants.book().drop_device(disk.place);
         }
         self.device_is_gone(disk);
     }
 
     /// Has all workers close a device, if nothing is on it.
     fn leave_device(&self, disk: &Disk) -> Result<(), Problem> {
+        if !self.wait_until(|| !self.has_older()) {
+            let message = "the process before this one still has the device; try again";
+            return Err(Problem::new(Code::Busy, message));
+        }
         if let Some(recalibrations) = self.recalibrations() {
             recalibrations.device_leaves(&disk.name)?;
         }

@@ -85,7 +85,7 @@ impl Inner {
     /// Keeps these tenants, as far as they are not as the configuration says.
     fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
         let tenants = changed_tenants(&self.base, list);
-        if tenants == self.changes.tenants {
+        if tenants == self.changes.tenants && !self.is_in_doubt() {
             return Ok(());
         }
         let changes = Changes { tenants, ..self.changes.clone() };

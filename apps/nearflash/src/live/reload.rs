@@ -57,6 +57,16 @@ impl Live {
             base.namespace = inner.base.namespace.clone();
             world = wanted(&base).map_err(invalid)?;
         }
+        if let Some(name) = moved(&inner.world, &world) {
+            return Err(Problem::new(
+                Code::Invalid,
+                format!(
+                    "namespace {name:?} would be on another device: without [[namespace]], namespaces are \
+                 numbered as the devices stand; put new devices behind the others, or write the \
+                 namespaces down with their numbers"
+                ),
+            ));
+        }
         for space in &world.spaces {
             let volume = self.ground.places.get(space.place.device).expect("it was just found");
             let grown = volume.grow(space.end());

@@ -44,6 +44,8 @@ pub(crate) struct Store {
     generation: u64,
     /// Where changes of tenants go; `None` when the next change is to write the file whole.
     log: Option<ChangeLog>,
+    /// The last change was not kept as far as is known, and a restart may find it all the same.
+    in_doubt: bool,
 }
 
 /// Where a state file is, so that another process can tell whether it has the same.
@@ -82,12 +84,12 @@ impl Store {
         };
         let kept = kept.map_err(|error| format!("{error}{}", way(path, previous)))?;
         let Some(Kept { over, changes, bytes, found }) = kept else {
-            let store = Store { path: path.to_owned(), generation: 0, log: None };
+            let store = Store { path: path.to_owned(), generation: 0, log: None, in_doubt: false };
             return Ok((store, Changes::default()));
         };
         let mut changes = changes;
         let generation = over.generation + found.lines;
-        let mut store = Store { path: path.to_owned(), generation, log: None };
+        let mut store = Store { path: path.to_owned(), generation, log: None, in_doubt: false };
         let mut log = ChangeLog::new(beside(path, LOG), over, bytes);
         if found.has_rest {
             let log = beside(path, LOG);
@@ -119,9 +121,24 @@ impl Store {
 
     /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
     /// when it fails, that is what was kept before, unless the disk failed at the very last step, the
-    /// directory's: then it may be either, until the next change is kept.
+    /// directory's: then it may be either, and this is [in doubt](Store::is_in_doubt).
     pub(crate) fn save(&mut self, changes: &Changes) -> io::Result<()> {
-        self.put(changes, "bak")
+        let saved = self.put(changes, "bak");
+        self.judge(saved)
+    }
+
+    /// Whether a restart may find a change that was said to have failed: until the next is kept, which
+    /// has to be even where it changes nothing, and writes the file whole.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    fn judge(&mut self, saved: io::Result<()>) -> io::Result<()> {
+        self.in_doubt = saved.is_err();
+        if self.in_doubt {
+            self.log = None;
+        }
+        saved
     }
 
     /// The same where only this tenant is another than what was kept.
@@ -130,11 +147,8 @@ impl Store {
             return self.save(changes);
         };
         let appended = log.append(self.generation + 1, &[Step::of(tenant, changes)]);
-        match &appended {
-            Ok(()) => self.generation += 1,
-            Err(_) => self.log = None,
-        }
-        appended
+        self.generation += u64::from(appended.is_ok());
+        self.judge(appended)
     }
 
     /// The same; what was there before is found under another ending then.

@@ -108,7 +108,8 @@ pub(super) fn measure(tools: &Tools, order: &Order<'_>) -> Result<Findings, Ende
     };
     let late = late(tools, order.device);
     let model = plan.model.clone();
-    let made = tools.tenants.devices()[n].tokens.unwrap_or(0) as f64 * 100.0;
+    let known = tools.tenants.devices().into_iter().find(|device| device.name == order.device);
+    let made = known.and_then(|device| device.tokens).unwrap_or(0) as f64 * 100.0;
     let late_at = now;
     let (place, begun) = (n, now);
     let mut run =

@@ -17,6 +17,9 @@ use super::{STEP_MAX, step_with};
 /// How long the connections of a controller may take to become quiet together.
 const GATHER_MAX: Duration = Duration::from_secs(1);
 
+/// How long all of them may take; those that were not called by then connect again.
+const GIVING_MAX: Duration = Duration::from_secs(10);
+
 /// How often those that did not become quiet in time are asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(25);
 
@@ -56,7 +59,10 @@ impl Giver<'_> {
     /// Gives away every NVMe controller that can be, some at a time.
     pub(super) fn give_controllers(&mut self) -> Result<(), String> {
         let Some(fabric) = self.grounds.live.fabric() else { return Ok(()) };
-        while let Some(at_once) = self.call_some(&fabric) {
+        let began = self.grounds.clock.now();
+        while self.grounds.clock.now().since(began) < GIVING_MAX
+            && let Some(at_once) = self.call_some(&fabric)
+        {
             let gathered = self.gather(at_once);
             self.release_all(&fabric);
             gathered?;

@@ -356,8 +356,11 @@ impl Taker<'_> {
         match message.kind {
             Kind::Parcels if !self.serves => self.look_at_all(message)?,
             Kind::Fabric if !self.serves => {
-                let fabric = self.grounds.live.fabric().ok_or_else(|| unexpected(&message))?;
-                fabric.inherit(&message.body).map_err(|unfit| unfit.to_string())?;
+                // The last listener of NVMe may have been removed; what is to be kept of it is in the
+                // state file.
+                if let Some(fabric) = self.grounds.live.fabric() {
+                    fabric.inherit(&message.body).map_err(|unfit| unfit.to_string())?;
+                }
             }
             Kind::Controller if !self.serves => self.look_at_controller(message)?,
             Kind::Yours => {
@@ -604,6 +607,7 @@ impl Taker<'_> {
             }
         }
         self.hold(Held::Reservations);
+        grounds.live.set_older(true);
         grounds.orders.listen(listeners, &grounds.wakers);
         grounds.hold_apis(false);
         self.grounds.live.fabric().iter().for_each(|fabric| fabric.keep_inherited());
@@ -660,6 +664,7 @@ impl Taker<'_> {
         fences.hold_kin(false);
         fences.hold_hellos(Hold::Nobody);
         self.hold(Held::Nothing);
+        self.grounds.live.set_older(false);
         self.grounds.wakers.iter().for_each(io::Waker::wake);
         step("heir", "rest");
     }

@@ -15,24 +15,32 @@ impl Book {
         let first = self.devices.iter().position(|device| !device.is_gone);
         let Some(name) = name else { return Ok(first.expect("the last stays")) };
         let is_it = |device: &Device| device.name == name && !device.is_gone;
-        self.devices.iter().position(is_it).ok_or_else(|| {
-            let there = self.devices.iter().filter(|device| !device.is_gone);
-            let known = there.map(|device| device.name.clone()).collect();
-            Refusal::NoDevice { name: name.to_owned(), known }
-        })
+        self.devices.iter().position(is_it).ok_or_else(|| self.no_device(name))
+    }
+
+    /// That there is no device of a name, and those that there are.
+    pub(super) fn no_device(&self, name: &str) -> Refusal {
+        let there = self.devices.iter().filter(|device| !device.is_gone);
+        let known = there.map(|device| device.name.clone()).collect();
+        Refusal::NoDevice { name: name.to_owned(), known }
+    }
+
+    /// Tokens a second that nobody was promised on the device of a place; `None` without a model.
+    pub(crate) fn tokens_left(&self, place: usize) -> Option<u64> {
+        let device = &self.devices[place];
+        device.has_model.then(|| device.registry.left() / super::TOKEN)
     }
 
     /// One more device, on which all tenants are best effort, with the shares that they have elsewhere.
     /// Its place.
     ///
     /// # Errors
-    /// Another process takes over.
-    ///
-    /// # Panics
-    /// When there is one of this name.
+    /// Another process takes over, or there is one of this name.
     pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
         self.check_thawed()?;
-        assert!(self.device(Some(&setup.name)).is_err(), "a device has a name of its own");
+        if self.device(Some(&setup.name)).is_ok() {
+            return Err(Refusal::Taken(setup.name));
+        }
         let mut device = Device::new(setup, self.entries.len());
         // One that leaves has nothing there.
         let there = |entry: &super::Entry| entry.state == State::Active;
@@ -90,6 +98,11 @@ impl Book {
         let n = self.check_device_end(name)?;
         self.devices[n].is_gone = true;
         Ok(())
+    }
+
+    /// A device that was being added is gone, whatever stands in the way of removing one.
+    pub fn drop_device(&mut self, place: usize) {
+        self.devices[place].is_gone = true;
     }
 
     /// A device that was [removed](Book::remove_device) is there again.

@@ -215,6 +215,15 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     book.remove_device("new").unwrap();
     // One of the same name has a place of its own.
     let again = DeviceSetup { name: "new".to_owned(), model: None, switches: Switches::default() };
-    assert_eq!(book.add_device(again, NOW), Ok(3));
+    assert_eq!(book.add_device(again.clone(), NOW), Ok(3));
+    assert_eq!(book.add_device(again, NOW), Err(Refusal::Taken("new".to_owned())));
     assert_eq!(add(&mut book, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
+    // Places are no numbers in the list of those that are there.
+    assert_eq!(book.device_infos().len(), 3);
+    assert_eq!(
+        (book.tokens_left(0), book.tokens_left(3)),
+        (book.device_infos()[0].tokens_left, None)
+    );
+    let on_gone = book.register_on("late", &slo(0, 0, 0), 2, origin, NOW);
+    assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
