@@ -16,12 +16,9 @@ use super::config::HostId;
 use super::emigrant::take_name;
 use super::fabric::Fabric;
 use super::reservation::{Registrant, Reservation};
-use crate::takeover::{Reader, Unfit, VERSION, Writer};
+use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nffabric";
-
-/// Bytes before the fields.
-const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
 
 /// The place of a holder that is none of the registrants, but all.
 const ALL: u32 = u32::MAX;
@@ -36,17 +33,12 @@ impl Fabric {
     /// # Errors
     /// When they are too many.
     pub fn bequeath(&self) -> Result<Vec<u8>, Unfit> {
-        let mut to = Writer::default();
-        to.put(MAGIC);
-        to.put(VERSION.to_le_bytes());
-        to.put([0; 4]);
+        let mut to = Writer::begin(MAGIC);
         self.with(|state| {
             to.count(state.reservations.len())?;
             state.reservations.iter().try_for_each(|(id, own)| put_reservation(&mut to, *id, own))
         })?;
-        let length = u32::try_from(to.0.len() - PREFIX_BYTES).map_err(|_| Unfit::TooLarge)?;
-        to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-        Ok(to.0)
+        to.sealed(BODY_BYTES_MAX)
     }
 
     /// Takes the reservations that these bytes are for those that there were. They are kept with the
@@ -93,17 +85,7 @@ fn put_reservation(to: &mut Writer, id: NamespaceId, own: &Reservation) -> Resul
 }
 
 fn decode(bytes: &[u8], most: usize) -> Result<BTreeMap<NamespaceId, Reservation>, Unfit> {
-    let input = &mut Reader(bytes);
-    if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
-        return Err(Unfit::Foreign);
-    }
-    let version = input.u16()?;
-    if version != VERSION {
-        return Err(Unfit::Version(version));
-    }
-    if input.u32()? as usize != input.0.len() {
-        return Err(Unfit::Length);
-    }
+    let input = &mut Reader::open(bytes, MAGIC)?;
     let mut all = BTreeMap::new();
     for _ in 0..input.count(RESERVATION_BYTES)? {
         let (id, own) = take_reservation(input)?;

@@ -22,12 +22,9 @@ use super::events::Events;
 use super::features::Features;
 use super::reservation::Notices;
 use super::state::CNTLID_END;
-use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, VERSION, Writer};
+use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nfcontrl";
-
-/// Bytes before the fields.
-const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
 
 /// Queues of one at most, the admin queue included.
 pub const EMIGRANT_QUEUES_MAX: usize = 240;
@@ -144,10 +141,7 @@ impl Emigrant {
     /// # Errors
     /// When it is too large.
     pub fn encode(&self, now: Instant) -> Result<Vec<u8>, Unfit> {
-        let mut to = Writer::default();
-        to.put(MAGIC);
-        to.put(VERSION.to_le_bytes());
-        to.put([0; 4]);
+        let mut to = Writer::begin(MAGIC);
         self.put_self(&mut to, now)?;
         self.features.put(&mut to, now);
         self.events.put(&mut to)?;
@@ -159,12 +153,7 @@ impl Emigrant {
         self.sights.iter().for_each(|sight| put_sight(&mut to, sight));
         to.count(self.queues.len())?;
         self.queues.iter().for_each(|queue| put_queue(&mut to, queue, now));
-        if to.0.len() > BODY_BYTES_MAX {
-            return Err(Unfit::TooLarge);
-        }
-        let length = (to.0.len() - PREFIX_BYTES) as u32;
-        to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
-        Ok(to.0)
+        to.sealed(BODY_BYTES_MAX)
     }
 
     fn put_self(&self, to: &mut Writer, now: Instant) -> Result<(), Unfit> {
@@ -189,17 +178,7 @@ impl Emigrant {
     /// # Errors
     /// When they are foreign, of another version or cut, or say something that cannot be.
     pub fn decode(bytes: &[u8], now: Instant) -> Result<Emigrant, Unfit> {
-        let input = &mut Reader(bytes);
-        if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
-            return Err(Unfit::Foreign);
-        }
-        let version = input.u16()?;
-        if version != VERSION {
-            return Err(Unfit::Version(version));
-        }
-        if input.u32()? as usize != input.0.len() {
-            return Err(Unfit::Length);
-        }
+        let input = &mut Reader::open(bytes, MAGIC)?;
         let emigrant = Emigrant {
             cntlid: input.u16()?,
             kind: if input.flag("kind")? { Kind::Discovery } else { Kind::Io },

@@ -3,12 +3,34 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
-use super::Unfit;
+use super::{Unfit, VERSION};
+
+/// Bytes in front of what is [sealed](Writer::sealed): what it is, the version, and how much follows.
+const PREFIX_BYTES: usize = 8 + 2 + 4;
 
 /// Takes values off the front.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
+    /// What was [sealed](Writer::sealed) as this.
+    ///
+    /// # Errors
+    /// When it is something else, of another version, or not as long as it says.
+    pub(crate) fn open(bytes: &'a [u8], magic: [u8; 8]) -> Result<Reader<'a>, Unfit> {
+        let mut input = Reader(bytes);
+        if input.array().map_err(|_| Unfit::Foreign)? != magic {
+            return Err(Unfit::Foreign);
+        }
+        let version = input.u16()?;
+        if version != VERSION {
+            return Err(Unfit::Version(version));
+        }
+        match input.u32()? as usize == input.0.len() {
+            true => Ok(input),
+            false => Err(Unfit::Length),
+        }
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Unfit> {
         let (taken, rest) = self.0.split_first_chunk().ok_or(Unfit::Length)?;
         self.0 = rest;
@@ -79,6 +101,28 @@ impl<'a> Reader<'a> {
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
+    /// Begins what is to be [sealed](Writer::sealed) as this.
+    pub(crate) fn begin(magic: [u8; 8]) -> Writer {
+        let mut to = Writer::default();
+        to.put(magic);
+        to.put(VERSION.to_le_bytes());
+        to.put([0; 4]);
+        to
+    }
+
+    /// All that was put, which says how long it is.
+    ///
+    /// # Errors
+    /// When it is more than so many bytes.
+    pub(crate) fn sealed(mut self, bytes_max: usize) -> Result<Vec<u8>, Unfit> {
+        if self.0.len() > bytes_max {
+            return Err(Unfit::TooLarge);
+        }
+        let length = u32::try_from(self.0.len() - PREFIX_BYTES).map_err(|_| Unfit::TooLarge)?;
+        self.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+        Ok(self.0)
+    }
+
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.0.extend(bytes);
     }

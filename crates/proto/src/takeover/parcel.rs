@@ -15,12 +15,9 @@ use contract::{
 };
 
 use super::bytes::{Reader, Writer};
-use super::{BODY_BYTES_MAX, Unfit, VERSION};
+use super::{BODY_BYTES_MAX, Unfit};
 
 const MAGIC: [u8; 8] = *b"nfparcel";
-
-/// Bytes before the fields.
-const PREFIX_BYTES: usize = MAGIC.len() + 2 + 4;
 
 /// Streams of a connection.
 const STREAMS: u8 = 8;
@@ -82,10 +79,7 @@ pub fn encode(
         Some(Some(tenant)) => names.place(tenant)?,
         None => NOBODY,
     };
-    let mut to = Writer::default();
-    to.put(MAGIC);
-    to.put(VERSION.to_le_bytes());
-    to.put([0; 4]);
+    let mut to = Writer::begin(MAGIC);
     put_names(&mut to, &names)?;
     put_self(&mut to, parcel, now)?;
     put_grant(&mut to, parcel.grant.as_ref(), &names)?;
@@ -108,16 +102,7 @@ pub fn encode(
     }
     to.flag(parcel.discards);
     to.string(&parcel.unparsed)?;
-    if to.0.len() > BODY_BYTES_MAX - super::batch::PREFIX_BYTES {
-        return Err(Unfit::TooLarge);
-    }
-    put_length(&mut to);
-    Ok(to.0)
-}
-
-fn put_length(to: &mut Writer) {
-    let length = (to.0.len() - PREFIX_BYTES) as u32;
-    to.0[PREFIX_BYTES - 4..PREFIX_BYTES].copy_from_slice(&length.to_le_bytes());
+    to.sealed(BODY_BYTES_MAX - super::batch::PREFIX_BYTES)
 }
 
 /// The parcel that these bytes are, from worker number `from`; its ticket means nothing. `member`
@@ -132,17 +117,7 @@ pub fn decode(
     now: Instant,
     mut member: impl FnMut(&str) -> Option<Member>,
 ) -> Result<Parcel, Unfit> {
-    let input = &mut Reader(bytes);
-    if input.array().map_err(|_| Unfit::Foreign)? != MAGIC {
-        return Err(Unfit::Foreign);
-    }
-    let version = input.u16()?;
-    if version != VERSION {
-        return Err(Unfit::Version(version));
-    }
-    if input.u32()? as usize != input.0.len() {
-        return Err(Unfit::Length);
-    }
+    let input = &mut Reader::open(bytes, MAGIC)?;
     let mut names: Vec<Result<Member, String>> = Vec::new();
     for _ in 0..input.count(4)? {
         let name = core::str::from_utf8(input.string()?).map_err(|_| Unfit::Value("name"))?;

@@ -1,6 +1,7 @@
 //! Tests of parcels as bytes.
 
 use super::*;
+use crate::takeover::VERSION;
 use alloc::boxed::Box;
 use alloc::{format, vec};
 use core::time::Duration;
