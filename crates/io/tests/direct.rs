@@ -2,53 +2,20 @@
 //! whatever the receiver expects and when, and the buffer comes back before the connection goes.
 //! Every test runs over io_uring and over epoll, through TCP and through Unix sockets.
 
+#[macro_use]
+mod rig;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent};
-use nearflash_io::{
-    Clock, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread, TcpOptions,
-    UnixPath,
-};
-
-macro_rules! over_every {
-    ($($name:ident)*) => {
-        mod over_io_uring_and_tcp {
-            $(#[test] fn $name() { super::$name::<super::Sockets>(super::listener()); })*
-        }
-        mod over_epoll_and_tcp {
-            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::listener()); })*
-        }
-        mod over_io_uring_and_unix {
-            $(#[test] fn $name() { super::$name::<super::Sockets>(super::unix_listener()); })*
-        }
-        mod over_epoll_and_unix {
-            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::unix_listener()); })*
-        }
-    };
-}
+use nearflash_io::{Listener, Network, SocketsConfig, Spread};
+use rig::{End, buf, unix_listener};
 
 over_every! {
     every_byte_comes_once_and_in_its_place
     a_stretch_of_payloads_is_not_received_elsewhere
     the_buffer_comes_back_before_a_connection_that_ends
     a_connection_changes_hands_while_it_is_received_into
-}
-
-fn listener() -> Listener {
-    Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
-}
-
-fn unix_listener() -> Listener {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("nearflash-direct-{}-{number}", std::process::id());
-    Listener::bind_unix(&UnixPath::new(std::env::temp_dir().join(name)).unwrap(), 0o600).unwrap()
-}
-
-fn buf(bytes: usize) -> Buf {
-    Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
 
 /// The byte at this place of the stream.
@@ -66,32 +33,6 @@ fn config() -> SocketsConfig {
     }
 }
 
-/// Sockets with a reactor of their own.
-struct End<N: Network> {
-    reactor: N::Reactor,
-    clock: Clock,
-    sockets: N,
-}
-
-impl<N: Network> End<N> {
-    fn new() -> Self {
-        let reactor = N::Reactor::new().unwrap();
-        let sockets = N::new(&reactor, config()).unwrap();
-        End { reactor, clock: Clock::start(), sockets }
-    }
-
-    fn poll(&mut self) -> Vec<NetEvent> {
-        let mut events = Vec::new();
-        self.sockets.poll(self.clock.now(), &mut events, 64);
-        events
-    }
-
-    fn end_turn(&mut self) {
-        self.sockets.kick(self.clock.now());
-        self.reactor.enter(Some(Some(Duration::from_millis(1))));
-    }
-}
-
 /// A sender of the stream, and whoever receives it.
 struct Pair<N: Network> {
     sender: End<N>,
@@ -105,11 +46,11 @@ struct Pair<N: Network> {
 
 impl<N: Network> Pair<N> {
     fn new(listener: Listener) -> Self {
-        Pair::with(listener, End::new())
+        Pair::with(listener, End::with(config()))
     }
 
     fn with(listener: Listener, mut receiver: End<N>) -> Self {
-        let mut sender = End::<N>::new();
+        let mut sender = End::<N>::with(config());
         sender.sockets.dial_to(listener.endpoint().clone());
         receiver.sockets.listen(ListenerId(0), listener).unwrap();
         let dialled = sender.sockets.dial(sender.clock.now());
@@ -285,7 +226,7 @@ fn a_stretch_of_payloads_is_not_received_elsewhere<N: Network>(listener: Listene
 
 fn the_buffer_comes_back_before_a_connection_that_ends<N: Network>(listener: Listener) {
     let listener = Some(listener);
-    for (n, listener) in listener.into_iter().chain([self::listener(), unix_listener()]).enumerate()
+    for (n, listener) in listener.into_iter().chain([rig::listener(), unix_listener()]).enumerate()
     {
         let mut pair = Pair::<N>::new(listener);
         pair.send(1000);
@@ -331,7 +272,7 @@ fn the_buffer_comes_back_before_a_connection_that_ends<N: Network>(listener: Lis
 
 fn a_connection_changes_hands_while_it_is_received_into<N: Network>(listener: Listener) {
     let spread = Spread::new(2);
-    let mut ends = [End::<N>::new(), End::<N>::new()];
+    let mut ends = [End::<N>::with(config()), End::<N>::with(config())];
     ends.iter_mut().enumerate().for_each(|(n, end)| end.sockets.join(Arc::clone(&spread), n));
     let [first, mut other] = ends;
     let mut pair = Pair::<N>::with(listener, first);

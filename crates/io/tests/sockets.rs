@@ -2,48 +2,18 @@
 //! back. Every test runs over io_uring and over epoll, some of them also through Unix sockets, with
 //! the same expectations.
 
+#[macro_use]
+mod rig;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
-use nearflash_io::{
-    Clock, Endpoint, EpollSockets, Listener, Network, Reactor, Sockets, SocketsConfig, Spread,
-    TcpOptions, UnixPath,
-};
-
-/// Makes a module of tests for each way to the kernel.
-macro_rules! over_both {
-    ($($name:ident)*) => {
-        mod over_io_uring {
-            $(#[test] fn $name() { super::$name::<super::Sockets>(); })*
-        }
-        mod over_epoll {
-            $(#[test] fn $name() { super::$name::<super::EpollSockets>(); })*
-        }
-    };
-}
-
-/// Makes the same for tests of what does not depend on the kind of the connection.
-macro_rules! over_every {
-    ($($name:ident)*) => {
-        mod over_io_uring_and_tcp {
-            $(#[test] fn $name() { super::$name::<super::Sockets>(super::listener()); })*
-        }
-        mod over_epoll_and_tcp {
-            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::listener()); })*
-        }
-        mod over_io_uring_and_unix {
-            $(#[test] fn $name() { super::$name::<super::Sockets>(super::unix_listener()); })*
-        }
-        mod over_epoll_and_unix {
-            $(#[test] fn $name() { super::$name::<super::EpollSockets>(super::unix_listener()); })*
-        }
-    };
-}
+use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
+use nearflash_io::{Endpoint, Listener, Network, Reactor, SocketsConfig, Spread};
+use rig::{End, buf, listener, unix_listener, unix_path};
 
 over_every! {
     bytes_arrive_in_order_through_few_buffers
@@ -75,10 +45,6 @@ over_both! {
     who_is_paused_takes_nobodys_place_in_the_line_for_buffers
 }
 
-fn buf(bytes: usize) -> Buf {
-    Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
-}
-
 fn frame(bytes: usize) -> Frame {
     Frame { head: FrameHead::new(&[1; 24]), body: Some(buf(bytes)), body_len: bytes }
 }
@@ -95,93 +61,6 @@ fn small() -> SocketsConfig {
     }
 }
 
-/// Sockets with a reactor of their own that turn until a test has seen enough.
-struct End<N: Network> {
-    reactor: N::Reactor,
-    clock: Clock,
-    sockets: N,
-}
-
-impl<N: Network> End<N> {
-    fn new() -> Self {
-        Self::with(small())
-    }
-
-    fn with(config: SocketsConfig) -> Self {
-        let reactor = N::Reactor::new().unwrap();
-        let sockets = N::new(&reactor, config).unwrap();
-        End { reactor, clock: Clock::start(), sockets }
-    }
-
-    /// An end that listens, and where.
-    fn listening() -> (Self, SocketAddr) {
-        let mut server = Self::new();
-        let listener = listener();
-        let address = listener.endpoint().internet().expect("a port");
-        server.sockets.listen(ListenerId(7), listener).unwrap();
-        (server, address)
-    }
-
-    fn turn(&mut self) -> Vec<NetEvent> {
-        let mut events = Vec::new();
-        self.sockets.poll(self.clock.now(), &mut events, 64);
-        self.sockets.kick(self.clock.now());
-        self.reactor.enter(Some(Some(Duration::from_millis(1))));
-        events
-    }
-
-    /// Turns until an event of the wanted kind comes; what comes before is not looked at, except
-    /// that lent buffers go back.
-    fn await_event<R>(&mut self, wanted: impl Fn(&NetEvent) -> Option<R>) -> R {
-        for _ in 0..2000 {
-            let mut found = None;
-            for event in self.turn() {
-                found = found.or_else(|| wanted(&event));
-                if let NetEvent::Received { buf, .. } = event {
-                    self.sockets.give(buf);
-                }
-            }
-            if let Some(found) = found {
-                return found;
-            }
-        }
-        panic!("it never came");
-    }
-
-    fn await_opened(&mut self) -> ConnId {
-        self.await_event(|event| match event {
-            NetEvent::Opened { conn, .. } => Some(*conn),
-            _ => None,
-        })
-    }
-
-    fn await_closed(&mut self) -> (ConnId, CloseReason) {
-        self.await_event(|event| match event {
-            NetEvent::Closed { conn, reason } => Some((*conn, *reason)),
-            _ => None,
-        })
-    }
-
-    fn send(&mut self, conn: ConnId, frame: Frame) {
-        self.sockets.send(self.clock.now(), conn, frame);
-    }
-}
-
-fn listener() -> Listener {
-    Listener::bind("127.0.0.1:0".parse().unwrap(), &TcpOptions::default()).unwrap()
-}
-
-fn unix_path() -> UnixPath {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("nearflash-sockets-{}-{number}", std::process::id());
-    UnixPath::new(std::env::temp_dir().join(name)).unwrap()
-}
-
-fn unix_listener() -> Listener {
-    Listener::bind_unix(&unix_path(), 0o600).unwrap()
-}
-
 fn connected<N: Network>(listener: Listener) -> (End<N>, End<N>, ConnId, ConnId) {
     connected_with(listener, small())
 }
@@ -192,7 +71,7 @@ fn connected_with<N: Network>(
     config: SocketsConfig,
 ) -> (End<N>, End<N>, ConnId, ConnId) {
     let mut server = End::<N>::with(config);
-    let mut client = End::<N>::new();
+    let mut client = End::<N>::with(small());
     client.sockets.dial_to(listener.endpoint().clone());
     server.sockets.listen(ListenerId(7), listener).unwrap();
     let dialled = client.sockets.dial(client.clock.now());
@@ -214,9 +93,18 @@ fn connected_with<N: Network>(
     panic!("never connected");
 }
 
+/// An end that listens, and where.
+fn listening<N: Network>() -> (End<N>, SocketAddr) {
+    let mut server = End::<N>::with(small());
+    let listener = listener();
+    let address = listener.endpoint().internet().expect("a port");
+    server.sockets.listen(ListenerId(7), listener).unwrap();
+    (server, address)
+}
+
 /// A server and a plain stream to it.
 fn connected_stream<N: Network>() -> (End<N>, ConnId, TcpStream) {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     server.turn();
     let stream = TcpStream::connect(address).unwrap();
     let accepted = server.await_opened();
@@ -414,7 +302,7 @@ fn finish_sends_what_is_queued_first<N: Network>(listener: Listener) {
 
 fn a_connection_changes_hands_to_and_fro<N: Network>(listener: Listener) {
     let spread = Spread::new(2);
-    let mut workers = [End::<N>::new(), End::<N>::new()];
+    let mut workers = [End::<N>::with(small()), End::<N>::with(small())];
     let endpoint = listener.endpoint().clone();
     for (n, worker) in workers.iter_mut().enumerate() {
         worker.sockets.join(Arc::clone(&spread), n);
@@ -485,7 +373,7 @@ fn who_was_to_move_and_stays_is_watched_again<N: Network>() {
 }
 
 fn who_is_paused_takes_nobodys_place_in_the_line_for_buffers<N: Network>() {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     server.turn();
     let mut connect = || {
         let stream = TcpStream::connect(address).unwrap();
@@ -532,7 +420,7 @@ fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {
 }
 
 fn nobody_listening_is_unreachable<N: Network>() {
-    let mut client = End::<N>::new();
+    let mut client = End::<N>::with(small());
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.sockets.dial_to(free);
     let dialled = client.sockets.dial(client.clock.now());
@@ -544,7 +432,7 @@ fn nobody_listening_is_unreachable<N: Network>() {
 fn local_peers_are_known_by_their_user<N: Network>() {
     let path = unix_path();
     let listener = Listener::bind_unix(&path, 0o600).unwrap();
-    let (mut server, mut client) = (End::<N>::new(), End::<N>::new());
+    let (mut server, mut client) = (End::<N>::with(small()), End::<N>::with(small()));
     server.sockets.listen(ListenerId(7), listener).unwrap();
     client.sockets.dial_to(path.clone());
     client.sockets.dial(client.clock.now());
@@ -561,7 +449,7 @@ fn local_peers_are_known_by_their_user<N: Network>() {
 
 fn a_unix_socket_that_nobody_listens_on_is_unreachable<N: Network>() {
     let path = unix_path();
-    let mut client = End::<N>::new();
+    let mut client = End::<N>::with(small());
     client.sockets.dial_to(path.clone());
     let missing = rustix::io::Errno::NOENT.raw_os_error();
     client.sockets.dial(client.clock.now());
@@ -701,7 +589,7 @@ fn frames_to_a_connection_that_is_gone_come_back<N: Network>() {
 }
 
 fn a_place_is_used_again_under_another_name<N: Network>() {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     let mut names = Vec::new();
     for _ in 0..5 {
         let stream = TcpStream::connect(address).unwrap();
@@ -716,7 +604,7 @@ fn a_place_is_used_again_under_another_name<N: Network>() {
 }
 
 fn connections_beyond_the_maximum_are_refused<N: Network>() {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     let mut streams = Vec::new();
     for _ in 0..CONNECTIONS_MAX {
         streams.push(TcpStream::connect(address).unwrap());
@@ -735,7 +623,7 @@ fn connections_beyond_the_maximum_are_refused<N: Network>() {
 }
 
 fn arrivals_wait_while_accepting_is_held<N: Network>() {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     server.sockets.hold(true);
     for _ in 0..1000 {
         server.turn();
@@ -754,8 +642,8 @@ fn arrivals_wait_while_accepting_is_held<N: Network>() {
 
 fn connections_are_spread_over_workers<N: Network>() {
     let spread = Spread::new(2);
-    let (mut first, address) = End::<N>::listening();
-    let mut second = End::<N>::new();
+    let (mut first, address) = listening::<N>();
+    let mut second = End::<N>::with(small());
     first.sockets.join(Arc::clone(&spread), 0);
     second.sockets.join(Arc::clone(&spread), 1);
     let streams: Vec<_> = (0..10).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -784,7 +672,7 @@ fn connections_are_spread_over_workers<N: Network>() {
 }
 
 fn nobody_is_let_in_after_listening_was_stopped<N: Network>() {
-    let (mut server, address) = End::<N>::listening();
+    let (mut server, address) = listening::<N>();
     let before = TcpStream::connect(address).unwrap();
     server.await_opened();
     server.sockets.stop_listening();
