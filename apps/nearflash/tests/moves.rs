@@ -4,12 +4,12 @@
 mod support;
 
 use std::path::PathBuf;
-use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use control::admin::{AdminAddress, Client, ClientError, Code, WorkerState};
-use serde_json::Value;
-use support::{Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
+use support::{
+    Launch, PATIENCE, Server, V1, V2, faultless, pattern, v1_head, verifying, wait_until,
+};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -54,12 +54,6 @@ impl Place {
     }
 }
 
-fn program() -> Process {
-    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-    program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
-    program
-}
-
 /// Moves every connection to and fro until `done`; what the pauses were.
 fn move_all(client: &mut Client, mut done: impl FnMut() -> bool) -> Vec<Duration> {
     let mut pauses = Vec::new();
@@ -83,31 +77,13 @@ fn move_all(client: &mut Client, mut done: impl FnMut() -> bool) -> Vec<Duration
     pauses
 }
 
-/// A load that verifies, of so many seconds.
-fn verifying(url: &str, seconds: &str, words: &str) -> Child {
-    let mut bench = program();
-    bench.args(["bench", url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
-    bench.args(["--seconds", seconds]).args(words.split_whitespace());
-    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
-}
-
-/// What came of it, which is no error.
-fn result_of(bench: Child) -> Value {
-    let output = bench.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    let result: Value = serde_json::from_str(&said).expect("it is JSON");
-    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
-    result
-}
-
 /// Moves all connections of a load that verifies, to and fro: it notices nothing but pauses.
 fn load_and_move(place: &Place, url: &str, words: &str) {
     let mut bench = verifying(url, "2", words);
     let mut client = place.client();
     wait_until("a connection", PATIENCE, || !client.connections().unwrap().connections.is_empty());
     let pauses = move_all(&mut client, || bench.try_wait().unwrap().is_some());
-    let result = result_of(bench);
+    let result = faultless(bench);
     for side in ["read", "write"] {
         assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
     }
@@ -164,7 +140,7 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
     let is_parked =
         |client: &mut Client| client.workers().unwrap().workers[1].state == WorkerState::Parked;
     wait_until("a worker that rests", PATIENCE, || is_parked(&mut client));
-    result_of(bench);
+    faultless(bench);
 }
 
 #[test]

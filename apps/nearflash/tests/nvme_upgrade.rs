@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 
 use control::admin::{AdminAddress, Client};
-use serde_json::Value;
-use support::{Launch, NvmeQueue, PATIENCE, Server, wait_until};
+use support::{Launch, NvmeQueue, PATIENCE, Server, faultless, verifying, wait_until};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -64,22 +63,8 @@ impl Place {
 
 /// A load that verifies, for so many seconds.
 fn bench(server: &Server, query: &str, seconds: &str, words: &str) -> Child {
-    let mut bench = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-    bench.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
     let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
-    bench.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
-    bench.args(["--seconds", seconds]).args(words.split_whitespace());
-    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
-}
-
-/// What came of it, which is no error.
-fn result_of(bench: Child) -> Value {
-    let output = bench.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    let result: Value = serde_json::from_str(&said).expect("it is JSON");
-    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
-    result
+    verifying(&url, seconds, words)
 }
 
 /// How many connections a server says that it took over.
@@ -114,7 +99,7 @@ fn a_verifying_load_notices_nothing_but_pauses() {
         let now = place.peers();
         assert!(load.try_wait().unwrap().is_none(), "it must last longer");
         assert_eq!(now, peers, "nobody has connected again");
-        let result = result_of(load);
+        let result = faultless(load);
         for side in ["read", "write"] {
             assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
         }
@@ -172,7 +157,7 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     assert_eq!(taken(&new), 3, "{}", old.log());
     assert!(old.wait().success());
     assert_eq!(place.peers(), peers, "nobody has connected again");
-    result_of(load);
+    faultless(load);
     assert!(!new.log().contains("DHHC") && !old.log().contains("DHHC"));
 }
 

@@ -7,13 +7,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Command as Process, Stdio};
 
 use contract::{Command, Hello, Range, Slo, Status};
 use control::admin::{AddTenant, AdminAddress, Client, Code};
 use rustix::process::{Pid, Signal};
-use serde_json::Value;
-use support::{Answer, Launch, PATIENCE, Server, V1, V2, pattern, v1_head, wait_until};
+use support::{
+    Answer, Launch, PATIENCE, Server, V1, V2, nearflash, pattern, result, v1_head, verifying,
+    wait_until,
+};
 
 struct Place {
     folder: tempfile::TempDir,
@@ -62,27 +64,6 @@ impl Place {
     }
 }
 
-fn program() -> Process {
-    let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
-    program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
-    program
-}
-
-/// A load that verifies, for so many seconds.
-fn bench(url: &str, seconds: &str, words: &str) -> Child {
-    let mut bench = program();
-    bench.args(["bench", url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
-    bench.args(["--seconds", seconds]).args(words.split_whitespace());
-    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
-}
-
-fn result(bench: Child) -> Value {
-    let output = bench.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
-    serde_json::from_str(&said).expect("it is JSON")
-}
-
 /// What a server says of a take-over, as `(connections, milliseconds, p99 pause in microseconds)`.
 fn told(server: &Server) -> (u64, u64, u64) {
     server.await_log("took over");
@@ -104,7 +85,7 @@ fn a_verifying_load_notices_nothing() {
         let place = Place::new();
         let mut old = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
-        let mut load = bench(&format!("reflex://{}{target}", old.address()), "30", words);
+        let mut load = verifying(&format!("reflex://{}{target}", old.address()), "30", words);
         let mut peers = Vec::new();
         wait_until("its connections, and no others", PATIENCE, || {
             let before = std::mem::replace(&mut peers, place.peers());
@@ -431,7 +412,7 @@ fn the_way_to_the_kernel_may_be_another() {
         let by = |way: &str| place.launch().with("--interface").with(way);
         let mut old = by(before).start();
         let url = format!("reflex://{}", old.address());
-        let load = bench(&url, "6", "--connections 8 --queue-depth 4");
+        let load = verifying(&url, "6", "--connections 8 --queue-depth 4");
         wait_until("connections", PATIENCE, || place.peers().len() == 8);
         let new = by(after).with("--upgrade").start();
         assert_eq!(told(&new).0, 8, "{}", old.log());
@@ -452,7 +433,7 @@ fn a_thousand_connections_under_load_move_in_time() {
     let place = Place::new();
     let mut old = place.start();
     let url = format!("reflex://{}", old.address());
-    let mut load = bench(&url, "30", "--connections 1000 --queue-depth 1 --threads 1");
+    let mut load = verifying(&url, "30", "--connections 1000 --queue-depth 1 --threads 1");
     wait_until("connections", PATIENCE, || place.peers().len() == 1000);
     let peers = place.peers();
     let new = place.take_over();
@@ -546,7 +527,7 @@ fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
     let run = || {
-        let mut command = program();
+        let mut command = nearflash(&[]);
         command.args(["upgrade", "--device", &place.device, "--workers", "2", "--admin"]);
         command.arg(place.socket()).args(["--listen", "reflex://127.0.0.1:0"]);
         command.env("NOTIFY_SOCKET", &notified);

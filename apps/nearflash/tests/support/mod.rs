@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "nothing reaches out of a test program")]
 
 mod browser;
+mod load;
 mod nvme;
 mod office;
 mod operator;
@@ -16,6 +17,7 @@ mod v1;
 mod v2;
 
 pub(crate) use browser::Browser;
+pub(crate) use load::{faultless, result, verifying};
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};

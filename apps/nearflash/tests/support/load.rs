@@ -1,0 +1,29 @@
+//! A load of `nearflash bench` that verifies what it reads.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use super::nearflash;
+
+/// A load that verifies, half of it reads, for so many seconds.
+pub(crate) fn verifying(url: &str, seconds: &str, words: &str) -> Child {
+    let mut bench = nearflash(&["bench", url, "--verify", "--read-percent", "50", "--json"]);
+    bench.args(["--warmup", "0.1", "--seconds", seconds]).args(words.split_whitespace());
+    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// What came of a load; it must succeed.
+pub(crate) fn result(bench: Child) -> Value {
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_str(&said).expect("it is JSON")
+}
+
+/// What came of a load, which is no error and nothing wrong.
+pub(crate) fn faultless(bench: Child) -> Value {
+    let result = result(bench);
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+    result
+}
