@@ -114,6 +114,11 @@ fn a_drained_worker_ends_what_cannot_move() {
             rude
         })
         .collect();
+    // Before its worker has met its requests such a client is as quiet as the others, and moves.
+    wait_until("replies that nobody reads", PATIENCE, || {
+        let all = place.client().connections().unwrap().connections;
+        all.iter().filter(|one| one.listener == 2 && one.messages > 0).count() == rude.len()
+    });
     let worker = || place.client().workers().unwrap().workers.swap_remove(1);
     let held = worker().connections;
     assert!(held >= 3, "{held}");
