@@ -134,7 +134,7 @@ fn phases(slow: u32) -> [Phase<'static>; 3] {
     let phase = |title, b_share| Phase { title, slow, b_share };
     [
         phase("1. Scheduler off: everybody for themselves", 1.0),
-        phase("2. Scheduler on: A and B have what they were promised", 1.0),
+        phase("2. Scheduler on: promises come first", 1.0),
         phase("3. B sends less than it may: C and D get what it leaves", B_SENDS_LESS),
     ]
 }

@@ -58,7 +58,7 @@ pub(crate) struct Args {
     /// or nvme-tcp://HOST:PORT; may be given several times
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
-    /// Threads that serve, each on its own core; MIN..MAX for as many as the load needs [default: 1]
+    /// Threads that serve (`--cpus` gives each a core); MIN..MAX for as many as the load needs [default: 1]
     #[arg(long, value_name = "N")]
     workers: Option<CrewSize>,
     /// Processors to pin the workers to, such as 0,2
@@ -141,6 +141,11 @@ impl Args {
     /// Whether it is to take over from another.
     pub(crate) fn is_upgrade(&self) -> bool {
         self.upgrade
+    }
+
+    /// Whether it is only to be looked at.
+    pub(crate) fn is_check(&self) -> bool {
+        self.check
     }
 }
 
@@ -747,7 +752,9 @@ fn reload(args: &Args, live: &Live, office: &Office) {
         Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),
         Ok(later) => {
             let later = later.join(", ");
-            log::tell(format!("the configuration is reloaded; these need a restart: {later}"));
+            log::tell(format!(
+                "the configuration is reloaded; these need an upgrade or a restart: {later}"
+            ));
         }
     }
 }

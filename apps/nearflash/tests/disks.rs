@@ -296,7 +296,9 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     write(&server, 2, 9);
     assert!(place.told(&["tenant", "list"]).contains("second"));
     more("32MiB", true);
-    server.await_log("these need a restart: [[device]] (device \"second\" would be another)");
+    server.await_log(
+        "these need an upgrade or a restart: [[device]] (device \"second\" would be another)",
+    );
     assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 9)));
     more("16MiB", false);
     wait_until("the end of the namespace", PATIENCE, || read(&server, 2).0 != Status::Ok);

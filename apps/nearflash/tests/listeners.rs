@@ -255,7 +255,7 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
     // The first would be another now.
     place.configure(&listen(&[two]));
     server.hang_up();
-    server.await_log("these need a restart: [[listen]] (listener 1 would be another");
+    server.await_log("these need an upgrade or a restart: [[listen]] (listener 1 would be another");
     assert_eq!(V2::connect(server.address()).call(READ, &[]).0, Status::Ok);
     place.configure(&listen(&[one]));
     server.hang_up();

@@ -470,7 +470,7 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
         host_nqn(1)
     ));
     server.hang_up();
-    server.await_log("these need a restart: [limits]");
+    server.await_log("these need an upgrade or a restart: [limits]");
     assert_eq!(host.event(), Event::NAMESPACE);
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
     assert!(NvmeQueue::admin(at, 2, SUBSYSTEM).is_err());

@@ -165,3 +165,11 @@ fn check_says_whether_a_server_would_start_and_touches_nothing() {
     let missing = good.replace("?size=1MiB", "");
     complains(Launch::config(&missing).with("--check"), &["does not exist", "?size="]);
 }
+
+#[test]
+fn an_upgrade_that_only_looks_is_refused() {
+    let ran = support::nearflash(&["upgrade", "--check"]).output().unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    let said = support::complaint(&ran);
+    assert!(said.contains("`nearflash serve --check`"), "{said}");
+}

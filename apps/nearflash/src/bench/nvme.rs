@@ -201,8 +201,8 @@ impl Door {
     fn advice(&self, refusal: &Refusal) -> String {
         let host = &self.options.host;
         match refusal {
-            Refusal::NoSubsystem => "`nvme discover` lists a server's subsystems; ours also says \
-                                     them when it starts"
+            Refusal::NoSubsystem => "`nvme discover` lists a server's subsystems, and so does \
+                                     `nearflash subsystem list` on it"
                 .to_owned(),
             Refusal::NotAllowed => format!(
                 "this host is {host}: the server's [[subsystem]] has to name it in `hosts`, its \

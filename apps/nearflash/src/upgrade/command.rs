@@ -21,6 +21,13 @@ pub(crate) struct Args {
 /// Starts it, waits until it serves, and leaves it alone.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let words: Vec<OsString> = env::args_os().skip(2).filter(|word| word != "--relay").collect();
+    if args.serve.is_check() {
+        return Err(
+            "an upgrade takes over; `nearflash serve --check` only looks at what a server \
+                    would be"
+                .to_owned(),
+        );
+    }
     let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     if args.relay {
         // Its parent is the service manager from the start, which then hears of its end.

@@ -67,6 +67,12 @@ impl fmt::Display for ClientError {
                     io::ErrorKind::PermissionDenied => {
                         "the socket is for the user who runs the server, and for root"
                     }
+                    io::ErrorKind::InvalidData
+                        if error.to_string().contains("CaUsedAsEndEntity") =>
+                    {
+                        "a certificate that signs itself has to say CA:FALSE to be a server's \
+                         (docs/operate.md, \"From elsewhere\")"
+                    }
                     io::ErrorKind::InvalidData => {
                         "what answers has no certificate of this name that --admin-ca vouches for"
                     }
