@@ -1,10 +1,11 @@
 //! `cargo xtask takeover`: a new process takes over a thousand connections from one that serves them,
-//! under a load that verifies.
+//! and then the controllers of NVMe hosts, under loads that verify.
 //!
 //! Each round starts a server and a load, has a second server take over in the middle of it, and reads
-//! what that says of the time and the pauses, and what the load says of errors. Nothing is pinned:
-//! client, old and new server share the processors, as they do in the field.
+//! what that says of the time and the pauses, and what the load says of errors and of connections that
+//! it lost. Nothing is pinned: client, old and new server share the processors, as they do in the field.
 
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,16 +22,25 @@ use crate::shell;
 const TOTAL_MS_MAX: f64 = 500.0;
 const PAUSE_P99_MS_MAX: f64 = 50.0;
 
+/// The subsystem of NVMe hosts.
+const NQN: &str = "nqn.2026-11.io.nearflash:takeover";
+
 /// Options of `cargo xtask takeover`.
 #[derive(Args)]
 pub(crate) struct TakeoverOptions {
-    /// How often.
+    /// How often, with each protocol.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Connections of the load.
+    /// Connections of protocol reflex; 0: no such round.
     #[arg(long, default_value_t = 1000)]
     connections: usize,
-    /// Requests of each connection that are under way.
+    /// Controllers of NVMe hosts; 0: no such round.
+    #[arg(long, default_value_t = 125)]
+    nvme: usize,
+    /// I/O queues of each controller, which are a connection each, as is its admin queue.
+    #[arg(long, default_value_t = 7)]
+    nvme_queues: usize,
+    /// Requests of each connection or I/O queue that are under way.
     #[arg(long, default_value_t = 1)]
     queue_depth: usize,
     /// The program to measure [default: built for release].
@@ -41,8 +51,69 @@ pub(crate) struct TakeoverOptions {
     output: Option<PathBuf>,
 }
 
+/// Who loads the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Crowd {
+    Reflex {
+        connections: usize,
+    },
+    /// Hosts of one controller each.
+    Nvme {
+        controllers: usize,
+        queues: usize,
+    },
+}
+
+impl Crowd {
+    /// Those that were asked for.
+    fn all(options: &TakeoverOptions) -> Vec<Crowd> {
+        let reflex = Crowd::Reflex { connections: options.connections };
+        let nvme = Crowd::Nvme { controllers: options.nvme, queues: options.nvme_queues.max(1) };
+        [reflex, nvme].into_iter().filter(|crowd| crowd.connections() > 0).collect()
+    }
+
+    fn connections(self) -> usize {
+        match self {
+            Crowd::Reflex { connections } => connections,
+            Crowd::Nvme { controllers, queues } => controllers * (1 + queues),
+        }
+    }
+
+    /// What a server listens to.
+    fn url(self) -> &'static str {
+        match self {
+            Crowd::Reflex { .. } => "reflex://127.0.0.1:0",
+            Crowd::Nvme { .. } => "nvme-tcp://127.0.0.1:0",
+        }
+    }
+
+    /// Where the load goes, and in how many parts.
+    fn load(self, address: &str) -> [String; 5] {
+        let (target, threads, connections) = match self {
+            Crowd::Reflex { connections } => (address.to_owned(), 1, connections),
+            Crowd::Nvme { controllers, queues } => {
+                (format!("{address}/{NQN}"), controllers, controllers * queues)
+            }
+        };
+        let (threads, connections) = (threads.to_string(), connections.to_string());
+        [target, "--threads".to_owned(), threads, "--connections".to_owned(), connections]
+    }
+}
+
+impl fmt::Display for Crowd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Crowd::Reflex { .. } => f.write_str("reflex"),
+            Crowd::Nvme { controllers, queues } => {
+                write!(f, "NVMe/TCP, {controllers} controllers of {queues} I/O queues")
+            }
+        }
+    }
+}
+
 /// What one round came to.
 struct Round {
+    crowd: Crowd,
     connections: f64,
     total_ms: f64,
     pause_p50_ms: f64,
@@ -52,13 +123,16 @@ struct Round {
     /// The longest that a request of the client took.
     client_max_ms: f64,
     requests: u64,
+    /// Connections that the load had to open again.
+    lost: usize,
     wrong: u64,
 }
 
 impl Round {
-    fn is_met(&self, connections: usize) -> bool {
-        let all = self.connections == connections as f64 && self.left == 0.0 && self.wrong == 0;
-        all && self.total_ms <= TOTAL_MS_MAX && self.pause_p99_ms <= PAUSE_P99_MS_MAX
+    fn is_met(&self) -> bool {
+        let moved = self.connections == self.crowd.connections() as f64 && self.left == 0.0;
+        let unseen = self.lost == 0 && self.wrong == 0;
+        moved && unseen && self.total_ms <= TOTAL_MS_MAX && self.pause_p99_ms <= PAUSE_P99_MS_MAX
     }
 }
 
@@ -75,17 +149,20 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
     let machine = machine::describe();
     println!("{machine}\n");
     let (mut rounds, mut commands) = (Vec::new(), Vec::new());
-    for n in 0..options.rounds.max(1) {
-        println!("round {} …", n + 1);
-        rounds.push(measure(options, &program, &mut commands)?);
+    for crowd in Crowd::all(options) {
+        for n in 0..options.rounds.max(1) {
+            println!("{crowd}: round {} …", n + 1);
+            let shown = (n == 0).then_some(&mut commands);
+            rounds.push(measure(options, crowd, &program, shown)?);
+        }
     }
-    let text = table(&rounds, options.connections);
+    let text = table(&rounds);
     println!("\n{text}");
     if let Some(path) = &options.output {
         let document = document(&machine.to_string(), &text, &commands);
         std::fs::write(path, document).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    match rounds.iter().filter(|round| !round.is_met(options.connections)).count() {
+    match rounds.iter().filter(|round| !round.is_met()).count() {
         0 => Ok(()),
         missed => Err(format!("{missed} of {} rounds missed a target", rounds.len())),
     }
@@ -93,13 +170,14 @@ pub(crate) fn run(options: &TakeoverOptions) -> Result<(), String> {
 
 fn measure(
     options: &TakeoverOptions,
+    crowd: Crowd,
     program: &Path,
-    commands: &mut Vec<String>,
+    commands: Option<&mut Vec<String>>,
 ) -> Result<Round, String> {
     let folder = PathBuf::from(format!("/dev/shm/nearflash-takeover-{}", std::process::id()));
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    let measured = measure_in(&folder, options, program, commands);
+    let measured = measure_in(&folder, options, crowd, program, commands);
     std::fs::remove_dir_all(&folder).map_err(failed)?;
     measured
 }
@@ -107,41 +185,50 @@ fn measure(
 fn measure_in(
     folder: &Path,
     options: &TakeoverOptions,
+    crowd: Crowd,
     program: &Path,
-    commands: &mut Vec<String>,
+    commands: Option<&mut Vec<String>>,
 ) -> Result<Round, String> {
-    let (admin, log) = (folder.join("admin"), folder.join("log"));
+    let (admin, log, notes) = (folder.join("admin"), folder.join("log"), folder.join("notes"));
+    let create = |path: &Path| File::create(path).map_err(|error| error.to_string());
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|error| error.to_string());
     let device = format!("file:{}?size=256MiB", folder.join("device").display());
+    let config = folder.join("server.toml");
+    let text = format!(
+        "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n[[listen]]\nurl = \"{}\"\n\
+         [[subsystem]]\nnqn = \"{NQN}\"\n",
+        crowd.url()
+    );
+    std::fs::write(&config, text).map_err(|error| error.to_string())?;
     let mut serve = Command::new(program);
-    serve.args(["serve", "--device", &device, "--workers", "1", "--admin"]).arg(&admin);
-    serve.args(["--listen", "reflex://127.0.0.1:0"]);
+    serve.args(["serve", "--workers", "1", "--config"]).arg(&config).arg("--admin").arg(&admin);
     let old = Server::start_with(&mut serve, Stdio::null())?;
     let mut load = Command::new(program);
-    load.args(["bench", &old.address, "--json", "--verify", "--read-percent", "50"]);
-    load.args(["--threads", "1", "--warmup", "2", "--seconds", "8"]);
-    load.args(["--connections", &options.connections.to_string()]);
+    load.arg("bench").args(crowd.load(&old.address));
+    load.args(["--json", "--verify", "--read-percent", "50", "--warmup", "2", "--seconds", "8"]);
     load.args(["--queue-depth", &options.queue_depth.to_string()]);
-    let spawned = load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    load.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(create(&notes)?);
+    let spawned = load.spawn();
     let load_child = spawned.map_err(|error| format!("the load: {error}"))?;
     std::thread::sleep(Duration::from_secs(5));
     let mut upgrade = Command::new(program);
     upgrade.args(serve.get_args()).arg("--upgrade");
-    let errors = File::create(&log).map_err(|error| error.to_string())?;
-    let new = Server::start_with(&mut upgrade, errors.into())?;
+    let new = Server::start_with(&mut upgrade, create(&log)?.into())?;
     let output = load_child.wait_with_output().map_err(|error| error.to_string())?;
-    let said = std::fs::read_to_string(&log).map_err(|error| error.to_string())?;
+    let (said, notes) = (read(&log)?, read(&notes)?);
     drop((new, old));
     let json: Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("the load says no JSON: {error}"))?;
-    if commands.is_empty() {
+        .map_err(|error| format!("the load says no JSON: {error}\n{notes}"))?;
+    if let Some(commands) = commands {
         commands.extend([&serve, &load, &upgrade].map(process::show));
     }
     let line = said.lines().find(|line| line.contains("took over"));
-    parse(line.ok_or_else(|| format!("no word of a take-over: {said}"))?, &json)
+    let line = line.ok_or_else(|| format!("no word of a take-over: {said}"))?;
+    parse(crowd, line, &json, &notes)
 }
 
-/// What the new process and the load say.
-fn parse(line: &str, json: &Value) -> Result<Round, String> {
+/// What the new process and the load say, the latter as JSON and in notes.
+fn parse(crowd: Crowd, line: &str, json: &Value, notes: &str) -> Result<Round, String> {
     let words = line.split(|c: char| !c.is_ascii_digit());
     let numbers: Vec<f64> = words.filter_map(|word| word.parse().ok()).collect();
     // … 1000 connections in 91 ms (… at most 1 µs, 99 of 100 for 2 µs, the longest for 3 µs); 0 end …
@@ -151,7 +238,10 @@ fn parse(line: &str, json: &Value) -> Result<Round, String> {
     let of = |side: &str, what: &str| json[side]["latency_us"][what].as_f64().unwrap_or(f64::NAN);
     let count = |what: &str| json[what].as_u64().unwrap_or(u64::MAX);
     let requests = |side: &str| json[side]["count"].as_u64().unwrap_or(0);
+    let is_loss =
+        |note: &&str| note.contains("connecting again") || note.contains("dialling again");
     Ok(Round {
+        crowd,
         connections,
         total_ms,
         pause_p50_ms: p50 / 1e3,
@@ -160,19 +250,21 @@ fn parse(line: &str, json: &Value) -> Result<Round, String> {
         left,
         client_max_ms: of("read", "max").max(of("write", "max")) / 1e3,
         requests: requests("read") + requests("write"),
+        lost: notes.lines().filter(is_loss).count(),
         wrong: count("errors").saturating_add(count("verify_failures")),
     })
 }
 
-fn table(rounds: &[Round], connections: usize) -> String {
+fn table(rounds: &[Round]) -> String {
     let mut text = String::from(
-        "| connections | total ms (≤ 500) | pause p50 ms | p99 ms (≤ 50) | longest ms | not moved | \
-         client's longest request ms | its requests | errors, wrong data | verdict |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+        "| protocol | connections | total ms (≤ 500) | pause p50 ms | p99 ms (≤ 50) | longest ms | not moved | \
+         client's longest request ms | its requests | opened again | errors, wrong data | verdict |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for round in rounds {
         text.push_str(&format!(
-            "| {} | {:.0} | {:.1} | {:.1} | {:.1} | {} | {:.1} | {} | {} | {} |\n",
+            "| {} | {} | {:.0} | {:.1} | {:.1} | {:.1} | {} | {:.1} | {} | {} | {} | {} |\n",
+            round.crowd,
             round.connections,
             round.total_ms,
             round.pause_p50_ms,
@@ -181,8 +273,9 @@ fn table(rounds: &[Round], connections: usize) -> String {
             round.left,
             round.client_max_ms,
             round.requests,
+            round.lost,
             round.wrong,
-            if round.is_met(connections) { "met" } else { "MISSED" },
+            if round.is_met() { "met" } else { "MISSED" },
         ));
     }
     text
@@ -193,7 +286,8 @@ fn document(machine: &str, table: &str, commands: &[String]) -> String {
         "# Taking over connections under load\n\nMade by `cargo xtask takeover`: client, old and new \
          server share the processors of one machine.\n\n```\n{machine}\n```\n\n{table}\nThe pause of a \
          connection is from when the old process stops to receive from it to when the new one \
-         receives.\n\nThe command lines of a round (ports differ):\n\n```sh\n{}\n```\n",
+         receives. All connections of an NVMe controller go together.\n\nThe command lines of a round \
+         of each protocol (ports differ; `server.toml` has the device, the listener and the subsystem):\n\n```sh\n{}\n```\n",
         commands.join("\n")
     )
 }
@@ -210,11 +304,17 @@ mod tests {
         let json = serde_json::json!({
             "errors": 0, "verify_failures": 0, "read": side(4000.0), "write": side(9000.0),
         });
-        let round = parse(line, &json).unwrap();
+        let crowd = Crowd::Nvme { controllers: 2, queues: 3 };
+        let round = parse(crowd, line, &json, "").unwrap();
         assert_eq!((round.connections, round.total_ms, round.left), (8.0, 26.0, 0.0));
         assert_eq!((round.pause_p99_ms, round.pause_max_ms), (2.273, 2.3));
         assert_eq!((round.client_max_ms, round.requests), (9.0, 10));
-        assert!(round.is_met(8) && !round.is_met(9));
-        assert!(parse("took over", &json).is_err());
+        assert!(round.is_met());
+        let more = Round { crowd: Crowd::Reflex { connections: 9 }, ..round };
+        assert!(!more.is_met(), "one is missing");
+        let notes = "the controller is lost: it was reset; connecting again\n";
+        let lost = parse(crowd, line, &json, notes).unwrap();
+        assert!(lost.lost == 1 && !lost.is_met());
+        assert!(parse(crowd, "took over", &json, "").is_err());
     }
 }
