@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take until it accepts.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -51,6 +51,21 @@ impl Server {
     /// Its number among the processes.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits so long at most until it has ended by itself: whether it calls that a success.
+    pub(crate) fn ends_in_order(mut self, limit: Duration) -> Result<bool, String> {
+        let started = Instant::now();
+        loop {
+            let ended = self.child.try_wait().map_err(|error| format!("waiting: {error}"))?;
+            match ended {
+                Some(status) => return Ok(status.success()),
+                None if started.elapsed() > limit => {
+                    return Err(format!("it still runs after {} s", limit.as_secs()));
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
     }
 
     /// The number that follows `name` in the last line it printed.
@@ -160,6 +175,13 @@ mod tests {
         }
         assert_eq!((server.says("busy"), server.says("count")), (Some(0.5), Some(7.0)));
         assert_eq!(server.says("none"), None);
+        assert!(server.ends_in_order(Duration::ZERO).is_err(), "it goes on");
+        for (end, is_success) in [("exit 0", true), ("exit 1", false)] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("echo ready x; {end}")]);
+            let server = Server::start(&mut command).unwrap();
+            assert_eq!(server.ends_in_order(Duration::from_secs(60)), Ok(is_success));
+        }
     }
 
     #[test]

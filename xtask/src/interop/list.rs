@@ -38,6 +38,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nvme-reset", kernels: BOTH, is_quick: FULL, run: nvme::failures::reset },
     Test { name: "nvme-path-cut", kernels: BOTH, is_quick: QUICK, run: nvme::failures::path_cut },
     Test { name: "nvme-target-killed", kernels: BOTH, is_quick: QUICK, run: nvme::failures::target_killed },
+    Test { name: "nvme-upgrade", kernels: BOTH, is_quick: QUICK, run: nvme::upgrade::under_load },
     Test { name: "nvme-keep-alive", kernels: BOTH, is_quick: FULL, run: nvme::failures::keep_alive },
     Test { name: "nvme-auth", kernels: BOTH, is_quick: FULL, run: nvme::auth::authenticate },
     Test { name: "nvme-auth-rotated", kernels: BOTH, is_quick: FULL, run: nvme::auth::rotated },

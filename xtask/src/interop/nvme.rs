@@ -11,6 +11,7 @@ pub(super) mod live;
 mod pair;
 pub(super) mod reservations;
 mod target;
+pub(super) mod upgrade;
 pub(super) mod verify;
 
 use std::time::Duration;

@@ -18,6 +18,9 @@ pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";
 /// has taken its ring apart.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
+/// Until a server has ended from which another has taken over, and that has said so.
+const END_LIMIT: Duration = Duration::from_secs(60);
+
 /// What a server is to be.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
@@ -36,6 +39,8 @@ pub(super) struct Target {
     program: PathBuf,
     config: PathBuf,
     log: PathBuf,
+    /// Where another process takes over.
+    upgrade: PathBuf,
     /// The port of its admin API.
     admin: u16,
     server: Option<Server>,
@@ -49,6 +54,7 @@ impl Target {
             program: context.nearflash.clone(),
             config: context.folder.join("server.toml"),
             log: context.folder.join("server.log"),
+            upgrade: context.folder.join("upgrade"),
             admin: free_port()?,
             server: None,
         };
@@ -80,14 +86,10 @@ impl Target {
     /// Starts it, after the one before was killed if there was one.
     pub(super) fn restart(&mut self) -> Result<(), String> {
         self.kill();
-        let mut command = Command::new(&self.program);
-        command.args(["serve", "--admin", &self.admin_url(), "--config"]).arg(&self.config);
-        command.env("NEARFLASH_LOG", "info");
+        let mut command = self.command();
         let started = Instant::now();
         loop {
-            let log = File::options().create(true).append(true).open(&self.log);
-            let log = log.map_err(|e| format!("{}: {e}", self.log.display()))?;
-            match Server::start_with(&mut command, log.into()) {
+            match Server::start_with(&mut command, self.open_log()?.into()) {
                 Ok(server) => {
                     self.server = Some(server);
                     return Ok(());
@@ -97,6 +99,47 @@ impl Target {
                     return Err(format!("{error}:\n{log}"));
                 }
                 Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--admin", &self.admin_url(), "--upgrade-socket"]);
+        command.arg(&self.upgrade).arg("--config").arg(&self.config);
+        command.env("NEARFLASH_LOG", "info");
+        command
+    }
+
+    fn open_log(&self) -> Result<File, String> {
+        let log = File::options().create(true).append(true).open(&self.log);
+        log.map_err(|error| format!("{}: {error}", self.log.display()))
+    }
+
+    fn said(&self) -> Result<String, String> {
+        fs::read_to_string(&self.log).map_err(|e| format!("{}: {e}", self.log.display()))
+    }
+
+    /// Has another process take over from the one that runs, which ends in order; what the other says of
+    /// it.
+    pub(super) fn upgrade(&mut self) -> Result<String, String> {
+        let before = self.said()?.len();
+        let mut command = self.command();
+        let new = Server::start_with(command.arg("--upgrade"), self.open_log()?.into())
+            .map_err(|error| format!("{error}:\n{}", self.said().unwrap_or_default()))?;
+        let old = self.server.replace(new);
+        if !old.ok_or("nobody ran")?.ends_in_order(END_LIMIT)? {
+            return Err("the older process has failed".to_owned());
+        }
+        let started = Instant::now();
+        loop {
+            let said = self.said()?.split_off(before);
+            match said.lines().find(|line| line.contains("took over")) {
+                Some(line) => return Ok(line.to_owned()),
+                None if started.elapsed() > END_LIMIT => {
+                    return Err(format!("nothing was taken over:\n{said}"));
+                }
+                None => thread::sleep(Duration::from_millis(20)),
             }
         }
     }
