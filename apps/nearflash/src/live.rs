@@ -13,6 +13,7 @@ mod api;
 mod change_log;
 mod changes;
 mod disks;
+mod files;
 mod freeze;
 mod kept;
 mod listeners;

@@ -6,14 +6,14 @@
 //! another state file are known for what they are, wherever a crash has left them. Each line is
 //! durable before the next one begins: only the last can be torn, and then nobody was told of it.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Changes;
+use super::files::{self, Directory, Written};
 use super::store::{BYTES_MAX, digest};
 use crate::config::TenantConfig;
 
@@ -78,7 +78,7 @@ pub(super) struct ChangeLog {
     path: PathBuf,
     over: Over,
     /// Open once there is a line.
-    file: Option<File>,
+    file: Option<Written>,
     /// Of all lines, and at most.
     bytes: u64,
     bytes_max: u64,
@@ -92,7 +92,7 @@ impl ChangeLog {
 
     /// Goes on behind the lines that were found.
     pub(super) fn go_on(&mut self, bytes: u64) -> io::Result<()> {
-        self.file = Some(OpenOptions::new().append(true).open(&self.path)?);
+        self.file = Some(Written::go_on(&self.path)?);
         self.bytes = bytes;
         Ok(())
     }
@@ -107,7 +107,7 @@ impl ChangeLog {
     pub(super) fn append(&mut self, number: u64, steps: &[Step]) -> io::Result<()> {
         let line = self.line(number, steps)?;
         if let Some(file) = &mut self.file {
-            let kept = file.write_all(line.as_bytes()).and_then(|()| file.sync_data());
+            let kept = file.write_all(line.as_bytes()).and_then(|()| file.sync());
             if kept.is_err() {
                 // As far as the disk still does anything: what was not kept is not to be found.
                 let _ = file.set_len(self.bytes);
@@ -133,17 +133,14 @@ fn head(over: &Over, number: u64) -> String {
 }
 
 /// Makes the file with a first line. What is left there of another state file is not gone on with.
-fn begin(path: &Path, line: &[u8]) -> io::Result<File> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let directory = File::open(super::store::directory_of(path))?;
-    let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
-    let kept = file.write_all(line).and_then(|()| file.sync_all());
-    let kept = kept.and_then(|()| directory.sync_all());
+fn begin(path: &Path, line: &[u8]) -> io::Result<Written> {
+    files::remove_if_there(path)?;
+    let directory = Directory::of(path)?;
+    let mut file = Written::create(path)?;
+    let kept = file.write_all(line).and_then(|()| file.sync());
+    let kept = kept.and_then(|()| directory.sync());
     if kept.is_err() {
-        let _ = fs::remove_file(path); // as far as the disk still does anything
+        let _ = files::remove_if_there(path); // as far as the disk still does anything
     }
     kept.map(|()| file)
 }

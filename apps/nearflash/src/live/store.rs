@@ -3,14 +3,15 @@
 //! Its first line names the format, its version, the generation and the SHA-256 of the rest, which is
 //! JSON. A generation is written to a file of its own, made durable, and renamed over the one before,
 //! which stays as `.bak`: so there is always a whole one, the old or the new. It holds keys, so nobody
-//! but its owner may read it.
+//! but its owner may read it. What a step needs of those before it is synced first, as [`files`] says;
+//! what is found at a start as well, because whoever wrote it may have been killed before it was.
 //!
 //! Changes of tenants, of which there may be thousands, are lines of a [log](ChangeLog) beside it until
 //! it is written again; each is a generation, too.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::Changes;
 use super::change_log::{self, ChangeLog, Found, Over, Step};
+use super::files::{self, Directory, Written};
 
 /// The beginning of the first line; behind it stands the version.
 const FORMAT: &str = "nearflash-state ";
@@ -91,7 +93,13 @@ impl Store {
         let generation = over.generation + found.lines;
         let mut store = Store { path: path.to_owned(), generation, log: None, in_doubt: false };
         let mut log = ChangeLog::new(beside(path, LOG), over, bytes);
-        if found.has_rest {
+        if let Err(error) = sync_both(path) {
+            let path = path.display();
+            tracing::warn!(
+                "{path}: cannot make it durable ({error}); the next change writes it anew"
+            );
+            store.in_doubt = true;
+        } else if found.has_rest {
             let log = beside(path, LOG);
             tracing::warn!("{}: what a crash has left of a change is left out", log.display());
         } else if found.lines == 0 || log.go_on(found.bytes).is_ok() {
@@ -162,18 +170,22 @@ impl Store {
         let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
         if self.generation == 0 {
             // Whoever removed the file has left this, and the new one may be the same as that was.
-            rename_if_there(&log, &old_log)?;
+            files::rename_if_there(&log, &old_log)?;
         }
         keep_as(&self.path, ending)?;
         // Opened before the point of no return: that may fail, for want of descriptors or rights.
-        let directory = File::open(directory_of(&self.path))?;
-        fs::rename(&new, &self.path)?;
-        // From here on a restart may find the new one, and no line of the log is over that.
+        let directory = Directory::of(&self.path)?;
+        // Else the new one may be there and the one before it nowhere.
+        directory.sync()?;
+        files::rename(&new, &self.path)?;
+        // From here on a restart may find the new one.
         self.generation = generation;
-        let moved = rename_if_there(&log, &old_log);
+        // Until this is so it may find the old one as well, which is nothing without its log.
+        directory.sync()?;
+        let moved = files::rename_if_there(&log, &old_log);
         let over = Over { generation, sum };
         self.log = moved.is_ok().then(|| ChangeLog::new(log, over, body.len() as u64));
-        directory.sync_all()
+        Ok(())
     }
 }
 
@@ -182,11 +194,11 @@ fn log_of(ending: &str) -> String {
     format!("{LOG}.{ending}")
 }
 
-fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+/// Makes what a state file and its log have durable, and their names.
+fn sync_both(path: &Path) -> io::Result<()> {
+    files::sync_if_there(path)?;
+    files::sync_if_there(&beside(path, LOG))?;
+    Directory::of(path)?.sync()
 }
 
 pub(super) fn directory_of(path: &Path) -> &Path {
@@ -309,26 +321,26 @@ pub(super) fn digest(bytes: &[u8]) -> String {
 
 /// Writes a file durably; only its owner may read it.
 fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    files::remove_if_there(path)?;
+    let mut file = Written::create(path)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
-    file.sync_all()
+    file.sync()
 }
 
 /// Lets what is kept now be reached under another ending, too.
 fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
     let (old, step) = (beside(path, ending), beside(path, "step"));
-    let remove = fs::remove_file(&step);
-    match fs::hard_link(path, &step) {
+    let remove = files::remove_if_there(&step);
+    match files::link(path, &step) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(_) => write(&step, &[&fs::read(path)?])?,
         Ok(()) => drop(remove), // it need not have been there
     }
-    fs::rename(&step, &old)
+    files::rename(&step, &old)
 }
+
+#[cfg(test)]
+mod power_cuts;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,144 @@
+//! The calls by which the state file and its log are written: in one place, so that a test can say
+//! which of them a power cut may undo.
+//!
+//! What is assumed of a file system is little. What was written to a file is there after a power cut
+//! once the file is synced. A name that was made, moved or removed is so once its directory is synced;
+//! until then each of these may be or not be, whatever became of the others.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+#[cfg(test)]
+pub(super) mod power;
+
+/// A file that is written, by its owner, who alone may read it.
+#[derive(Debug)]
+pub(super) struct Written {
+    file: File,
+    /// Its mode is durable, too.
+    is_old: bool,
+    #[cfg(test)]
+    id: power::FileId,
+}
+
+impl Written {
+    /// A new file.
+    pub(super) fn create(path: &Path) -> io::Result<Written> {
+        #[cfg(test)]
+        power::may()?;
+        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)?;
+        Ok(Written {
+            file,
+            is_old: false,
+            #[cfg(test)]
+            id: power::created(path),
+        })
+    }
+
+    /// One that is there, to be written at its end.
+    pub(super) fn go_on(path: &Path) -> io::Result<Written> {
+        let file = OpenOptions::new().append(true).open(path)?;
+        Ok(Written {
+            file,
+            is_old: true,
+            #[cfg(test)]
+            id: power::named(path),
+        })
+    }
+
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        power::may_write(self.id, bytes)?;
+        self.file.write_all(bytes)
+    }
+
+    pub(super) fn set_len(&mut self, bytes: u64) -> io::Result<()> {
+        #[cfg(test)]
+        power::may_cut(self.id, bytes)?;
+        self.file.set_len(bytes)
+    }
+
+    /// What was written is durable, and how much that is. Its name is not, unless it was before.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        power::may_sync(self.id)?;
+        match std::mem::replace(&mut self.is_old, true) {
+            true => self.file.sync_data(),
+            false => self.file.sync_all(),
+        }
+    }
+}
+
+/// Makes what a file has durable, whoever has written it; nothing if there is none.
+pub(super) fn sync_if_there(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    #[cfg(test)]
+    power::may_sync(power::named(path))?;
+    file.sync_all()
+}
+
+/// A directory, opened before it is needed: that may fail, for want of descriptors or rights.
+#[derive(Debug)]
+pub(super) struct Directory(File);
+
+impl Directory {
+    /// The one that a file is in.
+    pub(super) fn of(path: &Path) -> io::Result<Directory> {
+        File::open(super::store::directory_of(path)).map(Directory)
+    }
+
+    /// The names in it are durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        #[cfg(test)]
+        power::may_sync_names()?;
+        self.0.sync_all()
+    }
+}
+
+pub(super) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    power::may()?;
+    fs::rename(from, to)?;
+    #[cfg(test)]
+    power::renamed(from, to);
+    Ok(())
+}
+
+/// Whether it was there.
+pub(super) fn rename_if_there(from: &Path, to: &Path) -> io::Result<bool> {
+    found(rename(from, to))
+}
+
+/// Another name for a file.
+pub(super) fn link(file: &Path, name: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    power::may()?;
+    fs::hard_link(file, name)?;
+    #[cfg(test)]
+    power::linked(file, name);
+    Ok(())
+}
+
+/// Whether it was there.
+pub(super) fn remove_if_there(path: &Path) -> io::Result<bool> {
+    #[cfg(test)]
+    power::may()?;
+    let is_removed = found(fs::remove_file(path))?;
+    #[cfg(test)]
+    if is_removed {
+        power::removed(path);
+    }
+    Ok(is_removed)
+}
+
+fn found(done: io::Result<()>) -> io::Result<bool> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        done => done.map(|()| true),
+    }
+}
