@@ -1,8 +1,8 @@
 //! The file of the audit log: one object of JSON a line, with the time.
 //!
 //! A line is durable when its change is answered. One that cannot be written is owed: it is kept, and
-//! nothing else is changed until it is in the file. The file only grows; who rotates it renames it and
-//! sends SIGHUP, which opens it anew.
+//! nothing else is changed until it is in the file; one that the disk did not take is written again.
+//! The file only grows; who rotates it renames it and sends SIGHUP, which opens it anew.
 //!
 //! One thread writes, and nobody waits for it longer than [`WAIT_MAX`]: while a disk hangs, changes are
 //! refused at once rather than each holding a thread.
@@ -215,10 +215,31 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
-        self.file.sync_data()?;
+        if let Err(error) = self.file.sync_data() {
+            self.write_again(&error);
+            return Err(error);
+        }
         self.owed.clear();
         self.written = 0;
         Ok(())
+    }
+}
+
+impl Inner {
+    /// What was written may be nowhere: the kernel lets go of pages that the disk did not take, says so
+    /// once, and finds nothing to write the next time. So it is all written again, on a line of its own,
+    /// as nobody knows what became of the bytes before it.
+    fn write_again(&mut self, error: &io::Error) {
+        let bytes = self.owed.len();
+        tracing::error!(
+            bytes,
+            %error,
+            "the disk did not take lines of the audit log; they are written again, and may be there twice"
+        );
+        self.written = 0;
+        if !self.owed.starts_with(b"\n") {
+            self.owed.insert(0, b'\n');
+        }
     }
 }
 
@@ -229,6 +250,11 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
         return Err(io::Error::other("it is no file"));
     }
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    // Its name has to be durable as well. Who may not read the directory has been given the file.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Ok(directory) = File::open(parent.unwrap_or(Path::new("."))) {
+        directory.sync_all()?;
+    }
     Ok((file, is_torn(path)?))
 }
 
@@ -315,6 +341,26 @@ mod tests {
         log.reopen().unwrap();
         assert_eq!(log.ready(), Ok(()));
         assert_eq!(paths(&path), ["a", "b", "c"]);
+    }
+
+    /// The kernel says once that a sync has failed, and the next one finds nothing to do.
+    #[test]
+    fn what_the_disk_did_not_take_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let log = AuditFile::open(&path).unwrap();
+        log.keep(&record("a")).unwrap();
+        // It takes all that is written, and cannot be synced.
+        let null = OpenOptions::new().append(true).open("/dev/null").unwrap();
+        let file = std::mem::replace(&mut log.state.lock().file, null);
+        assert!(log.keep(&record("b")).is_err() && log.ready().is_err());
+        assert!(log.keep(&record("c")).is_err());
+        log.state.lock().file = file;
+        assert_eq!(log.ready(), Ok(()));
+        log.keep(&record("d")).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text.replace("\n\n", "\n")).unwrap();
+        assert_eq!(paths(&path), ["a", "b", "c", "d"]);
     }
 
     /// Nothing is changed before half a line has its end, but the server starts and answers questions.
