@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::response::IntoResponse;
 use axum::{Router, middleware};
+use contract::Failures;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -30,7 +31,7 @@ use super::tls::Credentials;
 /// of its descriptors for other things than clients.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Of those, by a door to elsewhere, of one address.
+/// Of those, by a door to elsewhere, of one address; of IPv6, of one network of 64 bits.
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 
 /// How long a peer may take to send the head of a request, also after an earlier one.
@@ -183,7 +184,7 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                 Entry::Tls(listener, credentials) => {
                     listener.accept().await.map(|(stream, address)| {
                         // Without a place the connection ends here.
-                        if let Some(place) = Places::take(&places, address.ip().to_canonical()) {
+                        if let Some(place) = Places::take(&places, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
                             tokio::spawn(shake_hands(
                                 stream,
@@ -220,7 +221,8 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
     .await
 }
 
-/// How many connections each address has of a door to elsewhere: one address does not get all.
+/// How many connections each address has of a door to elsewhere: one address does not get all, nor does
+/// a host that has a network of IPv6 to itself.
 #[derive(Debug, Default)]
 struct Places(Mutex<Vec<IpAddr>>);
 
@@ -232,6 +234,7 @@ struct Place {
 
 impl Places {
     fn take(of: &Arc<Places>, address: IpAddr) -> Option<Place> {
+        let address = Failures::place(address);
         let mut taken = of.0.lock().expect("no holder panics");
         if taken.iter().filter(|one| **one == address).count() >= CONNECTIONS_OF_ADDRESS_MAX {
             return None;
@@ -294,4 +297,22 @@ async fn serve(
 /// Whether something ended in time.
 async fn within(limit: Duration, future: impl Future) -> bool {
     tokio::time::timeout(limit, future).await.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_has_the_places_of_one_address() {
+        let places = Arc::new(Places::default());
+        let take = |text: &str| Places::take(&places, text.parse().unwrap());
+        let held: Vec<Option<Place>> = (0..9).map(|n| take(&format!("2001:db8::{n}:1"))).collect();
+        assert_eq!(held.iter().flatten().count(), CONNECTIONS_OF_ADDRESS_MAX);
+        assert!(take("2001:db8:0:1::1").is_some() && take("10.0.0.1").is_some());
+        drop(held);
+        let held: Vec<Option<Place>> = (0..8).map(|_| take("::ffff:10.0.0.1")).collect();
+        assert!(held.iter().all(Option::is_some) && take("10.0.0.1").is_none());
+        assert!(take("10.0.0.2").is_some());
+    }
 }
