@@ -22,13 +22,17 @@ mod namespaces;
 mod open;
 mod reconcile;
 mod reload;
+mod seen;
 mod store;
 mod subsystems;
 mod world;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
 use std::time::Duration;
 
 use contract::NamespaceId;
@@ -49,6 +53,7 @@ pub(crate) use changes::Changes;
 pub(crate) use listeners::Gate;
 pub(crate) use models::KeptModel;
 pub(crate) use open::Open;
+use seen::Seen;
 pub(crate) use store::{StateAt, Store};
 use world::World;
 
@@ -86,7 +91,12 @@ pub(crate) struct Live {
     recalibrations: OnceLock<Weak<Recalibrations>>,
     /// The process before this one may still have requests at the devices.
     has_older: AtomicBool,
+    /// Locked while a change is made, and so for as long as the disk takes that keeps it.
     inner: Mutex<Inner>,
+    /// Somebody has waited for that in vain.
+    is_stuck: AtomicBool,
+    /// What there is to tell meanwhile.
+    seen: Mutex<Arc<Seen>>,
 }
 
 struct Inner {
@@ -98,7 +108,7 @@ struct Inner {
     /// Where they are kept, if that is wanted.
     store: Option<Store>,
     /// What is served.
-    world: World,
+    world: Arc<World>,
     /// The listeners, by number.
     open: Vec<Open>,
     /// Listeners that are gone, by whom connections may have come that stay.
@@ -187,6 +197,7 @@ impl Live {
     ) -> Result<Arc<Live>, String> {
         let changes = changes.of(&base);
         let world = World::of(base.with(&changes), &ground, &open, false)?;
+        let world = Arc::new(world);
         let (retired, departed) = (Vec::new(), Vec::new());
         let (is_frozen, keeps_later) = (false, false);
         let places = places_of(&base);
@@ -202,12 +213,13 @@ impl Live {
             is_frozen,
             keeps_later,
         };
+        let (seen, is_stuck) = (Mutex::new(Seen::of(&inner)), AtomicBool::new(false));
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let has_older = AtomicBool::new(false);
         let live = Arc::new_cyclic(|me| {
             let me = me.clone();
-            Live { ground, me, audit, gate, recalibrations, has_older, inner }
+            Live { ground, me, audit, gate, recalibrations, has_older, inner, is_stuck, seen }
         });
         live.make_fabric(&live.lock())?;
         Ok(live)
@@ -248,12 +260,37 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
+    /// The same for an operator's change: waits for the one that is being made, but not for long, and not
+    /// at all where somebody has waited in vain. So a disk that hangs holds few threads.
+    fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
+        let try_lock = || match self.inner.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            locked => Some(locked.expect("no holder of this lock panics")),
+        };
+        let mut locked = try_lock();
+        if locked.is_none() && !self.is_stuck.load(Ordering::Acquire) {
+            self.wait_until(|| {
+                locked = try_lock();
+                locked.is_some()
+            });
+        }
+        self.is_stuck.store(locked.is_none(), Ordering::Release);
+        locked.ok_or_else(|| {
+            let seconds = SETTLE_MAX.as_secs();
+            let message = format!(
+                "another change has been under way for {seconds} s: the disk of the state file, or of a \
+                 device, does not answer; nothing was changed"
+            );
+            Problem::new(Code::Busy, message)
+        })
+    }
+
     /// Makes a change: `edit` says what is to be another and what that needs of devices.
     fn change(
         &self,
         edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
     ) -> Result<(), Problem> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let mut changes = inner.changes.clone();
         let needs = edit(&inner, &mut changes)?;
@@ -302,7 +339,8 @@ impl Live {
         self.place(&less);
         let gone = less.iter().filter(|(_, namespace)| namespace.is_none());
         inner.retired.extend(gone.map(|(number, _)| *number));
-        inner.world = after;
+        inner.world = Arc::new(after);
+        self.show(inner);
     }
 
     fn place(&self, moves: &[world::Move]) {

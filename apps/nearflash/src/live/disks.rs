@@ -26,7 +26,7 @@ impl Live {
             wanted.clone();
         let switches = Switches { correct_online, bound_depth, fail_fast };
         let config = DeviceConfig::new(name, spec, model, switches);
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let disk = self.start_device(&inner, &config)?;
         let mut changes = inner.changes.clone();
@@ -53,7 +53,7 @@ impl Live {
 
     /// Closes a device on which nothing is.
     pub(super) fn close_device(&self, name: &str) -> Result<(), Problem> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let disk = self.find_device(&inner, name)?;
         let others: Vec<_> =
@@ -289,7 +289,7 @@ impl Live {
                 Err(problem) => later.push(format!("[[device]] ({})", problem.message)),
             }
         }
-        inner.world.config = inner.base.with(&inner.changes);
+        inner.refresh_config();
         later
     }
 }

@@ -112,7 +112,7 @@ impl Live {
 
     /// Keeps a tenant as the book has it.
     pub(super) fn keep_tenant_now(&self, name: &str) -> Result<(), Problem> {
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         // Behind the lock, so that the last of several who change it keeps what it is.
         inner.keep_tenant(name, self.ground.tenants.get(name).as_ref())
     }
@@ -120,7 +120,7 @@ impl Live {
     /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
     pub(super) fn end_tenant(&self, name: &str) -> Result<(), Problem> {
         let tenants = &self.ground.tenants;
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         if let Some(by) = self.namer_of(&inner, name) {
             return Err(Refusal::InUse { name: name.to_owned(), by }.into());

@@ -37,7 +37,7 @@ impl Live {
     }
 
     pub(super) fn resume(&self, name: &str) -> Result<admin::Listener, Problem> {
-        let id = find(&self.lock(), name)?.at.id;
+        let id = find(&self.seen().open, name)?.at.id;
         self.gate()?.foreman.drain(id, None);
         self.turn_away(name, false)?;
         tracing::info!(listener = name, "lets people in again");
@@ -52,9 +52,9 @@ impl Live {
     fn turn_away(&self, name: &str, turns: bool) -> Result<ListenerId, Problem> {
         let gate = self.gate()?;
         let id = {
-            let inner = self.lock();
+            let inner = self.lock_for_change()?;
             inner.check_thawed()?;
-            find(&inner, name)?.at.id
+            find(&inner.open, name)?.at.id
         };
         gate.orders.turn_away(id, turns, &gate.wakers);
         self.await_orders()?;
@@ -77,10 +77,8 @@ impl Live {
     /// Connections by listener, as workers call it, if any listener turns people away.
     pub(super) fn counts(&self) -> Option<Vec<usize>> {
         let gate = self.gate.get()?;
-        let turns = {
-            let inner = self.lock();
-            inner.open.iter().any(|open| gate.orders.turning().has(open.at.id))
-        };
+        let seen = self.seen();
+        let turns = seen.open.iter().any(|open| gate.orders.turning().has(open.at.id));
         if turns { self.counts_of() } else { None }
     }
 

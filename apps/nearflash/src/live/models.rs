@@ -72,14 +72,15 @@ impl Live {
                 Some(KeptModel::of(model, book.configured_model(device)?))
             }
         };
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         let mut changes: Changes = inner.changes.clone();
         match kept {
             Some(kept) => changes.models.insert(device.to_owned(), kept),
             None => changes.models.remove(device),
         };
         inner.keep(changes)?;
-        inner.world.config = inner.base.with(&inner.changes);
+        inner.refresh_config();
+        self.show(&inner);
         Ok(())
     }
 
@@ -94,7 +95,7 @@ impl Live {
         name: Option<&str>,
         then: impl FnOnce(Option<&Space>) -> T,
     ) -> Result<T, Problem> {
-        let inner = self.lock();
+        let inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let world = &inner.world;
         let Some(name) = name else { return Ok(then(None)) };

@@ -15,8 +15,7 @@ const START_BLOCKS: u64 = 2048;
 
 impl Live {
     pub(super) fn told_namespaces(&self) -> admin::Namespaces {
-        let inner = self.lock();
-        let world = &inner.world;
+        let world = &self.seen().world;
         admin::Namespaces {
             namespaces: world.spaces.iter().map(|space| self.told_space(world, space)).collect(),
         }
@@ -24,8 +23,8 @@ impl Live {
 
     /// One of them, by name or number.
     pub(super) fn told_namespace(&self, name: &str) -> Result<admin::Namespace, Problem> {
-        let inner = self.lock();
-        Ok(self.told_space(&inner.world, find(&inner.world, name)?))
+        let world = &self.seen().world;
+        Ok(self.told_space(world, find(world, name)?))
     }
 
     pub(super) fn make_namespace(

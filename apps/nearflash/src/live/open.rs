@@ -73,14 +73,14 @@ pub(super) struct Ready {
 }
 
 /// A listener by its number or address.
-pub(super) fn find<'a>(inner: &'a Inner, name: &str) -> Result<&'a Open, Problem> {
+pub(super) fn find<'a>(all: &'a [Open], name: &str) -> Result<&'a Open, Problem> {
     let number = name.parse::<u16>().ok();
-    let found = inner.open.iter().find(|open| match number {
+    let found = all.iter().find(|open| match number {
         Some(number) => open.at.number == number,
         None => open.url() == name,
     });
     found.ok_or_else(|| {
-        let known = inner.open.iter().map(Open::url).collect();
+        let known = all.iter().map(Open::url).collect();
         Problem::unknown(Code::NoListener, "listener", name, known)
     })
 }
@@ -90,7 +90,7 @@ impl Live {
     pub(super) fn open_listener(&self, wanted: &AddListener) -> Result<admin::Listener, Problem> {
         self.gate()?;
         let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         if inner.open.len() >= OPEN_MAX {
             let message = format!("there are {OPEN_MAX} listeners, which is as many as can be");
@@ -131,9 +131,9 @@ impl Live {
         how: RemoveListener,
     ) -> Result<RemovedListener, Problem> {
         let gate = self.gate()?;
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
-        let gone = find(&inner, name)?.clone();
+        let gone = find(&inner.open, name)?.clone();
         let (number, id) = (gone.at.number, gone.at.id);
         let changes = inner.without_listener(number);
         let open = inner.open.iter().filter(|open| open.at.number != number).cloned();
@@ -217,6 +217,7 @@ impl Live {
             .collect();
         let gone_ids: Vec<ListenerId> = gone.iter().map(|at| at.id).collect();
         inner.departed.extend(gone);
+        self.show(inner);
         if let Err(why) = self.make_fabric(inner) {
             return Err(Problem::new(Code::NotOpened, why));
         }
@@ -292,9 +293,7 @@ impl Live {
 
     /// The numbers of listeners that workers do not call by one less.
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
-        let inner = self.lock();
-        let all = inner.open.iter().map(|open| &open.at).chain(&inner.departed);
-        all.filter(|at| at.number != at.id.0 + 1).map(|at| (at.id.0, at.number)).collect()
+        self.seen().numbers_of_others()
     }
 
     /// A number that no listener has, is known to have had, or has in the configuration.
@@ -340,7 +339,9 @@ impl Live {
 
     /// Connections of another process are there that came by these listeners.
     pub(crate) fn set_departed(&self, departed: Vec<ListenAt>) {
-        self.lock().departed.extend(departed);
+        let mut inner = self.lock();
+        inner.departed.extend(departed);
+        self.show(&inner);
     }
 }
 
@@ -356,12 +357,6 @@ impl Ready {
 }
 
 impl Inner {
-    /// The number of what workers call a listener.
-    pub(super) fn number_of(&self, id: u16) -> u16 {
-        let all = self.open.iter().map(|open| &open.at).chain(&self.departed);
-        all.into_iter().find(|at| at.id.0 == id).map_or(id + 1, |at| at.number)
-    }
-
     /// What is to be kept when a listener is gone, with what was said of it.
     fn without_listener(&self, number: u16) -> Changes {
         let mut changes = self.changes.clone();

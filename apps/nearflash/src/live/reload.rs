@@ -36,6 +36,7 @@ impl Live {
             }
         }
         later.extend(self.close_devices(&mut inner, &wanted));
+        self.show(&inner);
         Ok(later)
     }
 
@@ -162,7 +163,7 @@ impl Live {
             }
         }
         inner.places = super::places_of(&inner.base);
-        inner.world.config = inner.base.with(&inner.changes);
+        inner.refresh_config();
         later
     }
 }

@@ -7,8 +7,9 @@ use control::admin::{
 use proto::nvme::{ControllerInfo, Kind};
 
 use super::namespaces::{exports, vacant_nsid};
+use super::seen::Seen;
 use super::world::World;
-use super::{Inner, Live, Open, namespaces, open};
+use super::{Live, Open, namespaces, open};
 use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
 use crate::listen::Protocol;
 
@@ -17,17 +18,15 @@ const GROUP: u32 = 1;
 
 impl Live {
     pub(super) fn told_subsystems(&self) -> Result<admin::Subsystems, Problem> {
-        let inner = self.lock();
-        let controllers = self.controllers()?;
-        let all = inner.world.config.subsystem.iter();
-        let subsystems = all.map(|one| told(&inner, one, &controllers)).collect();
+        let (seen, controllers) = (self.seen(), self.controllers()?);
+        let all = seen.world.config.subsystem.iter();
+        let subsystems = all.map(|one| told(&seen, one, &controllers)).collect();
         Ok(admin::Subsystems { subsystems })
     }
 
     pub(super) fn told_subsystem(&self, nqn: &str) -> Result<admin::Subsystem, Problem> {
-        let inner = self.lock();
-        let controllers = self.controllers()?;
-        Ok(told(&inner, find(&inner.world, nqn)?, &controllers))
+        let (seen, controllers) = (self.seen(), self.controllers()?);
+        Ok(told(&seen, find(&seen.world, nqn)?, &controllers))
     }
 
     pub(super) fn make_subsystem(
@@ -88,8 +87,8 @@ impl Live {
     }
 
     pub(super) fn told_hosts(&self) -> admin::Hosts {
-        let inner = self.lock();
-        admin::Hosts { hosts: inner.world.config.host.iter().map(told_host).collect() }
+        let seen = self.seen();
+        admin::Hosts { hosts: seen.world.config.host.iter().map(told_host).collect() }
     }
 
     pub(super) fn change_host(&self, nqn: &str, to: &SetHost) -> Result<admin::Host, Problem> {
@@ -134,23 +133,23 @@ impl Live {
 
     pub(super) fn told_listeners(&self) -> admin::Listeners {
         let counts = self.counts();
-        let inner = self.lock();
-        let told = |open: &Open| self.told_listener(&inner.world, open, counts.as_deref());
-        admin::Listeners { listeners: inner.open.iter().map(told).collect() }
+        let seen = self.seen();
+        let told = |open: &Open| self.told_listener(&seen.world, open, counts.as_deref());
+        admin::Listeners { listeners: seen.open.iter().map(told).collect() }
     }
 
     /// One of them, by number or address.
     pub(super) fn told_one(&self, name: &str) -> Result<admin::Listener, Problem> {
         let counts = self.counts();
-        let inner = self.lock();
-        let open = open::find(&inner, name)?;
-        Ok(self.told_listener(&inner.world, open, counts.as_deref()))
+        let seen = self.seen();
+        let open = open::find(&seen.open, name)?;
+        Ok(self.told_listener(&seen.world, open, counts.as_deref()))
     }
 
     pub(super) fn change_ana(&self, name: &str, to: &SetAna) -> Result<admin::Listener, Problem> {
         let (mut listener, group) = (0, to.group.unwrap_or(GROUP));
         self.change(|inner, changes| {
-            let at = &open::find(inner, name)?.at;
+            let at = &open::find(&inner.open, name)?.at;
             if at.protocol != Protocol::NvmeTcp {
                 let message = "only listeners that speak nvme-tcp have such states";
                 return Err(Problem::new(Code::Invalid, message));
@@ -257,11 +256,11 @@ fn changed(
 }
 
 fn told(
-    inner: &Inner,
+    seen: &Seen,
     subsystem: &SubsystemConfig,
     controllers: &[ControllerInfo],
 ) -> admin::Subsystem {
-    let world = &inner.world;
+    let world = &seen.world;
     let nqn = subsystem.nqn.clone().unwrap_or_default();
     let name = |number: u16| {
         let space = world.spaces.iter().find(|space| space.number.0 == number);
@@ -276,7 +275,7 @@ fn told(
         .map(|one| Controller {
             cntlid: one.cntlid,
             host: one.host.to_string(),
-            listener: inner.number_of(one.port.0),
+            listener: seen.number_of(one.port.0),
             queues: one.queues.iter().filter(|queue| queue.id > 0).count(),
         });
     admin::Subsystem {

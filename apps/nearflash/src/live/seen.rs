@@ -1,0 +1,61 @@
+//! What a server tells of itself without waiting for a change that is being made: the state before it.
+
+use std::sync::Arc;
+
+use super::world::World;
+use super::{Inner, Live, Open};
+use crate::listen::ListenAt;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) world: Arc<World>,
+    /// The listeners, by number.
+    pub(super) open: Vec<Open>,
+    /// Listeners that are gone, by whom connections may have come that stay.
+    departed: Vec<ListenAt>,
+}
+
+impl Seen {
+    pub(super) fn of(inner: &Inner) -> Arc<Seen> {
+        let (world, open) = (inner.world.clone(), inner.open.clone());
+        Arc::new(Seen { world, open, departed: inner.departed.clone() })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ListenAt> {
+        self.open.iter().map(|open| &open.at).chain(&self.departed)
+    }
+
+    /// The number of what workers call a listener.
+    pub(super) fn number_of(&self, id: u16) -> u16 {
+        self.all().find(|at| at.id.0 == id).map_or(id + 1, |at| at.number)
+    }
+
+    /// The numbers of listeners that workers do not call by one less.
+    pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
+        let others = self.all().filter(|at| at.number != at.id.0 + 1);
+        others.map(|at| (at.id.0, at.number)).collect()
+    }
+}
+
+impl Live {
+    /// What there is to tell.
+    pub(super) fn seen(&self) -> Arc<Seen> {
+        self.seen.lock().expect("no holder of this lock panics").clone()
+    }
+
+    /// Tells this from now on.
+    pub(super) fn show(&self, inner: &Inner) {
+        *self.seen.lock().expect("no holder of this lock panics") = Seen::of(inner);
+    }
+}
+
+impl Inner {
+    /// The configuration is another, and nothing that is worked out of it.
+    pub(super) fn refresh_config(&mut self) {
+        let config = self.base.with(&self.changes);
+        let World { spaces, nvme, .. } = &*self.world;
+        let (spaces, nvme) = (spaces.clone(), nvme.clone());
+        self.world = Arc::new(World { config, spaces, nvme });
+    }
+}

@@ -1,0 +1,81 @@
+//! Changes without workers.
+
+use std::sync::mpsc::channel;
+
+use control::admin::{AddNamespace, Estate};
+use flash::Spec;
+use target::{Access, Fences, Listeners, Namespaces};
+
+use super::*;
+use crate::listen::NUMBER_MAX;
+use crate::tenancy;
+use crate::volumes::Volume;
+
+const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
+
+/// A server without workers, that has this.
+fn live(config: &str) -> Arc<Live> {
+    let base = Config::parse(config).unwrap();
+    let clock = Clock::start();
+    let now: control::Clock = Arc::new(move || clock.now());
+    let tenants = tenancy::tenants(&base, &base.with(&Changes::default()), &[], 1, now).unwrap();
+    let open = |device: &crate::config::DeviceConfig| {
+        let spec: Spec = device.spec.parse().unwrap();
+        (device.name.clone(), Volume::open(&spec).unwrap())
+    };
+    let places = Arc::new(Places::of(base.device.iter().map(open).collect()));
+    let shared = Arc::new(Parts {
+        namespaces: Namespaces::new(Vec::new()),
+        access: Access::new(Vec::new()),
+        listeners: Listeners::with_places(NUMBER_MAX),
+        fences: Fences::default(),
+    });
+    let ground = Ground {
+        places,
+        shared,
+        fabric: Arc::default(),
+        wakers: Wakers::default(),
+        workers: 1,
+        clock,
+        tenants,
+        tcp: TcpOptions::default(),
+        insecure: false,
+    };
+    Live::new(ground, Vec::new(), base, Changes::default(), None).unwrap()
+}
+
+#[test]
+fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
+    let live = live(DISK);
+    // As while the disk of the state file does not answer.
+    let hangs = live.lock();
+    let (told, answer) = channel();
+    let reader = live.clone();
+    std::thread::spawn(move || {
+        let namespaces = reader.namespaces().unwrap().namespaces.len();
+        assert!(reader.namespace("ns1").is_ok() && reader.hosts().is_ok());
+        assert!(reader.listeners().is_ok() && reader.listener_numbers().is_empty());
+        told.send(namespaces)
+    });
+    assert_eq!(answer.recv_timeout(Duration::from_secs(60)), Ok(1));
+    let wanted = AddNamespace {
+        name: "more".to_owned(),
+        bytes: 1 << 20,
+        device: None,
+        read_only: false,
+        subsystems: None,
+    };
+    let busy = |done: Result<(), Problem>| {
+        assert_eq!(done.unwrap_err().code, Code::Busy);
+    };
+    busy(live.add_namespace(&wanted).map(drop));
+    let begun = live.ground.clock.now();
+    for _ in 0..100 {
+        busy(live.add_namespace(&wanted).map(drop));
+        busy(live.keep_tenant("anybody"));
+        busy(live.remove_tenant("anybody"));
+    }
+    assert!(live.ground.clock.now().since(begun) < SETTLE_MAX, "each waited");
+    drop(hangs);
+    live.keep_tenant("nobody").unwrap();
+}
