@@ -233,8 +233,13 @@ impl Live {
         }
         gone_ids.iter().for_each(|id| gate.orders.close(*id, &gate.wakers));
         self.await_orders()?;
-        match new.into_iter().find_map(|id| gate.orders.take_complaint(id)) {
-            Some(why) => Err(Problem::new(Code::NotOpened, why)),
+        let complaint = |id: ListenerId| Some((id, gate.orders.take_complaint(id)?));
+        let refused: Vec<(ListenerId, String)> = new.into_iter().filter_map(complaint).collect();
+        // Nobody has come by them, and nobody will.
+        inner.open.retain(|open| refused.iter().all(|(id, _)| *id != open.at.id));
+        self.show(inner);
+        match refused.into_iter().next() {
+            Some((_, why)) => Err(Problem::new(Code::NotOpened, why)),
             None => Ok(()),
         }
     }

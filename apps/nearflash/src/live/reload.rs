@@ -75,6 +75,11 @@ impl Live {
         }
         if let Err(problem) = self.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));
+            // Hosts are told of no listener that a worker has refused.
+            match World::of(base.with(&inner.changes), &self.ground, &inner.open, true) {
+                Ok(world) => self.adopt(inner, world),
+                Err(error) => later.push(format!("[[listen]] ({error})")),
+            }
         }
         let before = std::mem::replace(&mut inner.base, base);
         later.extend(self.remove_tenants(inner, &before));

@@ -2,12 +2,15 @@
 
 use std::sync::mpsc::channel;
 
+use contract::ListenerId;
 use control::admin::{AddNamespace, Estate};
+use control::{Desk, PostBox};
 use flash::Spec;
 use target::{Access, Fences, Listeners, Namespaces};
 
 use super::*;
 use crate::listen::NUMBER_MAX;
+use crate::orders::Orders;
 use crate::tenancy;
 use crate::volumes::Volume;
 
@@ -44,6 +47,15 @@ fn live(config: &str) -> Arc<Live> {
     Live::new(ground, Vec::new(), base, Changes::default(), None).unwrap()
 }
 
+/// Opens its gate, behind which nobody is: what is ordered is done at once.
+fn open_gate(live: &Live) -> (Arc<Orders>, Vec<PostBox>) {
+    let (desk, boxes) = Desk::new(live.ground.tenants.clone(), 1);
+    let orders = Arc::new(Orders::new(0));
+    let gate = Gate { orders: orders.clone(), wakers: Vec::new(), foreman: desk.foreman() };
+    live.set_gate(gate);
+    (orders, boxes)
+}
+
 #[test]
 fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     let live = live(DISK);
@@ -78,4 +90,20 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     assert!(live.ground.clock.now().since(begun) < SETTLE_MAX, "each waited");
     drop(hangs);
     live.keep_tenant("nobody").unwrap();
+}
+
+#[test]
+fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
+    let live = live(DISK);
+    let (orders, _boxes) = open_gate(&live);
+    let config = format!("{DISK}[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n");
+    orders.cannot_listen(ListenerId(0), "no descriptors are left".to_owned());
+    let later = live.reload(Config::parse(&config).unwrap()).unwrap();
+    assert!(later.iter().any(|why| why.contains("no descriptors are left")), "{later:?}");
+    assert!(live.listeners().unwrap().listeners.is_empty());
+    // It is tried again, and not called by what the other was.
+    assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), Vec::<String>::new());
+    let listed = live.listeners().unwrap().listeners;
+    assert_eq!(listed.iter().map(|one| one.number).collect::<Vec<_>>(), [1]);
+    assert!(live.lock().open[0].at.id != ListenerId(0) && live.open_sockets().1.is_empty());
 }
