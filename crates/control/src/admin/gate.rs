@@ -115,8 +115,9 @@ impl Guard {
         self.failures.lock().expect("no holder panics").add(address, self.now());
     }
 
-    /// Answers who has no token that is known.
-    async fn refuse(&self, address: IpAddr, has_guessed: bool) -> Response {
+    /// Answers who has no token that is known. The request, and with it its connection's place, is there
+    /// until then, though whoever made it does not wait.
+    async fn refuse(&self, _request: Request, address: IpAddr, has_guessed: bool) -> Response {
         let wait = self.wait(address).filter(|_| has_guessed);
         if has_guessed {
             if wait.is_none() {
@@ -161,7 +162,8 @@ pub(super) async fn by_token(
     // Whoever has a right one does not wait for what others at its address guess: they may be many
     // behind one translator of addresses.
     let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
-        return guard.refuse(address, token.is_some()).await;
+        let has_guessed = token.is_some();
+        return guard.refuse(request, address, has_guessed).await;
     };
     note.token(name);
     if right == Right::Read && is_change(request.method(), request.uri().path()) {

@@ -174,25 +174,21 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                     let is_let_in = gate::may_use(peer.uid(), *owner);
                     let router = if is_let_in { &routers.open } else { &routers.forbidden };
                     let caller = Caller::Process { uid: peer.uid(), pid: peer.pid() };
-                    tokio::spawn(serve(stream, router.clone(), caller, permit));
+                    tokio::spawn(serve(stream, router.clone(), caller, Seat::of(permit, None)));
                     Ok(())
                 }),
                 Entry::Tcp(listener) => listener.accept().await.map(|(stream, address)| {
                     let caller = Caller::Address { address, token: None };
-                    tokio::spawn(serve(stream, routers.open.clone(), caller, permit));
+                    let seat = Seat::of(permit, None);
+                    tokio::spawn(serve(stream, routers.open.clone(), caller, seat));
                 }),
                 Entry::Tls(listener, credentials) => {
                     listener.accept().await.map(|(stream, address)| {
                         // Without a place the connection ends here.
                         if let Some(place) = Places::take(&places, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
-                            tokio::spawn(shake_hands(
-                                stream,
-                                address,
-                                acceptor,
-                                router,
-                                (place, permit),
-                            ));
+                            let seat = Seat::of(permit, Some(place));
+                            tokio::spawn(shake_hands(stream, address, acceptor, router, seat));
                         }
                     })
                 }
@@ -253,18 +249,31 @@ impl Drop for Place {
     }
 }
 
-/// One connection from elsewhere, which has a place and a permit.
+/// What a connection takes from others, until it and its requests have ended: who hangs up does not
+/// have the next try the sooner.
+#[derive(Clone)]
+struct Seat {
+    _held: Arc<(OwnedSemaphorePermit, Option<Place>)>,
+}
+
+impl Seat {
+    fn of(permit: OwnedSemaphorePermit, place: Option<Place>) -> Seat {
+        Seat { _held: Arc::new((permit, place)) }
+    }
+}
+
+/// One connection from elsewhere.
 async fn shake_hands(
     stream: TcpStream,
     address: SocketAddr,
     acceptor: TlsAcceptor,
     router: Router,
-    (_place, permit): (Place, OwnedSemaphorePermit),
+    seat: Seat,
 ) {
     let shaken = tokio::time::timeout(HEAD_MAX, acceptor.accept(stream)).await;
     if let Ok(Ok(stream)) = shaken {
         let caller = Caller::Address { address, token: None };
-        serve(stream, router, caller, permit).await;
+        serve(stream, router, caller, seat).await;
     }
 }
 
@@ -273,11 +282,12 @@ async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
     caller: Caller,
-    _permit: OwnedSemaphorePermit,
+    seat: Seat,
 ) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
+        request.extensions_mut().insert(seat.clone());
         router.call(request)
     });
     let connection = http1::Builder::new()
@@ -302,6 +312,40 @@ async fn within(limit: Duration, future: impl Future) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who guesses tokens and does not wait for the answer would try as often as the network lets him.
+    #[test]
+    fn a_request_holds_its_seat_though_its_peer_has_gone() {
+        use std::io::Write;
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let permits = Arc::new(Semaphore::new(1));
+        let (asked, answer) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (has_asked, may_answer) = (asked.clone(), answer.clone());
+        let router = Router::new().fallback(async move |request: axum::extract::Request| {
+            has_asked.add_permits(1);
+            let _ = may_answer.acquire().await;
+            drop(request);
+        });
+        let recorded = middleware::from_fn_with_state(Auditor::default(), audit::recorded);
+        let router = router.layer(recorded);
+        runtime.block_on(async {
+            let (mut peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+            let seat = Seat::of(permits.clone().try_acquire_owned().unwrap(), None);
+            let caller = Caller::Process { uid: 0, pid: None };
+            let served = tokio::spawn(serve(stream, router, caller, seat));
+            peer.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+            asked.acquire().await.unwrap().forget();
+            drop(peer);
+            served.await.unwrap();
+            assert_eq!(permits.available_permits(), 0, "its request has not ended");
+            answer.add_permits(1);
+            let freed = tokio::time::timeout(LAST_MAX, permits.acquire()).await;
+            assert!(freed.is_ok());
+        });
+    }
 
     #[test]
     fn a_network_of_ipv6_has_the_places_of_one_address() {
