@@ -105,6 +105,32 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
     assert_eq!(server.listener(1), at, "it says so when it is ready");
 }
 
+/// Or the numbers of a process would be used up by listeners that nobody knows any more.
+#[test]
+fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
+    let place = Place::new("");
+    let _server = place.start();
+    let numbers = || place.listed().iter().map(|one| one.0).collect::<Vec<_>>();
+    let remove = |at: SocketAddr| place.told(&["listener", "rm", &format!("reflex://{at}")]);
+    let first = place.add("reflex://127.0.0.1:0");
+    let mut here = V2::connect(first);
+    remove(first);
+    let mut last = place.add("reflex://127.0.0.1:0");
+    assert_eq!(numbers(), [1, 3], "somebody is there who came by 2");
+    here.write_blocks(64, &pattern(64, 8, 1), true);
+    drop(here);
+    wait_until("the number that is free", PATIENCE, || {
+        remove(last);
+        last = place.add("reflex://127.0.0.1:0");
+        numbers() == [1, 2]
+    });
+    // By another name for workers, and it serves.
+    let mut by_it = V2::connect(last);
+    assert_eq!(by_it.read_blocks(64, 8), pattern(64, 8, 1));
+    let listed = place.client().connections().unwrap().connections;
+    assert_eq!(listed.iter().map(|one| one.listener).collect::<Vec<_>>(), [2]);
+}
+
 #[test]
 fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
     let place = Place::new("");

@@ -96,6 +96,7 @@ impl Live {
             let message = format!("there are {OPEN_MAX} listeners, which is as many as can be");
             return Err(Problem::new(Code::TableFull, message));
         }
+        self.forget_departed(&mut inner);
         at.number = self.vacant_number(&inner)?;
         at.id = self.vacant_id(at.number, &[])?;
         let mut bound = self.bind(&inner, at)?;
@@ -216,6 +217,9 @@ impl Live {
             .map(|open| open.at)
             .collect();
         let gone_ids: Vec<ListenerId> = gone.iter().map(|at| at.id).collect();
+        if !gone.is_empty() {
+            self.forget_departed(inner);
+        }
         inner.departed.extend(gone);
         self.show(inner);
         if let Err(why) = self.make_fabric(inner) {
@@ -296,12 +300,27 @@ impl Live {
         })
     }
 
+    /// Forgets the listeners that are gone by whom nobody is left that came, as far as that can be told.
+    /// Their numbers are free then, and the next process is not told of them.
+    fn forget_departed(&self, inner: &mut Inner) {
+        if inner.departed.is_empty() || self.has_older() {
+            return;
+        }
+        // Two looks, as in `is_used`.
+        let looks = [self.counts_of(), self.counts_of()];
+        let is_left = |at: &ListenAt| {
+            let count = |look: &Vec<usize>| look[usize::from(at.id.0)];
+            looks.iter().any(|look| look.as_ref().is_none_or(|look| count(look) > 0))
+        };
+        inner.departed.retain(is_left);
+    }
+
     /// The numbers of listeners that workers do not call by one less.
     pub(super) fn numbers_of_others(&self) -> Vec<(u16, u16)> {
         self.seen().numbers_of_others()
     }
 
-    /// A number that no listener has, is known to have had, or has in the configuration.
+    /// A number that no listener has, had by whom somebody is still there, or has in the configuration.
     fn vacant_number(&self, inner: &Inner) -> Result<u16, Problem> {
         let configured = inner.base.numbered_listeners(&inner.changes.added_listeners());
         let is_free = |number: &u16| {
