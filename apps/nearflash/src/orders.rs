@@ -91,8 +91,8 @@ pub(crate) struct Orders {
     deaf: Mutex<Vec<(ListenerId, String)>>,
     /// By worker: the devices that it is to open or close, oldest first; at most one for each place.
     disks: Vec<Mutex<Vec<DiskOrder>>>,
-    /// Why a worker cannot open a device.
-    unopened: Mutex<Option<String>>,
+    /// Places of devices that a worker cannot open, and why.
+    unopened: Mutex<Vec<(usize, String)>>,
 }
 
 /// A device that a worker is to have a queue to, or none any more.
@@ -194,14 +194,18 @@ impl Orders {
         (found, !own.is_empty())
     }
 
-    /// A worker cannot open a device.
-    pub(crate) fn cannot_open(&self, why: String) {
-        *self.unopened.lock().expect("no holder panics") = Some(why);
+    /// A worker cannot open the device of a place.
+    pub(crate) fn cannot_open(&self, place: usize, why: String) {
+        self.unopened.lock().expect("no holder panics").push((place, why));
     }
 
-    /// Why a worker could not, if that was so.
-    pub(crate) fn take_unopened(&self) -> Option<String> {
-        self.unopened.lock().expect("no holder panics").take()
+    /// Why a worker could not open the device of a place, if that was so. What was said of another, by
+    /// a worker that was waited for in vain, is not taken for it.
+    pub(crate) fn take_unopened(&self, place: usize) -> Option<String> {
+        let mut unopened = self.unopened.lock().expect("no holder panics");
+        let found = unopened.iter().find(|(other, _)| *other == place).map(|(_, why)| why.clone());
+        unopened.retain(|(other, _)| *other != place);
+        found
     }
 
     fn change(&self, wakers: &[Waker]) {
@@ -329,6 +333,18 @@ mod tests {
             orders.drained();
         });
         assert!(orders.are_quiet() && orders.are_drained());
+    }
+
+    /// It may come when nobody waits for it any more.
+    #[test]
+    fn what_a_worker_says_of_a_device_is_taken_for_no_other() {
+        let orders = Orders::new(2);
+        orders.cannot_open(3, "late".to_owned());
+        assert_eq!(orders.take_unopened(4), None);
+        orders.cannot_open(4, "why".to_owned());
+        orders.cannot_open(4, "why not".to_owned());
+        assert_eq!(orders.take_unopened(4), Some("why".to_owned()));
+        assert_eq!((orders.take_unopened(4), orders.take_unopened(3)), (None, Some("late".into())));
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl Live {
     fn return_device(&self, disk: &Disk) {
         let order = DiskOrder { place: disk.place, volume: Some(disk.volume.clone()) };
         let ordered = self.gate().map(|gate| gate.orders.keep_disk(&order, &gate.wakers));
-        if let Err(problem) = ordered.and_then(|()| self.await_devices()) {
+        if let Err(problem) = ordered.and_then(|()| self.await_device(disk.place)) {
             let (device, error) = (&disk.name, problem.message);
             tracing::error!(device, error, "a worker cannot reach a device");
         }
@@ -203,13 +203,13 @@ impl Live {
     fn order_device(&self, place: usize, volume: Option<Arc<Volume>>) -> Result<(), Problem> {
         let gate = self.gate()?;
         gate.orders.disk(&DiskOrder { place, volume }, &gate.wakers);
-        self.await_devices()
+        self.await_device(place)
     }
 
-    fn await_devices(&self) -> Result<(), Problem> {
+    fn await_device(&self, place: usize) -> Result<(), Problem> {
         let gate = self.gate()?;
         self.await_orders()?;
-        match gate.orders.take_unopened() {
+        match gate.orders.take_unopened(place) {
             Some(why) => Err(Problem::new(Code::NotOpened, why)),
             None => Ok(()),
         }

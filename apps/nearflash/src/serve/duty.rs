@@ -97,7 +97,7 @@ impl Duty {
             match attach(place, volume.as_deref()) {
                 Ok(attached) => worker.attach_device(place, attached),
                 Err(why) => {
-                    self.orders.cannot_open(why);
+                    self.orders.cannot_open(place, why);
                     // Places are counted alike by all workers.
                     if place == worker.device_places() {
                         let nothing = attach(place, None).expect("nothing is opened");
