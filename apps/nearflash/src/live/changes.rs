@@ -69,11 +69,6 @@ impl Changes {
         Changes { own_name, ..self }
     }
 
-    /// The version of the state file that has all of this: the second has listeners and devices.
-    pub(crate) fn version(&self) -> u32 {
-        if self.listeners.is_empty() && self.devices.is_empty() { 1 } else { 2 }
-    }
-
     /// The numbers of the listeners that were added.
     pub(crate) fn added_listeners(&self) -> Vec<u16> {
         let each = self.listeners.iter();

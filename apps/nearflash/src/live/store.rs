@@ -24,9 +24,12 @@ use super::files::{self, Directory, Written};
 /// The beginning of the first line; behind it stands the version.
 const FORMAT: &str = "nearflash-state ";
 
-/// The versions that are understood. A file says the first that has all that is in it, so that an older
-/// program reads what it can, and says why it cannot read the rest.
-const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
+/// The version that is written. The second has listeners and devices, and a log beside it: a program that
+/// knows of none would start without the changes in that, so it is to refuse the file.
+const VERSION: u32 = 2;
+
+/// The versions that are understood.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 
 /// Bytes of the largest file that is read.
 pub(super) const BYTES_MAX: u64 = 1 << 30;
@@ -163,8 +166,8 @@ impl Store {
     fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
         let generation = self.generation + 1;
         let body = serde_json::to_vec_pretty(changes)?;
-        let (version, sum) = (changes.version(), digest(&body));
-        let head = format!("{FORMAT}{version} generation {generation} sha256 {sum}\n");
+        let sum = digest(&body);
+        let head = format!("{FORMAT}{VERSION} generation {generation} sha256 {sum}\n");
         let new = beside(&self.path, "new");
         write(&new, &[head.as_bytes(), &body])?;
         let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
@@ -301,9 +304,18 @@ fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
     let body = &bytes[end + 1..];
     let rest = head.strip_prefix(FORMAT).ok_or_else(broken)?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
-    let version = fields.first().and_then(|version| version.parse().ok());
-    if !version.is_some_and(|version| VERSIONS.contains(&version)) {
-        return Err("this state file is of another version of nearflash".to_owned());
+    let version: Option<u32> = fields.first().and_then(|version| version.parse().ok());
+    match version {
+        Some(version) if VERSIONS.contains(&version) => {}
+        Some(version) => {
+            return Err(format!(
+                "this state file is of another version of nearflash: it has version {version}, and this \
+                 program knows {} to {}; start the program that wrote it",
+                VERSIONS.start(),
+                VERSIONS.end()
+            ));
+        }
+        None => return Err(broken()),
     }
     let ["generation", generation, "sha256", sum] = fields[1..] else { return Err(broken()) };
     let generation = generation.parse().map_err(|_| broken())?;
@@ -391,10 +403,33 @@ mod tests {
         *flipped.last_mut().unwrap() ^= 1;
         fs::write(&path, &flipped).unwrap();
         assert!(Store::open(&path, false).is_err());
-        let later = String::from_utf8(whole).unwrap().replace("-state 1 ", "-state 9 ");
+        let later = String::from_utf8(whole).unwrap().replace("-state 2 ", "-state 9 ");
         fs::write(&path, later).unwrap();
-        assert!(Store::open(&path, false).unwrap_err().contains("another version"));
+        let error = Store::open(&path, false).unwrap_err();
+        assert!(
+            error.contains("it has version 9") && error.contains("--previous-state"),
+            "{error}"
+        );
         assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
+    }
+
+    /// Programs of the first version know of no log, and would leave its changes out.
+    #[test]
+    fn a_file_that_may_have_a_log_is_not_of_the_first_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+        store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+        assert!(beside(&path, LOG).exists());
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with("nearflash-state 2 "), "{written}");
+        // One of the first is read, and written anew with the next whole writing.
+        fs::write(&path, written.replace("-state 2 ", "-state 1 ")).unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, with_tenants(&["a", "b"]));
+        store.save(&with_key("one")).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("nearflash-state 2 "));
     }
 
     #[test]
