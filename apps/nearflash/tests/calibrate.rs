@@ -1,14 +1,16 @@
 //! `nearflash calibrate` from outside: what it writes, what it refuses, and what it leaves behind.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use qos::Load;
 use qos::model_file::ModelFile;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use support::{PATIENCE, wait_until};
 
 fn command(words: &str, folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
@@ -180,11 +182,19 @@ fn preconditioning_writes_everything() {
     assert_eq!((content.len(), empty), (16 << 20, 0));
 }
 
+/// Whether a process does something of its own when it gets this signal.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("it is told");
+    let caught = u64::from_str_radix(caught.trim(), 16).expect("a mask");
+    caught >> (signal.as_raw() - 1) & 1 == 1
+}
+
 #[test]
 fn an_interrupt_leaves_nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
     let child = command("sim:a -o a.toml", folder.path()).spawn().expect("the program starts");
-    std::thread::sleep(Duration::from_millis(500));
+    wait_until("that it takes signals", PATIENCE, || catches(child.id(), Signal::INT));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nearflash::blocking::{self, block_on};
 use nearflash::{Client, Error, Options, Slo, Status};
-use support::{Launch, PATIENCE, Server, now};
+use support::{Launch, PATIENCE, Server, free_port, now};
 
 fn mem() -> (Server, blocking::Client) {
     let server = Launch::device("mem:64MiB").start();
@@ -184,8 +184,9 @@ fn a_dropped_future_harms_nobody() {
 fn a_client_survives_its_server() {
     let directory = tempfile::tempdir().unwrap();
     let spec = format!("file:{}?size=16MiB", directory.path().join("volume").display());
-    let mut server = Launch::device(&spec).start();
-    let address = server.address();
+    let listen = format!("reflex://{}", free_port());
+    let launch = || Launch::new(&["--device", &spec, "--listen", &listen]);
+    let mut server = launch().start();
     let client = connect(&server);
     client.write(9, &[7; 512]).unwrap();
     client.flush().unwrap();
@@ -196,8 +197,7 @@ fn a_client_survives_its_server() {
         move || (client.read(9, 512), client.write(10, &[8; 512]))
     });
     std::thread::sleep(Duration::from_millis(100));
-    let listen = format!("reflex://{address}");
-    let _next = Launch::new(&["--device", &spec, "--listen", &listen]).start();
+    let _next = launch().start();
     let (read, write) = waiting.join().unwrap();
     assert_eq!(read.unwrap(), [7; 512]);
     write.unwrap();
@@ -212,7 +212,7 @@ fn a_server_that_stays_away_is_given_up() {
     server.kill();
     let started = now();
     assert_eq!(client.read(0, 512), Err(Error::ConnectionLost));
-    assert!(started.elapsed() < PATIENCE);
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
 }
 
 #[test]
@@ -248,9 +248,9 @@ fn the_thread_ends_with_the_last_handle() {
 
 #[test]
 fn a_client_registers_a_tenant_on_all_its_connections() {
-    let device = ["--device", "null:64MiB", "--listen", "reflex://127.0.0.1:0", "--model", "a"];
+    let listen = format!("reflex://{}", free_port());
+    let device = ["--device", "null:64MiB", "--listen", &listen, "--model", "a"];
     let mut server = Launch::new(&device).start();
-    let address = server.address();
     let options = Options { connections: 3, ..Options::default() };
     let client = blocking::Client::connect(&url(&server), options).unwrap();
     let slo = |latency_us, iops| Slo { latency_us, iops, read_percent: 100, ..Slo::default() };
@@ -276,14 +276,17 @@ fn a_client_registers_a_tenant_on_all_its_connections() {
     many(&client);
     assert!(now() - start > Duration::from_secs(1), "{:?}", now() - start);
     assert_eq!(client.renegotiate(slo(500, 100_000)).unwrap().tokens_needed, 100_000);
-    let start = now();
-    many(&client);
-    assert!(now() - start < Duration::from_secs(1), "{:?}", now() - start);
+    // In one try of a few: a busy machine may take as long for that.
+    let mut times = Vec::new();
+    while times.len() < 20 && times.last().is_none_or(|time| *time >= Duration::from_secs(1)) {
+        let start = now();
+        many(&client);
+        times.push(now() - start);
+    }
+    assert!(times.last().is_some_and(|time| *time < Duration::from_secs(1)), "{times:?}");
     // A server that was started again does not know the tenant: the client registers it again.
     server.kill();
-    let listen = format!("reflex://{address}");
-    let again = ["--device", "null:64MiB", "--listen", &listen, "--model", "a"];
-    let _server = Launch::new(&again).start();
+    let _server = Launch::new(&device).start();
     client.read(0, 4096).unwrap();
     support::wait_until("the tenant is there again", PATIENCE, || {
         client.renegotiate(slo(500, 50)).is_ok()

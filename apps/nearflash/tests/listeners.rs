@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
 use control::admin::{AddListener, AdminAddress, Client, RemoveListener};
-use support::{Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V1, V2, pattern, wait_until};
+use support::{
+    Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V1, V2, free_port, pattern, wait_until,
+};
 use wire::nvme::{Event, LogPage};
 
 const READ: Command = Command::Read(Range::new(64, 8));
@@ -85,7 +87,7 @@ fn is_closed(at: SocketAddr) -> bool {
 fn a_listener_that_is_added_serves_and_is_there_again() {
     let place = Place::new("");
     let mut server = place.start();
-    let told = place.told(&["listener", "add", "reflex://127.0.0.1:0"]);
+    let told = place.told(&["listener", "add", &format!("reflex://{}", free_port())]);
     assert!(told.starts_with("listens at reflex://127.0.0.1:"), "{told}");
     assert!(told.ends_with(" (number 2)\n"), "{told}");
     let at = address(told.split_whitespace().nth(2).unwrap());
@@ -135,7 +137,7 @@ fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
 fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
     let place = Place::new("");
     let server = place.start();
-    let first = place.add("reflex://127.0.0.1:0");
+    let first = place.add(&format!("reflex://{}", free_port()));
     let mut here: Vec<V2> = (0..4).map(|_| V2::connect(first)).collect();
     let mut old = V1::connect(first);
     old.set(1, 64, &pattern(64, 8, 2));
@@ -156,7 +158,7 @@ fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
     old.get(2, 64, 8);
     assert_eq!(old.expect_data(2, 64, 8), pattern(64, 8, 2));
     // Its number is not used again, or its connections would count as another's.
-    let second = place.add("reflex://127.0.0.1:0");
+    let second = place.add(&format!("reflex://{}", free_port()));
     assert_eq!(place.listed()[1], (3, format!("reflex://{second}")));
     let mut there = V2::connect(second);
     let told = place.told(&["listener", "rm", "3", "--drain"]);
@@ -205,7 +207,7 @@ fn a_listener_that_cannot_be_is_refused_with_the_reason() {
 fn the_first_listener_of_hosts_may_be_a_new_one() {
     let place = Place::new(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
     let _server = place.start();
-    let first = place.add("nvme-tcp://127.0.0.1:0");
+    let first = place.add(&format!("nvme-tcp://{}", free_port()));
     let mut host = NvmeQueue::admin(first, 1, SUBSYSTEM).unwrap();
     let mut io = host.io(first, 1, SUBSYSTEM);
     assert_eq!(host.namespaces(), [1]);
@@ -261,7 +263,7 @@ fn a_tenant_stays_while_a_listener_or_who_came_by_it_is_there() {
 
 #[test]
 fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
-    let (one, two) = (free_port(), free_port());
+    let (one, two) = (free_port().port(), free_port().port());
     let listen = |ports: &[u16]| {
         let one = |port: &u16| format!("[[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n");
         ports.iter().map(one).collect::<String>()
@@ -305,17 +307,12 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
     assert!(is_closed(there), "the one that could be bound neither");
 }
 
-fn free_port() -> u16 {
-    let any = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    any.local_addr().unwrap().port()
-}
-
 #[test]
 fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
     let place = Place::new("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
     let mut old = place.start();
     let stays = place.add("reflex://127.0.0.1:0?tenant=gold");
-    let goes = place.add("reflex://127.0.0.1:0?tenant=gold");
+    let goes = place.add(&format!("reflex://{}?tenant=gold", free_port()));
     let mut clients = [V2::connect(stays), V2::connect(goes)];
     let mut silent = V1::connect(goes);
     clients[0].write_blocks(64, &pattern(64, 8, 5), true);

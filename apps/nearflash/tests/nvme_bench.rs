@@ -3,10 +3,9 @@
 mod support;
 
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
-use support::{Launch, Server};
+use support::{Launch, Server, await_load, free_port};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
@@ -19,7 +18,7 @@ fn bench(words: &str, keys: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.env_remove("NEARFLASH_NVME_KEY").env_remove("NEARFLASH_NVME_CONTROLLER_KEY");
     command.envs(keys.iter().copied()).arg("bench").args(words.split_whitespace());
-    command.args(["--json", "--warmup", "0.1", "--seconds", "0.4"]).stdin(Stdio::null());
+    command.args(["--json", "--warmup", "0.1", "--seconds", "1.5"]).stdin(Stdio::null());
     command.output().expect("the program starts")
 }
 
@@ -144,20 +143,21 @@ fn keys_come_from_files_or_the_environment() {
 
 #[test]
 fn a_server_that_comes_back_is_used_again() {
-    let mut first = server("");
-    let address = first.address();
-    let words = format!("{} --warmup 0 --seconds 3 --queue-depth 4 --read-percent 50", url(&first));
+    let folder = tempfile::tempdir().expect("there is room");
+    let socket = folder.path().join("admin.sock");
+    let text = format!(
+        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
+         [[listen]]\nurl = \"nvme-tcp://{}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n",
+        free_port()
+    );
+    let mut first = Launch::config(&text).with("--admin").with(socket.to_str().unwrap()).start();
+    let words = format!("{} --warmup 0 --seconds 8 --queue-depth 4 --read-percent 50", url(&first));
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.arg("bench").args(words.split_whitespace()).arg("--json");
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = child.spawn().expect("the program starts");
-    std::thread::sleep(Duration::from_millis(700));
+    await_load(&socket);
     first.kill();
-    let url = format!("nvme-tcp://{address}");
-    let text = format!(
-        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n[[listen]]\nurl = \"{url}\"\n\
-         [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
-    );
     let _second = Launch::config(&text).start();
     let output = child.wait_with_output().expect("it ends");
     let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");

@@ -77,33 +77,43 @@ fn taken(server: &Server) -> usize {
     words.find_map(|word| word.parse().ok()).expect("it says how many")
 }
 
+/// A load of so many connections, the admin queue's among them, is taken over twice while it runs.
+fn take_over_twice(query: &str, words: &str, connections: usize) {
+    let place = Place::new();
+    let mut old = place.start();
+    let mut load = bench(&old, query, "30", words);
+    wait_until("its connections", PATIENCE, || place.peers().len() == connections);
+    let peers = place.peers();
+    let mut first = place.take_over();
+    assert_eq!(first.address(), old.address());
+    assert_eq!(taken(&first), connections, "{}", old.log());
+    assert!(old.wait().success(), "the older one ends in order");
+    let second = place.take_over();
+    assert_eq!(taken(&second), connections, "{}", first.log());
+    assert!(first.wait().success());
+    let now = place.peers();
+    assert!(load.try_wait().unwrap().is_none(), "it must last longer");
+    assert_eq!(now, peers, "nobody has connected again");
+    let result = faultless(load);
+    for side in ["read", "write"] {
+        assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
+    }
+}
+
 #[test]
 fn a_verifying_load_notices_nothing_but_pauses() {
-    for (query, words, connections) in [
-        ("", "--connections 3 --queue-depth 8", 4),
-        ("?in_capsule=false", "--connections 2 --queue-depth 16 --block-size 64KiB", 3),
-        ("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB", 3),
-    ] {
-        let place = Place::new();
-        let mut old = place.start();
-        let mut load = bench(&old, query, "6", words);
-        wait_until("its connections", PATIENCE, || place.peers().len() == connections);
-        let peers = place.peers();
-        let mut first = place.take_over();
-        assert_eq!(first.address(), old.address());
-        assert_eq!(taken(&first), connections, "{}", old.log());
-        assert!(old.wait().success(), "the older one ends in order");
-        let second = place.take_over();
-        assert_eq!(taken(&second), connections, "{}", first.log());
-        assert!(first.wait().success());
-        let now = place.peers();
-        assert!(load.try_wait().unwrap().is_none(), "it must last longer");
-        assert_eq!(now, peers, "nobody has connected again");
-        let result = faultless(load);
-        for side in ["read", "write"] {
-            assert!(result[side]["count"].as_u64().unwrap() > 0, "{words}: {result}");
-        }
-    }
+    take_over_twice("", "--connections 3 --queue-depth 8", 4);
+}
+
+#[test]
+fn a_load_whose_payloads_are_asked_for_notices_nothing_but_pauses() {
+    let words = "--connections 2 --queue-depth 16 --block-size 64KiB";
+    take_over_twice("?in_capsule=false", words, 3);
+}
+
+#[test]
+fn a_load_with_digests_notices_nothing_but_pauses() {
+    take_over_twice("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB", 3);
 }
 
 #[test]
@@ -143,14 +153,14 @@ fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
     let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
     let url = format!("nvme-tcp://{}/{SUBSYSTEM}?host={FRIEND}", old.address());
     program.args(["bench", &url, "--verify", "--read-percent", "50", "--json", "--warmup", "0.1"]);
-    program.args(["--seconds", "4", "--connections", "2", "--queue-depth", "8"]);
+    program.args(["--seconds", "20", "--connections", "2", "--queue-depth", "8"]);
     program.env("NEARFLASH_NVME_KEY", KEY).env_remove("NEARFLASH_ADMIN");
     let load = program.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    // By then it has proven who it is on each.
+    // By then it has proven who it is on each: that takes a few messages.
     wait_until("requests on both of its I/O queues", PATIENCE, || {
         let connections = place.client().connections().unwrap().connections;
         // With its admin queue, and without the connection that asked what there is.
-        connections.len() == 3 && connections.iter().filter(|one| one.in_flight > 0).count() == 2
+        connections.len() == 3 && connections.iter().filter(|one| one.messages > 50).count() == 2
     });
     let peers = place.peers();
     let new = place.launch(&more).with("--upgrade").start();
@@ -197,9 +207,9 @@ impl Disk {
 #[test]
 fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() {
     for (at, survives) in [
-        ("giver:controller:1500", true),
-        ("giver:leaves:1500", true),
-        ("giver:yours:1500", false),
+        ("giver:controller:4000", true),
+        ("giver:leaves:4000", true),
+        ("giver:yours:4000", false),
         ("heir:controller", true),
     ] {
         let place = Place::new();
@@ -210,7 +220,7 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
         let old = launch("giver").start();
         let mut disk = Disk::connect(&old);
         let mut new = launch("heir").with("--upgrade").begin();
-        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
         new.kill();
         old.await_log("this server goes on");

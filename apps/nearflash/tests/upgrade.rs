@@ -75,38 +75,47 @@ fn told(server: &Server) -> (u64, u64, u64) {
     (numbers[0], numbers[1], numbers[4])
 }
 
+/// A load of so many connections is taken over twice while it runs.
+fn take_over_twice(words: &str, connections: usize) {
+    let place = Place::new();
+    let mut old = place.start();
+    let (target, words) = words.split_once(' ').unwrap_or((words, ""));
+    let mut load = verifying(&format!("reflex://{}{target}", old.address()), "30", words);
+    let mut peers = Vec::new();
+    wait_until("its connections, and no others", PATIENCE, || {
+        let before = std::mem::replace(&mut peers, place.peers());
+        peers.len() == connections && before == peers
+    });
+    let first = place.take_over();
+    assert_eq!(first.address(), old.address());
+    let (count, _, _) = told(&first);
+    assert_eq!(count, peers.len() as u64);
+    assert!(old.wait().success(), "the older one ends in order");
+    // And once more, from the one that took over.
+    let mut first = first;
+    let second = place.take_over();
+    assert_eq!(told(&second).0, count);
+    assert!(first.wait().success());
+    let now = place.peers();
+    assert!(load.try_wait().unwrap().is_none(), "it must last longer");
+    assert_eq!(now, peers, "nobody has connected again");
+    let result = result(load);
+    assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
+}
+
 #[test]
 fn a_verifying_load_notices_nothing() {
-    for (words, connections) in [
-        (" --connections 8 --queue-depth 8", 8),
-        (" --connections 2 --queue-depth 4 --block-size 64KiB --checksums", 2),
-        ("?v=1 --connections 4 --queue-depth 16", 4),
-    ] {
-        let place = Place::new();
-        let mut old = place.start();
-        let (target, words) = words.split_once(' ').unwrap_or((words, ""));
-        let mut load = verifying(&format!("reflex://{}{target}", old.address()), "30", words);
-        let mut peers = Vec::new();
-        wait_until("its connections, and no others", PATIENCE, || {
-            let before = std::mem::replace(&mut peers, place.peers());
-            peers.len() == connections && before == peers
-        });
-        let first = place.take_over();
-        assert_eq!(first.address(), old.address());
-        let (count, _, _) = told(&first);
-        assert_eq!(count, peers.len() as u64);
-        assert!(old.wait().success(), "the older one ends in order");
-        // And once more, from the one that took over.
-        let mut first = first;
-        let second = place.take_over();
-        assert_eq!(told(&second).0, count);
-        assert!(first.wait().success());
-        let now = place.peers();
-        assert!(load.try_wait().unwrap().is_none(), "it must last longer");
-        assert_eq!(now, peers, "nobody has connected again");
-        let result = result(load);
-        assert_eq!((&result["errors"], &result["verify_failures"]), (&0.into(), &0.into()));
-    }
+    take_over_twice(" --connections 8 --queue-depth 8", 8);
+}
+
+#[test]
+fn a_load_of_large_requests_with_checksums_notices_nothing() {
+    take_over_twice(" --connections 2 --queue-depth 4 --block-size 64KiB --checksums", 2);
+}
+
+#[test]
+fn a_load_of_version_1_notices_nothing() {
+    take_over_twice("?v=1 --connections 4 --queue-depth 16", 4);
 }
 
 /// Clients of both versions whose connections have names and have written something.
@@ -200,14 +209,14 @@ fn begin(launch: Launch) -> support::Begun {
 fn the_older_goes_on_if_the_newer_is_killed() {
     // With how many of the four connections; `GIVEN`: without those that it was given.
     for (at, survive) in [
-        ("giver:hello:1500", 4),
-        ("giver:prepare:1500", 4),
-        ("giver:ready:1500", 4),
-        ("giver:still:1500", 4),
-        ("giver:parcel:1500", 4),
-        ("giver:taken:1500", 4),
-        ("giver:yours:1500", GIVEN),
-        ("giver:given:1500", 0),
+        ("giver:hello:4000", 4),
+        ("giver:prepare:4000", 4),
+        ("giver:ready:4000", 4),
+        ("giver:still:4000", 4),
+        ("giver:parcel:4000", 4),
+        ("giver:taken:4000", 4),
+        ("giver:yours:4000", GIVEN),
+        ("giver:given:4000", 0),
         ("heir:hello", 4),
         ("heir:estate", 4),
         ("heir:prepare", 4),
@@ -223,7 +232,7 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         let mut clients = Clients::connect(&old);
         let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
         let mut new = begin(new);
-        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
         let survive = if survive == GIVEN { 4 - stayed_with(&old) } else { survive };
         new.kill();
@@ -246,9 +255,9 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         ("giver:commit", 4),
         ("giver:committed", 4),
         ("giver:rest", 4),
-        ("heir:still:1500", 0),
-        ("heir:commit:1500", 4),
-        ("heir:committed:1500", 4),
+        ("heir:still:4000", 0),
+        ("heir:commit:4000", 4),
+        ("heir:committed:4000", 4),
     ] {
         let place = Place::new();
         let old =
@@ -257,7 +266,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         let mut clients = Clients::connect(&old);
         let new = if at.starts_with("heir") { staying(place.launch(), at) } else { place.launch() };
         let new = begin(new);
-        let stays = format!("stays at {}", at.trim_end_matches(":1500"));
+        let stays = format!("stays at {}", at.trim_end_matches(":4000"));
         wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
         let survive = if survive == GIVEN { stayed_with(&old) } else { survive };
         old.kill();
@@ -299,7 +308,7 @@ fn who_was_given_up_serves_nothing() {
     let mut large = V1::connect(old.address());
     large.send(&v1_head(1, 7, 4096, 2048));
     large.send(&vec![9; 900 << 10]);
-    let mut new = begin(staying(place.launch(), "heir:ready:500"));
+    let mut new = begin(staying(place.launch(), "heir:ready:3000"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     new.suspend();
     wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
@@ -330,7 +339,7 @@ fn who_has_no_room_for_all_is_refused() {
 #[test]
 fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
     let place = Place { workers: "1", ..Place::new() };
-    let mut old = staying(place.launch(), "giver:yours:1000").start();
+    let mut old = staying(place.launch(), "giver:yours:4000").start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.launch());
     old.await_log("stays at giver:yours");
@@ -412,7 +421,7 @@ fn the_way_to_the_kernel_may_be_another() {
         let by = |way: &str| place.launch().with("--interface").with(way);
         let mut old = by(before).start();
         let url = format!("reflex://{}", old.address());
-        let load = verifying(&url, "6", "--connections 8 --queue-depth 4");
+        let load = verifying(&url, "20", "--connections 8 --queue-depth 4");
         wait_until("connections", PATIENCE, || place.peers().len() == 8);
         let new = by(after).with("--upgrade").start();
         assert_eq!(told(&new).0, 8, "{}", old.log());

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use support::{PATIENCE, wait_until};
+use support::{PATIENCE, free_port, wait_until};
 
 /// A block of the document: its language, what is in it, and what the line before marks it as: the
 /// server's, or a file's.
@@ -61,7 +61,7 @@ fn the_walk_with_tenants_goes_as_the_document_says() {
 
 #[test]
 fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port().port();
     let (ran, compared) = walk("docs/nvme-tcp.md", |text| text.replace("4420", &port.to_string()));
     assert_eq!((ran, compared), (3, 2));
 }

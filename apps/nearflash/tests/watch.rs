@@ -3,12 +3,12 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 
 use serde_json::Value;
-use support::{Launch, PATIENCE, Server, wait_until};
+use support::{Launch, PATIENCE, Server, free_port, wait_until};
 
 /// A server under load, whose admin API and metrics are somewhere of their own.
 struct Watched {
@@ -29,11 +29,6 @@ fn program() -> Process {
     let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
     program.stdin(Stdio::null()).env_remove("NEARFLASH_ADMIN");
     program
-}
-
-/// A port of loopback that was free just now.
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Watched {

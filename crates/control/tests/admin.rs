@@ -486,13 +486,13 @@ fn silent_connections_keep_nobody_out_for_long() {
         .collect();
     assert_eq!(api.client().workers().unwrap().workers.len(), 2);
     let mut slow = &silent[2];
-    slow.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    slow.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut answer = String::new();
     let _ = slow.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
     // One that was answered and asks no more is ended, too.
     let mut idle = &silent[3];
-    idle.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    idle.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     idle.read_to_end(&mut Vec::new()).expect("its end");
 }
 

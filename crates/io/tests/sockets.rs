@@ -408,9 +408,9 @@ fn who_is_paused_takes_nobodys_place_in_the_line_for_buffers<N: Network>() {
 
 fn a_finished_connection_whose_peer_stays_ends_in_time<N: Network>() {
     let (mut server, accepted, mut stream) = connected_stream::<N>();
+    let begun = server.clock.now();
     server.sockets.finish(accepted);
     stream.write_all(b"nobody reads this").unwrap();
-    let begun = server.clock.now();
     assert_eq!(server.await_closed(), (accepted, CloseReason::Local));
     let waited = server.clock.now().since(begun);
     assert!(waited >= Duration::from_millis(1500), "{waited:?}");
@@ -614,7 +614,7 @@ fn connections_beyond_the_maximum_are_refused<N: Network>() {
     for _ in 0..20 {
         assert!(server.turn().is_empty());
     }
-    refused.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    refused.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert!(matches!(refused.read(&mut [0]), Ok(0)), "closed at once");
     drop(streams.pop());
     server.await_closed();

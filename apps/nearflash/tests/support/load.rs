@@ -1,10 +1,20 @@
 //! A load of `nearflash bench` that verifies what it reads.
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 
+use control::admin::{AdminAddress, Client};
 use serde_json::Value;
 
-use super::nearflash;
+use super::{PATIENCE, nearflash, wait_until};
+
+/// Waits until a load is well under way at the server whose admin API is at this socket.
+pub(crate) fn await_load(socket: &Path) {
+    let mut client = Client::new(AdminAddress::Unix(socket.to_owned())).unwrap();
+    wait_until("the load", PATIENCE, || {
+        client.connections().unwrap().connections.iter().any(|one| one.messages > 100)
+    });
+}
 
 /// A load that verifies, half of it reads, for so many seconds.
 pub(crate) fn verifying(url: &str, seconds: &str, words: &str) -> Child {

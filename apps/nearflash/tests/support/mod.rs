@@ -17,7 +17,7 @@ mod v1;
 mod v2;
 
 pub(crate) use browser::Browser;
-pub(crate) use load::{faultless, result, verifying};
+pub(crate) use load::{await_load, faultless, result, verifying};
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};
@@ -26,10 +26,29 @@ pub(crate) use server::{Begun, Launch, Server};
 pub(crate) use v1::{V1, head as v1_head};
 pub(crate) use v2::{Answer, V2};
 
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything that works takes, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything that works takes, on a very busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A port of loopback that nobody listens at. The kernel gives none of these to who asks for any, so
+/// that neither a server nor a client of another test has it between two servers of this one, and who
+/// looks whether it is closed does not connect to itself.
+pub(crate) fn free_port() -> SocketAddr {
+    const FIRST: u16 = 12_000;
+    const COUNT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = (std::process::id() % 400) as u16 * 50;
+    loop {
+        let place = own.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let address = SocketAddr::from(([127, 0, 0, 1], FIRST + place));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
 
 /// What a clock on the wall says.
 #[allow(clippy::disallowed_methods, reason = "these tests watch a real program in real time")]

@@ -1,13 +1,13 @@
 //! Operators elsewhere: a server with a certificate, and people with tokens.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use control::admin::{Client, Pass};
 
-use super::{Launch, Server};
+use super::{Launch, Server, free_port};
 
 pub(crate) const ANN: &str = "ann-may-change-everything-0123456789";
 pub(crate) const BOB: &str = "bob-may-read-everything-0123456789";
@@ -20,8 +20,7 @@ pub(crate) struct Office {
 
 impl Office {
     pub(crate) fn new() -> Office {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let office = Office { folder: tempfile::tempdir().unwrap(), at: free };
+        let office = Office { folder: tempfile::tempdir().unwrap(), at: free_port() };
         office.certify();
         office.put("tokens", &format!("ann change {ANN}\nbob read {BOB}\n"), 0o600);
         office.put("ann", ANN, 0o600);

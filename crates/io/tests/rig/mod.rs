@@ -76,7 +76,8 @@ impl<N: Network> End<N> {
     /// Turns until an event of the wanted kind comes; what comes before is not looked at, except
     /// that lent buffers go back.
     pub(crate) fn await_event<R>(&mut self, wanted: impl Fn(&NetEvent) -> Option<R>) -> R {
-        for _ in 0..2000 {
+        let end = self.clock.now() + Duration::from_secs(60);
+        while self.clock.now() < end {
             let mut found = None;
             for event in self.turn() {
                 found = found.or_else(|| wanted(&event));
