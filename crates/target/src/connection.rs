@@ -11,6 +11,7 @@ use contract::{
 use crate::Grant;
 use crate::chain::Chain;
 use crate::fence::Place;
+use crate::quota::Stand;
 
 /// Streams of a connection that barriers order.
 pub(crate) const STREAMS: usize = 8;
@@ -55,8 +56,8 @@ pub(crate) struct Connection<P> {
     pub(crate) is_queued: bool,
     /// It is stalled for a shortage of the worker's, and queued for its end.
     pub(crate) is_starving: bool,
-    /// It stands in its tenant's line: the tenant holds too much.
-    pub(crate) is_in_line: bool,
+    /// Where it stands in a tenant's line, because that holds too much for its next request.
+    pub(crate) stand: Option<Stand>,
     /// The answer to its hello, until the fence lets it in.
     pub(crate) greeting: Option<(Tag, HelloReply)>,
     /// What its hello said of its client, while the control plane is asked whether it may enter the
@@ -155,7 +156,7 @@ impl<P> Connection<P> {
             stalled: None,
             is_queued: false,
             is_starving: false,
-            is_in_line: false,
+            stand: None,
             greeting: None,
             entering: None,
             is_put_off: false,

@@ -104,15 +104,21 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         entry
     }
 
-    /// The next connection in a tenant's line may go on.
+    /// The next connection in a tenant's line may go on. All may if the tenant has nothing in flight:
+    /// the next might not ask for anything of it any more, and no other end would call those behind.
     #[inline(never)]
     fn call_next(&mut self, tenant: TenantId) {
-        while let Some(id) = self.quotas.next_in_line(tenant) {
-            let Some(conn) = self.find(id) else { continue };
-            conn.is_in_line = false;
+        let calls_all = self.quotas.holds_nothing(tenant);
+        while let Some((id, stand)) = self.quotas.next_in_line(tenant) {
+            let Some(conn) = self.find(id).filter(|conn| conn.stand == Some(stand)) else {
+                continue;
+            };
+            conn.stand = None;
             if conn.stalled.is_some() {
                 self.look_again(id);
-                break;
+                if !calls_all {
+                    break;
+                }
             }
         }
     }

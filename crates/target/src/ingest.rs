@@ -8,6 +8,7 @@ use contract::{
 use crate::chain::Links;
 use crate::connection::{Receiving, STREAMS};
 use crate::inflight::InFlight;
+use crate::quota::Stand;
 use crate::worker::{Chunk, Worker};
 
 /// Why taking bytes ended.
@@ -359,6 +360,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let now = self.now;
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
+        conn.stand = None;
         conn.in_flight += 1;
         conn.owed += request.command.reply_bytes();
         let payload_class = buf.as_ref().map(|buf| self.pool.class_of(buf));
@@ -389,28 +391,26 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// What [`supply`](Worker::supply) says; a connection whose tenant holds too much stands in
-    /// line for less.
+    /// line for less. Whoever goes on with what was supplied takes it out of that.
     pub(crate) fn supply_in_line(
         &mut self,
         id: ConnId,
         tenant: TenantId,
         bytes: usize,
     ) -> Result<Option<Buf>, Stop> {
-        let stop = match self.supply(tenant, bytes) {
-            Err(stop) => stop,
-            supplied => return supplied,
-        };
-        let conn = self.find(id).expect("it has a request");
-        if stop == Stop::Stall && !std::mem::replace(&mut conn.is_in_line, true) {
+        let supplied = self.supply(tenant, bytes);
+        if matches!(supplied, Err(Stop::Stall)) {
             let conns = &self.conns;
-            let stands = |id: ConnId| {
+            let stands = |id: ConnId, stand: Stand| {
                 let conn = conns[id.index as usize].as_deref();
-                conn.is_some_and(|conn| conn.id == id && conn.is_in_line)
+                conn.is_some_and(|conn| conn.id == id && conn.stand == Some(stand))
             };
+            let before = conns[id.index as usize].as_ref().expect("it has a request").stand;
             let most = 2 * self.open_connections;
-            self.quotas.stand_in_line(tenant, id, most, stands);
+            let stand = self.quotas.stand_in_line(tenant, id, before, most, stands);
+            self.find(id).expect("looked at above").stand = Some(stand);
         }
-        Err(stop)
+        supplied
     }
 
     /// A buffer for a payload of so many bytes, if there is one and the tenant may have it, and a

@@ -96,6 +96,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let buf = self.supply_in_line(id, tenant, bytes)?;
             self.batch += 1;
             let conn = self.find(id).expect("looked at above");
+            conn.stand = None;
             let request = conn.luggage.pop_front().expect("looked at above");
             self.unpack_request(id, request, buf);
         }

@@ -6,7 +6,8 @@
 //! IEEE/ACM Transactions on Networking 1998). One that takes all it can leaves a third, two of them
 //! leave a fifth: nobody has to say who the tenants are, and what nobody else wants is not kept from
 //! the one that does. A connection whose tenant holds too much stands in line: each request of the
-//! tenant that ends lets the first go on.
+//! tenant that ends lets the first go on. Its place is worth nothing once it was supplied in another way:
+//! it may wait for another tenant by then.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,13 @@ pub(crate) const SHARE: usize = 2;
 /// Sizes of buffers that are told apart; a pool has fewer.
 pub(crate) const CLASSES_MAX: usize = 8;
 
+/// A connection's place in the line of a tenant. Each is given once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stand {
+    tenant: TenantId,
+    number: u64,
+}
+
 /// What one tenant holds.
 #[derive(Debug, Default)]
 struct Holding {
@@ -25,15 +33,17 @@ struct Holding {
     slots: usize,
     /// Payloads among them, by the size of their buffers.
     payloads: [usize; CLASSES_MAX],
-    /// Its connections that wait for less of that, the first in front, and some that are gone: at
+    /// Its connections that wait for less of that, the first in front, and some that wait no more: at
     /// most twice as many as the worker has connections.
-    line: VecDeque<ConnId>,
+    line: VecDeque<(ConnId, Stand)>,
 }
 
 /// What the tenants of a worker hold, by their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     holdings: Vec<Holding>,
+    /// Places in lines that were given.
+    stands: u64,
 }
 
 impl Quotas {
@@ -87,25 +97,38 @@ impl Quotas {
         !holding.line.is_empty()
     }
 
-    /// A connection waits until its tenant holds less. (It holds something, or it were allowed.)
-    /// Whoever no longer `stands` there is struck off before the line gets longer than `most`.
+    /// A connection waits until its tenant holds less. (It holds something, or it were allowed.) Its
+    /// place, unless it has `before` there already. Whoever no longer `stands` there is struck off
+    /// before the line gets longer than `most`.
     pub(crate) fn stand_in_line(
         &mut self,
         tenant: TenantId,
         conn: ConnId,
+        before: Option<Stand>,
         most: usize,
-        stands: impl Fn(ConnId) -> bool,
-    ) {
+        stands: impl Fn(ConnId, Stand) -> bool,
+    ) -> Stand {
+        if let Some(stand) = before.filter(|stand| stand.tenant == tenant) {
+            return stand;
+        }
+        self.stands += 1;
+        let stand = Stand { tenant, number: self.stands };
         let line = &mut self.of(tenant).line;
         if line.len() >= most {
-            line.retain(|id| stands(*id));
+            line.retain(|(id, stand)| stands(*id, *stand));
         }
-        line.push_back(conn);
+        line.push_back((conn, stand));
+        stand
     }
 
-    /// The first of the tenant's connections that wait.
-    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<ConnId> {
+    /// The first place in the tenant's line, and whose it was.
+    pub(crate) fn next_in_line(&mut self, tenant: TenantId) -> Option<(ConnId, Stand)> {
         self.of(tenant).line.pop_front()
+    }
+
+    /// Whether it has nothing in flight, so that no end of a request would call whoever waits.
+    pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
+        self.of(tenant).slots == 0
     }
 }
 
@@ -146,13 +169,26 @@ mod tests {
         let mut quotas = Quotas::default();
         let conn = |index| ConnId { index, generation: 1 };
         for index in 0..1_000 {
-            quotas.stand_in_line(TenantId(0), conn(index), 8, |id| id.index == 0);
+            quotas.stand_in_line(TenantId(0), conn(index), None, 8, |id, _| id.index == 0);
         }
         assert!(quotas.of(TenantId(0)).line.len() <= 8);
-        assert_eq!(
-            quotas.next_in_line(TenantId(0)),
-            Some(conn(0)),
-            "who stayed is still the first"
-        );
+        let first = quotas.next_in_line(TenantId(0)).map(|(id, _)| id);
+        assert_eq!(first, Some(conn(0)), "who stayed is still the first");
+    }
+
+    #[test]
+    fn a_place_is_one_in_one_line() {
+        let mut quotas = Quotas::default();
+        let (conn, tenants) = (ConnId { index: 1, generation: 1 }, [TenantId(0), TenantId(1)]);
+        let mut stand = |tenant, before| quotas.stand_in_line(tenant, conn, before, 8, |_, _| true);
+        let first = stand(tenants[0], None);
+        assert_eq!(stand(tenants[0], Some(first)), first, "it stands there");
+        let second = stand(tenants[1], Some(first));
+        let third = stand(tenants[0], Some(second));
+        assert!(first != second && second != third && third != first);
+        assert_eq!(quotas.next_in_line(tenants[0]), Some((conn, first)));
+        assert_eq!(quotas.next_in_line(tenants[0]), Some((conn, third)));
+        assert_eq!(quotas.next_in_line(tenants[0]), None);
+        assert_eq!(quotas.next_in_line(tenants[1]), Some((conn, second)));
     }
 }

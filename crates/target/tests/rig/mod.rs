@@ -90,28 +90,38 @@ impl Transport for Network {
 /// First come, first served, while the test lets anything go.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    queue: VecDeque<Slot>,
+    queue: VecDeque<(TenantId, Slot)>,
     is_open: Rc<RefCell<bool>>,
+    /// Tenants that have no tokens.
+    poor: Rc<RefCell<Vec<TenantId>>>,
     /// Requests that were let go, less those that were given back.
     paid: Rc<RefCell<usize>>,
 }
 
 impl Scheduler for Gate {
-    fn enqueue(&mut self, _: TenantId, _: Kind, _: usize, slot: Slot) -> Result<(), QueueFull> {
-        self.queue.push_back(slot);
+    fn enqueue(
+        &mut self,
+        tenant: TenantId,
+        _: Kind,
+        _: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        self.queue.push_back((tenant, slot));
         Ok(())
     }
     fn begin_round(&mut self, _: Instant) {}
     fn next(&mut self) -> Option<Slot> {
-        let next = self.is_open.borrow().then(|| self.queue.pop_front()).flatten();
-        *self.paid.borrow_mut() += usize::from(next.is_some());
-        next
+        let is_rich = |(tenant, _): &(TenantId, Slot)| !self.poor.borrow().contains(tenant);
+        let first = self.queue.iter().position(is_rich).filter(|_| *self.is_open.borrow());
+        let (_, next) = self.queue.remove(first?).expect("it was found there");
+        *self.paid.borrow_mut() += 1;
+        Some(next)
     }
     fn refund(&mut self, _: Kind, _: usize) {
         *self.paid.borrow_mut() -= 1;
     }
     fn discard(&mut self) -> Option<Slot> {
-        self.queue.pop_front()
+        self.queue.pop_front().map(|(_, slot)| slot)
     }
     fn withdraw(
         &mut self,
@@ -119,9 +129,9 @@ impl Scheduler for Gate {
         wanted: &mut dyn FnMut(Slot) -> bool,
         taken: &mut Vec<Slot>,
     ) {
-        let (out, stay): (VecDeque<_>, _) = self.queue.drain(..).partition(|slot| wanted(*slot));
+        let (out, stay): (VecDeque<_>, _) = self.queue.drain(..).partition(|of| wanted(of.1));
         self.queue = stay;
-        taken.extend(out);
+        taken.extend(out.into_iter().map(|(_, slot)| slot));
     }
     fn queued(&self) -> usize {
         self.queue.len()
@@ -281,6 +291,7 @@ pub(crate) struct Rig {
     letters: Letters,
     network: Network,
     gate: Rc<RefCell<bool>>,
+    poor: Rc<RefCell<Vec<TenantId>>>,
     paid: Rc<RefCell<usize>>,
     parts: Arc<Parts>,
     now: Instant,
@@ -292,7 +303,7 @@ impl Rig {
         let network = Network::default();
         let gate = Rc::new(RefCell::new(true));
         let scheduler = Gate { is_open: gate.clone(), ..Gate::default() };
-        let paid = scheduler.paid.clone();
+        let (paid, poor) = (scheduler.paid.clone(), scheduler.poor.clone());
         let namespace = Namespace { device: 0, first: 0, blocks: 1 << 20, read_only: false };
         let parts = Parts {
             namespaces: Namespaces::new(vec![namespace]),
@@ -324,7 +335,7 @@ impl Rig {
             line,
         );
         let now = Instant::ZERO;
-        Rig { worker, meters, fence, letters, network, gate, paid, parts, now }
+        Rig { worker, meters, fence, letters, network, gate, poor, paid, parts, now }
     }
 
     /// What the worker shares with others.
@@ -399,6 +410,12 @@ impl Rig {
     /// Whether the scheduler lets anything go from now on.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
+        self.turns()
+    }
+
+    /// The scheduler lets go nothing of these tenants from now on, and what comes of all others.
+    pub(crate) fn impoverish(&mut self, tenants: &[u32]) -> Vec<(u32, Vec<u8>)> {
+        *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
         self.turns()
     }
 
