@@ -315,6 +315,8 @@ fn keys_change_live() {
 #[test]
 fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     let mut config = with_keys();
+    let open_fabric = fabric(&config);
+    open(&open_fabric, &host(2), SUBSYSTEM, 1, place(0, 0)).expect("nothing asks for keys");
     config.subsystems[0].must_authenticate = true;
     let fabric = fabric(&config);
     let refused = open(&fabric, &host(2), SUBSYSTEM, 1, place(0, 0)).unwrap_err();
@@ -449,9 +451,35 @@ fn the_hosts_end_proves_itself_and_wants_proof() {
     let mut own = unproven(&fabric);
     let outcome = prove(&fabric, &mut own.admin, &mut proof(secret(1), Some(secret(4)), 4));
     assert_eq!(outcome, Err(ProofFailure::Impostor));
-    let mut cut = proof(secret(1), None, 5);
-    for message in [&[][..], &[1; 5], &[1, 1, 0, 0, 9, 9], &[1, 0xf1, 0, 0, 5, 5]] {
-        assert_eq!(cut.take(message), Err(ProofFailure::Nonsense), "{message:?}");
+}
+
+/// Each is as good as the whole one but for what is wrong with it.
+#[test]
+fn challenges_that_are_cut_or_anothers_make_no_sense() {
+    let fabric = fabric(&with_keys());
+    let (host, subsystem) = (host(1).nqn, SUBSYSTEM.to_owned());
+    let credentials = Credentials { host, subsystem, key: secret(1), controller_key: None };
+    let proof = Proof::new(credentials, [5; _]);
+    let mut own = unproven(&fabric);
+    send(&mut own.admin, &proof.negotiation());
+    let (padded, _) = receive(&fabric, 0, &mut own.admin);
+    let challenge: AuthChallenge = read(&padded);
+    let length = 16 + Hash::Sha256.bytes() + usize::from(challenge.value_bytes.get());
+    assert_eq!(challenge.hash, Hash::Sha256.id());
+    let whole = &padded[..length];
+    let take = |message: &[u8]| proof.clone().take(message);
+    assert!(matches!(take(whole), Ok(Proven::Reply(_))));
+    for cut in 0..whole.len() {
+        assert_eq!(take(&whole[..cut]), Err(ProofFailure::Nonsense), "cut after {cut} bytes");
+    }
+    let with = |at: usize, byte: u8| {
+        let mut message = whole.to_vec();
+        assert_ne!(std::mem::replace(&mut message[at], byte), byte);
+        message
+    };
+    // Its message, its transaction, its hash and its group (Base 8.13.5.3).
+    for (at, byte) in [(1, 0x7f), (4, 6), (8, 9), (9, 9)] {
+        assert_eq!(take(&with(at, byte)), Err(ProofFailure::Nonsense), "byte {at}");
     }
 }
 
@@ -501,10 +529,26 @@ fn a_proof_goes_on_while_its_connection_moves() {
     let number = admin.depart();
     assert!(fabric.compute());
     let at = place(1, 9);
-    let _landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let mut landed = fabric.land(number, at.worker, at.conn).unwrap();
     let [Action::Complete { conn, answer, data }] = &poll(&fabric, 1, Instant::ZERO)[..] else {
         panic!("nobody was answered");
     };
     assert_eq!((*conn, answer.cid), (at.conn, 2));
-    assert_eq!(read::<AuthChallenge>(data).head.message, AuthMessage::CHALLENGE);
+    // What is shared was begun there and is the same here: the response is the right one.
+    let right = plan(Hash::Sha256, Group::Ffdhe2048);
+    assert_eq!(respond(&fabric, 1, &mut landed, &host(1), &right, data), Ok(()));
+}
+
+#[test]
+fn a_proof_that_moved_still_wants_the_key() {
+    let fabric = fabric(&with_keys());
+    let Session { mut admin, .. } = unproven(&fabric);
+    send(&mut admin, &negotiation(Hash::Sha256.id(), Group::Ffdhe2048.id()));
+    let (message, _) = receive(&fabric, 0, &mut admin);
+    let number = admin.depart();
+    let at = place(1, 9);
+    let mut landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let wrong = Plan { key: secret(3), ..plan(Hash::Sha256, Group::Ffdhe2048) };
+    let outcome = respond(&fabric, 1, &mut landed, &host(1), &wrong, &message);
+    assert_eq!(outcome, Err(AuthFailure::FAILED));
 }
