@@ -5,7 +5,7 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use support::{Launch, Operator, PATIENCE, Server, host_nqn, wait_until};
+use support::{Launch, NvmeQueue, Operator, PATIENCE, Server, host_nqn, wait_until};
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
@@ -54,6 +54,30 @@ impl Operator for Audited {
     fn admin(&self) -> String {
         self.path("admin.sock").display().to_string()
     }
+}
+
+#[test]
+fn who_ended_which_connection_is_kept() {
+    let audited = Audited::start_after("true");
+    let host = NvmeQueue::discovery(audited.server.listener(0), 1);
+    let id = || {
+        let all = audited.json(&["conn", "list"])["connections"].take();
+        all[0]["id"].as_str().map(str::to_owned)
+    };
+    let (ended, gone) = (id().unwrap(), "0:77.5");
+    audited.told(&["conn", "end", &ended]);
+    wait_until("its end", PATIENCE, || id().is_none());
+    assert!(audited.refused(&["conn", "end", gone]).contains("no connection 0:77.5 (any more)"));
+    let lines = audited.lines("audit.log");
+    let path = |id: &str| format!("/v1/connections/{id}").replace(':', "%3A").replace('.', "%2E");
+    assert_eq!((&lines[0]["method"], &lines[0]["path"]), (&json!("DELETE"), &path(&ended).into()));
+    assert_eq!((&lines[0]["outcome"], &lines[0]["before"]["id"]), (&json!("done"), &ended.into()));
+    assert!(lines[0]["before"]["peer"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(
+        (&lines[1]["path"], &lines[1]["code"]),
+        (&path(gone).into(), &json!("no-connection"))
+    );
+    drop(host);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::{Command, Hello, Notice, Range, Status};
-use control::admin::{AdminAddress, Client, ListenerState, WorkerState};
-use support::{Answer, Launch, NvmeQueue, PATIENCE, Server, V1, V2, now, wait_until};
+use control::admin::{AdminAddress, Client, Code, ListenerState, WorkerState};
+use support::{Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V1, V2, now, wait_until};
 
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:drained";
 
@@ -40,6 +40,12 @@ impl Place {
 
     fn states(&self) -> Vec<ListenerState> {
         self.client().listeners().unwrap().listeners.iter().map(|one| one.state).collect()
+    }
+}
+
+impl Operator for Place {
+    fn admin(&self) -> String {
+        self.folder.path().join("admin.sock").display().to_string()
     }
 }
 
@@ -95,6 +101,64 @@ fn what_is_in_flight_ends_first_and_not_for_ever() {
         }
         assert_eq!(answered, is_answered, "{deadline_ms} ms, ended after {:?}", now() - begun);
         place.client().resume_listener("1").unwrap();
+    }
+}
+
+/// One client that asks for much and reads nothing, among others.
+#[test]
+fn one_abusive_client_is_ended_and_the_others_stay() {
+    let place = Place::start("mem:16MiB");
+    let address = place.server.listener(0);
+    let mut others: Vec<V2> = (0..3).map(|_| V2::connect(address)).collect();
+    let mut rude = V1::connect(place.server.listener(1));
+    (1..=100).for_each(|handle| rude.get(handle, 1024, 2048));
+    let find = || {
+        let all = place.client().connections().unwrap().connections;
+        all.into_iter().find(|one| one.listener == 2 && one.messages > 0)
+    };
+    wait_until("its requests", PATIENCE, || find().is_some());
+    let id = find().unwrap().id;
+    let shown = place.client().connection(&id).unwrap();
+    assert_eq!((shown.id.as_str(), shown.listener, shown.ending), (id.as_str(), 2, false));
+    assert!(place.told(&["conn", "show", &id]).starts_with(&format!("connection {id}\n  peer ")));
+    let ending = place.client().end_connection(&id, 300).unwrap();
+    assert!(ending.ending && ending.id == id);
+    wait_until("its end", PATIENCE, || place.client().connection(&id).is_err());
+    rude.expect_end(PATIENCE);
+    let error = place.client().end_connection(&id, 1).unwrap_err();
+    assert_eq!(error.code(), Some(Code::NoConnection));
+    assert!(error.to_string().starts_with(&format!("there is no connection {id} (any more)")));
+    let code = |id| place.client().connection(id).unwrap_err().code();
+    assert_eq!(code("0:9999999.0"), Some(Code::NoConnection));
+    assert_eq!((code("9:0.0"), code("x")), (Some(Code::NoWorker), Some(Code::Invalid)));
+    others.iter_mut().for_each(|v2| assert_eq!(v2.call(READ, &[]).0, Status::Ok));
+    // It may come again.
+    assert_eq!(V2::connect(place.server.listener(1)).call(READ, &[]).0, Status::Ok);
+}
+
+#[test]
+fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
+    let place = Place::start("mem:16MiB?delay=700ms");
+    for (deadline, is_answered) in [("10", true), ("0", false)] {
+        let mut v2 = V2::hello(place.server.listener(0), Hello::default()).unwrap();
+        v2.send(7, READ, &[]);
+        let find = || {
+            let all = place.client().connections().unwrap().connections;
+            all.into_iter().find(|one| one.in_flight > 0).map(|one| one.id)
+        };
+        wait_until("a request", PATIENCE, || find().is_some());
+        let said = place.told(&["conn", "end", &find().unwrap(), "--deadline", deadline]);
+        assert!(said.contains(&format!("its 1 request in flight, or in {deadline} s")), "{said}");
+        let mut answered = false;
+        loop {
+            match v2.answer() {
+                Answer::Done { tag: 7, status: Status::Ok, .. } => answered = true,
+                Answer::Notice(Notice::Draining) => {}
+                Answer::End => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(answered, is_answered, "{deadline} s");
     }
 }
 

@@ -68,7 +68,7 @@ fn move_all(client: &mut Client, mut done: impl FnMut() -> bool) -> Vec<Duration
                 }
                 // The load may have ended meanwhile, or the machine be too slow for a while.
                 Err(ClientError::Refused(problem)) => {
-                    let known = matches!(problem.code, Code::NotFound | Code::InUse);
+                    let known = matches!(problem.code, Code::NoConnection | Code::InUse);
                     assert!(known, "{problem:?}");
                 }
                 Err(other) => panic!("{other}"),

@@ -189,6 +189,15 @@ pub enum Tell {
         /// told so far go on, and new ones come.
         until: Option<Instant>,
     },
+    /// A connection is to end: no more requests are taken from it, and it ends when what it has in flight
+    /// has ended, or then: exactly one [`Report::Ends`] follows, at once. A later word about the same one
+    /// replaces this one's time.
+    End {
+        /// Which.
+        conn: ConnId,
+        /// When it ends, whatever it has in flight.
+        until: Instant,
+    },
     /// A namespace is another one from now on, or none. The worker says in
     /// [`Meters`](crate::Meters) when no device has requests any more that this forbids.
     Place {
@@ -250,6 +259,8 @@ pub struct Listed {
     pub can_move: bool,
     /// Whether it can move to another process, too.
     pub can_leave: bool,
+    /// Whether its end has begun: no more requests are taken from it.
+    pub is_ending: bool,
 }
 
 /// What a worker tells the control plane of its connections.
@@ -274,6 +285,15 @@ pub enum Report {
         conn: ConnId,
         /// Its name at its new worker, and how long it was not received from; or why it stays.
         ended: Result<(ConnId, Duration), Stays>,
+    },
+    /// What became of a [`Tell::End`].
+    Ends {
+        /// The worker that was told.
+        worker: u16,
+        /// The connection that it was told of.
+        conn: ConnId,
+        /// What it is while it ends; or why it does not.
+        begun: Result<Listed, Stays>,
     },
 }
 

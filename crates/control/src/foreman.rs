@@ -105,6 +105,10 @@ pub enum OrderRefused {
     AllServe,
     /// The worker does not take connections now.
     NotActive(usize),
+    /// There is no connection of this name, or not any more.
+    NoConnection(usize, ConnId),
+    /// As many connections of the worker as may are ending already.
+    ManyEnd,
     /// There are too many orders, or the worker does not answer.
     NoAnswer,
 }
@@ -119,6 +123,14 @@ impl fmt::Display for OrderRefused {
             OrderRefused::NotActive(n) => {
                 write!(f, "worker {n} is retired; add it first (see `nearflash worker list`)")
             }
+            OrderRefused::NoConnection(worker, ConnId { index, generation }) => write!(
+                f,
+                "there is no connection {worker}:{index}.{generation} (any more); `nearflash conn list` \
+                 shows those that there are, and one that moves has another name afterwards"
+            ),
+            OrderRefused::ManyEnd => {
+                f.write_str("as many connections of the worker as may end already; try again")
+            }
             OrderRefused::NoAnswer => f.write_str("the worker does not answer; try again"),
         }
     }
@@ -131,6 +143,7 @@ impl std::error::Error for OrderRefused {}
 enum Key {
     Moved(u16, ConnId),
     Listed(u16, u32),
+    Ends(u16, ConnId),
 }
 
 /// Lets new connections go to those workers alone whose bits are set.
@@ -218,6 +231,7 @@ impl Foreman {
         let key = match &report {
             Report::Moved { worker, conn, .. } => Key::Moved(*worker, *conn),
             Report::Listed { worker, from, .. } => Key::Listed(*worker, *from),
+            Report::Ends { worker, conn, .. } => Key::Ends(*worker, *conn),
         };
         let mut crew = self.crew();
         let Some(n) = crew.waiting.iter().position(|waiting| waiting.key == key) else {
@@ -280,7 +294,7 @@ impl Foreman {
         match self.order(worker, Key::Moved(from, conn), tell)? {
             Report::Moved { ended: Ok((conn, pause)), .. } => Ok(Moved { worker: to, conn, pause }),
             Report::Moved { ended: Err(why), .. } => Err(OrderRefused::Stays(why)),
-            Report::Listed { .. } => Err(OrderRefused::NoAnswer),
+            Report::Listed { .. } | Report::Ends { .. } => Err(OrderRefused::NoAnswer),
         }
     }
 
@@ -299,7 +313,9 @@ impl Foreman {
                         all.extend(connections.iter().map(|listed| (worker, *listed)));
                         from = next;
                     }
-                    Report::Moved { .. } => return Err(OrderRefused::NoAnswer),
+                    Report::Moved { .. } | Report::Ends { .. } => {
+                        return Err(OrderRefused::NoAnswer);
+                    }
                 }
             }
         }
@@ -313,6 +329,48 @@ impl Foreman {
             tenant: name(&listed),
         };
         Ok(all.into_iter().map(info).collect())
+    }
+
+    /// One connection.
+    ///
+    /// # Errors
+    /// There is none of this name (any more), or the worker does not answer.
+    pub fn connection(&self, worker: usize, conn: ConnId) -> Result<ConnectionInfo, OrderRefused> {
+        let number = self.check(worker)?;
+        let tell = Tell::List { from: conn.index };
+        let report = self.order(worker, Key::Listed(number, conn.index), tell)?;
+        let Report::Listed { connections, .. } = report else { return Err(OrderRefused::NoAnswer) };
+        let found = connections.iter().find(|listed| listed.conn == conn);
+        let listed = *found.ok_or(OrderRefused::NoConnection(worker, conn))?;
+        Ok(self.told(worker, listed))
+    }
+
+    /// Ends a connection in order: no more requests are taken from it, and it ends when what it has in
+    /// flight has ended, or when the time is over. What it is while it ends; does not wait for that.
+    ///
+    /// # Errors
+    /// There is none of this name (any more), too many end already, or the worker does not answer.
+    pub fn end_connection(
+        &self,
+        worker: usize,
+        conn: ConnId,
+        limit: Duration,
+    ) -> Result<ConnectionInfo, OrderRefused> {
+        let number = self.check(worker)?;
+        let tell = Tell::End { conn, until: self.tenants.now() + limit };
+        match self.order(worker, Key::Ends(number, conn), tell)? {
+            Report::Ends { begun: Ok(listed), .. } => Ok(self.told(worker, listed)),
+            Report::Ends { begun: Err(Stays::TooMany), .. } => Err(OrderRefused::ManyEnd),
+            Report::Ends { begun: Err(_), .. } => Err(OrderRefused::NoConnection(worker, conn)),
+            Report::Moved { .. } | Report::Listed { .. } => Err(OrderRefused::NoAnswer),
+        }
+    }
+
+    /// A connection with the name of its tenant.
+    fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
+        let book = self.tenants.book();
+        let entry = listed.tenant.and_then(|tenant| book.entries.get(tenant.0 as usize)?.as_ref());
+        ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
     }
 
     /// Looks at the workers, once in a while: how busy they were, who has given all connections

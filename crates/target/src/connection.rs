@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Fence, HelloReply, ListenerId, Member, NamespaceId, ParcelRequest, Peer, Request, Slot,
-    Tag,
+    ConnId, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
+    Request, Session, Slot, Tag,
 };
 
 use crate::Grant;
@@ -127,6 +127,23 @@ pub(crate) struct Progress {
     /// Housekeepings since a message was left half received, and since frames waited unsent.
     pub(crate) idle_receiving: u32,
     pub(crate) idle_sending: u32,
+}
+
+impl<P: Session> Connection<P> {
+    /// What it is, said by its `worker`.
+    pub(crate) fn listed(&self, worker: u16) -> Listed {
+        Listed {
+            conn: self.id,
+            peer: self.peer,
+            tenant: self.grant.as_ref().map(|grant| grant.tenant),
+            listener: self.listener.0,
+            in_flight: self.in_flight as u32,
+            messages: self.progress.messages,
+            can_move: self.session.moves_to(worker),
+            can_leave: self.session.moves_to(u16::MAX),
+            is_ending: self.finishing || self.broken,
+        }
+    }
 }
 
 impl<P> Connection<P> {

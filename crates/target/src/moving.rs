@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, ConnId, Device, Instant, Listed, Mailbox, Member, Parcel, ParcelRequest, Payload, Report,
+    Buf, ConnId, Device, Instant, Mailbox, Member, Parcel, ParcelRequest, Payload, Report,
     Scheduler, Session, Slot, Stays, Tell, TenantId, Ticket, Transport,
 };
 
@@ -512,18 +512,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let first = (from as usize).min(self.conns.len());
         let end = (first + LIST_MAX).min(self.conns.len());
         let worker = self.line.worker;
-        let listed = |conn: &Connection<P>| Listed {
-            conn: conn.id,
-            peer: conn.peer,
-            tenant: conn.grant.as_ref().map(|grant| grant.tenant),
-            listener: conn.listener.0,
-            in_flight: conn.in_flight as u32,
-            messages: conn.progress.messages,
-            can_move: conn.session.moves_to(worker),
-            can_leave: conn.session.moves_to(u16::MAX),
-        };
-        let connections =
-            self.conns[first..end].iter().flatten().map(|conn| listed(conn)).collect();
+        let found = self.conns[first..end].iter().flatten();
+        let connections = found.map(|conn| conn.listed(worker)).collect();
         let next = (end < self.conns.len()).then_some(end as u32);
         self.line.mailbox.report(Report::Listed { worker, from, connections, next });
     }

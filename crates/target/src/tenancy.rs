@@ -90,6 +90,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 Tell::Leave { tenant } => self.meter(tenant).end_epoch(),
                 Tell::Place { change, number, namespace } => self.place(change, number, namespace),
                 Tell::Drain { listener, until } => self.order_drain(listener, until),
+                Tell::End { conn, until } => self.order_end(conn, until),
                 Tell::Renegotiate { member, iops, read_percent } => {
                     if self.talks.notices.len() < NOTICES_MAX {
                         let rounds = Rounds { member, iops, read_percent, next: 0 };

@@ -1,19 +1,33 @@
-//! `nearflash conn list|move`.
+//! `nearflash conn list|show|move|end`.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use control::admin::Connection;
 
-use super::table::{Side, table, text};
+use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use crate::report::number_text;
 
-/// Shows and moves the connections of a running server
+/// Shows, moves and ends the connections of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all connections, with the workers that serve them
     List,
+    /// Show one connection
+    Show {
+        /// The connection, as `nearflash conn list` shows it
+        id: String,
+    },
+    /// End a connection: no more requests are taken from it, and it is closed when what it has in
+    /// flight has ended; its client may connect again
+    End {
+        /// The connection, as `nearflash conn list` shows it
+        id: String,
+        /// Seconds until it is closed all the same
+        #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+        deadline: u64,
+    },
     /// Move a connection to another worker, while it is used
     Move {
         /// The connection, as `nearflash conn list` shows it; it has another name afterwards
@@ -32,6 +46,11 @@ impl Command {
                 let all = client.connections()?;
                 common.print(&all, |all| list(&all.connections));
             }
+            Command::Show { id } => common.print(&client.connection(id)?, show),
+            Command::End { id, deadline } => {
+                let ending = client.end_connection(id, deadline.saturating_mul(1_000))?;
+                common.print(&ending, |one| ends(one, *deadline));
+            }
             Command::Move { id, to } => {
                 let moved = client.move_connection(id, *to)?;
                 common.print(&moved, |moved| {
@@ -42,6 +61,36 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn ends(one: &Connection, deadline: u64) -> String {
+    let Connection { id, peer, in_flight, .. } = one;
+    match in_flight {
+        0 => format!("ended {id}, of {peer}"),
+        1 => format!("{id}, of {peer}, ends with its 1 request in flight, or in {deadline} s"),
+        n => format!("{id}, of {peer}, ends with its {n} requests in flight, or in {deadline} s"),
+    }
+}
+
+fn show(one: &Connection) -> String {
+    let number = |n: u32| number_text(f64::from(n));
+    let state = match (one.ending, one.can_move) {
+        (true, _) => "ends: no more requests are taken from it",
+        (false, true) => "open, can move to other workers",
+        (false, false) => "open, cannot move to other workers",
+    };
+    facts(
+        &format!("connection {}", one.id),
+        &[
+            ("peer", one.peer.clone()),
+            ("listener", one.listener.to_string()),
+            ("worker", one.worker.to_string()),
+            ("tenant", one.tenant.clone().unwrap_or_else(|| "none yet".to_owned())),
+            ("in flight", number(one.in_flight)),
+            ("messages", number(one.messages)),
+            ("state", state.to_owned()),
+        ],
+    )
 }
 
 fn list(connections: &[Connection]) -> String {
@@ -64,7 +113,12 @@ fn list(connections: &[Connection]) -> String {
             connection.tenant.clone().unwrap_or_else(|| "-".to_owned()),
             number(connection.in_flight),
             number(connection.messages),
-            if connection.can_move { "" } else { "cannot move" }.to_owned(),
+            match (connection.ending, connection.can_move) {
+                (true, _) => "ends",
+                (false, true) => "",
+                (false, false) => "cannot move",
+            }
+            .to_owned(),
         ]);
     }
     text(&table)
@@ -85,7 +139,19 @@ mod tests {
             in_flight: 32,
             messages: 12_345,
             can_move,
+            ending: false,
         };
+        let ending = Connection { ending: true, ..connection("1:9.0", Some("gold"), true) };
+        assert_eq!(
+            show(&ending),
+            "connection 1:9.0\n  peer       127.0.0.1:4000\n  listener   1\n  worker     1\n  \
+             tenant     gold\n  in flight  32\n  messages   12 345\n  \
+             state      ends: no more requests are taken from it"
+        );
+        assert_eq!(
+            ends(&ending, 10),
+            "1:9.0, of 127.0.0.1:4000, ends with its 32 requests in flight, or in 10 s"
+        );
         let text =
             list(&[connection("1:0.0", Some("gold"), true), connection("1:17.3", None, false)]);
         assert_eq!(

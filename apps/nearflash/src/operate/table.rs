@@ -30,6 +30,13 @@ pub(super) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// What is known of one thing, a line each: what, and how it is.
+pub(super) fn facts(title: &str, facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(what, _)| what.chars().count()).max().unwrap_or(0);
+    let each = facts.iter().map(|(what, value)| format!("\n  {what:width$}  {value}"));
+    title.to_owned() + &each.collect::<String>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::AdminAddress;
-use super::crew::{Connections, HasMoved, MoveTo, SetWorker, WorkerState};
+use super::crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::dashboard::Model;
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
 use super::estate::{
@@ -293,6 +293,28 @@ impl Client {
     /// When a worker does not answer.
     pub fn connections(&mut self) -> Result<Connections, ClientError> {
         self.get("/v1/connections")
+    }
+
+    /// One connection, by the name that it is listed with.
+    ///
+    /// # Errors
+    /// When there is none of this name (any more).
+    pub fn connection(&mut self, id: &str) -> Result<Connection, ClientError> {
+        self.get(&path_to("connections", id))
+    }
+
+    /// Ends a connection: when what it has in flight has ended, or when the time is over. What it is
+    /// while it ends.
+    ///
+    /// # Errors
+    /// When there is none of this name (any more).
+    pub fn end_connection(
+        &mut self,
+        id: &str,
+        deadline_ms: u64,
+    ) -> Result<Connection, ClientError> {
+        let path = format!("{}?deadline_ms={deadline_ms}", path_to("connections", id));
+        self.call(Method::DELETE, &path, None::<&()>)
     }
 
     /// Moves a connection, which is known by the name it is listed with, to another worker.

@@ -1,4 +1,4 @@
-//! Workers and connections: what they are, and moves.
+//! Workers and connections: what they are, moves, and ends.
 
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ pub struct Connection {
     pub messages: u32,
     /// Whether what it speaks can move.
     pub can_move: bool,
+    /// Whether its end has begun: no more requests are taken from it.
+    #[serde(default)]
+    pub ending: bool,
 }
 
 /// All connections.
@@ -56,6 +59,16 @@ pub struct Connections {
 pub struct MoveTo {
     /// The worker that is to serve it.
     pub to: usize,
+}
+
+/// How long what a connection has in flight may take before it ends all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EndConnection {
+    /// So many milliseconds, a day at most; 10 000 unless told.
+    #[serde(default)]
+    pub deadline_ms: Option<u64>,
 }
 
 /// A connection that has moved.
@@ -98,12 +111,21 @@ pub(super) const DEADLINE_MS_MAX: u64 = 86_400_000;
 pub(super) fn routes() -> Router<Api> {
     Router::new()
         .route("/v1/connections", get(list_connections))
+        .route("/v1/connections/{id}", get(get_connection).delete(end_connection))
         .route("/v1/connections/{id}/move", post(move_connection))
         .route("/v1/workers/{number}", put(set_worker))
 }
 
 fn name(worker: usize, conn: ConnId) -> String {
     format!("{worker}:{}.{}", conn.index, conn.generation)
+}
+
+/// The connection that a path names.
+fn named(id: &str) -> Result<(usize, ConnId), Problem> {
+    parse(id).ok_or_else(|| {
+        let message = format!("{id:?} is no name of a connection, such as 0:17.3");
+        Problem::new(Code::Invalid, message)
+    })
 }
 
 fn parse(id: &str) -> Option<(usize, ConnId)> {
@@ -116,8 +138,10 @@ fn parse(id: &str) -> Option<(usize, ConnId)> {
 impl From<OrderRefused> for Problem {
     fn from(refused: OrderRefused) -> Problem {
         let code = match refused {
-            OrderRefused::NoWorker(_) => Code::NotFound,
-            OrderRefused::Stays(contract::Stays::Gone) => Code::NotFound,
+            OrderRefused::NoWorker(_) => Code::NoWorker,
+            OrderRefused::NoConnection(..) => Code::NoConnection,
+            OrderRefused::Stays(contract::Stays::Gone) => Code::NoConnection,
+            OrderRefused::ManyEnd => Code::Busy,
             OrderRefused::Stays(_)
             | OrderRefused::Listens
             | OrderRefused::AllServe
@@ -152,15 +176,8 @@ async fn list_connections(
     State(api): State<Api>,
     Query(which): Query<Which>,
 ) -> Result<Json<Connections>, Problem> {
-    let (infos, numbers) = aside(move || {
-        let numbers = api.site.estate().map(|estate| estate.listener_numbers());
-        api.foreman.connections().map(|infos| (infos, numbers.unwrap_or_default()))
-    })
-    .await?;
-    let number = |listener: u16| {
-        let other = numbers.iter().find(|(called, _)| *called == listener);
-        other.map_or(listener + 1, |(_, number)| *number)
-    };
+    let (infos, numbers) =
+        aside(move || api.foreman.connections().map(|infos| (infos, numbers(&api)))).await?;
     let total = infos.len();
     let wanted = |info: &foreman::ConnectionInfo| {
         let Some(text) = &which.search else { return true };
@@ -168,17 +185,82 @@ async fn list_connections(
         info.tenant.as_deref().is_some_and(has) || has(&info.listed.peer.to_string())
     };
     let found = infos.into_iter().filter(wanted).take(which.limit.unwrap_or(usize::MAX));
-    let each = found.map(|info| Connection {
+    let each = found.map(|info| shown(info, &numbers));
+    Ok(Json(Connections { connections: each.collect(), total }))
+}
+
+/// What listeners are called that are not called by their place.
+fn numbers(api: &Api) -> Vec<(u16, u16)> {
+    api.site.estate().map(|estate| estate.listener_numbers()).unwrap_or_default()
+}
+
+fn shown(info: foreman::ConnectionInfo, numbers: &[(u16, u16)]) -> Connection {
+    let listener = info.listed.listener;
+    let other = numbers.iter().find(|(called, _)| *called == listener);
+    Connection {
         id: name(info.worker, info.listed.conn),
         worker: info.worker,
         peer: info.listed.peer.to_string(),
         tenant: info.tenant,
-        listener: number(info.listed.listener),
+        listener: other.map_or(listener + 1, |(_, number)| *number),
         in_flight: info.listed.in_flight,
         messages: info.listed.messages,
         can_move: info.listed.can_move,
-    });
-    Ok(Json(Connections { connections: each.collect(), total }))
+        ending: info.listed.is_ending,
+    }
+}
+
+/// One connection.
+#[utoipa::path(
+    get,
+    path = "/v1/connections/{id}",
+    params(("id" = String, Path, description = "The connection's name")),
+    responses(
+        (status = 200, body = Connection),
+        (status = 400, description = "The name makes no sense", body = Failure),
+        (status = 404, description = "There is no such connection (any more), or worker", body = Failure),
+        (status = 408, description = "The worker did not answer in time", body = Failure),
+    )
+)]
+async fn get_connection(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Result<Json<Connection>, Problem> {
+    let (worker, conn) = named(&id)?;
+    let ask = move || api.foreman.connection(worker, conn).map(|info| shown(info, &numbers(&api)));
+    Ok(Json(aside(ask).await?))
+}
+
+/// Ends a connection: no more requests are taken from it, and it ends when what it has in flight has
+/// ended, or when the time is over. Does not wait for that. Its client may connect again.
+#[utoipa::path(
+    delete,
+    path = "/v1/connections/{id}",
+    params(("id" = String, Path, description = "The connection's name"), EndConnection),
+    responses(
+        (status = 200, description = "Its end has begun", body = Connection),
+        (status = 400, description = "The name makes no sense", body = Failure),
+        (status = 404, description = "There is no such connection (any more), or worker", body = Failure),
+        (status = 408, description = "The worker did not answer in time", body = Failure),
+        (status = 409, description = "Too many are ending already", body = Failure),
+    )
+)]
+async fn end_connection(
+    State(api): State<Api>,
+    note: Note,
+    Path(id): Path<String>,
+    Query(EndConnection { deadline_ms }): Query<EndConnection>,
+) -> Result<Json<Connection>, Problem> {
+    let (worker, conn) = named(&id)?;
+    let limit = Duration::from_millis(deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
+    let order = move || {
+        let ended = api.foreman.end_connection(worker, conn, limit);
+        ended.map(|info| shown(info, &numbers(&api)))
+    };
+    let ending = aside(order).await?;
+    note.before(&ending);
+    tracing::info!(id, peer = ending.peer, in_flight = ending.in_flight, "connection ends");
+    Ok(Json(ending))
 }
 
 /// Moves a connection to another worker, while it is used. Its client notices nothing but a pause.
@@ -201,10 +283,7 @@ async fn move_connection(
     Path(id): Path<String>,
     Body(MoveTo { to }): Body<MoveTo>,
 ) -> Result<Json<HasMoved>, Problem> {
-    let Some((worker, conn)) = parse(&id) else {
-        let message = format!("{id:?} is no name of a connection, such as 0:17.3");
-        return Err(Problem::new(Code::Invalid, message));
-    };
+    let (worker, conn) = named(&id)?;
     note.before(&serde_json::json!({ "worker": worker }));
     let foreman::Moved { worker, conn, pause } =
         aside(move || api.foreman.move_connection(worker, conn, to)).await?;
@@ -252,7 +331,13 @@ pub(super) mod documented {
     use utoipa::OpenApi;
 
     #[derive(OpenApi)]
-    #[openapi(paths(list_connections, move_connection, set_worker))]
+    #[openapi(paths(
+        list_connections,
+        get_connection,
+        end_connection,
+        move_connection,
+        set_worker
+    ))]
     pub(in crate::admin) struct Document;
 }
 

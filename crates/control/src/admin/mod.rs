@@ -35,7 +35,7 @@ pub use axum::Router;
 pub use address::{AddressError, AdminAddress};
 pub use audit::{Caller, Journal, Outcome, Record};
 pub use client::{Client, ClientError};
-pub use crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
+pub use crew::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState};
 pub use dashboard::{
     History, Model, Rate, Reads, Second, SecondOfDevice, Standing, StandingOf, Standings, Stood,
 };

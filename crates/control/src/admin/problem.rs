@@ -64,6 +64,10 @@ pub enum Code {
     TooOften,
     /// This user, this token or this name of the server is not let in.
     Forbidden,
+    /// There is no worker of this number.
+    NoWorker,
+    /// There is no connection of this name, or not any more.
+    NoConnection,
     /// There is no such resource.
     NotFound,
     /// The resource has no such method.
@@ -85,6 +89,7 @@ impl Code {
         match self {
             Code::Invalid => StatusCode::BAD_REQUEST,
             Code::NoTenant | Code::NoNamespace | Code::NotFound => StatusCode::NOT_FOUND,
+            Code::NoWorker | Code::NoConnection => StatusCode::NOT_FOUND,
             Code::NoSubsystem | Code::NoHost | Code::NoListener => StatusCode::NOT_FOUND,
             Code::Taken | Code::InUse => StatusCode::CONFLICT,
             Code::NoDevice | Code::NoModel | Code::NotMeasured => StatusCode::UNPROCESSABLE_ENTITY,

@@ -17,8 +17,8 @@ use std::time::Duration;
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Fence, Frame,
     FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Parcel, Peer,
-    QueueFull, Range, Reply, Request, Scheduler, Session, Slot, Status, Tag, Tell, TenantId,
-    Ticket, Transport,
+    QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status, Tag, Tell,
+    TenantId, Ticket, Transport,
 };
 use flash::Null;
 use nearflash_target::{
@@ -266,13 +266,21 @@ impl Session for Speech {
     }
 }
 
-/// What the control plane has told the worker, which has not read it, and what it told others.
+/// What the control plane has told the worker, which has not read it, what it told others, and what it
+/// reported.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Letters(Rc<RefCell<VecDeque<Tell>>>, Rc<RefCell<VecDeque<Tell>>>);
+pub(crate) struct Letters(
+    Rc<RefCell<VecDeque<Tell>>>,
+    Rc<RefCell<VecDeque<Tell>>>,
+    Rc<RefCell<VecDeque<Report>>>,
+);
 
 impl Mailbox for Letters {
     fn ask(&mut self, _: Ask) -> bool {
         false
+    }
+    fn report(&mut self, report: Report) {
+        self.2.borrow_mut().push_back(report);
     }
     fn pass(&mut self, _: u16, tell: Tell) -> Result<(), Tell> {
         self.1.borrow_mut().push_back(tell);
@@ -371,6 +379,11 @@ impl Rig {
             Tell::Arrive(parcel) => Some(parcel),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The next thing that the worker has reported.
+    pub(crate) fn reported(&mut self) -> Option<Report> {
+        self.letters.2.borrow_mut().pop_front()
     }
 
     /// A connection of this tenant.

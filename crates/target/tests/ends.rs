@@ -1,0 +1,115 @@
+//! Single connections that an operator ends.
+
+mod rig;
+
+use std::time::Duration;
+
+use contract::{ConnId, Instant, Report, Stays, Tell};
+use rig::{Rig, UNIT};
+
+const LATER: Duration = Duration::from_secs(10);
+
+fn name(index: u32, generation: u32) -> ConnId {
+    ConnId { index, generation }
+}
+
+/// A worker with connections 0 and 1, whose requests are held.
+fn held() -> Rig {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    rig.connect(0, 1);
+    rig.connect(1, 1);
+    rig.open_gate(false);
+    rig
+}
+
+/// Ends a connection by then; what the worker reports of it: its requests in flight.
+fn end(rig: &mut Rig, conn: ConnId, until: Instant) -> Result<u32, Stays> {
+    rig.tell(Tell::End { conn, until });
+    match rig.reported() {
+        Some(Report::Ends { worker: 0, conn: told, begun }) if told == conn => {
+            begun.map(|listed| {
+                assert!(listed.is_ending && listed.conn == conn);
+                listed.in_flight
+            })
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_in_flight_ends_first_and_others_stay() {
+    let mut rig = held();
+    rig.say(0, b"R\x01R\x01");
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Ok(2));
+    assert_eq!(rig.worker.connections(), 2, "its requests are in flight");
+    assert_eq!(rig.say(0, b"R\x01"), [], "no more are taken");
+    let answered = rig.open_gate(true);
+    assert_eq!(answered, [(0, vec![b'R', 0, 0]), (0, vec![b'R', 1, 0])]);
+    assert_eq!(rig.worker.connection_ids().collect::<Vec<_>>(), [name(1, 0)]);
+    assert_eq!(rig.say(1, b"R\x01"), [(1, vec![b'R', 0, 0])]);
+    // Nothing is left to be done at its time.
+    rig.pass(2 * LATER);
+    assert_eq!(rig.worker.connections(), 1);
+}
+
+#[test]
+fn one_whose_requests_do_not_end_is_closed_when_its_time_is_over() {
+    let mut rig = held();
+    rig.say(0, b"R\x01");
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Ok(1));
+    rig.pass(LATER / 2);
+    assert_eq!(rig.worker.connections(), 2);
+    // A later word is about another time.
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + 3 * LATER), Ok(1));
+    rig.pass(LATER);
+    assert_eq!(rig.worker.connections(), 2);
+    rig.pass(2 * LATER);
+    assert_eq!(rig.worker.connections(), 1);
+}
+
+#[test]
+fn a_name_whose_generation_has_passed_is_nobodys() {
+    let mut rig = held();
+    for gone in [name(0, 1), name(7, 0), name(u32::MAX, 0)] {
+        assert_eq!(end(&mut rig, gone, Instant::ZERO + LATER), Err(Stays::Gone));
+    }
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Ok(0));
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
+    assert_eq!(rig.worker.connections(), 1);
+}
+
+#[test]
+fn one_that_leaves_for_another_worker_ends_here() {
+    let mut rig = held();
+    rig.say(0, b"Q\x01B\x01");
+    rig.tell(Tell::Move { conn: name(0, 0), to: 1 });
+    // It has half a request, so it is away; its name is nobody's any more.
+    assert!(rig.departed().is_some());
+    assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
+    assert_eq!(rig.reported(), None, "one report follows");
+    rig.say(1, b"W\x01");
+    rig.tell(Tell::Move { conn: name(1, 0), to: 1 });
+    assert!(rig.departed().is_none(), "it owes a payload");
+    assert_eq!(end(&mut rig, name(1, 0), Instant::ZERO + LATER), Ok(0));
+    assert_eq!(rig.worker.connections(), 0);
+    let stayed = Report::Moved { worker: 0, conn: name(1, 0), ended: Err(Stays::Gone) };
+    assert_eq!(rig.reported(), Some(stayed));
+}
+
+#[test]
+fn a_bounded_number_ends_at_a_time() {
+    let mut rig = Rig::new(128, &[(UNIT, 100), (4 * UNIT, 3)]);
+    rig.open_gate(false);
+    for index in 0..65 {
+        rig.connect(index, 1);
+        rig.say(index, b"R\x01");
+    }
+    let until = Instant::ZERO + LATER;
+    for index in 0..64 {
+        assert_eq!(end(&mut rig, name(index, 0), until), Ok(1), "{index}");
+    }
+    assert_eq!(end(&mut rig, name(64, 0), until), Err(Stays::TooMany));
+    assert_eq!(end(&mut rig, name(3, 0), until), Ok(1), "it ends already");
+    rig.hang_up(5);
+    assert_eq!(end(&mut rig, name(64, 0), until), Ok(1), "another is gone");
+}
