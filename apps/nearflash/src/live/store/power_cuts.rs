@@ -26,7 +26,7 @@ impl Server {
     fn change(&mut self, n: usize) -> bool {
         let mut changes = self.kept.clone();
         let name = format!("t{}", n / 2);
-        let is_whole = n % 4 == 0;
+        let is_whole = n.is_multiple_of(4);
         if is_whole {
             let key = Some(HiddenText(format!("key {n}")));
             let (nqn, controller_key, tenant) = ("nqn.x".to_owned(), None, None);
