@@ -2,8 +2,8 @@
 //! them.
 
 use contract::{
-    Buf, COUNTED, Command, ConnId, Device, Mailbox, Reply, Scheduler, Session, Slot, Status, Tag,
-    TenantId, Transport,
+    Buf, COUNTED, Command, ConnId, Device, Mailbox, Range, Reply, Scheduler, Session, Slot, Status,
+    Tag, TenantId, Transport,
 };
 
 use crate::inflight::InFlight;
@@ -23,9 +23,41 @@ struct Gone {
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// A request that was started has ended: answers it and lets go what waited for it.
     pub(crate) fn end(&mut self, slot: Slot, status: Status, buf: Option<Buf>) {
-        if let Some((id, stream)) = self.answer_started(slot, status, buf) {
+        let waited_for = match self.in_flight.get(slot).command {
+            Command::Read(range) if status.is_ok() => self.answer_read(slot, range, buf),
+            _ => self.answer_started(slot, status, buf),
+        };
+        if let Some((id, stream)) = waited_for {
             self.release_held(id, stream);
         }
+    }
+
+    /// What [`answer_started`](Worker::answer_started) does, for a read that was carried out. Most
+    /// requests are that, and they have neither payload nor fence to let go.
+    fn answer_read(
+        &mut self,
+        slot: Slot,
+        range: Range,
+        buf: Option<Buf>,
+    ) -> Option<(ConnId, usize)> {
+        let entry = self.in_flight.get(slot);
+        debug_assert!(entry.buf.is_none() && entry.payload_class.is_none());
+        debug_assert!(entry.fence.is_none(), "only what changes data is behind one");
+        let (id, tag, stream) = (entry.conn, entry.tag, usize::from(entry.stream));
+        let (tenant, bytes) = (entry.tenant, range.bytes());
+        let came = (tenant, entry.namespace, entry.received_at);
+        if COUNTED {
+            self.tally.add(&self.line.meters, self.now, came, bytes);
+        } else {
+            self.meter(tenant).retire(1);
+        }
+        self.in_flight.discard(slot);
+        if self.quotas.release(tenant, None) {
+            self.call_next(tenant);
+        }
+        let reply = Reply::Done { tag, command: Command::Read(range), status: Status::Ok };
+        self.reply(id, &reply, buf.map(|buf| (buf, bytes)));
+        self.note_answered(id, stream, bytes)
     }
 
     /// Answers a request that was started. Where others wait for it, they go on waiting: of which
@@ -48,11 +80,23 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let reply = Reply::Done { tag, command, status };
         self.reply(id, &reply, body);
+        self.note_answered(id, stream, command.reply_bytes())
+    }
+
+    /// A connection is owed so many bytes less, for a request of a stream; where others wait for
+    /// that, they go on waiting.
+    #[inline(always)]
+    fn note_answered(
+        &mut self,
+        id: ConnId,
+        stream: usize,
+        reply_bytes: usize,
+    ) -> Option<(ConnId, usize)> {
         let conn = self.find(id)?;
         let order = &mut conn.streams[stream];
         order.running -= 1;
         let is_waited_for = !order.held.is_empty();
-        conn.owed -= command.reply_bytes();
+        conn.owed -= reply_bytes;
         conn.in_flight -= 1;
         if conn.stalled.is_some() || conn.finishing {
             self.retired(id);
@@ -77,17 +121,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if let Some((fence, epoch)) = entry.fence.take() {
             fence.end(usize::from(entry.device), epoch);
         }
-        match (answer, entry.command) {
-            // Most requests are reads; for them this is a few instructions.
-            (Some(Status::Ok), Command::Read(range)) if COUNTED => {
-                let came = (entry.tenant, entry.namespace, entry.received_at);
-                self.tally.add(&self.line.meters, self.now, came, range.bytes());
-            }
-            _ => {
-                let ended = Ended::of(entry);
-                self.count_end(&ended, answer);
-            }
-        }
+        let ended = Ended::of(entry);
+        self.count_end(&ended, answer);
         self.in_flight.discard(slot);
         if self.quotas.release(tenant, payload_class) {
             self.call_next(tenant);

@@ -58,19 +58,16 @@ impl Tally {
         (tenant, namespace, received_at): (TenantId, NamespaceId, Instant),
         bytes: usize,
     ) {
-        let came_alike = self.namespace == namespace && self.received_at == received_at;
-        if self.tenant == tenant && came_alike {
-            self.ended += 1;
-            self.ended_bytes += bytes as u64;
-            return;
-        }
-        if self.ended > 0 {
-            self.end_row(meters);
-        }
-        self.tenant = tenant;
-        if !came_alike {
+        if self.namespace != namespace || self.received_at != received_at {
             self.turn_to(meters, now, namespace, received_at);
         }
+        if self.tenant == tenant {
+            self.ended_bytes += bytes as u64;
+            self.ended += 1;
+            return;
+        }
+        self.settle(meters);
+        self.tenant = tenant;
         self.count(meters, 1, bytes as u64);
     }
 
@@ -83,7 +80,8 @@ impl Tally {
     }
 
     /// Nothing more ends in the row.
-    #[inline(never)]
+    // Cold, as what is off the way of most requests: what it needs is made ready there.
+    #[cold]
     fn end_row(&mut self, meters: &Meters) {
         self.count(meters, self.ended, self.ended_bytes);
         (self.ended, self.ended_bytes) = (0, 0);
@@ -99,8 +97,9 @@ impl Tally {
         self.bytes += bytes;
     }
 
-    /// The next read is of another namespace, or came at another time, than the one before.
-    #[inline(never)]
+    /// The next read is of another namespace, or came at another time, than the one before: what
+    /// has ended until now is counted by those.
+    #[cold]
     fn turn_to(
         &mut self,
         meters: &Meters,
@@ -108,6 +107,7 @@ impl Tally {
         namespace: NamespaceId,
         received_at: Instant,
     ) {
+        self.settle(meters);
         if self.namespace != namespace {
             self.tell(meters);
             self.namespace = namespace;
