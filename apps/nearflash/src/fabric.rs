@@ -5,6 +5,7 @@ use std::io::Read;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use contract::{Geometry, NamespaceId, TenantId};
 use io::Waker;
@@ -23,6 +24,9 @@ const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
 
 /// Blocks as hosts see them, where they need not be larger.
 const BLOCK_BYTES: u32 = 512;
+
+/// How soon to look again for the fabric's lock, when who holds it does not run.
+const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 
 /// What a fabric is made of.
 pub(crate) struct Plan<'a> {
@@ -93,6 +97,11 @@ impl Surroundings for Wakers {
 
     fn random(&self, bytes: &mut [u8]) {
         random(bytes);
+    }
+
+    fn give_way(&self) {
+        // To yield would not do: who yields may still come before a thread of low priority.
+        thread::sleep(LOCKED_PERIOD);
     }
 
     fn keep(&self) {

@@ -7,7 +7,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use contract::Instant;
-use spin::Mutex;
+use spin::{Mutex, MutexGuard};
 use wire::nvme::{Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
@@ -28,6 +28,12 @@ pub trait Surroundings: fmt::Debug + Send + Sync {
     /// Has a thread that carries no I/O call [`Fabric::compute`].
     fn compute(&self);
 
+    /// Lets other threads run, one of which holds the fabric's lock. It may be of low priority, and
+    /// waits for this very processor then: whoever only spins waits for as long as the system lets it.
+    fn give_way(&self) {
+        core::hint::spin_loop();
+    }
+
     /// Has a thread that carries no I/O keep the reservations ([`Fabric::reservations_to_keep`]),
     /// where [`Fabric::keep_reservations`] asked for that.
     fn keep(&self) {}
@@ -45,6 +51,9 @@ pub struct Fabric {
     pub(super) held: AtomicU8,
     surroundings: Box<dyn Surroundings>,
 }
+
+/// How often to look for the lock before others are let run: some microseconds.
+const SPINS: usize = 100;
 
 /// The worker that watches keep-alive timers.
 const WATCHMAN: u16 = 0;
@@ -131,10 +140,23 @@ impl Fabric {
         self.mail.len() as u16
     }
 
+    /// The lock: held for microseconds, unless who holds it has lost its processor.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        loop {
+            for _ in 0..SPINS {
+                if let Some(state) = self.state.try_lock() {
+                    return state;
+                }
+                core::hint::spin_loop();
+            }
+            self.surroundings.give_way();
+        }
+    }
+
     /// Under the lock; afterwards wakes the workers that got mail.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let (result, woken, has_jobs, has_reserved) = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let before = state.jobs.len();
             let reserved = state.reservation_changes;
             let result = work(&mut state);
