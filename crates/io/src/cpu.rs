@@ -19,6 +19,17 @@ pub fn pin_to_cpu(cpu: usize) -> Result<(), Error> {
         .map_err(|e| Error::system(format!("cannot run on processor {cpu} (see `nproc`)"), e))
 }
 
+/// Whether a thread may be [pinned](pin_to_cpu) to a processor: tried by one that ends.
+///
+/// # Errors
+/// As there.
+pub fn check_cpu(cpu: usize) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let tried = scope.spawn(|| pin_to_cpu(cpu)).join();
+        tried.unwrap_or_else(|_| Err(Error::new(format!("cannot try processor {cpu}"))))
+    })
+}
+
 /// Raises the soft limit of open descriptors to the hard one and returns what it is now.
 pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);

@@ -313,13 +313,27 @@ fn failed(what: &str, path: &Path, errno: Errno) -> Error {
     Error::system(format!("cannot {what} {}", path.display()), errno)
 }
 
+/// A file has fewer bytes than were asked for.
+pub(super) fn fewer(path: &Path, bytes: u64, size: u64) -> Error {
+    Error::new(format!(
+        "{} holds {bytes} bytes, fewer than the {size} that were asked for; remove it, or leave the size \
+         away to use it as it is",
+        path.display()
+    ))
+}
+
+/// A file is not there, and nobody has said how large to make it.
+pub(super) fn missing_without_size(path: &Path) -> Error {
+    let shown = path.display();
+    Error::new(format!(
+        "{shown} does not exist; name its size to make it, like file:{shown}?size=1GiB"
+    ))
+}
+
 /// Makes the directories of a file that is to be made, or says why it is not.
 fn prepare_missing(path: &Path, size: Option<u64>, options: FileOptions) -> Result<(), Error> {
-    let shown = path.display();
     if size.is_none() || options.read_only {
-        return Err(Error::new(format!(
-            "{shown} does not exist; name its size to make it, like file:{shown}?size=1GiB"
-        )));
+        return Err(missing_without_size(path));
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let Some(parent) = parent else { return Ok(()) };
@@ -471,11 +485,7 @@ fn settle_size(
             )?;
             Ok(size)
         }
-        Some(size) if bytes < size => Err(Error::new(format!(
-            "{} holds {bytes} bytes, fewer than the {size} that were asked for; remove it, or \
-             leave the size away to use it as it is",
-            path.display()
-        ))),
+        Some(size) if bytes < size => Err(fewer(path, bytes, size)),
         _ => Ok(bytes),
     }
 }

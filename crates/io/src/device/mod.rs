@@ -7,6 +7,7 @@
 mod align;
 mod file;
 mod flight;
+mod foresee;
 mod journal;
 mod medium;
 mod queue;
