@@ -41,6 +41,7 @@ fn tenants() -> Tenants {
 fn router(tenants: &Tenants) -> Router {
     let (desk, _) = Desk::new(tenants.clone(), 2);
     nearflash_control::admin::router(tenants.clone(), desk.foreman(), Arc::new(TwoWorkers))
+        .merge(scrape_router(tenants.clone(), TENANTS_MAX))
 }
 
 /// An API that answers at a socket of its own.
@@ -616,6 +617,38 @@ fn a_model_is_told_as_it_was_measured() {
 }
 
 #[test]
+fn a_worker_is_shown_alone() {
+    let api = Api::start();
+    let both = api.client().workers().unwrap().workers;
+    assert_eq!(api.client().worker(1).unwrap(), both[1]);
+    assert_eq!(api.client().worker(2).unwrap_err().code(), Some(Code::NoWorker));
+    assert_eq!(api.ask("GET", "/v1/workers/x", "").0, 400);
+}
+
+#[test]
+fn the_document_names_what_there_is() {
+    let document = serde_json::to_value(document()).unwrap();
+    let about = document["info"]["description"].as_str().unwrap();
+    for kind in [
+        "tenants",
+        "devices",
+        "namespaces",
+        "subsystems",
+        "hosts",
+        "listeners",
+        "workers",
+        "connections",
+    ] {
+        assert!(about.contains(kind), "{kind}");
+        let of_one = document["paths"].as_object().unwrap().iter().any(|(path, methods)| {
+            path.starts_with(&format!("/v1/{kind}/{{")) && methods["get"].is_object()
+        });
+        assert!(of_one, "no GET of one of the {kind}");
+    }
+    assert!(document["paths"]["/metrics"]["get"].is_object());
+}
+
+#[test]
 fn a_client_without_a_server_says_where_it_looked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.sock");
@@ -640,7 +673,7 @@ fn routes() -> usize {
                 depth == 0
             });
             let (path, methods) = route[..end.unwrap()].split_once(',').unwrap();
-            if path.trim().starts_with("\"/v1/") {
+            if path.trim().starts_with("\"/v1/") || path.trim() == "\"/metrics\"" {
                 let calls = ["get(", "put(", "post(", "delete("];
                 count += calls.map(|call| methods.matches(call).count()).iter().sum::<usize>();
             }

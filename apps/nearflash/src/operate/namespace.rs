@@ -1,4 +1,4 @@
-//! `nearflash namespace add|resize|rm|list`.
+//! `nearflash namespace add|resize|rm|show|list`.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use control::admin::{AddNamespace, Namespace, RemoveNamespace, SetNamespace};
 use flash::parse_size;
 use serde_json::json;
 
-use super::table::{Side, table, text};
+use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 
 /// Makes, resizes, removes and shows the namespaces of a running server
@@ -50,6 +50,11 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Show one namespace
+    Show {
+        /// Its name or number
+        name: String,
+    },
     /// Show all namespaces
     List,
 }
@@ -80,6 +85,7 @@ impl Command {
                 let resized = client.set_namespace(name, &to)?;
                 common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
             }
+            Command::Show { name } => common.print(&client.namespace(name)?, show),
             Command::List => {
                 let all = client.namespaces()?;
                 common.print(&all, |all| list(&all.namespaces));
@@ -87,6 +93,27 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn show(one: &Namespace) -> String {
+    let exported = one.subsystems.iter();
+    let exported = exported.map(|exported| format!("{} as {}", exported.subsystem, exported.nsid));
+    let exported = exported.collect::<Vec<_>>().join(", ");
+    facts(
+        &format!("namespace {}", one.name),
+        &[
+            ("number", one.number.to_string()),
+            ("size", size_text(one.bytes)),
+            ("device", one.device.clone()),
+            ("offset", size_text(one.offset)),
+            ("access", access(one).to_owned()),
+            ("subsystems", if exported.is_empty() { "none".to_owned() } else { exported }),
+        ],
+    )
+}
+
+fn access(one: &Namespace) -> &'static str {
+    if one.read_only { "read" } else { "read, write" }
 }
 
 fn list(namespaces: &[Namespace]) -> String {
@@ -113,7 +140,7 @@ fn list(namespaces: &[Namespace]) -> String {
             size_text(one.bytes),
             one.device.clone(),
             size_text(one.offset),
-            if one.read_only { "read".to_owned() } else { "read, write".to_owned() },
+            access(one).to_owned(),
             exported.collect::<Vec<_>>().join(", "),
         ]);
     }
@@ -143,6 +170,11 @@ mod tests {
             read_only: false,
             subsystems: vec![Exported { subsystem: "nqn.x".to_owned(), nsid: 3 }],
         };
+        assert_eq!(
+            show(&one),
+            "namespace logs\n  number      1\n  size        2 GiB\n  device      fast\n  \
+             offset      0 B\n  access      read, write\n  subsystems  nqn.x as 3"
+        );
         assert_eq!(
             list(&[one]),
             "NUMBER  NAME   SIZE  DEVICE  OFFSET  ACCESS       SUBSYSTEMS\n     \

@@ -11,7 +11,7 @@ use control::admin::{
 };
 use serde_json::json;
 
-use super::table::{Side, table, text};
+use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 
 /// Makes, changes, removes and shows the NVMe subsystems of a running server
@@ -240,6 +240,11 @@ pub(crate) enum HostCommand {
         /// Its qualified name
         nqn: String,
     },
+    /// Show what is known of a host; keys are not shown
+    Show {
+        /// Its qualified name
+        nqn: String,
+    },
     /// Show all hosts of which more is known than their name; keys are not shown
     List,
 }
@@ -279,6 +284,7 @@ impl HostCommand {
                 client.remove_host(nqn)?;
                 common.print(&json!({ "removed": nqn }), |_| format!("removed {nqn}"));
             }
+            HostCommand::Show { nqn } => common.print(&client.host(nqn)?, show_host),
             HostCommand::List => {
                 let all = client.hosts()?;
                 common.print(&all, |all| list_hosts(&all.hosts));
@@ -296,6 +302,18 @@ fn read_key(path: &PathBuf) -> Result<String, Failure> {
     };
     read.map_err(|error| format!("cannot read a key from {}: {error}", path.display()))?;
     Ok(text.trim().to_owned())
+}
+
+fn show_host(host: &Host) -> String {
+    let has = |has: bool| if has { "known" } else { "none" }.to_owned();
+    facts(
+        &format!("host {}", host.nqn),
+        &[
+            ("tenant", host.tenant.clone().unwrap_or_else(|| "the subsystem's".to_owned())),
+            ("key", has(host.has_key)),
+            ("controller's key", has(host.has_controller_key)),
+        ],
+    )
 }
 
 fn list_hosts(hosts: &[Host]) -> String {
@@ -361,6 +379,11 @@ pub(crate) enum ListenerCommand {
     },
     /// Let people in again by a listener that was drained
     Resume {
+        /// The listener's number or address
+        listener: String,
+    },
+    /// Show one listener
+    Show {
         /// The listener's number or address
         listener: String,
     },
@@ -437,6 +460,9 @@ impl ListenerCommand {
                 let now = client.resume_listener(listener)?;
                 common.print(&now, |now| format!("{} lets people in", now.url));
             }
+            ListenerCommand::Show { listener } => {
+                common.print(&client.listener(listener)?, show_listener);
+            }
             ListenerCommand::List => {
                 let all = client.listeners()?;
                 common.print(&all, |all| list_listeners(&all.listeners));
@@ -457,6 +483,35 @@ fn removed(gone: &RemovedListener, drains: bool) -> String {
     format!("removed {}; {connections}", gone.removed)
 }
 
+fn show_listener(listener: &Listener) -> String {
+    facts(
+        &format!("listener {}", listener.number),
+        &[
+            ("address", listener.url.clone()),
+            ("state", standing(listener)),
+            ("access", access(listener)),
+        ],
+    )
+}
+
+/// Whether it lets people in.
+fn standing(listener: &Listener) -> String {
+    match (listener.state, listener.connections) {
+        (ListenerState::Open, _) => "open".to_owned(),
+        (ListenerState::Draining, Some(n)) => format!("draining ({n} left)"),
+        (ListenerState::Draining, None) => "draining".to_owned(),
+        (ListenerState::Drained, _) => "drained".to_owned(),
+    }
+}
+
+/// How namespaces are reached by it.
+fn access(listener: &Listener) -> String {
+    let ana = listener.ana.iter();
+    let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));
+    let ana = ana.collect::<Vec<_>>().join(", ");
+    if ana.is_empty() { "optimized".to_owned() } else { ana }
+}
+
 fn list_listeners(listeners: &[Listener]) -> String {
     if listeners.is_empty() {
         return "there is no listener".to_owned();
@@ -468,17 +523,8 @@ fn list_listeners(listeners: &[Listener]) -> String {
         ("ACCESS", Side::Left),
     ]);
     for listener in listeners {
-        let ana = listener.ana.iter();
-        let ana = ana.map(|ana| format!("{} of {}", word(ana.state), ana.subsystem));
-        let ana = ana.collect::<Vec<_>>().join(", ");
-        let ana = if ana.is_empty() { "optimized".to_owned() } else { ana };
-        let state = match (listener.state, listener.connections) {
-            (ListenerState::Open, _) => "open".to_owned(),
-            (ListenerState::Draining, Some(n)) => format!("draining ({n} left)"),
-            (ListenerState::Draining, None) => "draining".to_owned(),
-            (ListenerState::Drained, _) => "drained".to_owned(),
-        };
-        table.add_row([listener.number.to_string(), listener.url.clone(), state, ana]);
+        let (state, access) = (standing(listener), access(listener));
+        table.add_row([listener.number.to_string(), listener.url.clone(), state, access]);
     }
     text(&table)
 }
@@ -533,6 +579,11 @@ mod tests {
             has_key: true,
             has_controller_key: false,
         };
+        assert_eq!(
+            show_host(&host),
+            "host nqn.h\n  tenant            gold\n  key               known\n  \
+             controller's key  none"
+        );
         assert_eq!(
             list_hosts(&[host]),
             "HOST   TENANT  KEY  CONTROLLER'S KEY\nnqn.h  gold    yes  -"

@@ -9,7 +9,7 @@ use control::admin::{
 use flash::parse_size;
 use serde_json::json;
 
-use super::table::{Side, table, text};
+use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use crate::report::{number_text, time_text};
 
@@ -42,6 +42,11 @@ pub(crate) enum Command {
     },
     /// Remove a tenant; its tokens are free at once
     Rm {
+        /// Its name
+        name: String,
+    },
+    /// Show one tenant
+    Show {
         /// Its name
         name: String,
     },
@@ -165,6 +170,7 @@ impl Command {
                 client.remove_tenant(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
+            Command::Show { name } => common.print(&client.tenant(name)?, show),
             Command::List => {
                 let tenants = Tenants { tenants: client.tenants()? };
                 common.print(&tenants, |tenants| list(&tenants.tenants));
@@ -227,6 +233,49 @@ fn judged(verdict: &Verdict) -> String {
         }
         Some(problem) => format!("would be refused: {}", problem.message),
     }
+}
+
+/// One tenant, line by line.
+fn show(tenant: &Tenant) -> String {
+    let (measured, none) = (&tenant.measured, || "-".to_owned());
+    let promise = tenant.slo.as_ref().map_or("none: best effort".to_owned(), |slo| {
+        format!(
+            "p{} within {} at {} requests/s of {} B, {} % reads: {} tokens/s",
+            slo.percentile,
+            time_text(f64::from(slo.latency_us) * 1e3),
+            number_text(slo.iops.into()),
+            slo.request_bytes,
+            slo.read_percent,
+            number_text(tenant.tokens_needed as f64)
+        )
+    });
+    let cap = |tokens: u64| format!(", {} tokens/s at most", number_text(tokens as f64));
+    let cap = tenant.share.cap_tokens.map_or_else(String::new, cap);
+    let tail = measured.p95_us.map_or_else(none, |us| time_text(us * 1e3));
+    let now = format!(
+        "{} requests/s, p95 of reads {tail}, {} tokens/s",
+        number_text(measured.iops.round()),
+        number_text(measured.tokens.round())
+    );
+    let not_done = format!(
+        "{} failed and {} told to try again, a second",
+        number_text(measured.failures.round()),
+        number_text(measured.retries.round())
+    );
+    let holds =
+        format!("{} connections, {} requests in flight", tenant.connections, tenant.in_flight);
+    facts(
+        &format!("tenant {}", tenant.name),
+        &[
+            ("state", status(tenant)),
+            ("device", tenant.device.clone()),
+            ("promise", promise),
+            ("share", format!("weight {}{cap}", tenant.share.weight)),
+            ("now", now),
+            ("not done", not_done),
+            ("holds", holds),
+        ],
+    )
 }
 
 /// What is measured stands beside what is promised.
@@ -399,6 +448,14 @@ TENANT  DEVICE     IOPS      SLO  p95 READ     SLO  TOKENS/S      SLO  READS    
 gold    fast    119 812  120 000    312 µs  500 µs   119 812  120 000  100 %  100 %      4  kept
 batch   fast        900        -   2.51 ms       -       900        -  100 %      -      4  best effort
 idle    fast          0  120 000         -  500 µs         0  120 000      -  100 %      4  idle"
+        );
+        assert_eq!(
+            show(&tenant("gold", Some(slo()), measured(119_812.4, 312.2))),
+            "tenant gold\n  state     kept\n  device    fast\n  \
+             promise   p95 within 500 µs at 120 000 requests/s of 4096 B, 100 % reads: 120 000 tokens/s\n  \
+             share     weight 1\n  now       119 812 requests/s, p95 of reads 312 µs, 119 812 tokens/s\n  \
+             not done  0 failed and 0 told to try again, a second\n  \
+             holds     4 connections, 0 requests in flight"
         );
         let strict = Slo { percentile: 99.0, ..slo() };
         let shown = list(&[tenant("strict", Some(strict), measured(7.0, 312.2))]);

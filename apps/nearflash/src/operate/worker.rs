@@ -1,4 +1,4 @@
-//! `nearflash worker list|add|retire|drain`.
+//! `nearflash worker list|show|add|retire|drain`.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Subcommand;
 use control::admin::{Worker, WorkerState};
 use serde_json::json;
 
-use super::table::{Side, table, text};
+use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use crate::report::number_text;
 
@@ -15,6 +15,11 @@ use crate::report::number_text;
 pub(crate) enum Command {
     /// Show all workers: how busy they are, and what has moved
     List,
+    /// Show one worker
+    Show {
+        /// Which
+        number: usize,
+    },
     /// Let a worker take connections, new ones and a part of those that there are
     Add {
         /// Which; the first that rests unless told
@@ -44,6 +49,7 @@ impl Command {
                 let workers = client.workers()?;
                 common.print(&workers, |workers| list(&workers.workers));
             }
+            Command::Show { number } => common.print(&client.worker(*number)?, show),
             Command::Add { number } => {
                 let number = match number {
                     Some(number) => *number,
@@ -77,6 +83,38 @@ impl Command {
     }
 }
 
+fn show(worker: &Worker) -> String {
+    let number = |n: u32| number_text(f64::from(n));
+    let pause = match worker.moved {
+        0 => String::new(),
+        _ => format!("; the longest pause was {} µs", number(worker.pause_us_max)),
+    };
+    let moves = format!(
+        "{} left for others, {} came, {} were to leave and stayed{pause}",
+        number(worker.moved),
+        number(worker.arrived),
+        number(worker.stayed)
+    );
+    facts(
+        &format!("worker {}", worker.number),
+        &[
+            ("state", state_word(worker.state).to_owned()),
+            ("processor", worker.cpu.map_or("any".to_owned(), |cpu| cpu.to_string())),
+            ("busy", format!("{:.1} %", worker.busy_percent)),
+            ("connections", number(worker.connections as u32)),
+            ("moves", moves),
+        ],
+    )
+}
+
+fn state_word(state: WorkerState) -> &'static str {
+    match state {
+        WorkerState::Active => "active",
+        WorkerState::Retiring => "retiring",
+        WorkerState::Parked => "parked",
+    }
+}
+
 fn list(workers: &[Worker]) -> String {
     use Side::{Left, Right};
     let mut table = table(&[
@@ -92,14 +130,9 @@ fn list(workers: &[Worker]) -> String {
     ]);
     for worker in workers {
         let number = |n: u32| number_text(f64::from(n));
-        let state = match worker.state {
-            WorkerState::Active => "active",
-            WorkerState::Retiring => "retiring",
-            WorkerState::Parked => "parked",
-        };
         table.add_row([
             worker.number.to_string(),
-            state.to_owned(),
+            state_word(worker.state).to_owned(),
             worker.cpu.map_or("-".to_owned(), |cpu| cpu.to_string()),
             format!("{:.0} %", worker.busy_percent),
             number(worker.connections as u32),
@@ -132,6 +165,12 @@ mod tests {
             arrived: 3,
             pause_us_max: 412,
         };
+        assert_eq!(
+            show(&worker(1, WorkerState::Retiring, 7)),
+            "worker 1\n  state        retiring\n  processor    3\n  busy         61.3 %\n  \
+             connections  1 200\n  moves        7 left for others, 3 came, 0 were to leave and \
+             stayed; the longest pause was 412 µs"
+        );
         let text = list(&[worker(0, WorkerState::Active, 0), worker(1, WorkerState::Retiring, 7)]);
         assert_eq!(
             text,

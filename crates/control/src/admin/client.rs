@@ -28,7 +28,8 @@ use super::estate::{
     RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::model::{
-    AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Workers,
+    AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Worker,
+    Workers,
 };
 use super::problem::{Code, Failure, Problem};
 use super::tls::Pass;
@@ -268,6 +269,14 @@ impl Client {
         self.get("/v1/workers")
     }
 
+    /// One worker.
+    ///
+    /// # Errors
+    /// When there is none of this number.
+    pub fn worker(&mut self, number: usize) -> Result<Worker, ClientError> {
+        self.get(&format!("/v1/workers/{number}"))
+    }
+
     /// Lets a worker take connections, or give them away and rest.
     ///
     /// # Errors
@@ -332,6 +341,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn namespaces(&mut self) -> Result<Namespaces, ClientError> {
         self.get("/v1/namespaces")
+    }
+
+    /// One namespace, by its name or number.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn namespace(&mut self, name: &str) -> Result<Namespace, ClientError> {
+        self.get(&path_to("namespaces", name))
     }
 
     /// Makes a namespace.
@@ -417,6 +434,14 @@ impl Client {
     /// See [`ClientError`].
     pub fn hosts(&mut self) -> Result<Hosts, ClientError> {
         self.get("/v1/hosts")
+    }
+
+    /// What is known of a host.
+    ///
+    /// # Errors
+    /// When nothing is.
+    pub fn host(&mut self, nqn: &str) -> Result<Host, ClientError> {
+        self.get(&path_to("hosts", nqn))
     }
 
     /// Says what is known of a host.

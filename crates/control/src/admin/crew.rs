@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::{get, post, put};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,8 +14,9 @@ use contract::ConnId;
 use super::aside::aside;
 use super::asked::{Path, Query};
 use super::audit::Note;
+use super::model::Worker;
 use super::problem::{Code, Failure, Problem};
-use super::routes::{Api, Body};
+use super::routes::{Api, Body, shown_workers};
 use crate::foreman::{self, OrderRefused};
 
 /// A connection.
@@ -113,7 +114,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/v1/connections", get(list_connections))
         .route("/v1/connections/{id}", get(get_connection).delete(end_connection))
         .route("/v1/connections/{id}/move", post(move_connection))
-        .route("/v1/workers/{number}", put(set_worker))
+        .route("/v1/workers/{number}", get(get_worker).put(set_worker))
 }
 
 fn name(worker: usize, conn: ConnId) -> String {
@@ -293,6 +294,25 @@ async fn move_connection(
     Ok(Json(HasMoved { id: name(worker, conn), worker, pause_us }))
 }
 
+/// One worker.
+#[utoipa::path(
+    get,
+    path = "/v1/workers/{number}",
+    params(("number" = usize, Path, description = "The worker's number")),
+    responses(
+        (status = 200, body = Worker),
+        (status = 400, description = "That is no number", body = Failure),
+        (status = 404, description = "There is no such worker", body = Failure),
+    )
+)]
+async fn get_worker(
+    State(api): State<Api>,
+    Path(number): Path<usize>,
+) -> Result<Json<Worker>, Problem> {
+    let worker = shown_workers(&api).into_iter().find(|worker| worker.number == number);
+    worker.map(Json).ok_or_else(|| OrderRefused::NoWorker(number).into())
+}
+
 /// Lets a worker take connections, or give them away and rest. The sizing leaves the number of workers
 /// alone for a minute.
 #[utoipa::path(
@@ -336,6 +356,7 @@ pub(super) mod documented {
         get_connection,
         end_connection,
         move_connection,
+        get_worker,
         set_worker
     ))]
     pub(in crate::admin) struct Document;

@@ -66,6 +66,16 @@ pub trait Estate: Send + Sync {
     /// The hosts of which more is known than their name.
     fn hosts(&self) -> Result<Hosts, Problem>;
 
+    /// What is known of a host.
+    fn host(&self, nqn: &str) -> Result<Host, Problem> {
+        let mut hosts = self.hosts()?.hosts;
+        if let Some(n) = hosts.iter().position(|host| host.nqn == nqn) {
+            return Ok(hosts.swap_remove(n));
+        }
+        let known = hosts.into_iter().map(|host| host.nqn).collect();
+        Err(Problem::unknown(Code::NoHost, "host", nqn, known))
+    }
+
     /// What is known of a host, which becomes known if it is not.
     fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem>;
 
@@ -126,7 +136,7 @@ pub(super) fn routes() -> Router<Api> {
             get(get_subsystem).put(set_subsystem).delete(remove_subsystem),
         )
         .route("/v1/hosts", get(list_hosts))
-        .route("/v1/hosts/{name}", put(set_host).delete(remove_host))
+        .route("/v1/hosts/{name}", get(get_host).put(set_host).delete(remove_host))
         .route("/v1/listeners", get(list_listeners).post(add_listener))
         .route("/v1/listeners/{name}", get(get_listener).delete(remove_listener))
         .route("/v1/listeners/{name}/ana", put(set_ana))
@@ -182,7 +192,7 @@ fn said(mut subsystem: Subsystem) -> Subsystem {
 }
 
 fn known_host(estate: &dyn Estate, nqn: &str) -> Option<Host> {
-    estate.hosts().ok()?.hosts.into_iter().find(|host| host.nqn == nqn)
+    estate.host(nqn).ok()
 }
 
 /// A host after a change, with which of its keys were given: that is no secret, and they are.
@@ -465,6 +475,21 @@ async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
     ask(api, |estate| estate.hosts()).await.map(Json)
 }
 
+/// What is known of a host. Keys are not told.
+#[utoipa::path(
+    get,
+    path = "/v1/hosts/{name}",
+    params(("name" = String, Path, description = "The host's qualified name")),
+    responses(
+        (status = 200, body = Host),
+        (status = 404, body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn get_host(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Host>, Problem> {
+    ask(api, move |estate| estate.host(&name)).await.map(Json)
+}
+
 /// Says what is known of a host: its tenant, its keys.
 #[utoipa::path(
     put,
@@ -693,6 +718,7 @@ pub(super) mod documented {
         set_subsystem,
         remove_subsystem,
         list_hosts,
+        get_host,
         set_host,
         remove_host,
         list_listeners,

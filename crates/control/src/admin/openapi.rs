@@ -15,6 +15,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     document.merge(super::watch::Document::openapi());
     document.merge(super::dashboard::Document::openapi());
+    document.merge(super::scrape::Document::openapi());
     document.merge(super::devices::Document::openapi());
     document.merge(crew::documented::Document::openapi());
     document.merge(estate_routes::documented::Document::openapi());

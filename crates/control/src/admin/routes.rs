@@ -332,9 +332,8 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
     each.collect()
 }
 
-/// The workers.
-#[utoipa::path(get, path = "/v1/workers", responses((status = 200, body = Workers)))]
-async fn list_workers(State(api): State<Api>) -> Json<Workers> {
+/// The workers as they are now, in the API's words.
+pub(super) fn shown_workers(api: &Api) -> Vec<Worker> {
     let each = api.foreman.workers().into_iter().map(|info| Worker {
         number: info.number,
         cpu: api.site.cpu(info.number),
@@ -350,7 +349,13 @@ async fn list_workers(State(api): State<Api>) -> Json<Workers> {
         arrived: info.arrived,
         pause_us_max: info.pause_us_max,
     });
-    Json(Workers { workers: each.collect() })
+    each.collect()
+}
+
+/// The workers.
+#[utoipa::path(get, path = "/v1/workers", responses((status = 200, body = Workers)))]
+async fn list_workers(State(api): State<Api>) -> Json<Workers> {
+    Json(Workers { workers: shown_workers(&api) })
 }
 
 /// The document of all this.
@@ -362,7 +367,9 @@ pub(super) mod documented {
     #[openapi(
         info(
             title = "nearflash admin API",
-            description = "Tenants, devices and workers of a running server. A name in a path is \
+            description = "What a running server has and does: tenants, devices, namespaces, NVMe \
+                           subsystems and hosts, listeners, workers and connections, to be shown and \
+                           changed; what they did lately; metrics. A name in a path is \
                            percent-encoded. Beside what stands at each resource, any request can be \
                            answered with 400 (its path, query or body makes no sense), 403 (who asks \
                            is not let in), 405, 408 (it took too long), 413 (its body is too large) or \

@@ -22,8 +22,10 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
+use utoipa::OpenApi;
 
 use super::asked::Query;
+use super::problem::Failure;
 use crate::metrics::{self, Snapshot};
 
 /// Bytes of a piece of the text.
@@ -53,12 +55,24 @@ pub fn scrape_router(tenants: crate::Tenants, tenants_max: usize) -> Router {
 }
 
 /// What may be asked.
-#[derive(Deserialize)]
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Asked {
     /// Fewer tenants with series of their own.
     tenants: Option<usize>,
 }
 
+/// What is counted, for Prometheus: text in the format of OpenMetrics (docs/metrics.md).
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    params(Asked),
+    responses(
+        (status = 200, description = "The metrics", body = String, content_type = metrics::CONTENT_TYPE),
+        (status = 400, description = "What stands behind the question mark makes no sense", body = Failure),
+        (status = 503, description = "There is no thread for it"),
+    )
+)]
 async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> Response {
     let Ok(permit) = scraped.turn.clone().acquire_owned().await else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -84,6 +98,11 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
     }
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response()
 }
+
+/// The part of the document.
+#[derive(OpenApi)]
+#[openapi(paths(scrape))]
+pub(super) struct Document;
 
 /// Where the text is written to.
 struct Pieces {
