@@ -3,6 +3,9 @@
 //! The binary is linked statically, so that it runs on every distribution and in an empty container.
 //! What is deliberately not here: uploading anything anywhere.
 
+mod container;
+mod debian;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,9 @@ pub(crate) struct PackageOptions {
     /// Put this program into the packages instead of building the portable one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Try what was made: serve in the container, install, upgrade, remove and purge the Debian package
+    #[arg(long)]
+    try_out: bool,
 }
 
 const LIMIT: Duration = Duration::from_secs(1200);
@@ -32,7 +38,11 @@ const FILES: &[(&str, &str, u32)] = &[
     ("CHANGELOG.md", "usr/share/doc/nearflash/changelog", 0o644),
     ("LICENSE-MIT", "usr/share/doc/nearflash/LICENSE-MIT", 0o644),
     ("LICENSE-APACHE", "usr/share/doc/nearflash/LICENSE-APACHE", 0o644),
+    ("packaging/grafana/nearflash.json", "usr/share/nearflash/grafana/nearflash.json", 0o644),
 ];
+
+/// The documents, and where they go: beside the README, whose links lead to them.
+const DOCUMENTS: (&str, &str) = ("docs", "usr/share/doc/nearflash/docs");
 
 /// Where each shell looks for completions.
 const COMPLETIONS: &[(&str, &str)] = &[
@@ -42,6 +52,9 @@ const COMPLETIONS: &[(&str, &str)] = &[
 ];
 
 pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
+    if options.try_out {
+        return try_out(options.binary.as_deref());
+    }
     let out = shell::root().join("target/package");
     let built = build(&out, options.binary.as_deref())?;
     for file in built {
@@ -67,7 +80,10 @@ pub(crate) fn build(out: &Path, binary: Option<&Path>) -> Result<Vec<PathBuf>, S
     for (from, to, mode) in FILES {
         install(&shell::root().join(from), &tree.join(to), *mode)?;
     }
+    let (from, to) = DOCUMENTS;
+    documents(&shell::root().join(from), &tree.join(to))?;
     pages(&program, &tree)?;
+    container::directories(out)?;
     let alone = out.join("nearflash");
     install(&binary, &alone, 0o755)?;
     let archive = out.join(format!("nearflash-{version}-linux-{}.tar.gz", std::env::consts::ARCH));
@@ -76,21 +92,33 @@ pub(crate) fn build(out: &Path, binary: Option<&Path>) -> Result<Vec<PathBuf>, S
     checked(&mut tar)?;
     let mut files = vec![alone, archive];
     if shell::has_program("dpkg-deb") {
-        files.push(debian(out, &tree, &version)?);
+        files.push(debian::build(out, &tree, &version, "-Zxz")?);
     } else {
         println!("no dpkg-deb: the Debian package is left out");
     }
     Ok(files)
 }
 
-/// Builds everything and runs the packaged program on the packaged configuration.
-pub(crate) fn try_out() -> Result<(), String> {
+/// Builds everything around `binary`, or a portable one built for it, and tries it: the packaged program
+/// on the packaged configuration, the container without an engine, and the Debian package from its
+/// installation to its purge. What could not be tried here is said.
+pub(crate) fn try_out(binary: Option<&Path>) -> Result<(), String> {
     let out = shell::root().join("target/package");
-    build(&out, None)?;
+    build(&out, binary)?;
     let tree = out.join("tree");
     let mut check = Command::new(tree.join("usr/bin/nearflash"));
     check.args(["serve", "--check", "--config"]).arg(tree.join("etc/nearflash/nearflash.toml"));
-    checked(&mut check).map(drop)
+    checked(&mut check)?;
+    for (what, tried) in [
+        ("container", container::try_out(&out)?),
+        ("Debian package", debian::try_out(&out, &tree, &version()?)?),
+    ] {
+        match tried {
+            None => println!("    the {what} does what it should"),
+            Some(why) => println!("    the {what} is not tried: {why}"),
+        }
+    }
+    Ok(())
 }
 
 /// Builds the program for this processor's architecture, with nothing to load at run time.
@@ -116,40 +144,23 @@ fn pages(program: &Path, tree: &Path) -> Result<(), String> {
     checked(Command::new(program).arg("man").arg("-o").arg(&man)).map(drop)
 }
 
-fn debian(out: &Path, tree: &Path, version: &str) -> Result<PathBuf, String> {
-    let control = tree.join("DEBIAN");
-    fs::create_dir_all(&control).map_err(|e| say(&control, e))?;
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => return Err(format!("no Debian architecture is known for {other}")),
-    };
-    let about = format!(
-        "Package: nearflash\nVersion: {version}\nArchitecture: {architecture}\nSection: net\n\
-         Priority: optional\nDepends: adduser\nMaintainer: The nearflash authors\n\
-         Homepage: https://github.com/nearflash/nearflash\n\
-         Description: share NVMe flash over an ordinary network\n \
-         Exports block devices over TCP at close to local speed and keeps the\n \
-         tail-latency and throughput objective of each tenant.\n"
-    );
-    fs::write(control.join("control"), about).map_err(|e| say(&control, e))?;
-    fs::write(control.join("conffiles"), "/etc/nearflash/nearflash.toml\n")
-        .map_err(|e| say(&control, e))?;
-    for script in ["postinst", "prerm", "postrm"] {
-        let from = shell::root().join("packaging/debian").join(script);
-        install(&from, &control.join(script), 0o755)?;
-    }
-    let package = out.join(format!("nearflash_{version}_{architecture}.deb"));
-    let mut build = Command::new("dpkg-deb");
-    checked(build.args(["--root-owner-group", "--build"]).arg(tree).arg(&package))?;
-    fs::remove_dir_all(&control).map_err(|e| say(&control, e))?;
-    Ok(package)
-}
-
 fn install(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
     create_above(to)?;
     fs::copy(from, to).map_err(|e| say(from, e))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(|e| say(to, e))
+}
+
+/// A directory with all that is in it.
+fn documents(from: &Path, to: &Path) -> Result<(), String> {
+    for entry in fs::read_dir(from).map_err(|e| say(from, e))? {
+        let entry = entry.map_err(|e| say(from, e))?;
+        let (source, place) = (entry.path(), to.join(entry.file_name()));
+        match source.is_dir() {
+            true => documents(&source, &place)?,
+            false => install(&source, &place, 0o644)?,
+        }
+    }
+    Ok(())
 }
 
 fn create_above(path: &Path) -> Result<(), String> {
@@ -171,4 +182,35 @@ fn version() -> Result<String, String> {
 
 fn say(path: &Path, error: std::io::Error) -> String {
     format!("{}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: &str = "packaging/systemd/nearflash.service";
+
+    /// The version whose opinion the document tells: others look at more, or at other things.
+    const VERSION: &str = "252";
+
+    #[test]
+    fn the_service_is_as_exposed_as_the_document_says() {
+        let text = fs::read_to_string(shell::root().join("docs/security.md")).unwrap();
+        let said = text.split("has an exposure of ").nth(1).expect("the document tells it");
+        let said = said.split_whitespace().next().unwrap();
+        assert!(text.contains(&format!("version {VERSION}")), "and whose opinion it is");
+        let asked = shell::has_program("systemd-analyze").then(|| {
+            let mut version = Command::new("systemd-analyze");
+            checked(version.arg("--version")).unwrap()
+        });
+        if !asked.is_some_and(|version| version.starts_with(&format!("systemd {VERSION} "))) {
+            println!("SKIPPED: there is no systemd-analyze of version {VERSION}");
+            return;
+        }
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", "--no-pager"]).arg(shell::root().join(UNIT));
+        let found = checked(&mut analyze).unwrap();
+        let overall = found.lines().find(|line| line.contains("Overall exposure level")).unwrap();
+        assert!(overall.contains(&format!(": {said} ")), "{overall}, and the document says {said}");
+    }
 }
