@@ -1,5 +1,7 @@
 //! Two hosts that share a namespace, and take it from each other by reservations.
 
+use std::fs;
+
 use super::super::{Context, Verdict};
 use super::{NQN, Pair, Plan, provide};
 
@@ -72,6 +74,69 @@ const STEPS: &[(&str, &str)] = &[
     ),
 ];
 
+/// A device of so few tokens that the writes of a host with a deep queue wait seconds for theirs. The
+/// second host is charged for its own, so what the first reads does not wait behind them.
+const SLOW: &str = "
+[[device]]
+name = \"slow\"
+spec = \"mem:8MiB\"
+model = \"MODEL\"
+[[tenant]]
+name = \"two\"
+device = \"slow\"
+[[host]]
+nqn = \"nqn.2026-11.io.nearflash:two\"
+tenant = \"two\"
+";
+
+/// 4 000 tokens a second; 64 KiB that are written cost 160.
+const MODEL: &str = "
+format = 1
+device = \"a slow one\"
+measured = \"never\"
+
+[prices]
+write = 10
+read_only_read = 1
+
+[rates]
+max = 4000
+p95 = [
+    { latency_us = 500, mixed = 2000, read_only = 2000 },
+    { latency_us = 2000, mixed = 3000, read_only = 3000 },
+]
+";
+
+/// The second host writes with 32 in flight when the first preempts it and has its commands aborted.
+/// Once that is answered nothing of it lands any more: neither what waited for tokens nor what was at
+/// the device.
+const AMID_WRITES: &str = "
+set -x
+a=${a%1}2; b=${b%1}2
+contents() { dd if=$a bs=64k count=64 iflag=direct status=none | md5sum; }
+empty=$(contents)
+nvme resv-register $a -k 0xa -r 0
+nvme resv-register $b -k 0xb -r 0
+nvme resv-acquire $b -c 0xb -t 1 -a 0
+fio --name=amid --filename=$b --direct=1 --ioengine=libaio --rw=randwrite --bs=64k --iodepth=32 \
+    --size=4m --time_based --runtime=300 --output=/run/fio >/run/said 2>&1 &
+load=$!
+for n in $(seq 200); do [ \"$(contents)\" != \"$empty\" ] && break; sleep 0.1; done
+sleep 1
+kill -0 $load
+nvme resv-acquire $a -c 0xa -p 0xb -t 1 -a 2
+before=$(contents)
+[ \"$before\" != \"$empty\" ]
+wait $load && exit 1
+cat /run/fio
+grep -q 'err=' /run/fio /run/said
+sleep 4
+[ \"$(contents)\" = \"$before\" ]
+registered 1
+refused writes $b
+nvme resv-release $a -c 0xa -a 1
+";
+
 /// The host that holds it comes back, and holds it.
 const AGAIN: &str = "
 set -x
@@ -89,18 +154,23 @@ registered 0
 writes $b
 ";
 
-/// Register, acquire, conflict, preempt, release, report; and the reservation outlives a connection.
+/// Register, acquire, conflict, preempt, also amid writes, release, report; and the reservation outlives
+/// a connection.
 pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> {
     if let Some(skipped) = provide(&[]) {
         return Ok(skipped);
     }
-    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: "" };
+    let model = context.folder.join("slow.toml");
+    fs::write(&model, MODEL).map_err(|error| format!("{}: {error}", model.display()))?;
+    let slow = SLOW.replace("MODEL", &model.display().to_string());
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 2, more: &slow };
     let mut pair = Pair::of(context, &plan)?;
     reload(&mut pair, "multipath=N")?;
     let [first, second] = [0, 1].map(|n| pair.target.ports[n].to_string());
     let hosts = HOSTS.replace("NQN", NQN).replace("FIRST", &first).replace("SECOND", &second);
     pair.must(&format!("{hosts}connect_one; connect_two; {DEVICES}"))?;
-    let all = STEPS.iter().chain(&[("held over a connection", AGAIN)]);
+    let last = [("preempted amid its writes", AMID_WRITES), ("held over a connection", AGAIN)];
+    let all = STEPS.iter().chain(&last);
     for (what, step) in all {
         let done = pair.must(&format!("{hosts}{DEVICES}{step}"));
         done.map_err(|error| format!("{what}: {error}"))?;
@@ -108,7 +178,7 @@ pub(in super::super) fn two_hosts(context: &Context) -> Result<Verdict, String> 
     pair.must("nvme disconnect-all")?;
     reload(&mut pair, "")?;
     pair.end()?;
-    Ok(Verdict::Passed(format!("{} steps of two hosts", STEPS.len() + 1)))
+    Ok(Verdict::Passed(format!("{} steps of two hosts", STEPS.len() + last.len())))
 }
 
 /// Loads the driver anew.
