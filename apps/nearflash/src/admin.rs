@@ -303,7 +303,7 @@ pub(crate) fn needs(address: &AdminAddress) -> String {
 }
 
 /// Where to listen: an address, as a name may lead elsewhere tomorrow.
-fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
+pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
     let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
     let ip = host.parse().map_err(|_| {
         format!("{address}: a server listens at an address, such as https://10.0.0.1:{port}")

@@ -86,6 +86,20 @@ impl AuditFile {
         AuditFile::open_with(path, WAIT_MAX)
     }
 
+    /// Whether it could be opened, without making it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn foresee(path: &Path) -> Result<(), String> {
+        let opened = OpenOptions::new().read(true).append(true).open(path).map(drop);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let could_be_made = folder.is_none_or(Path::is_dir);
+        match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && could_be_made => Ok(()),
+            opened => opened.map_err(|error| say(path, &error)),
+        }
+    }
+
     fn open_with(path: &Path, wait_max: Duration) -> Result<Arc<AuditFile>, String> {
         let mut inner = Inner::open(path).map_err(|error| say(path, &error))?;
         if let Err(error) = inner.pay() {

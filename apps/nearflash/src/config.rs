@@ -4,7 +4,6 @@ mod admin;
 mod authentication;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
@@ -23,9 +22,13 @@ mod effective;
 mod exposure;
 mod listener;
 mod mistake;
+mod mistakes;
 mod namespace;
+mod ranges;
+mod reading;
 mod subsystem;
 
+pub(crate) use mistakes::{Mistakes, Nth, Place};
 pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table, uuid_text};
 pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
 
@@ -101,6 +104,9 @@ pub(crate) struct DeviceConfig {
     recalibrate_idle_seconds: Option<u32>,
     /// The namespace, by name or number, that this may overwrite; without one it is only read.
     pub(crate) recalibrate_scratch: Option<String>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 /// When a device is measured anew by itself.
@@ -150,6 +156,7 @@ impl DeviceConfig {
             recalibrate: Recalibrate::Off,
             recalibrate_idle_seconds: None,
             recalibrate_scratch: None,
+            nth: Nth::default(),
         }
     }
 
@@ -168,12 +175,15 @@ pub(crate) struct ListenConfig {
     /// What operators and `ana` call it; its place among the listeners unless told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) number: Option<u16>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 impl ListenConfig {
     /// A listener of a command line.
     pub(crate) fn from_argument(url: &str) -> ListenConfig {
-        ListenConfig { url: url.to_owned(), number: None }
+        ListenConfig { url: url.to_owned(), number: None, nth: Nth::default() }
     }
 }
 
@@ -196,6 +206,9 @@ struct AccessConfig {
     /// Whether they may register tenants of their own, and change theirs.
     #[serde(default)]
     register: bool,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 /// A tenant and its SLO; best effort without a latency.
@@ -222,6 +235,9 @@ pub(crate) struct TenantConfig {
     weight: Option<u32>,
     /// Best effort: tokens a second that it gets at most.
     cap_tokens: Option<u64>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 impl TenantConfig {
@@ -252,6 +268,7 @@ impl TenantConfig {
             device: Some(info.device.clone()),
             weight: share.map(|share| share.weight),
             cap_tokens: share.and_then(|share| share.cap_tokens),
+            nth: Nth::default(),
         }
     }
 
@@ -300,17 +317,6 @@ struct LimitsConfig {
 }
 
 impl Config {
-    /// Reads and understands a file.
-    pub(crate) fn read(path: &Path) -> Result<Config, String> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
-    }
-
-    pub(crate) fn parse(text: &str) -> Result<Config, String> {
-        toml::from_str(text).map_err(|error| mistake::explain(text, &error))
-    }
-
     /// Gives every device this model.
     pub(crate) fn set_model(&mut self, model: &str) {
         if self.device.is_empty() {
@@ -328,12 +334,25 @@ impl Config {
     }
 
     /// The specs of the devices, in their order.
-    pub(crate) fn specs(&self) -> Result<Vec<Spec>, String> {
-        let parse = |text: &str| text.parse().map_err(|error| format!("device {text:?}: {error}"));
-        match self.device.is_empty() {
-            true => Ok(vec![parse(DEFAULT_DEVICE)?]),
-            false => self.device.iter().map(|device| parse(&device.spec)).collect(),
-        }
+    ///
+    /// # Errors
+    /// Those that are none.
+    #[cfg(test)]
+    pub(crate) fn specs(&self) -> Result<Vec<Spec>, Mistakes> {
+        Mistakes::collect(|mistakes| self.specs_or(mistakes))
+    }
+
+    /// The same; something in the place of one that is none.
+    pub(crate) fn specs_or(&self, mistakes: &mut Mistakes) -> Vec<Spec> {
+        let spec = |device: &DeviceConfig| {
+            let parsed = device.spec.parse();
+            let parsed = parsed.map_err(|error| {
+                format!("device {:?}: spec {:?}: {error}", device.name, device.spec)
+            });
+            let place = device.nth.key("device", "spec");
+            mistakes.take(place, parsed).unwrap_or_else(stand_in)
+        };
+        self.all_devices().iter().map(spec).collect()
     }
 
     /// Whether there is any access rule.
@@ -354,62 +373,77 @@ impl Config {
         rules.map(|(n, rule)| (n + 1, Some(rule.tenant.as_str()).filter(|name| !name.is_empty())))
     }
 
-    /// The access rules; everybody may do everything unless told. `find` knows all tenants.
+    /// The access rules; everybody may do everything unless told. `find` knows the tenants of all that
+    /// are to be. Rules that cannot be are left out.
     pub(crate) fn access(
         &self,
         is_known: impl Fn(NamespaceId) -> bool,
         find: impl Fn(&str) -> Option<TenantId>,
-    ) -> Result<Access, String> {
+        mistakes: &mut Mistakes,
+    ) -> Access {
         if self.access.is_empty() {
-            return Ok(Access::open_to_all());
+            return Access::open_to_all();
         }
-        let mut rules = Vec::new();
-        for (n, config) in self.access.iter().enumerate() {
+        let rule = |(n, config): (usize, &AccessConfig)| {
             let tenant = match config.tenant.as_str() {
-                "" => TenantId::DEFAULT,
-                name => find(name).expect("the tenants of all rules were made"),
+                "" => Some(TenantId::DEFAULT),
+                name => find(name),
             };
-            let rule = config.rule(&is_known, tenant);
-            rules.push(rule.map_err(|error| format!("access rule {}: {error}", n + 1))?);
-        }
-        Ok(Access::new(rules))
+            let rule = config.rule(&is_known, tenant.unwrap_or(TenantId::DEFAULT));
+            let rule = rule.map_err(|(key, error)| {
+                mistakes
+                    .add(config.nth.key("access", key), format!("access rule {}: {error}", n + 1));
+            });
+            rule.ok()
+        };
+        let rules: Vec<Rule> = self.access.iter().enumerate().filter_map(rule).collect();
+        Access::new(rules)
     }
 
     /// The limits of each worker.
-    pub(crate) fn limits(&self) -> Result<Limits, String> {
+    ///
+    /// # Errors
+    /// Those that cannot be.
+    pub(crate) fn limits(&self) -> Result<Limits, Mistakes> {
+        Mistakes::collect(|mistakes| self.limits_or(mistakes))
+    }
+
+    /// The same; what cannot be is as if it had not been told.
+    pub(crate) fn limits_or(&self, mistakes: &mut Mistakes) -> Limits {
         let mut limits = Limits::default();
         let config = &self.limits;
-        let within = |name: &str, n: usize, most: usize| match n {
-            1.. if n <= most => Ok(n),
-            _ => Err(format!("limits.{name} is {n}; expected a number from 1 to {most}")),
+        let mut number = |key: &'static str, told: Option<usize>| {
+            let checked = ranges::check("limits", key, told? as u64);
+            mistakes.take(Place::In("limits", key), checked)
         };
-        if let Some(n) = config.in_flight {
-            limits.in_flight = within("in_flight", n, 65_536)?;
-        }
-        if let Some(n) = config.tenants {
-            limits.tenants = within("tenants", n, 65_536)?;
-        }
-        if let Some(n) = config.in_flight_of_connection {
-            limits.in_flight_of_connection = within("in_flight_of_connection", n, 65_536)?;
-        }
-        if let Some(n) = config.stuck_seconds {
-            limits.stuck = Duration::from_secs(within("stuck_seconds", n, 3600)? as u64);
+        let mut set = |key, told, limit: &mut usize| {
+            *limit = number(key, told).map_or(*limit, |n| n as usize);
+        };
+        set("in_flight", config.in_flight, &mut limits.in_flight);
+        set("tenants", config.tenants, &mut limits.tenants);
+        let told = config.in_flight_of_connection;
+        set("in_flight_of_connection", told, &mut limits.in_flight_of_connection);
+        if let Some(seconds) = number("stuck_seconds", config.stuck_seconds) {
+            limits.stuck = Duration::from_secs(seconds);
             limits.stuck_under_pressure = limits.stuck_under_pressure.min(limits.stuck);
         }
-        if let Some(n) = config.drain_seconds {
-            limits.drain = Duration::from_secs(within("drain_seconds", n, 3600)? as u64);
+        if let Some(seconds) = number("drain_seconds", config.drain_seconds) {
+            limits.drain = Duration::from_secs(seconds);
         }
-        let bytes = |name: &str, text: &str| match size_in_blocks(text) {
-            Ok(blocks) => Ok(blocks as usize * BLOCK_BYTES),
-            Err(error) => Err(format!("limits.{name}: {error}")),
+        number("connections", config.connections);
+        let mut bytes = |key: &'static str, told: &Option<String>, limit: &mut usize| {
+            let Some(text) = told else { return };
+            let blocks = size_in_blocks(text).map_err(|error| format!("limits.{key}: {error}"));
+            let blocks = mistakes.take(Place::In("limits", key), blocks);
+            *limit = blocks.map_or(*limit, |blocks| blocks as usize * BLOCK_BYTES);
         };
-        if let Some(text) = &config.unsent_of_connection {
-            limits.unsent_of_connection = bytes("unsent_of_connection", text)?;
-        }
-        if let Some(text) = &config.carried {
-            limits.carried = bytes("carried", text)?;
-        }
-        Ok(limits)
+        bytes(
+            "unsent_of_connection",
+            &config.unsent_of_connection,
+            &mut limits.unsent_of_connection,
+        );
+        bytes("carried", &config.carried, &mut limits.carried);
+        limits
     }
 
     /// Connections over all workers.
@@ -423,29 +457,35 @@ impl AccessConfig {
         &self,
         is_known: impl Fn(NamespaceId) -> bool,
         tenant: TenantId,
-    ) -> Result<Rule, String> {
+    ) -> Result<Rule, (&'static str, String)> {
         let who = match (&self.from, &self.token, self.uid) {
-            (Some(from), None, None) => parse_network(from)?,
+            (Some(from), None, None) => parse_network(from).map_err(|error| ("from", error))?,
             (None, Some(token), None) if (1..=64).contains(&token.len()) => {
                 Who::Token(token.clone().into_bytes())
             }
-            (None, Some(_), None) => return Err("a token has 1 to 64 bytes".to_owned()),
+            (None, Some(_), None) => {
+                return Err(("token", "its token; expected 1 to 64 bytes".to_owned()));
+            }
             (None, None, Some(uid)) => Who::User(uid),
-            _ => return Err("expected exactly one of `from`, `token` and `uid`".to_owned()),
+            _ => {
+                let error = "expected exactly one of `from`, `token` and `uid`".to_owned();
+                return Err(("", error));
+            }
         };
         let rights = match self.rights.as_str() {
             "read" => Rights { read: true, write: false },
             "write" => Rights { read: false, write: true },
             "read-write" => Rights::ALL,
             other => {
-                return Err(format!("rights {other:?}; expected read, write or read-write"));
+                let error = format!("rights {other:?}; expected read, write or read-write");
+                return Err(("rights", error));
             }
         };
         let scope = match &self.namespaces {
             None => Scope::All(rights),
             Some(numbers) => {
                 if let Some(n) = numbers.iter().find(|n| !is_known(NamespaceId(**n))) {
-                    return Err(format!("there is no namespace {n}"));
+                    return Err(("namespaces", format!("there is no namespace {n}")));
                 }
                 Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
             }
@@ -470,6 +510,11 @@ fn parse_network(text: &str) -> Result<Who, String> {
     let prefix = prefix.map_or(Some(bits), |p| p.parse().ok().filter(|p| *p <= bits));
     let prefix = prefix.ok_or_else(|| format!("from = {text:?}: {FORM}"))?;
     Ok(Who::Network { address, prefix })
+}
+
+/// In the place of a device that cannot be told: with room for all that may lie on it.
+fn stand_in() -> Spec {
+    "null:1048576TiB".parse().expect("it is a spec")
 }
 
 fn size_in_blocks(text: &str) -> Result<u64, String> {
@@ -517,12 +562,13 @@ mod tests {
         let namespaces = table(&spaces);
         let second = namespaces.find(NamespaceId(2)).unwrap();
         assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
-        let access = config
-            .access(
-                |number| namespaces.find(number).is_some(),
-                |name| (name == "batch").then_some(TenantId(1)),
-            )
-            .unwrap();
+        let mut mistakes = Mistakes::default();
+        let access = config.access(
+            |number| namespaces.find(number).is_some(),
+            |name| (name == "batch").then_some(TenantId(1)),
+            &mut mistakes,
+        );
+        assert!(mistakes.is_empty(), "{mistakes}");
         let peer = Peer::Internet("127.0.0.1:9".parse().unwrap());
         let grant = access.open(&peer, b"secret", "batch", None).unwrap();
         assert_eq!(grant.tenant, TenantId(1));
@@ -532,18 +578,21 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_their_place() {
-        let error = Config::parse("workers = 1\nwokers = 2").unwrap_err();
-        assert!(error.contains("line 2") && error.contains("wokers"), "{error}");
+    fn mistakes_say_what_they_are_about() {
+        let error = Config::parse("workers = 1\nwokers = 2").unwrap_err().to_string();
+        assert!(error.contains("wokers"), "{error}");
         let config =
             Config::parse("[[access]]\nfrom = \"10.0.0.0/40\"\nrights = \"read\"").unwrap();
-        let error = config.access(|_| true, |_| None).unwrap_err();
+        let mut mistakes = Mistakes::default();
+        config.access(|_| true, |_| None, &mut mistakes);
+        let error = mistakes.to_string();
         assert!(error.contains("access rule 1") && error.contains("10.0.0.0/8"), "{error}");
         let config = Config::parse(
             "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
         )
         .unwrap();
         let error = config.spaces(&[Room { place: 0, blocks: 2048, grows: false }]).unwrap_err();
+        let error = error.to_string();
         assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
     }
 

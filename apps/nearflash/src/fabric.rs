@@ -1,5 +1,6 @@
 //! The NVMe fabric of a server: what of its configuration hosts find, and under which names.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read;
 use std::net::IpAddr;
@@ -8,16 +9,15 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use contract::{Geometry, NamespaceId, TenantId};
-use io::Waker;
+use io::{Endpoint, Waker};
 use proto::nvme::auth::Secret;
 use proto::nvme::{
     self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
 };
 use wire::nvme::{AddressFamily, AnaState};
 
-use crate::config::{Config, HiddenText, HostConfig, Space, SubsystemConfig};
-use crate::listen::Protocol;
-use crate::live::Open;
+use crate::config::{Config, HiddenText, Mistakes, Place, Space, SubsystemConfig};
+use crate::listen::{ListenAt, Protocol};
 
 /// The names of all our subsystems begin so.
 const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
@@ -31,14 +31,21 @@ const LOCKED_PERIOD: Duration = Duration::from_micros(20);
 /// What a fabric is made of.
 pub(crate) struct Plan<'a> {
     pub(crate) config: &'a Config,
-    /// The listeners, and where they have come to listen.
-    pub(crate) listeners: &'a [Open],
+    /// The listeners.
+    pub(crate) listeners: Vec<Entrance<'a>>,
     /// Whether there is a fabric by now, whatever listens.
     pub(crate) is_made: bool,
     pub(crate) spaces: &'a [Space],
     /// By device.
     pub(crate) geometries: &'a [Geometry],
     pub(crate) workers: usize,
+}
+
+/// A listener.
+pub(crate) struct Entrance<'a> {
+    pub(crate) at: &'a ListenAt,
+    /// Where it has come to listen, or is to.
+    pub(crate) endpoint: &'a Endpoint,
 }
 
 /// How the fabric wakes workers, and the thread that computes for it; empty until they run.
@@ -128,60 +135,114 @@ pub(crate) fn random_uuid() -> [u8; 16] {
 
 impl Plan<'_> {
     /// What the fabric is to be, if any listener speaks NVMe or has.
+    ///
+    /// # Errors
+    /// All that cannot be, whatever listens: a listener that speaks NVMe may be added.
     pub(crate) fn config(
         &self,
         tenant: impl Fn(&str) -> Option<TenantId>,
-    ) -> Result<Option<nvme::Config>, String> {
-        let speaks = |open: &Open| open.at.protocol == Protocol::NvmeTcp;
-        if !self.is_made && !self.listeners.iter().any(speaks) {
-            return Ok(None);
-        }
-        let subsystems = self.config.named_subsystems();
-        let subsystems = subsystems
-            .iter()
-            .enumerate()
-            .map(|(n, config)| {
-                let made = self.subsystem(config, &tenant);
-                made.map_err(|error| format!("subsystem {}: {error}", n + 1))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(nvme::Config {
+    ) -> Result<Option<nvme::Config>, Mistakes> {
+        let config = Mistakes::collect(|mistakes| self.config_or(tenant, mistakes))?;
+        let speaks = |one: &Entrance<'_>| one.at.protocol == Protocol::NvmeTcp;
+        let is_wanted = self.is_made || self.listeners.iter().any(speaks);
+        Ok(is_wanted.then_some(config))
+    }
+
+    /// What the fabric is to be, without what of it cannot be.
+    pub(crate) fn config_or(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        mistakes: &mut Mistakes,
+    ) -> nvme::Config {
+        let before = mistakes.len();
+        let methods = self.config.authentication.methods();
+        let methods = mistakes.take(Place::Key("authentication"), methods).unwrap_or_default();
+        let hosts = self.hosts(&tenant, mistakes);
+        let mut all = nvme::Config {
             workers: self.workers as u16,
             firmware: env!("CARGO_PKG_VERSION").to_owned(),
             ports: self.ports(),
-            subsystems,
-            hosts: self.hosts(&tenant)?,
-            methods: self.config.authentication.methods()?,
+            methods,
             ..nvme::Config::default()
-        }))
+        };
+        let mut subsystems: Vec<Subsystem> = Vec::new();
+        for (n, config) in self.config.named_subsystems().iter().enumerate() {
+            let mut mistaken = |key, error: String| {
+                let what = format!("subsystem {}: {error}", n + 1);
+                mistakes.add(config.nth.key("subsystem", key), what);
+            };
+            let Some(made) = self.subsystem(config, &tenant, &mut mistaken) else { continue };
+            if subsystems.iter().any(|other| other.nqn == made.nqn) {
+                let error = format!(
+                    "nqn {:?} is that of another; expected one that no other subsystem has",
+                    made.nqn
+                );
+                mistaken("nqn", error);
+                continue;
+            }
+            // Alone, so that what is wrong with it is known to be.
+            all.subsystems = vec![made];
+            if let Err(refusal) = Fabric::check(&all) {
+                mistaken("", refusal.to_string());
+            }
+            subsystems.append(&mut all.subsystems);
+        }
+        (all.subsystems, all.hosts) = (subsystems, hosts);
+        if mistakes.len() == before
+            && let Err(refusal) = Fabric::check(&all)
+        {
+            mistakes.add(Place::Key("subsystem"), format!("[[subsystem]]: {refusal}"));
+        }
+        all
     }
 
-    /// What is known of hosts. Errors name the host and never a key.
-    fn hosts(&self, tenant: impl Fn(&str) -> Option<TenantId>) -> Result<Vec<Host>, String> {
-        let secret = |text: &Option<HiddenText>| {
-            text.as_ref().map(|text| Secret::parse(&text.0)).transpose()
-        };
-        let known = |config: &HostConfig| -> Result<Host, String> {
-            let found =
-                |name: &String| tenant(name).ok_or_else(|| format!("there is no tenant {name:?}"));
-            let key = secret(&config.key).map_err(|error| format!("its key is {error}"))?;
-            let controller_key = secret(&config.controller_key)
-                .map_err(|error| format!("its controller_key is {error}"))?;
-            let nqn = Nqn::new(&config.nqn).map_err(|error| error.to_string())?;
-            let tenant = config.tenant.as_ref().map(found).transpose()?;
-            Ok(Host { nqn, tenant, key, controller_key })
-        };
-        let named = |config: &HostConfig| {
-            known(config).map_err(|error| format!("host {:?}: {error}", config.nqn))
-        };
-        self.config.host.iter().map(named).collect()
+    /// What is known of hosts. Mistakes name the host and never a key.
+    fn hosts(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        mistakes: &mut Mistakes,
+    ) -> Vec<Host> {
+        let mut hosts: Vec<Host> = Vec::new();
+        let mut names = HashSet::new();
+        for config in &self.config.host {
+            let mut mistaken = |key, error: String| {
+                let what = format!("host {:?}: {error}", config.nqn);
+                mistakes.add(config.nth.key("host", key), what);
+            };
+            let mut secret = |key, text: &Option<HiddenText>| {
+                let parsed = text.as_ref().map(|text| Secret::parse(&text.0)).transpose();
+                parsed.unwrap_or_else(|error| {
+                    mistaken(key, format!("its {key} is {error}"));
+                    None
+                })
+            };
+            let key = secret("key", &config.key);
+            let controller_key = secret("controller_key", &config.controller_key);
+            let found = config.tenant.as_deref().map(&tenant);
+            if let (Some(None), Some(name)) = (found, &config.tenant) {
+                mistaken("tenant", format!("there is no tenant {name:?}"));
+            }
+            let nqn = match Nqn::new(&config.nqn) {
+                Ok(nqn) => nqn,
+                Err(error) => {
+                    mistaken("nqn", error.to_string());
+                    continue;
+                }
+            };
+            if !names.insert(config.nqn.as_str()) {
+                let error = "another has this nqn; expected one that no other host has";
+                mistaken("nqn", error.to_owned());
+            }
+            hosts.push(Host { nqn, tenant: found.flatten(), key, controller_key });
+        }
+        hosts
     }
 
     fn ports(&self) -> Vec<Port> {
-        let ports = self.listeners.iter().filter(|open| open.at.protocol == Protocol::NvmeTcp);
+        let ports = self.listeners.iter().filter(|one| one.at.protocol == Protocol::NvmeTcp);
         ports
             .filter_map(|open| {
-                let address = open.at.advertised.or_else(|| open.endpoint().internet())?;
+                let address = open.at.advertised.or_else(|| open.endpoint.internet())?;
                 let family = match address.ip() {
                     IpAddr::V4(_) => AddressFamily::IPV4,
                     IpAddr::V6(_) => AddressFamily::IPV6,
@@ -196,46 +257,78 @@ impl Plan<'_> {
             .collect()
     }
 
+    /// A subsystem without what of it cannot be; `None` where it has no name. `mistaken` takes a key and
+    /// what is wrong with it.
     fn subsystem(
         &self,
         config: &SubsystemConfig,
         tenant: impl Fn(&str) -> Option<TenantId>,
-    ) -> Result<Subsystem, String> {
-        let name = match &config.nqn {
-            Some(name) => name.clone(),
-            None => return Err("it needs an nqn, as it is not the first".to_owned()),
+        mistaken: &mut impl FnMut(&'static str, String),
+    ) -> Option<Subsystem> {
+        let Some(name) = config.nqn.clone() else {
+            mistaken("", "it needs an nqn, as it is not the first".to_owned());
+            return None;
         };
-        let nqn = Nqn::new(&name).map_err(|error| error.to_string())?;
-        let exported = config.exports(self.spaces)?;
-        let namespaces =
-            exported.iter().map(|(nsid, id)| self.namespace(&name, *nsid, NamespaceId(*id)));
-        let host = |name: &String| Nqn::new(name).map_err(|error| error.to_string());
-        let hosts = match &config.hosts {
-            Some(names) => Hosts::Only(names.iter().map(host).collect::<Result<_, _>>()?),
-            None => Hosts::Any,
+        let exported = config.exports(self.spaces).unwrap_or_else(|error| {
+            mistaken("namespaces", error);
+            Vec::new()
+        });
+        let mut namespaces = Vec::new();
+        for (nsid, id) in exported {
+            match self.namespace(&name, nsid, NamespaceId(id)) {
+                Ok(namespace) => namespaces.push(namespace),
+                Err(error) => mistaken("namespaces", error),
+            }
+        }
+        let hosts = config.hosts.as_ref().map(|names| {
+            let mut known = Vec::new();
+            for name in names {
+                match Nqn::new(name) {
+                    Ok(nqn) => known.push(nqn),
+                    Err(error) => mistaken("hosts", error.to_string()),
+                }
+            }
+            Hosts::Only(known)
+        });
+        let found = config.tenant.as_deref().map(tenant);
+        if let (Some(None), Some(name)) = (found, &config.tenant) {
+            mistaken("tenant", format!("there is no tenant {name:?}"));
+        }
+        let ana = self.ana(config, mistaken);
+        let nqn = match Nqn::new(&name) {
+            Ok(nqn) => nqn,
+            Err(error) => {
+                mistaken("nqn", error.to_string());
+                return None;
+            }
         };
-        let found =
-            |name: &String| tenant(name).ok_or_else(|| format!("there is no tenant {name:?}"));
-        Ok(Subsystem {
+        Some(Subsystem {
             serial: hex(&digest(&[&machine_id(), &name])[..10]),
-            hosts,
+            hosts: hosts.unwrap_or(Hosts::Any),
             ports: Vec::new(),
-            namespaces: namespaces.collect::<Result<_, _>>()?,
-            ana: self.ana(config)?,
-            tenant: config.tenant.as_ref().map(found).transpose()?,
+            namespaces,
+            ana,
+            tenant: found.flatten(),
             must_authenticate: config.authenticate,
             nqn,
         })
     }
 
     /// How groups are reached through the listeners.
-    fn ana(&self, config: &SubsystemConfig) -> Result<Vec<(PortId, u32, AnaState)>, String> {
-        let each = config.ana.iter().map(|ana| {
+    fn ana(
+        &self,
+        config: &SubsystemConfig,
+        mistaken: &mut impl FnMut(&'static str, String),
+    ) -> Vec<(PortId, u32, AnaState)> {
+        let each = config.ana.iter().filter_map(|ana| {
             match self.listeners.iter().find(|open| open.at.number == ana.listener) {
                 Some(open) if open.at.protocol == Protocol::NvmeTcp => {
-                    Ok((PortId(open.at.id.0), ana.group, ana.state.state()))
+                    Some((PortId(open.at.id.0), ana.group, ana.state.state()))
                 }
-                _ => Err(format!("ana: listener {} is none of NVMe's", ana.listener)),
+                _ => {
+                    mistaken("ana", format!("ana: listener {} is none of NVMe's", ana.listener));
+                    None
+                }
             }
         });
         each.collect()

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::config::Config;
-use crate::{locate, serve};
+use crate::serve;
 
 /// `nearflash config …`
 #[derive(ClapArgs, Debug)]
@@ -38,10 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         Command::Check { file } => {
             let (base, config) = read(file)?;
             let text = std::fs::read_to_string(file).unwrap_or_default();
-            serve::check_config(&base, &config).map_err(|error| match at(file, &text, &error) {
-                plain if plain == error => format!("{}: {error}", file.display()),
-                placed => placed,
-            })?;
+            serve::check_config(&base, &config).map_err(|found| found.told(Some((file, &text))))?;
             if let Some(exposed) = base.exposed(file) {
                 println!("warning: {exposed}");
             }
@@ -64,12 +61,4 @@ fn read(file: &Path) -> Result<(Config, Config), String> {
     let (_, changes) = serve::open_state_of(None, false, Some(file), &base)?;
     let config = base.with(&changes);
     Ok((base, config))
-}
-
-/// An error with the file and the line that it is about, where that line can be told.
-pub(crate) fn at(file: &Path, text: &str, error: &str) -> String {
-    match locate::line_of(text, error) {
-        Some(line) => format!("{}:{line}: {error}", file.display()),
-        None => error.to_owned(),
-    }
 }

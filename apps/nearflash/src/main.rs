@@ -20,7 +20,6 @@ mod inspect;
 mod interface;
 mod listen;
 mod live;
-mod locate;
 mod log;
 mod operate;
 mod orders;

@@ -1,7 +1,9 @@
 //! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
 #![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
 
+mod clash;
 mod doors;
+mod draft;
 mod duty;
 
 use std::io::Write;
@@ -13,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId, NamespaceId};
+use contract::{BufPool, ListenerId};
 use control::{Desk, Foreman, PostBox, Tenants};
 use flash::Decorated;
 use io::{
@@ -24,25 +26,22 @@ use proto::nvme::Fabric;
 use qos::{AnyScheduler, PassThrough, QueueLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use target::{Attached, Fences, Limits, Line, Listeners, Parts, Watch, Worker};
+use target::{Attached, Limits, Line, Parts, Watch, Worker};
 
 use self::doors::Doors;
+use self::draft::{Beside, Draft};
 use self::duty::Duty;
 use crate::admin::{Crew, Office, Wanted};
-use crate::config::{Config, DeviceConfig, ListenConfig, Room, table};
-use crate::credentials::CredentialFiles;
+use crate::config::{Config, DeviceConfig, ListenConfig, Mistakes};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
-use crate::inspect;
 use crate::interface::{Chosen, Interface, Way};
-use crate::listen::{ListenAt, NUMBER_MAX};
 use crate::live::{Changes, Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
 use crate::places::Places;
 use crate::recalibrate::{self, Recalibrations};
 use crate::sessions::{AnySession, ByListener};
-use crate::tenancy;
 use crate::upgrade::{self, Courier, Grounds, Heir};
 use crate::volumes::{AnyDevice, Through, Volume, nothing};
 
@@ -128,6 +127,11 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    /// What it says that no configuration does.
+    fn beside(&self) -> Beside {
+        Beside { insecure: self.insecure, metrics: self.metrics, interface: self.interface }
+    }
+
     /// What it is about, for records: its configuration file.
     fn about(&self) -> String {
         self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
@@ -307,14 +311,13 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
         heir.check_state(store.as_ref().map(Store::at).as_ref())?;
     }
     let config = base.with(&changes);
-    let listen_at = config.listeners()?;
-    check_exposure(&config, &listen_at, args.insecure)?;
+    let draft = Draft::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
     if args.check {
-        return check_only(args, &base, &config, &listen_at);
+        return Ok(ExitCode::SUCCESS);
     }
+    let listen_at = draft.listen.clone();
     let chosen = args.interface.choose()?;
-    let (plan, mut desk, courier) = plan(args, &base, &config, &listen_at, heir.as_mut())
-        .map_err(|error| located(args, error))?;
+    let (plan, mut desk, courier) = plan(args, &base, &config, draft, heir.as_mut())?;
     let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
     let fabric_wakers = Wakers::default();
     let ground = plan.ground(&fabric_wakers, args.insecure);
@@ -359,18 +362,6 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     courier.see_out();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Finds fault with the configuration and what it names, and opens nothing for others.
-fn check_only(
-    args: &Args,
-    base: &Config,
-    config: &Config,
-    listen_at: &[ListenAt],
-) -> Result<ExitCode, String> {
-    CredentialFiles::of(&config.admin)?.map(|files| files.read()).transpose()?;
-    let checked = check(base, config, listen_at).map_err(|error| located(args, error));
-    checked.map(|()| ExitCode::SUCCESS)
 }
 
 /// Says that this process serves; one that has taken over has told its service manager by then, and
@@ -424,11 +415,11 @@ fn merge(args: &Args) -> Result<Config, String> {
     Ok(config)
 }
 
-/// An error with the line of the configuration that it is about, where that can be told.
-fn located(args: &Args, error: String) -> String {
-    let Some(file) = &args.config else { return error };
+/// Mistakes with the lines of the configuration that they are about, where that can be told.
+fn located(args: &Args, mistakes: &Mistakes) -> String {
+    let Some(file) = &args.config else { return mistakes.told(None) };
     let text = std::fs::read_to_string(file).unwrap_or_default();
-    inspect::at(file, &text, &error)
+    mistakes.told(Some((file, &text)))
 }
 
 /// What was changed while servers of this configuration ran, and where further changes are kept.
@@ -470,101 +461,20 @@ pub(crate) fn state_of(config: &Path) -> PathBuf {
     }
 }
 
-/// Refuses to serve everybody on an address that others can reach.
-fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool) -> Result<(), String> {
-    let exposed = listen.iter().find(|at| at.endpoint.is_exposed());
-    match exposed {
-        Some(at) if !config.has_access_rules() && !insecure => Err(format!(
-            "{} is reachable from other machines and no [[access]] rule says who may come in; add \
-             one to the configuration, or let everybody in with --insecure",
-            at.endpoint
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// Finds what is wrong with a configuration, as `--check` does.
-pub(crate) fn check_config(base: &Config, config: &Config) -> Result<(), String> {
-    let listen = config.listeners()?;
-    check_exposure(config, &listen, false)?;
-    check(base, config, &listen)
-}
-
-/// Finds what is wrong with a configuration without opening its devices.
-fn check(base: &Config, config: &Config, listen: &[ListenAt]) -> Result<(), String> {
-    CredentialFiles::of(&config.admin)?;
-    let workers = crew_size(config)?.most;
-    let specs = config.specs()?;
-    let blocks = specs.iter().map(Volume::foresee_blocks).collect::<Result<Vec<_>, _>>()?;
-    let tenants = tenancy::tenants(base, config, listen, workers, clock_of(Clock::start()))?;
-    parts(base, config, listen, &blocks, &tenants)?;
-    config.limits().map(|_| ())
-}
-
-fn crew_size(config: &Config) -> Result<CrewSize, String> {
-    let size = match (config.workers, &config.cpus) {
-        (Some(size), _) => size,
-        (None, cpus) => CrewSize::fixed(cpus.as_ref().map_or(1, Vec::len))?,
-    };
-    if let Some(cpus) = &config.cpus
-        && cpus.len() < size.most
-    {
-        return Err(format!("{} workers need as many processors in --cpus", size.most));
-    }
-    Ok(size)
-}
-
-/// What all workers share, over devices of these sizes (in blocks).
-fn parts(
-    base: &Config,
-    config: &Config,
-    listen: &[ListenAt],
-    blocks: &[u64],
-    tenants: &Tenants,
-) -> Result<Parts, String> {
-    let room = |(place, blocks): (usize, &u64)| Room { place, blocks: *blocks, grows: false };
-    let rooms: Vec<Room> = blocks.iter().enumerate().map(room).collect();
-    let namespaces = table(&config.spaces(&rooms)?);
-    // What was removed since is no mistake of the configuration.
-    let configured: Vec<u16> =
-        base.numbered_namespaces().iter().filter_map(|namespace| namespace.number).collect();
-    let is_known =
-        |number: NamespaceId| namespaces.find(number).is_some() || configured.contains(&number.0);
-    if let Some(at) = listen.iter().find(|at| !is_known(at.namespace)) {
-        return Err(format!("{}: there is no namespace {}", at.endpoint, at.namespace.0));
-    }
-    let listeners = Listeners::with_places(NUMBER_MAX);
-    for at in listen {
-        let set = listeners.set(at.id, tenancy::lead(at, &tenants.book())?);
-        assert!(set.is_ok(), "each has a number of its own");
-    }
-    Ok(Parts {
-        access: config.access(is_known, |name| tenants.find(name))?,
-        listeners,
-        fences: Fences::default(),
-        namespaces,
-    })
-}
-
-/// A clock as the control plane takes it.
-fn clock_of(clock: Clock) -> control::Clock {
-    Arc::new(move || clock.now())
+pub(crate) fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
+    Draft::of(base, config, Beside::default()).map(drop)
 }
 
 fn plan(
     args: &Args,
     base: &Config,
     config: &Config,
-    listen: &[ListenAt],
+    draft: Draft,
     mut heir: Option<&mut Heir>,
 ) -> Result<(Plan, Desk, PostBox), String> {
-    let size = crew_size(config)?;
+    let Draft { listen, size, limits, specs, clock, tenants } = draft;
     let workers = size.most;
-    let limits = config.limits()?;
-    let specs = config.specs()?;
-    if specs.len() > Places::MAX {
-        return Err(format!("{} devices; at most {}", specs.len(), Places::MAX));
-    }
     if let Some(heir) = &mut heir {
         heir.find_devices(&specs)?;
     }
@@ -577,9 +487,9 @@ fn plan(
     let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
     let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
     let places = Arc::new(Places::of(named));
-    let clock = Clock::start();
-    let tenants = tenancy::tenants(base, config, listen, workers, clock_of(clock))?;
-    let shared = parts(base, config, listen, &blocks, &tenants)?;
+    // Sizes are known now that were not, such as those of block devices.
+    let shared = draft::parts(base, config, &listen, &blocks, &tenants);
+    let shared = shared.map_err(|mistakes| located(args, &mistakes))?;
     let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.

@@ -5,33 +5,49 @@ use std::fs;
 use std::path::Path;
 
 use contract::{Slo, TenantId};
-use control::{Book, Clock, DeviceSetup, Origin, Tenants};
+use control::{Book, Clock, DeviceSetup, Origin, Refusal, Switches, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
 use target::{Lead, Stands};
 
-use crate::config::{Config, DeviceConfig};
+use crate::config::{Config, DeviceConfig, Mistakes, Place};
 use crate::listen::ListenAt;
 
+/// What tenants are made of.
+pub(crate) struct Needs<'a> {
+    /// The configuration without the changes that were made while servers ran.
+    pub(crate) base: &'a Config,
+    /// And with them.
+    pub(crate) config: &'a Config,
+    pub(crate) listen: &'a [ListenAt],
+    /// The specs of the devices, in their order.
+    pub(crate) specs: &'a [Spec],
+    pub(crate) workers: usize,
+    /// As many tenants as there can be.
+    pub(crate) tenants_max: usize,
+}
+
 /// Makes the tenants of a server: those of the configuration with their SLOs, as they were changed
-/// since (`config`; `base`: without the changes), and the default one if anybody can come to belong
-/// to it.
-pub(crate) fn tenants(
-    base: &Config,
-    config: &Config,
-    listen: &[ListenAt],
-    workers: usize,
-    clock: Clock,
-) -> Result<Tenants, String> {
-    let devices = setups(config)?;
-    let tenants_max = config.limits()?.tenants;
-    let tenants = Tenants::new(devices, workers, tenants_max, clock);
+/// since, and the default one if anybody can come to belong to it. One that cannot be as it is to be is
+/// best effort, and where nobody knows what a device can do, none is refused for that.
+pub(crate) fn tenants(needs: &Needs<'_>, clock: Clock, mistakes: &mut Mistakes) -> Tenants {
+    let Needs { base, config, listen, .. } = needs;
+    let (devices, are_known) = setups(config, needs.specs, mistakes);
+    let tenants = Tenants::new(devices, needs.workers, needs.tenants_max, clock);
     let now = tenants.now();
     let mut book = tenants.book();
     use_measured_models(config, &mut book, now);
     let said: HashSet<&str> = base.tenant.iter().map(|said| said.name.as_str()).collect();
     for tenant in &config.tenant {
+        if book.find(&tenant.name).is_some() {
+            let what = format!(
+                "tenant {:?}: another has this name; expected one that no other tenant has",
+                tenant.name
+            );
+            mistakes.add(tenant.nth.key("tenant", "name"), what);
+            continue;
+        }
         let device = tenant.device.as_deref();
         let (slo, share) = (tenant.slo(), tenant.share());
         let configured = said.contains(tenant.name.as_str()) || tenant.name == Book::DEFAULT;
@@ -39,27 +55,42 @@ pub(crate) fn tenants(
         let registered = register_again(&mut book, &tenant.name, now, |book| {
             book.register_sharing(&tenant.name, &slo, share, device, origin, now)
         });
-        registered.map_err(|refusal| format!("tenant {:?}: {refusal}", tenant.name))?;
+        if let Err(refusal) = registered {
+            if are_known || matches!(refusal, Refusal::NoDevice { .. }) {
+                let what = format!("tenant {:?}: {refusal}", tenant.name);
+                mistakes.add(tenant.nth.key("tenant", key_of(&refusal)), what);
+            }
+            // Whoever names it is right.
+            let _ = book.register(&tenant.name, &Slo::default(), None, origin, now);
+        }
     }
     // Whoever comes by a listener without a tenant, let in by a rule without one.
     let by_default = !config.has_access_rules() || config.rule_tenants().any(|(_, t)| t.is_none());
     let default = (by_default && listen.iter().any(|at| at.tenant.is_none()))
-        .then(|| (Book::DEFAULT, NO_OTHER.to_owned(), true));
+        .then(|| (Book::DEFAULT, NO_OTHER.to_owned(), true, None));
     // Those may go while the server runs.
-    let of_listeners = listen.iter().filter_map(|at| Some((at.tenant.as_deref()?, by(at), false)));
-    let of_rules = config
-        .rule_tenants()
-        .filter_map(|(n, name)| Some((name?, format!("access rule {n}"), true)));
-    for (name, by, stays) in default.into_iter().chain(of_rules).chain(of_listeners) {
+    let of_listeners = listen.iter().filter_map(|at| {
+        Some((at.tenant.as_deref()?, by(at), false, config.place_of_listener(at.number)))
+    });
+    let of_rules = config.rule_tenants().filter_map(|(n, name)| {
+        let place = Place::Entry("access", n - 1, Some("tenant"));
+        Some((name?, format!("access rule {n}"), true, Some(place)))
+    });
+    for (name, by, stays, place) in default.into_iter().chain(of_rules).chain(of_listeners) {
         // A file without tenants is of the time before there were any: its names are best effort.
         let is_made = name == Book::DEFAULT || base.tenant.is_empty();
         if book.find(name).is_none() {
             if !is_made {
                 let known = book.names().collect::<Vec<_>>().join(", ");
-                return Err(format!("{by}: there is no tenant {name:?}; there are: {known}"));
+                let what = format!("{by}: there is no tenant {name:?}; there are: {known}");
+                mistakes.add(place, what);
+                continue;
             }
-            book.register(name, &Slo::default(), None, Origin::Configured, now)
-                .map_err(|refusal| format!("{by}: {refusal}"))?;
+            let made = book.register(name, &Slo::default(), None, Origin::Configured, now);
+            let made = made.map_err(|refusal| format!("{by}: {refusal}"));
+            if mistakes.take(place, made).is_none() {
+                continue;
+            }
         }
         let tenant = book.find(name).expect("it was just made");
         if stays {
@@ -67,7 +98,17 @@ pub(crate) fn tenants(
         }
     }
     drop(book);
-    Ok(tenants)
+    tenants
+}
+
+/// The key of a tenant that a refusal is about.
+fn key_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoDevice { .. } => "device",
+        Refusal::NoModel { .. } | Refusal::TooTight { .. } => "latency_us",
+        Refusal::NotMeasured { .. } => "percentile",
+        _ => "",
+    }
 }
 
 /// Has devices trust the models that were measured while servers ran.
@@ -179,12 +220,22 @@ pub(crate) fn make_default(
     Ok(())
 }
 
-/// The devices, with what is known of them.
-fn setups(config: &Config) -> Result<Vec<DeviceSetup>, String> {
-    let specs = config.specs()?;
-    let unnamed = [DeviceConfig::from_argument((0, &String::new()))];
-    let configs = if config.device.is_empty() { &unnamed[..] } else { &config.device[..] };
-    configs.iter().zip(&specs).map(|(device, spec)| setup(device, spec)).collect()
+/// The devices, with what is known of them, and whether that is all that is told of them.
+fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<DeviceSetup>, bool) {
+    let mut are_known = true;
+    let each = config.all_devices();
+    let setups = each.iter().zip(specs).map(|(device, spec)| {
+        are_known &= device.spec.parse::<Spec>().is_ok();
+        let key = if device.model.is_some() { "model" } else { "" };
+        let made = mistakes.take(device.nth.key("device", key), setup(device, spec));
+        are_known &= made.is_some();
+        made.unwrap_or_else(|| DeviceSetup {
+            name: device.name.clone(),
+            model: None,
+            switches: Switches::default(),
+        })
+    });
+    (setups.collect(), are_known)
 }
 
 /// A device, with what is known of it.

@@ -56,6 +56,9 @@ pub(crate) enum Through<'a> {
 }
 
 impl Volume {
+    /// More blocks than any device has, and as many as a namespace can.
+    pub(crate) const UNKNOWN_BLOCKS: u64 = (1 << 60) - 1;
+
     /// Opens what the spec names.
     pub(crate) fn open(spec: &Spec) -> Result<Volume, String> {
         let storage = match &spec.source {
@@ -129,23 +132,22 @@ impl Volume {
         self.locks.is_claimed_alone()
     }
 
-    /// How many blocks it would have, as far as that can be told without opening it; `u64::MAX` for
-    /// what has no size before it is opened, such as a block device.
+    /// How many blocks it would have, as far as that can be told without opening it;
+    /// [`UNKNOWN_BLOCKS`](Volume::UNKNOWN_BLOCKS) for what has no size before it is opened, such as a block
+    /// device.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, as far as that can be told.
     pub(crate) fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
         let bytes = match &spec.source {
             Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. } => *bytes,
-            Source::File { path, bytes } => match (std::fs::metadata(path), bytes) {
-                (Ok(found), _) if found.is_file() && found.len() > 0 => found.len(),
-                (_, Some(bytes)) => *bytes,
-                (Ok(found), None) if !found.is_file() && !found.is_dir() => return Ok(u64::MAX),
-                (Ok(_), None) => return Err(format!("{path} is no file that holds a block")),
-                (Err(_), None) => {
-                    return Err(format!(
-                        "{path} does not exist; name its size to make it, like \
-                         file:{path}?size=1GiB"
-                    ));
+            Source::File { path, bytes } => {
+                let foreseen = FileVolume::foresee(path, *bytes).map_err(|e| e.to_string())?;
+                match foreseen {
+                    Some(bytes) => bytes,
+                    None => return Ok(Volume::UNKNOWN_BLOCKS),
                 }
-            },
+            }
         };
         Ok(bytes / BLOCK_BYTES as u64)
     }

@@ -582,7 +582,7 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
     assert!(said.contains("nearflash.toml:9: ") && said.contains("there are: disk"), "{said}");
     place.configure("[[namespace]]\ndevise = \"disk\"\n");
     let said = complaint(&run(&["check", &file]));
-    assert!(said.contains("line 9") && said.contains("devise"), "{said}");
+    assert!(said.contains("nearflash.toml:9: ") && said.contains("devise"), "{said}");
     let schema = run(&["schema"]).stdout;
     assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["device"].is_object());
 }

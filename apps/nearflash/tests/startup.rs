@@ -84,8 +84,8 @@ fn a_bad_configuration_is_explained_with_its_place() {
     );
     let device = "[[device]]\nname = \"m\"\nspec = \"mem:1MiB\"\n";
     for (text, words) in [
-        ("wokers = 2", &["line 1", "wokers", "workers"][..]),
-        ("workers = \"two\"", &["line 1", "two"]),
+        ("wokers = 2", &[":1: ", "wokers", "workers"][..]),
+        ("workers = \"two\"", &[":1: workers: ", "two"]),
         ("workers = 0", &["0 workers", "1 to 32"]),
         ("[[device]]\nname = \"m\"", &["spec"]),
         ("[[device]]\nname = \"m\"\nspec = \"mem\"", &["mem", "null:SIZE"]),

@@ -2,32 +2,57 @@
 
 use contract::ListenerId;
 
-use super::{Config, ListenConfig};
+use super::{Config, ListenConfig, Mistakes, Place};
 use crate::listen::{DEFAULT_URL, ListenAt, NUMBER_MAX};
+
+/// In the place of a listener that cannot be understood: whatever names it may be right.
+const NOWHERE: &str = "nvme-tcp://127.0.0.1:0";
 
 impl Config {
     /// Where to listen, by number.
     ///
     /// # Errors
-    /// What is wrong with a URL or a number.
-    pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, String> {
+    /// What is wrong with URLs and numbers.
+    pub(crate) fn listeners(&self) -> Result<Vec<ListenAt>, Mistakes> {
+        Mistakes::collect(|mistakes| self.listeners_or(mistakes))
+    }
+
+    /// The same; something that nobody can reach in the place of one that cannot be understood.
+    pub(crate) fn listeners_or(&self, mistakes: &mut Mistakes) -> Vec<ListenAt> {
         let mut all: Vec<ListenAt> = Vec::new();
         for (config, position) in self.numbered_listeners(&[]).iter().zip(1..) {
             let number = config.number.expect("it was numbered");
+            let parsed =
+                ListenAt::parse(&config.url).map_err(|error| format!("listen {position}: {error}"));
+            let at = mistakes.take(config.nth.key("listen", "url"), parsed);
+            let at = at.unwrap_or_else(|| ListenAt::parse(NOWHERE).expect("it is a URL"));
+            let of_number = config.nth.key("listen", "number");
             if !(1..=NUMBER_MAX).contains(&number) {
-                return Err(format!(
-                    "listen {position}: number {number}; expected a number from 1 to {NUMBER_MAX}"
-                ));
-            }
-            if let Some(other) = all.iter().find(|other| other.number == number) {
+                mistakes.add(
+                    of_number,
+                    format!("listen {position}: number {number}; expected a number from 1 to {NUMBER_MAX}"),
+                );
+            } else if let Some(other) = all.iter().find(|other| other.number == number) {
                 let other = &other.endpoint;
-                return Err(format!("listen {position}: number {number} is that of {other}"));
+                mistakes.add(
+                    of_number,
+                    format!(
+                        "listen {position}: number {number} is that of {other}; expected one that no \
+                         other listener has"
+                    ),
+                );
+            } else {
+                all.push(ListenAt { number, id: ListenerId(number - 1), ..at });
             }
-            let id = ListenerId(number - 1);
-            all.push(ListenAt { number, id, ..ListenAt::parse(&config.url)? });
         }
         all.sort_by_key(|at| at.number);
-        Ok(all)
+        all
+    }
+
+    /// Where a listener of this number stands in the file.
+    pub(crate) fn place_of_listener(&self, number: u16) -> Option<Place> {
+        let found = self.listen.iter().find(|one| one.number == Some(number))?;
+        found.nth.key("listen", "url")
     }
 
     /// The listeners with their numbers, in their order; the default one unless told. Whose place is
@@ -87,7 +112,7 @@ mod tests {
             let text = THREE
                 .replacen("127.0.0.1:1\"", &format!("127.0.0.1:1\"\nnumber = {number}"), 1)
                 .replacen("127.0.0.1:2\"", "127.0.0.1:2\"\nnumber = 2", 1);
-            let error = Config::parse(&text).unwrap().listeners().unwrap_err();
+            let error = Config::parse(&text).unwrap().listeners().unwrap_err().to_string();
             assert!(error.starts_with("listen ") && error.contains(word), "{number}: {error}");
         }
     }

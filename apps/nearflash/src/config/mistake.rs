@@ -1,23 +1,70 @@
 //! What is said of a file that cannot be understood: the line and what was expected, and nothing of
 //! what stands there, which may be a token or a key.
 
+use qos::WORKERS_MAX;
+
+use super::ranges;
+
 /// The fields that are secret.
 const SECRETS: [&str; 3] = ["token", "key", "controller_key"];
 
-/// The place of a mistake and what it is.
-pub(super) fn explain(text: &str, error: &toml::de::Error) -> String {
+/// What a mistake is. `names` are the table and the key that it is about, as far as that is known.
+pub(super) fn explain(text: &str, error: &toml::de::Error, names: &(String, String)) -> String {
     let message = error.message();
     let Some(span) = error.span() else { return message.to_owned() };
     let (start, end) = (span.start.min(text.len()), span.end.min(text.len()));
     let from = text[..start].rfind('\n').map_or(0, |at| at + 1);
     let to = text[end..].find('\n').map_or(text.len(), |at| end + at);
-    let (line, column) = (text[..start].matches('\n').count() + 1, start - from + 1);
-    match quotes_a_secret(&text[from..to], message) {
-        true => format!(
-            "line {line}, column {column}: this is not what was expected here, which is text in \
-             quotes; it is not shown, as it may be secret"
-        ),
-        false => format!("line {line}, column {column}: {message}"),
+    let (table, key) = (names.0.as_str(), names.1.as_str());
+    // An entry that misses something is named by its table.
+    let subject = match (table, key) {
+        _ if message.starts_with("unknown field") => String::new(),
+        ("", "") => String::new(),
+        ("", key) => format!("{key}: "),
+        (table, key) => format!("{table}.{key}: "),
+    };
+    if quotes_a_secret(&text[from..to], message) {
+        return format!(
+            "{subject}this is not what was expected here, which is text in quotes; it is not shown, \
+             as it may be secret"
+        );
+    }
+    let (said, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+    match expected_of(table, key, expected) {
+        _ if message.contains("untagged enum") => {
+            format!("{subject}this is none; expected {}", forms_of(table, key))
+        }
+        Some(words) => format!("{subject}{said}; expected {words}"),
+        None => format!("{subject}{message}"),
+    }
+}
+
+/// What a number may be, instead of the name of its type.
+fn expected_of(table: &str, key: &str, expected: &str) -> Option<String> {
+    let most = match expected {
+        "u8" => u64::from(u8::MAX),
+        "u16" => u64::from(u16::MAX),
+        "u32" => u64::from(u32::MAX),
+        "u64" | "usize" => u64::MAX,
+        "f64" => return Some("a number".to_owned()),
+        _ => return None,
+    };
+    Some(ranges::words(&ranges::of(table, key).unwrap_or(0..=most)))
+}
+
+/// What can stand where several forms can.
+fn forms_of(table: &str, key: &str) -> String {
+    match (table, key) {
+        ("", "workers") => {
+            format!(
+                "a number from 1 to {WORKERS_MAX}, or two in quotes with .. between them, such as \"1..4\""
+            )
+        }
+        ("subsystem", "namespaces") => {
+            "the number or the name of a namespace, or { nsid = NUMBER, namespace = NUMBER }"
+                .to_owned()
+        }
+        _ => "another form (docs/configuration.md)".to_owned(),
     }
 }
 
@@ -35,10 +82,12 @@ fn quotes_a_secret(lines: &str, message: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::super::Config;
 
     fn said_of(text: &str) -> String {
-        Config::parse(text).unwrap_err()
+        Config::parse(text).unwrap_err().told(Some((Path::new("a.toml"), text)))
     }
 
     #[test]
@@ -55,19 +104,19 @@ mod tests {
             "[[host]]\nnqn = \"nqn.a\"\nkey = '''\nhunter2\n",
         ] {
             let said = said_of(secret_line);
-            assert!(!said.contains("hunter2") && said.contains("line "), "{secret_line}: {said}");
+            assert!(!said.contains("hunter2") && said.contains("a.toml:"), "{secret_line}: {said}");
         }
         for number in ["4711", "0x1267", "4711.0", "4711-01-01"] {
             let said = said_of(&format!("[[access]]\nrights = \"read\"\ntoken = {number}\n"));
-            assert!(!said.contains("4711") && said.contains("line 3, column 9"), "{said}");
+            assert!(!said.contains("4711") && said.starts_with("a.toml:3: "), "{said}");
         }
     }
 
     #[test]
     fn what_is_said_of_a_mistake_says_what_was_expected() {
         let said = said_of("[[listen]]\ntoken = \"a\"\n");
-        assert!(said.contains("line 2") && said.contains("`token`, expected `url`"), "{said}");
+        assert!(said.contains("a.toml:2: ") && said.contains("`token`, expected `url`"), "{said}");
         let said = said_of("[limits]\n\ntenants = \"many\"\n");
-        assert!(said.contains("line 3, column 11") && said.contains("\"many\""), "{said}");
+        assert!(said.contains("a.toml:3: ") && said.contains("\"many\""), "{said}");
     }
 }

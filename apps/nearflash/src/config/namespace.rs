@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use target::{Namespace, Namespaces};
 
-use super::{Config, DeviceConfig, size_in_blocks};
+use super::{Config, DeviceConfig, Mistakes, Nth, size_in_blocks};
 
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 64;
@@ -34,6 +34,9 @@ pub(crate) struct NamespaceConfig {
     /// What tells hosts which namespace it is; made of the machine's and its numbers unless told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) uuid: Option<String>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 fn nothing() -> String {
@@ -92,6 +95,7 @@ impl NamespaceConfig {
             size: Some(bytes(blocks)),
             read_only,
             uuid: space.uuid.map(|uuid| uuid_text(&uuid)),
+            nth: Nth::default(),
         }
     }
 }
@@ -115,6 +119,7 @@ impl Config {
             size: None,
             read_only: false,
             uuid: None,
+            nth: Nth::default(),
         };
         let mut all = match self.namespace.is_empty() && !self.is_settled {
             true => self.device_names().into_iter().map(whole).collect(),
@@ -128,58 +133,90 @@ impl Config {
     }
 
     /// The namespaces over the devices, of which these are the rooms, by number.
-    pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, String> {
+    ///
+    /// # Errors
+    /// All that is wrong with them.
+    pub(crate) fn spaces(&self, rooms: &[Room]) -> Result<Vec<Space>, Mistakes> {
+        Mistakes::collect(|mistakes| self.spaces_or(rooms, mistakes))
+    }
+
+    /// The same; one that cannot be where it is to be is somewhere else.
+    pub(crate) fn spaces_or(&self, rooms: &[Room], mistakes: &mut Mistakes) -> Vec<Space> {
         let names = self.device_names();
-        let mut spaces = Vec::new();
+        let mut spaces: Vec<Space> = Vec::new();
         for (config, position) in self.numbered_namespaces().iter().zip(1..) {
-            let at = |error: String| format!("namespace {position}: {error}");
-            let space = space(config, &names, rooms).map_err(at)?;
-            let same = spaces
-                .iter()
-                .find(|other: &&Space| other.number == space.number || other.name == space.name);
-            if let Some(other) = same {
-                let error = format!(
-                    "number {} and name {:?}: one of both is that of another, \
-                                     number {} and name {:?}",
-                    space.number.0, space.name, other.number.0, other.name
+            let mut mistaken = |key, error: String| {
+                mistakes.add(
+                    config.nth.key("namespace", key),
+                    format!("namespace {position}: {error}"),
                 );
-                return Err(at(error));
+            };
+            let number = config.number.expect("it was numbered");
+            let name = config.name.clone().expect("it was named");
+            if !(1..=Namespaces::NUMBER_MAX).contains(&number) {
+                let most = Namespaces::NUMBER_MAX;
+                mistaken("number", format!("number {number}; expected a number from 1 to {most}"));
+                continue;
             }
-            spaces.push(space);
+            if let Err(error) = check_name(&name) {
+                mistaken("name", error);
+            }
+            let one_of_both = "expected one that no other namespace has";
+            if let Some(other) = spaces.iter().find(|other| other.number.0 == number) {
+                let other = &other.name;
+                mistaken("number", format!("number {number} is that of {other:?}; {one_of_both}"));
+                continue;
+            }
+            if let Some(other) = spaces.iter().find(|other| other.name == name) {
+                let other = other.number.0;
+                mistaken("name", format!("name {name:?} is that of number {other}; {one_of_both}"));
+            }
+            let uuid = config.uuid.as_deref().map(parse_uuid).transpose();
+            let uuid = uuid.unwrap_or_else(|error| {
+                mistaken("uuid", error);
+                None
+            });
+            let place = range(config, &names, rooms).unwrap_or_else(|(key, error)| {
+                mistaken(key, error);
+                Namespace { device: 0, first: 0, blocks: 8, read_only: config.read_only }
+            });
+            spaces.push(Space { number: NamespaceId(number), name, uuid, place });
         }
         spaces.sort_by_key(|space| space.number);
-        Ok(spaces)
+        spaces
     }
 }
 
-fn space(config: &NamespaceConfig, names: &[String], rooms: &[Room]) -> Result<Space, String> {
-    let number = config.number.expect("it was numbered");
-    if !(1..=Namespaces::NUMBER_MAX).contains(&number) {
-        let most = Namespaces::NUMBER_MAX;
-        return Err(format!("number {number}; expected a number from 1 to {most}"));
-    }
-    let name = config.name.clone().expect("it was named");
-    check_name(&name)?;
+/// Where a namespace lies, or which key says what cannot be.
+fn range(
+    config: &NamespaceConfig,
+    names: &[String],
+    rooms: &[Room],
+) -> Result<Namespace, (&'static str, String)> {
     let device = names.iter().position(|name| *name == config.device).ok_or_else(|| {
-        format!("there is no device {:?}; there are: {}", config.device, names.join(", "))
+        let known = names.join(", ");
+        ("device", format!("there is no device {:?}; there are: {known}", config.device))
     })?;
+    let of = |key, text: &str| {
+        size_in_blocks(text).map_err(|error: String| (key, format!("{key} {error}")))
+    };
     let first = match config.offset.as_str() {
         "0" => 0,
-        text => size_in_blocks(text)?,
+        text => of("offset", text)?,
     };
     let Room { place: device, blocks, grows } = rooms[device];
     let rest = blocks.saturating_sub(first);
-    let size = config.size.as_deref().map_or(Ok(rest), size_in_blocks)?;
+    let size = config.size.as_deref().map_or(Ok(rest), |text| of("size", text))?;
     if size == 0 || size > rest && !grows {
-        return Err(format!(
+        let key = if config.size.is_some() { "size" } else { "offset" };
+        let error = format!(
             "its {size} blocks of {BLOCK_BYTES} bytes from block {first} do not fit device {:?}, \
              which has {blocks}",
             config.device
-        ));
+        );
+        return Err((key, error));
     }
-    let uuid = config.uuid.as_deref().map(parse_uuid).transpose()?;
-    let place = Namespace { device, first, blocks: size, read_only: config.read_only };
-    Ok(Space { number: NamespaceId(number), name, uuid, place })
+    Ok(Namespace { device, first, blocks: size, read_only: config.read_only })
 }
 
 /// Whether a namespace may have this name: a number would be taken for one.
@@ -215,7 +252,7 @@ mod tests {
 
     const ROOM: Room = Room { place: 0, blocks: 131_072, grows: false };
 
-    fn spaces(text: &str) -> Result<Vec<Space>, String> {
+    fn spaces(text: &str) -> Result<Vec<Space>, Mistakes> {
         let device = "[[device]]\nname = \"d\"\nspec = \"mem:64MiB\"\n";
         Config::parse(&format!("{device}{text}")).unwrap().spaces(&[ROOM])
     }
@@ -237,7 +274,8 @@ mod tests {
     fn two_of_a_number_or_name_are_refused() {
         let two = |more: &str| {
             let first = "[[namespace]]\nname = \"a\"\ndevice = \"d\"\nsize = \"1MiB\"\n";
-            spaces(&format!("{first}[[namespace]]\ndevice = \"d\"\n{more}\n")).unwrap_err()
+            let text = format!("{first}[[namespace]]\ndevice = \"d\"\n{more}\n");
+            spaces(&text).unwrap_err().to_string()
         };
         assert!(two("number = 1").contains("namespace 2"), "{}", two("number = 1"));
         assert!(two("name = \"a\"").contains("name \"a\""));
@@ -253,6 +291,7 @@ mod tests {
         let place = Namespace { device: 0, first: 8, blocks: 24, read_only: true };
         let one = Space { number: NamespaceId(3), name: "x".to_owned(), uuid, place };
         let config = NamespaceConfig::of(&one, "d");
-        assert_eq!(space(&config, &["d".to_owned()], &[ROOM]), Ok(one));
+        assert_eq!(range(&config, &["d".to_owned()], &[ROOM]), Ok(one.place));
+        assert_eq!(parse_uuid(&config.uuid.unwrap()), Ok(one.uuid.unwrap()));
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wire::nvme::AnaState;
 
-use super::{Config, Space};
+use super::{Config, Nth, Space};
 
 /// A subsystem of NVMe: namespaces under a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,9 @@ pub(crate) struct SubsystemConfig {
     /// How groups of its namespaces are reached through listeners; optimized unless told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) ana: Vec<AnaConfig>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 /// A namespace of a subsystem.
@@ -109,6 +112,9 @@ pub(crate) struct HostConfig {
     /// The tenant that its I/O is charged to; the subsystem's unless told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
 }
 
 /// A text that no log shows. The state file has it, which nobody else may read.
@@ -119,6 +125,13 @@ pub(crate) struct HiddenText(pub(crate) String);
 impl std::fmt::Debug for HiddenText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("…")
+    }
+}
+
+impl HostConfig {
+    /// A host of which nothing is known but its name.
+    pub(crate) fn of_name(nqn: String) -> HostConfig {
+        HostConfig { nqn, key: None, controller_key: None, tenant: None, nth: Nth::default() }
     }
 }
 

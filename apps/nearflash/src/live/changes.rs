@@ -83,7 +83,8 @@ impl Changes {
         for (number, change) in &self.listeners {
             match change {
                 ListenChange::Added(url) => {
-                    all.push(ListenConfig { url: url.clone(), number: Some(*number) });
+                    let number = Some(*number);
+                    all.push(ListenConfig { number, ..ListenConfig::from_argument(url) });
                 }
                 // Its place may be another since, and its URL that of several, of port 0.
                 ListenChange::Removed(url) => {

@@ -17,6 +17,7 @@ use super::changes::ListenChange;
 use super::world::World;
 use super::{Changes, Inner, Live};
 use crate::config::Config;
+use crate::fabric::Entrance;
 use crate::listen::{ListenAt, NUMBER_MAX, url};
 use crate::tenancy;
 use crate::upgrade::{Role, Socket, wanted};
@@ -42,6 +43,11 @@ impl Open {
     /// Where it has come to listen.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         self.socket.kept.endpoint()
+    }
+
+    /// As hosts find it that speak NVMe.
+    pub(super) fn entrance(&self) -> Entrance<'_> {
+        Entrance { at: &self.at, endpoint: self.endpoint() }
     }
 
     /// Where clients find it.

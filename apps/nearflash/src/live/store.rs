@@ -357,7 +357,7 @@ mod power_cuts;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{HiddenText, HostConfig};
+    use crate::config::{HiddenText, HostConfig, Nth};
     use std::os::unix::fs::PermissionsExt;
 
     fn with_key(key: &str) -> Changes {
@@ -366,6 +366,7 @@ mod tests {
             key: Some(HiddenText(key.to_owned())),
             controller_key: None,
             tenant: None,
+            nth: Nth::default(),
         };
         Changes { hosts: [("nqn.x".to_owned(), Some(host))].into(), ..Changes::default() }
     }

@@ -10,7 +10,7 @@ use super::namespaces::{exports, vacant_nsid};
 use super::seen::Seen;
 use super::world::World;
 use super::{Live, Open, namespaces, open};
-use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
+use crate::config::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, Nth, SubsystemConfig};
 use crate::listen::Protocol;
 
 /// The group that all namespaces are in.
@@ -54,6 +54,7 @@ impl Live {
                 tenant: wanted.tenant.clone(),
                 authenticate: wanted.authenticate,
                 ana: Vec::new(),
+                nth: Nth::default(),
             };
             changes.subsystems.insert(wanted.nqn.clone(), Some(config));
             Ok(Vec::new())
@@ -96,8 +97,7 @@ impl Live {
         let mut now = None;
         self.change(|inner, changes| {
             let known = inner.world.config.host.iter().find(|host| host.nqn == nqn).cloned();
-            let unknown =
-                HostConfig { nqn: nqn.to_owned(), key: None, controller_key: None, tenant: None };
+            let unknown = HostConfig::of_name(nqn.to_owned());
             let mut host = known.unwrap_or(unknown);
             let over = |field: &mut Option<HiddenText>, to: &Option<String>| {
                 if let Some(text) = to {

@@ -9,6 +9,7 @@ use flash::Spec;
 use target::{Access, Fences, Listeners, Namespaces};
 
 use super::*;
+use crate::config::Mistakes;
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
 use crate::tenancy;
@@ -21,7 +22,18 @@ fn live(config: &str) -> Arc<Live> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
     let now: control::Clock = Arc::new(move || clock.now());
-    let tenants = tenancy::tenants(&base, &base.with(&Changes::default()), &[], 1, now).unwrap();
+    let config = base.with(&Changes::default());
+    let specs: Vec<Spec> = base.device.iter().map(|one| one.spec.parse().unwrap()).collect();
+    let limits = Mistakes::collect(|wrong| base.limits_or(wrong)).unwrap();
+    let needs = tenancy::Needs {
+        base: &base,
+        config: &config,
+        listen: &[],
+        specs: &specs,
+        workers: 1,
+        tenants_max: limits.tenants,
+    };
+    let tenants = Mistakes::collect(|wrong| tenancy::tenants(&needs, now, wrong)).unwrap();
     let open = |device: &crate::config::DeviceConfig| {
         let spec: Spec = device.spec.parse().unwrap();
         (device.name.clone(), Volume::open(&spec).unwrap())

@@ -46,9 +46,6 @@ impl World {
         let mut world = World { spaces: config.spaces(&rooms)?, config, nvme: None };
         let find = |name: &str| ground.tenants.find(name);
         world.nvme = world.plan(ground, open, &ground.places.geometries()).config(find)?;
-        if let Some(nvme) = &world.nvme {
-            Fabric::check(nvme).map_err(|error| error.to_string())?;
-        }
         Ok(world)
     }
 
@@ -87,7 +84,7 @@ impl World {
     ) -> fabric::Plan<'a> {
         fabric::Plan {
             config: &self.config,
-            listeners: open,
+            listeners: open.iter().map(Open::entrance).collect(),
             is_made: ground.fabric.get().is_some(),
             spaces: &self.spaces,
             geometries,

@@ -29,8 +29,8 @@ impl Server {
         let is_whole = n.is_multiple_of(4);
         if is_whole {
             let key = Some(HiddenText(format!("key {n}")));
-            let (nqn, controller_key, tenant) = ("nqn.x".to_owned(), None, None);
-            let host = HostConfig { nqn: nqn.clone(), key, controller_key, tenant };
+            let nqn = "nqn.x".to_owned();
+            let host = HostConfig { key, ..HostConfig::of_name(nqn.clone()) };
             changes.hosts.insert(nqn, Some(host));
         } else {
             let text = format!("[[tenant]]\nname = {name:?}\nweight = {n}\n");

@@ -1,0 +1,66 @@
+//! The whole numbers of a configuration and what each may be: for those who check them, for what is said
+//! of others, and for the schema.
+
+use std::ops::RangeInclusive;
+
+use qos::WORKERS_MAX;
+use target::Namespaces;
+
+use crate::listen::NUMBER_MAX;
+
+const LISTENERS: u64 = NUMBER_MAX as u64;
+const NAMESPACES: u64 = Namespaces::NUMBER_MAX as u64;
+const U32: u64 = u32::MAX as u64;
+
+/// More than any process has descriptors.
+const CONNECTIONS_MAX: u64 = 1 << 24;
+
+/// Tables and keys, the least and the most.
+const RANGES: [(&str, &str, u64, u64); 22] = [
+    ("", "workers", 1, WORKERS_MAX as u64),
+    ("", "cpus", 0, 1023),
+    ("device", "recalibrate_idle_seconds", 0, U32),
+    ("listen", "number", 1, LISTENERS),
+    ("namespace", "number", 1, NAMESPACES),
+    ("access", "uid", 0, U32),
+    ("access", "namespaces", 1, NAMESPACES),
+    ("tenant", "latency_us", 0, U32),
+    ("tenant", "iops", 0, U32),
+    ("tenant", "read_percent", 0, 100),
+    ("tenant", "request_bytes", 0, 1 << 20),
+    ("tenant", "weight", 1, 1000),
+    ("tenant", "cap_tokens", 1, i64::MAX as u64),
+    ("subsystem", "namespaces", 1, NAMESPACES),
+    ("ana", "listener", 1, LISTENERS),
+    ("ana", "group", 1, proto::nvme::ANA_GROUPS_MAX as u64),
+    ("limits", "connections", 1, CONNECTIONS_MAX),
+    ("limits", "in_flight", 1, 65_536),
+    ("limits", "tenants", 1, 65_536),
+    ("limits", "in_flight_of_connection", 1, 65_536),
+    ("limits", "stuck_seconds", 1, 3600),
+    ("limits", "drain_seconds", 1, 3600),
+];
+
+/// What a number may be.
+pub(super) fn of(table: &str, key: &str) -> Option<RangeInclusive<u64>> {
+    let found = RANGES.iter().find(|(t, k, ..)| (*t, *k) == (table, key));
+    found.map(|(_, _, least, most)| *least..=*most)
+}
+
+/// What is expected of a number, in words.
+pub(super) fn words(range: &RangeInclusive<u64>) -> String {
+    let (least, most) = (range.start(), range.end());
+    match *most > U32 {
+        true => format!("a whole number, at least {least}"),
+        false => format!("a whole number from {least} to {most}"),
+    }
+}
+
+/// A number of a table that there is once, or what was expected.
+pub(super) fn check(table: &str, key: &str, n: u64) -> Result<u64, String> {
+    let range = of(table, key).expect("every number has a range");
+    match range.contains(&n) {
+        true => Ok(n),
+        false => Err(format!("{table}.{key} is {n}; expected {}", words(&range))),
+    }
+}

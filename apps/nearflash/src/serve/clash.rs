@@ -1,0 +1,99 @@
+//! Places that a server cannot listen at twice.
+
+use std::net::{IpAddr, SocketAddr};
+
+use control::admin::AdminAddress;
+use io::{Endpoint, UnixPath};
+
+use crate::admin::{Wanted, tls_place};
+use crate::config::{Config, Mistakes, Place};
+use crate::listen::ListenAt;
+
+/// Says at which of the places that a configuration names nobody can listen: because another listens there
+/// already, or the place is none.
+pub(super) fn check(
+    config: &Config,
+    listen: &[ListenAt],
+    metrics: Option<SocketAddr>,
+    mistakes: &mut Mistakes,
+) {
+    let of_clients = listen.iter().map(|at| {
+        let place = config.place_of_listener(at.number);
+        (at.endpoint.clone(), format!("listener {}", at.number), place)
+    });
+    let mut all: Vec<(Endpoint, String, Option<Place>)> = of_clients.collect();
+    let of_admin = Some(Place::In("admin", "listen"));
+    if let Some(Wanted::At(each)) = &config.admin.listen {
+        for address in each {
+            let endpoint = match address {
+                AdminAddress::Unix(path) => {
+                    UnixPath::new(path).map(Endpoint::from).map_err(|error| error.to_string())
+                }
+                AdminAddress::Tcp(at) => Ok((*at).into()),
+                AdminAddress::Tls { .. } => tls_place(address).map(Endpoint::from),
+            };
+            let endpoint = endpoint.map_err(|error| format!("the admin API at {address}: {error}"));
+            if let Some(endpoint) = mistakes.take(of_admin, endpoint) {
+                all.push((endpoint, "the admin API".to_owned(), of_admin));
+            }
+        }
+    }
+    if let Some(address) = metrics {
+        all.push((address.into(), "--metrics".to_owned(), None));
+    }
+    let dual = is_dual();
+    for (n, (endpoint, what, place)) in all.iter().enumerate() {
+        if let Some((_, other, _)) = all[..n].iter().find(|one| clash(&one.0, endpoint, dual)) {
+            let said =
+                format!("{what}: {endpoint} is where {other} listens; expected a place of its own");
+            mistakes.add(*place, said);
+        }
+    }
+}
+
+/// Whether the unspecified address of IPv6 is that of IPv4 as well (ip-sysctl, `bindv6only`).
+fn is_dual() -> bool {
+    let only = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only");
+    only.is_ok_and(|only| only.trim() == "0")
+}
+
+/// Whether two listeners cannot be at these places at the same time.
+fn clash(one: &Endpoint, other: &Endpoint, dual: bool) -> bool {
+    let (one, other) = match (one, other) {
+        (Endpoint::Internet(one), Endpoint::Internet(other)) => (one, other),
+        _ => return one == other,
+    };
+    let covers = |wide: IpAddr, narrow: IpAddr| {
+        wide.is_unspecified() && (wide.is_ipv4() == narrow.is_ipv4() || wide.is_ipv6() && dual)
+    };
+    let (a, b) = (one.ip(), other.ip());
+    one.port() == other.port() && one.port() != 0 && (a == b || covers(a, b) || covers(b, a))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// What is said to clash is what the kernel refuses.
+    #[test]
+    fn places_clash_where_the_kernel_says_so() {
+        let places = ["127.0.0.1", "127.0.0.2", "0.0.0.0", "[::1]", "[::]"];
+        for first in places {
+            let Ok(held) = TcpListener::bind(format!("{first}:0")) else { continue };
+            let address = held.local_addr().unwrap();
+            for second in places {
+                let second = format!("{second}:{}", address.port()).parse::<SocketAddr>().unwrap();
+                let refused = match TcpListener::bind(second) {
+                    Ok(_) => false,
+                    Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => true,
+                    Err(_) => continue,
+                };
+                let foreseen = clash(&address.into(), &second.into(), is_dual());
+                assert_eq!(foreseen, refused, "{address} and {second}");
+            }
+        }
+        let any_port: Endpoint = "127.0.0.1:0".parse::<SocketAddr>().unwrap().into();
+        assert!(!clash(&any_port, &any_port, true));
+    }
+}

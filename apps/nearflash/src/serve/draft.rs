@@ -1,0 +1,282 @@
+//! What a server works out of its configuration before it opens devices and ports for good. A check does
+//! this and no more, and a start begins with it, so that they cannot differ; all mistakes are found at
+//! once.
+//!
+//! What is deliberately not here, as only a start can know it: whether another process has a device or
+//! a port, and the size of a block device.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use contract::{Device, Geometry, NamespaceId};
+use control::Tenants;
+use flash::{Null, Source, Spec};
+use io::Clock;
+use target::{Fences, Limits, Listeners, Parts};
+
+use super::clash;
+use crate::audit::AuditFile;
+use crate::config::{AdminConfig, Config, DeviceConfig, Mistakes, Place, Room, Space, table};
+use crate::credentials::CredentialFiles;
+use crate::crew_size::CrewSize;
+use crate::fabric::{self, Entrance};
+use crate::interface::Interface;
+use crate::listen::{ListenAt, NUMBER_MAX};
+use crate::places::Places;
+use crate::tenancy;
+use crate::volumes::Volume;
+
+/// What is said beside the configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// Everybody may be let in from everywhere.
+    pub(crate) insecure: bool,
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) interface: Interface,
+}
+
+/// See the module.
+pub(super) struct Draft {
+    pub(super) listen: Vec<ListenAt>,
+    pub(super) size: CrewSize,
+    pub(super) limits: Limits,
+    pub(super) specs: Vec<Spec>,
+    /// The clock of all workers and the control plane.
+    pub(super) clock: Clock,
+    pub(super) tenants: Tenants,
+}
+
+impl Draft {
+    /// Works it out of a configuration, as the file says (`base`) and as it was changed since.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub(super) fn of(base: &Config, config: &Config, beside: Beside) -> Result<Draft, Mistakes> {
+        Mistakes::collect(|mistakes| {
+            // The others have a way out, and say that they take it when they do.
+            if beside.interface == Interface::IoUring
+                && let Err(error) = beside.interface.choose()
+            {
+                mistakes.add(None, error);
+            }
+            let listen = config.listeners_or(mistakes);
+            check_exposure(config, &listen, beside.insecure, mistakes);
+            clash::check(config, &listen, beside.metrics, mistakes);
+            check_admin(&config.admin, mistakes);
+            let size = crew_size(config, mistakes);
+            let limits = config.limits_or(mistakes);
+            check_names(config, mistakes);
+            let specs = config.specs_or(mistakes);
+            let blocks = foresee(config, &specs, mistakes);
+            let needs = tenancy::Needs {
+                base,
+                config,
+                listen: &listen,
+                specs: &specs,
+                workers: size.most,
+                tenants_max: limits.tenants,
+            };
+            let clock = Clock::start();
+            let tenants = tenancy::tenants(&needs, clock_of(clock), mistakes);
+            let (_, spaces) = parts_or(base, config, &listen, &blocks, &tenants, mistakes);
+            check_scratch(base, &spaces, mistakes);
+            let geometry = |blocks: &u64| Null::new(*blocks).geometry();
+            let geometries: Vec<Geometry> = blocks.iter().map(geometry).collect();
+            let plan = fabric::Plan {
+                config,
+                listeners: listen.iter().map(entrance).collect(),
+                is_made: false,
+                spaces: &spaces,
+                geometries: &geometries,
+                workers: size.most,
+            };
+            plan.config_or(|name| tenants.find(name), mistakes);
+            Draft { listen, size, limits, specs, clock, tenants }
+        })
+    }
+}
+
+/// A listener where it is to be.
+fn entrance(at: &ListenAt) -> Entrance<'_> {
+    Entrance { at, endpoint: &at.endpoint }
+}
+
+/// Refuses to serve everybody on an address that others can reach.
+fn check_exposure(config: &Config, listen: &[ListenAt], insecure: bool, mistakes: &mut Mistakes) {
+    if config.has_access_rules() || insecure {
+        return;
+    }
+    for at in listen.iter().filter(|at| at.endpoint.is_exposed()) {
+        let what = format!(
+            "{} is reachable from other machines and no [[access]] rule says who may come in; add one to \
+             the configuration, or let everybody in with --insecure",
+            at.endpoint
+        );
+        mistakes.add(config.place_of_listener(at.number), what);
+    }
+}
+
+/// The files that belong to the admin API.
+fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
+    if let Some(audit) = &admin.audit {
+        mistakes.take(Place::In("admin", "audit"), AuditFile::foresee(audit));
+    }
+    let Some(files) = mistakes.take(Place::In("admin", "listen"), CredentialFiles::of(admin))
+    else {
+        return;
+    };
+    let Some(Err(error)) = files.map(|files| files.read()) else { return };
+    let named =
+        [("certificate", &admin.certificate), ("key", &admin.key), ("tokens", &admin.tokens)];
+    let is_named = |path: &Option<PathBuf>| {
+        path.as_ref().is_some_and(|path| error.contains(&path.display().to_string()))
+    };
+    let found = named.into_iter().find(|(_, path)| is_named(path));
+    mistakes.add(Place::In("admin", found.map_or("tokens", |(key, _)| key)), error);
+}
+
+fn crew_size(config: &Config, mistakes: &mut Mistakes) -> CrewSize {
+    let size = match (config.workers, &config.cpus) {
+        (Some(size), _) => Ok(size),
+        (None, cpus) => CrewSize::fixed(cpus.as_ref().map_or(1, Vec::len)),
+    };
+    let size = mistakes.take(Place::Key("cpus"), size);
+    let size = size.unwrap_or_else(|| CrewSize::fixed(1).expect("one can be"));
+    let Some(cpus) = &config.cpus else { return size };
+    if cpus.len() < size.most {
+        let what = format!(
+            "cpus has {}; expected at least {}, as many as there are workers",
+            cpus.len(),
+            size.most
+        );
+        mistakes.add(Place::Key("cpus"), what);
+    }
+    for cpu in cpus.iter().take(size.most) {
+        if let Err(error) = io::check_cpu(*cpu) {
+            mistakes.add(Place::Key("cpus"), format!("cpus: {error}"));
+        }
+    }
+    size
+}
+
+/// Devices need names of their own, and there are not too many.
+fn check_names(config: &Config, mistakes: &mut Mistakes) {
+    for (n, device) in config.device.iter().enumerate() {
+        if config.device[..n].iter().any(|other| other.name == device.name) {
+            let what = format!(
+                "device {:?}: another has this name; expected one that no other device has",
+                device.name
+            );
+            mistakes.add(device.nth.key("device", "name"), what);
+        }
+    }
+    if let Some(device) = config.device.get(Places::MAX) {
+        let what = format!("{} devices; expected at most {}", config.device.len(), Places::MAX);
+        mistakes.add(device.nth.entry("device"), what);
+    }
+}
+
+/// The sizes of devices in blocks, as far as that can be told; and whether one file is two of them.
+fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64> {
+    let devices = config.all_devices();
+    let file = |spec: &Spec| match &spec.source {
+        Source::File { path, .. } => Some(std::fs::canonicalize(path).unwrap_or(path.into())),
+        _ => None,
+    };
+    for (n, spec) in specs.iter().enumerate() {
+        let mut before = specs[..n].iter().zip(&devices);
+        let same = before.find(|(other, _)| file(spec).is_some() && file(other) == file(spec));
+        if let Some((_, other)) = same {
+            let what = format!(
+                "device {:?}: device {:?} has this file; expected another",
+                devices[n].name, other.name
+            );
+            mistakes.add(devices[n].nth.key("device", "spec"), what);
+        }
+    }
+    let blocks = |(device, spec): (&DeviceConfig, &Spec)| {
+        let foreseen = Volume::foresee_blocks(spec);
+        let foreseen = foreseen.map_err(|error| format!("device {:?}: {error}", device.name));
+        let blocks = mistakes.take(device.nth.key("device", "spec"), foreseen);
+        blocks.unwrap_or(Volume::UNKNOWN_BLOCKS)
+    };
+    devices.iter().zip(specs).map(blocks).collect()
+}
+
+/// What a recalibration may overwrite has to be there, or to have been before it was removed.
+fn check_scratch(base: &Config, spaces: &[Space], mistakes: &mut Mistakes) {
+    let said = base.numbered_namespaces();
+    let said = said.iter().filter_map(|one| Some((one.number?, one.name.as_deref()?)));
+    let known = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
+    let known: BTreeMap<u16, &str> = said.chain(known).collect();
+    for device in &base.device {
+        let Some(scratch) = &device.recalibrate_scratch else { continue };
+        let number = scratch.parse::<u16>().ok();
+        if !known.iter().any(|(n, name)| *name == scratch || Some(*n) == number) {
+            let known: Vec<&str> = known.values().copied().collect();
+            let what = format!(
+                "device {:?}: there is no namespace {scratch:?}; there are: {}",
+                device.name,
+                known.join(", ")
+            );
+            mistakes.add(device.nth.key("device", "recalibrate_scratch"), what);
+        }
+    }
+}
+
+/// What all workers share, over devices of these sizes (in blocks).
+///
+/// # Errors
+/// What does not fit devices of these sizes.
+pub(super) fn parts(
+    base: &Config,
+    config: &Config,
+    listen: &[ListenAt],
+    blocks: &[u64],
+    tenants: &Tenants,
+) -> Result<Parts, Mistakes> {
+    Mistakes::collect(|mistakes| parts_or(base, config, listen, blocks, tenants, mistakes).0)
+}
+
+fn parts_or(
+    base: &Config,
+    config: &Config,
+    listen: &[ListenAt],
+    blocks: &[u64],
+    tenants: &Tenants,
+    mistakes: &mut Mistakes,
+) -> (Parts, Vec<Space>) {
+    let room = |(place, blocks): (usize, &u64)| Room { place, blocks: *blocks, grows: false };
+    let rooms: Vec<Room> = blocks.iter().enumerate().map(room).collect();
+    let spaces = config.spaces_or(&rooms, mistakes);
+    let namespaces = table(&spaces);
+    // What was removed since is no mistake of the configuration.
+    let configured: Vec<u16> =
+        base.numbered_namespaces().iter().filter_map(|namespace| namespace.number).collect();
+    let is_known =
+        |number: NamespaceId| namespaces.find(number).is_some() || configured.contains(&number.0);
+    let listeners = Listeners::with_places(NUMBER_MAX);
+    for at in listen {
+        let place = config.place_of_listener(at.number);
+        if !is_known(at.namespace) {
+            let number = at.namespace.0;
+            mistakes.add(place, format!("{}: there is no namespace {number}", at.endpoint));
+        }
+        // That there is no such tenant is known.
+        if let Ok(lead) = tenancy::lead(at, &tenants.book()) {
+            assert!(listeners.set(at.id, lead).is_ok(), "each has a number of its own");
+        }
+    }
+    let access = config.access(is_known, |name| tenants.find(name), mistakes);
+    (Parts { access, listeners, fences: Fences::default(), namespaces }, spaces)
+}
+
+/// A clock as the control plane takes it.
+fn clock_of(clock: Clock) -> control::Clock {
+    Arc::new(move || clock.now())
+}
+
+#[cfg(test)]
+mod tests;
