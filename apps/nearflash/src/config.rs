@@ -26,10 +26,13 @@ mod mistakes;
 mod namespace;
 mod ranges;
 mod reading;
+mod schema;
 mod subsystem;
 
 pub(crate) use mistakes::{Mistakes, Nth, Place};
 pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table, uuid_text};
+#[cfg(test)]
+pub(crate) use schema::SMALLEST;
 pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
 
 /// The device that nothing else says otherwise.
@@ -39,25 +42,31 @@ pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Threads that serve.
+    /// Threads that serve: a number, or `MIN..MAX` in quotes for as many as the load needs.
     #[schemars(with = "Option<crate::crew_size::Written>")]
     pub(crate) workers: Option<CrewSize>,
-    /// The processors that they are pinned to, in their order.
+    /// The processors that they are pinned to, in their order; with none they are not.
     pub(crate) cpus: Option<Vec<usize>>,
-    /// The admin API: where it is, and what belongs to it.
+    /// The admin API: where it is, and what belongs to it; in the default place unless told.
     #[serde(default)]
     #[schemars(with = "Option<admin::Written>")]
     pub(crate) admin: AdminConfig,
-    /// Where changes of the running server are kept: a file, or `none`.
+    /// Where changes of the running server are kept: a file, or `none`; beside the configuration file
+    /// unless told.
     pub(crate) state: Option<String>,
+    /// What is exported; one file of 1 GiB unless told.
     #[serde(default)]
     pub(crate) device: Vec<DeviceConfig>,
+    /// Where clients connect; port 7420 of loopback unless told.
     #[serde(default)]
     pub(crate) listen: Vec<ListenConfig>,
+    /// Ranges of devices that clients see; each device as a whole unless told.
     #[serde(default)]
     pub(crate) namespace: Vec<NamespaceConfig>,
+    /// Who may come in, and what they may do; everybody everything unless told.
     #[serde(default)]
     access: Vec<AccessConfig>,
+    /// Whoever requests are charged to, with their SLOs.
     #[serde(default)]
     pub(crate) tenant: Vec<TenantConfig>,
     /// What hosts find over NVMe.
@@ -66,9 +75,11 @@ pub(crate) struct Config {
     /// NVMe hosts of which more is known than their name.
     #[serde(default)]
     pub(crate) host: Vec<HostConfig>,
-    /// How NVMe hosts may prove who they are.
+    /// How NVMe hosts may prove who they are; in all ways that there are unless told.
     #[serde(default)]
     pub(crate) authentication: AuthenticationConfig,
+    /// The most of everything, of each worker except `connections` and `tenants`; what each key says
+    /// unless told.
     #[serde(default)]
     limits: LimitsConfig,
     /// Its namespaces and subsystems are all named, so that there being none means none.
@@ -86,7 +97,8 @@ pub(crate) struct DeviceConfig {
     pub(crate) name: String,
     /// A device spec (docs/devices.md).
     pub(crate) spec: String,
-    /// Its device model: a file, `a` or `cloud` (docs/device-models.md).
+    /// Its device model: a file, `a` or `cloud` (docs/device-models.md); that of `sim:a` and `sim:cloud`,
+    /// else none, unless told.
     pub(crate) model: Option<String>,
     /// Whether its model is corrected by measured delays.
     #[serde(default)]
@@ -190,16 +202,16 @@ impl ListenConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AccessConfig {
-    /// `ADDRESS/PREFIX`, or `anyone`.
+    /// `ADDRESS/PREFIX`, or `anyone`; needed unless `token` or `uid` is there.
     from: Option<String>,
-    /// Whoever presents this token.
+    /// Whoever presents this token; needed unless `from` or `uid` is there.
     token: Option<String>,
-    /// A user of this machine.
+    /// A user of this machine; needed unless `from` or `token` is there.
     uid: Option<u32>,
-    /// The tenant's name; the default tenant unless told.
+    /// The tenant's name; the listener's, or the default tenant, unless told.
     #[serde(default)]
     tenant: String,
-    /// All unless told.
+    /// The numbers of the namespaces that it is about; all unless told.
     namespaces: Option<Vec<u16>>,
     /// `read`, `write` or `read-write`.
     rights: String,
@@ -211,17 +223,21 @@ struct AccessConfig {
     pub(crate) nth: Nth,
 }
 
+/// The share of reads unless told.
+const READ_PERCENT: u8 = 100;
+
 /// A tenant and its SLO; best effort without a latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantConfig {
+    /// What rules, listeners and operators call it; `default` is that of whoever has no other.
     pub(crate) name: String,
-    /// The tail read latency that it is promised, in microseconds.
+    /// The tail read latency that it is promised, in microseconds; with 0 it is best effort.
     #[serde(default)]
     latency_us: u32,
     /// Which percentile that bounds; 95 unless told.
     percentile: Option<f64>,
-    /// Requests a second that it is promised.
+    /// Requests a second that it is promised; needed with a latency.
     #[serde(default)]
     iops: u32,
     /// Share of reads among them; 100 unless told.
@@ -233,7 +249,7 @@ pub(crate) struct TenantConfig {
     pub(crate) device: Option<String>,
     /// Best effort: its part of the rest beside those of the others; 1 unless told.
     weight: Option<u32>,
-    /// Best effort: tokens a second that it gets at most.
+    /// Best effort: tokens a second that it gets at most; as many as others leave unless told.
     cap_tokens: Option<u64>,
     /// Which it is in the file.
     #[serde(skip)]
@@ -248,7 +264,7 @@ impl TenantConfig {
             latency_us: self.latency_us,
             percentile_tenths: tenths as u16,
             iops: self.iops,
-            read_percent: self.read_percent.unwrap_or(100),
+            read_percent: self.read_percent.unwrap_or(READ_PERCENT),
             request_bytes: self.request_bytes,
         }
     }
@@ -292,6 +308,19 @@ impl TenantConfig {
         (meaning(self), share(self), device(self)) == (meaning(other), share(other), device(other))
     }
 
+    /// Says what it leaves to the defaults.
+    fn say_defaults(&mut self) {
+        if self.latency_us == 0 {
+            self.weight.get_or_insert(Share::default().weight);
+            return;
+        }
+        self.percentile.get_or_insert(95.0);
+        self.read_percent.get_or_insert(READ_PERCENT);
+        if self.request_bytes == 0 {
+            self.request_bytes = 4096;
+        }
+    }
+
     /// What it gets of the rest; `None` where nothing is told of that.
     pub(crate) fn share(&self) -> Option<Share> {
         let (weight, cap_tokens) = (self.weight, self.cap_tokens);
@@ -304,15 +333,21 @@ impl TenantConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LimitsConfig {
+    /// Requests in flight on a worker.
     in_flight: Option<usize>,
+    /// Tenants of the whole server, those that are leaving included.
     tenants: Option<usize>,
+    /// Requests in flight on one connection.
     in_flight_of_connection: Option<usize>,
+    /// Bytes of replies that a connection may leave unread before it is not read from.
     unsent_of_connection: Option<String>,
+    /// Bytes kept that had arrived from connections when they were stopped.
     carried: Option<String>,
+    /// Connections over all workers; fewer where the limit of descriptors is lower.
     pub(crate) connections: Option<usize>,
-    /// How long a message may take to arrive, and replies to be taken.
+    /// How many seconds a message may take to arrive, and replies to be taken.
     stuck_seconds: Option<usize>,
-    /// How long a drain waits for requests in flight.
+    /// How many seconds a drain waits for requests in flight.
     drain_seconds: Option<usize>,
 }
 
@@ -446,6 +481,11 @@ impl Config {
         limits
     }
 
+    /// The processors that workers are pinned to.
+    pub(crate) fn pinned(&self) -> Option<&Vec<usize>> {
+        self.cpus.as_ref().filter(|cpus| !cpus.is_empty())
+    }
+
     /// Connections over all workers.
     pub(crate) fn connections_max(&self) -> usize {
         self.limits.connections.unwrap_or(65_536)
@@ -453,6 +493,20 @@ impl Config {
 }
 
 impl AccessConfig {
+    /// What holds without any rule.
+    fn of_all() -> AccessConfig {
+        AccessConfig {
+            from: Some("anyone".to_owned()),
+            token: None,
+            uid: None,
+            tenant: String::new(),
+            namespaces: None,
+            rights: "read-write".to_owned(),
+            register: true,
+            nth: Nth::default(),
+        }
+    }
+
     fn rule(
         &self,
         is_known: impl Fn(NamespaceId) -> bool,

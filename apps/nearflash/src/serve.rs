@@ -507,7 +507,7 @@ fn plan(
         limits,
         spread,
         orders: Arc::new(Orders::new(workers)),
-        cpus: config.cpus.clone(),
+        cpus: config.pinned().cloned(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
         zero_copy: args.zero_copy_send,
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },

@@ -40,16 +40,17 @@ pub(crate) enum Written {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
-    /// Where it is: the path of a socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or `none`.
+    /// Where it is: the path of a socket, `http://127.0.0.1:PORT`, `https://ADDRESS:PORT` or `none`; a
+    /// socket of this user's unless told.
     #[schemars(with = "Option<String>")]
     listen: Option<Wanted>,
-    /// The file of the audit log.
+    /// The file of the audit log; without one there is none.
     audit: Option<PathBuf>,
-    /// Of `https://`: its chain of certificates, in PEM.
+    /// Of `https://`, and needed there: its chain of certificates, in PEM.
     certificate: Option<PathBuf>,
-    /// Of `https://`: their private key, in PEM.
+    /// Of `https://`, and needed there: their private key, in PEM.
     key: Option<PathBuf>,
-    /// Of `https://`: the tokens of those who may come.
+    /// Of `https://`, and needed there: the tokens of those who may come.
     tokens: Option<PathBuf>,
 }
 

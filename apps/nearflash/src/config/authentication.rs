@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuthenticationConfig {
-    /// Hashes.
+    /// Hashes, the most wanted first.
     hashes: Option<Vec<HashName>>,
-    /// Groups of Diffie-Hellman.
+    /// Groups of Diffie-Hellman, the most wanted first; `none` lets hosts do without an exchange.
     groups: Option<Vec<GroupName>>,
 }
 
@@ -55,7 +55,20 @@ impl AuthenticationConfig {
     }
 }
 
+impl AuthenticationConfig {
+    /// Says what it leaves to the defaults.
+    pub(super) fn say_defaults(&mut self) {
+        let all = Methods::default();
+        let hash = |hash: &Hash| HashName::ALL.into_iter().find(|name| name.hash() == *hash);
+        let group = |group: &Group| GroupName::ALL.into_iter().find(|name| name.group() == *group);
+        self.hashes.get_or_insert_with(|| all.hashes.iter().filter_map(hash).collect());
+        self.groups.get_or_insert_with(|| all.groups.iter().filter_map(group).collect());
+    }
+}
+
 impl HashName {
+    const ALL: [HashName; 3] = [HashName::Sha256, HashName::Sha384, HashName::Sha512];
+
     fn hash(self) -> Hash {
         match self {
             HashName::Sha256 => Hash::Sha256,
@@ -66,6 +79,15 @@ impl HashName {
 }
 
 impl GroupName {
+    const ALL: [GroupName; 6] = [
+        GroupName::None,
+        GroupName::Ffdhe2048,
+        GroupName::Ffdhe3072,
+        GroupName::Ffdhe4096,
+        GroupName::Ffdhe6144,
+        GroupName::Ffdhe8192,
+    ];
+
     fn group(self) -> Group {
         match self {
             GroupName::None => Group::Null,
@@ -85,6 +107,13 @@ mod tests {
     fn methods(text: &str) -> Result<Methods, String> {
         let config: AuthenticationConfig = toml::from_str(text).map_err(|e| e.to_string())?;
         config.methods()
+    }
+
+    #[test]
+    fn the_defaults_that_are_said_are_those_that_hold() {
+        let mut said = AuthenticationConfig::default();
+        said.say_defaults();
+        assert_eq!(said.methods(), Ok(Methods::default()));
     }
 
     #[test]

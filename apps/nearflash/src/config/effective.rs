@@ -1,8 +1,6 @@
 //! A configuration as a server takes it: every default said, and no secret.
 
-use target::Limits;
-
-use super::{Config, DEFAULT_DEVICE, DeviceConfig, HiddenText, ListenConfig};
+use super::{AccessConfig, Config, DeviceConfig, HiddenText, ListenConfig};
 use crate::crew_size::CrewSize;
 use crate::listen::DEFAULT_URL;
 
@@ -10,27 +8,25 @@ use crate::listen::DEFAULT_URL;
 const HIDDEN: &str = "(hidden)";
 
 impl Config {
-    /// The JSON Schema of configuration files.
-    pub(crate) fn schema() -> String {
-        let schema = schemars::schema_for!(Config);
-        serde_json::to_string_pretty(&schema).expect("a schema is JSON")
-    }
-
     /// In TOML, with every default; keys and tokens are hidden.
     ///
     /// # Errors
     /// What of its limits cannot be.
     pub(crate) fn to_toml(&self) -> Result<String, String> {
+        toml::to_string(&self.effective()?).map_err(|error| error.to_string())
+    }
+
+    /// With every default said, and keys and tokens hidden.
+    ///
+    /// # Errors
+    /// What of its limits cannot be.
+    pub(super) fn effective(&self) -> Result<Config, String> {
         let mut all = self.clone();
-        if all.workers.is_none() {
-            let count = self.cpus.as_ref().map_or(1, Vec::len);
-            all.workers = Some(CrewSize::fixed(count)?);
-        }
+        let count = self.pinned().map_or(1, Vec::len);
+        all.workers.get_or_insert(CrewSize::fixed(count)?);
+        all.cpus.get_or_insert_default();
         all.admin.listen.get_or_insert_with(crate::admin::default_place);
-        if all.device.is_empty() {
-            let spec = DEFAULT_DEVICE.to_owned();
-            all.device.push(DeviceConfig::from_argument((0, &spec)));
-        }
+        all.device = all.all_devices();
         for device in &mut all.device {
             let seconds = DeviceConfig::IDLE_AFTER.as_secs() as u32;
             device.recalibrate_idle_seconds.get_or_insert(seconds);
@@ -38,18 +34,13 @@ impl Config {
         if all.listen.is_empty() && !all.is_settled {
             all.listen.push(ListenConfig::from_argument(DEFAULT_URL));
         }
+        let first = all.device.first().map(|device| device.name.clone());
         for tenant in &mut all.tenant {
-            let promised = tenant.latency_us > 0;
-            tenant.device.get_or_insert_with(|| all.device[0].name.clone());
-            if promised {
-                tenant.percentile.get_or_insert(95.0);
-                tenant.read_percent.get_or_insert(100);
-                if tenant.request_bytes == 0 {
-                    tenant.request_bytes = 4096;
-                }
-            } else {
-                tenant.weight.get_or_insert(1);
-            }
+            tenant.device = tenant.device.take().or(first.clone());
+            tenant.say_defaults();
+        }
+        if all.access.is_empty() {
+            all.access.push(AccessConfig::of_all());
         }
         for rule in &mut all.access {
             rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
@@ -59,18 +50,18 @@ impl Config {
                 |key: &Option<HiddenText>| key.as_ref().map(|_| HiddenText(HIDDEN.to_owned()));
             (host.key, host.controller_key) = (hide(&host.key), hide(&host.controller_key));
         }
-        let Limits { in_flight, tenants, in_flight_of_connection, .. } = self.limits()?;
+        all.authentication.say_defaults();
         let limits = self.limits()?;
         let own = &mut all.limits;
-        own.in_flight = Some(in_flight);
-        own.tenants = Some(tenants);
-        own.in_flight_of_connection = Some(in_flight_of_connection);
-        own.unsent_of_connection = Some(format!("{}B", limits.unsent_of_connection));
-        own.carried = Some(format!("{}B", limits.carried));
+        own.in_flight = Some(limits.in_flight);
+        own.tenants = Some(limits.tenants);
+        own.in_flight_of_connection = Some(limits.in_flight_of_connection);
+        own.unsent_of_connection = Some(in_binary_units(limits.unsent_of_connection));
+        own.carried = Some(in_binary_units(limits.carried));
         own.connections = Some(self.connections_max());
         own.stuck_seconds = Some(limits.stuck.as_secs() as usize);
         own.drain_seconds = Some(limits.drain.as_secs() as usize);
-        toml::to_string(&all).map_err(|error| error.to_string())
+        Ok(all)
     }
 
     /// This configuration as far as it can be taken while a server of another one runs, and the names
@@ -78,7 +69,7 @@ impl Config {
     pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
         let parts = [
             ("workers", self.workers == old.workers),
-            ("cpus", self.cpus == old.cpus),
+            ("cpus", self.pinned() == old.pinned()),
             ("[admin]", self.admin == old.admin),
             ("state", self.state == old.state),
             ("[[access]]", self.access == old.access),
@@ -94,6 +85,14 @@ impl Config {
         taken.subsystem = self.subsystem.clone();
         taken.host = self.host.clone();
         (taken, later.collect())
+    }
+}
+
+/// A size as files say it.
+fn in_binary_units(bytes: usize) -> String {
+    match bytes % (1 << 20) {
+        0 => format!("{}MiB", bytes >> 20),
+        _ => format!("{bytes}B"),
     }
 }
 
@@ -130,19 +129,19 @@ mod tests {
             "name = \"ns1\"",
             "url = \"reflex://127.0.0.1:7420\"",
             "workers = 1",
+            "cpus = []",
+            "hashes = [\"sha256\", \"sha384\", \"sha512\"]",
+            "\"none\"]",
+            "register = false",
+            "carried = \"64MiB\"",
         ] {
             assert!(shown.contains(said), "no {said} in {shown}");
         }
         Config::parse(&shown).unwrap();
-    }
-
-    #[test]
-    fn a_schema_knows_every_table() {
-        let schema: serde_json::Value = serde_json::from_str(&Config::schema()).unwrap();
-        for table in ["device", "listen", "namespace", "access", "tenant", "subsystem", "host"] {
-            assert!(schema["properties"][table].is_object(), "{table}");
-        }
-        assert_eq!(schema["additionalProperties"], false);
+        let nothing = Config::default().with(&Changes::default()).to_toml().unwrap();
+        let everybody =
+            "from = \"anyone\"\ntenant = \"\"\nrights = \"read-write\"\nregister = true";
+        assert!(nothing.contains(everybody), "{nothing}");
     }
 
     #[test]

@@ -47,6 +47,12 @@ pub(super) fn of(table: &str, key: &str) -> Option<RangeInclusive<u64>> {
     found.map(|(_, _, least, most)| *least..=*most)
 }
 
+/// What the numbers of a table may be, by key.
+pub(super) fn of_table(table: &str) -> impl Iterator<Item = (&'static str, RangeInclusive<u64>)> {
+    let found = RANGES.iter().filter(move |(t, ..)| *t == table);
+    found.map(|(_, key, least, most)| (*key, *least..=*most))
+}
+
 /// What is expected of a number, in words.
 pub(super) fn words(range: &RangeInclusive<u64>) -> String {
     let (least, most) = (range.start(), range.end());

@@ -103,10 +103,10 @@ impl AnaWord {
 pub(crate) struct HostConfig {
     /// Its qualified name.
     pub(crate) nqn: String,
-    /// Its key: with one, it has to prove that it has it.
+    /// Its key: with one, it has to prove that it has it; without one it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<HiddenText>,
-    /// The key by which we prove to it who we are, when it asks.
+    /// The key by which we prove to it who we are, when it asks; without one we do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) controller_key: Option<HiddenText>,
     /// The tenant that its I/O is charged to; the subsystem's unless told.

@@ -138,13 +138,13 @@ fn check_admin(admin: &AdminConfig, mistakes: &mut Mistakes) {
 }
 
 fn crew_size(config: &Config, mistakes: &mut Mistakes) -> CrewSize {
-    let size = match (config.workers, &config.cpus) {
+    let size = match (config.workers, config.pinned()) {
         (Some(size), _) => Ok(size),
-        (None, cpus) => CrewSize::fixed(cpus.as_ref().map_or(1, Vec::len)),
+        (None, cpus) => CrewSize::fixed(cpus.map_or(1, Vec::len)),
     };
     let size = mistakes.take(Place::Key("cpus"), size);
     let size = size.unwrap_or_else(|| CrewSize::fixed(1).expect("one can be"));
-    let Some(cpus) = &config.cpus else { return size };
+    let Some(cpus) = config.pinned() else { return size };
     if cpus.len() < size.most {
         let what = format!(
             "cpus has {}; expected at least {}, as many as there are workers",

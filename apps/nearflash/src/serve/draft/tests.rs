@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::config::SMALLEST;
 use crate::live::Changes;
 
 /// What a check says of a file of this text, `-` where it accepts it.
@@ -253,4 +254,61 @@ fn what_only_follows_from_a_mistake_is_not_told() {
                 [[host]]\nnqn = \"nqn.x:h\"\ntenant = \"t\"\n";
     let said = said(text);
     assert!(said.starts_with("a.toml:3: device \"d\": ") && said.lines().count() == 1, "{said}");
+}
+
+/// What a server makes of a file, without how the file says it.
+fn meaning(text: &str) -> String {
+    let base = Config::parse(text).unwrap();
+    let config = base.with(&Changes::default());
+    let draft = Draft::of(&base, &config, Beside::default())
+        .unwrap_or_else(|mistakes| panic!("{text}{mistakes}"));
+    let tenants: Vec<String> = draft
+        .tenants
+        .list()
+        .into_iter()
+        .map(|info| {
+            let promise = (info.tokens_needed, info.slo.latency_us, info.slo.read_percent);
+            format!("{:?}", (info.name, info.class, info.device, promise, info.share))
+        })
+        .collect();
+    let mut mistakes = Mistakes::default();
+    let rooms = [Room { place: 0, blocks: 1 << 21, grows: false }];
+    let devices: Vec<_> = config
+        .all_devices()
+        .iter()
+        .map(|one| (one.switches(), one.recalibrates_by_itself(), one.idle_after()))
+        .collect();
+    let access = config.access(|_| true, |_| None, &mut mistakes);
+    format!(
+        "{:?} {:?} {:?} {tenants:?} {devices:?} {access:?} {:?} {:?} {:?} {:?}",
+        draft.size,
+        config.pinned(),
+        draft.limits,
+        draft.listen,
+        config.spaces(&rooms),
+        config.authentication.methods(),
+        (&config.subsystem, &config.host, config.connections_max()),
+    )
+}
+
+/// Whatever the schema and `config show` say is the default makes no difference.
+#[test]
+fn the_defaults_that_are_documented_are_those_of_the_program() {
+    let smallest: toml::Table = SMALLEST.parse().unwrap();
+    let expected = meaning(SMALLEST);
+    let mut seen = 0;
+    for (table, n, key, value) in Config::defaults() {
+        let value = toml::Value::try_from(&value).unwrap();
+        let mut all = smallest.clone();
+        let said = match all.get_mut(table) {
+            None => &mut all,
+            Some(toml::Value::Array(each)) => each[n].as_table_mut().unwrap(),
+            Some(one) => one.as_table_mut().unwrap(),
+        };
+        assert!(said.insert(key.clone(), value.clone()).is_none(), "{table}.{key}");
+        let text = toml::to_string(&all).unwrap();
+        assert_eq!(meaning(&text), expected, "{table}.{key} = {value}");
+        seen += 1;
+    }
+    assert!(seen > 25, "{seen}");
 }
