@@ -169,6 +169,37 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     drop(landed);
 }
 
+/// Some of its queues have left and are not heard, while others of it, or of controllers that are gathered with
+/// it, are not quiet yet.
+#[test]
+fn a_controller_does_not_expire_while_it_is_gathered() {
+    let (old, _) = two(&config());
+    let mut session = connect(&old, 1, 0);
+    session.set_feature(Feature::KEEP_ALIVE, 1000).unwrap();
+    let _other = connect(&old, 2, 5);
+    let io = session.io(1, place(0, 1)).unwrap();
+    let (cntlid, started) = (session.admin.cntlid(), 10_000);
+    poll(&old, 0, at(started));
+    assert!(old.call(cntlid, true));
+    let Session { admin, .. } = session;
+    let number = admin.depart();
+    for n in 0..20 {
+        assert_eq!(poll(&old, 0, at(started + n * 1000)), [], "nobody could hear it");
+    }
+    assert_eq!(old.controllers().len(), 2);
+    // It stays, and has the whole of its timeout again; a host that is silent then has gone.
+    let back = started + 20_000;
+    old.take_back(cntlid, at(back));
+    let admin = old.land(number, 0, place(0, 0).conn).unwrap();
+    poll(&old, 0, at(back + 900));
+    assert_eq!(old.controllers().len(), 2);
+    for n in 1..20 {
+        poll(&old, 0, at(back + n * 1000));
+    }
+    assert_eq!(old.controllers().len(), 1, "the other one has no such timer");
+    drop((admin, io));
+}
+
 #[test]
 fn one_that_was_let_go_can_be_taken_back() {
     let (old, _) = two(&config());

@@ -168,7 +168,8 @@ impl Controller {
     /// Whether the host was silent for its timeout. Commands on any queue count (Base 3.9,
     /// "Traffic Based Keep Alive").
     pub(super) fn has_expired(&mut self, now: Instant) -> bool {
-        let Some(timer) = self.keep_alive.as_mut().filter(|_| !self.is_shown) else { return false };
+        let rests = self.rests();
+        let Some(timer) = self.keep_alive.as_mut().filter(|_| !rests) else { return false };
         if now < timer.until {
             return false;
         }
@@ -180,7 +181,7 @@ impl Controller {
     /// Queues whose host took too long to prove who it is.
     pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, Place)> {
         let is_late = move |record: &Record| record.proof_due().is_some_and(|due| due <= now);
-        let rests = self.is_shown;
+        let rests = self.rests();
         let late = self.queues.iter().filter(move |(_, record)| !rests && is_late(record));
         late.map(|(queue, record)| (*queue, record.place))
     }
@@ -190,7 +191,13 @@ impl Controller {
         let proofs = self.queues.values().filter_map(Record::proof_due);
         let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
         let first = proofs.chain(put_off).chain(self.keep_alive.map(|timer| timer.until)).min();
-        first.filter(|_| !self.is_shown)
+        first.filter(|_| !self.rests())
+    }
+
+    /// Whether its timers rest: nobody may be hearing its host, because its queues are being gathered for
+    /// another process or that has been shown them.
+    pub(super) fn rests(&self) -> bool {
+        self.is_shown || self.link.is_called()
     }
 
     /// The host as reservations know it.

@@ -85,7 +85,9 @@ impl Fabric {
         }
     }
 
-    /// Lets the queues of a controller leave for another process, or not any more. `false`: there is none.
+    /// Lets the queues of a controller leave for another process, or not any more. Its timers rest from now
+    /// on, as queues that have left are not heard: whoever calls [takes it back](Fabric::take_back) or has it
+    /// shown soon. `false`: there is none.
     pub fn call(&self, cntlid: u16, is_called: bool) -> bool {
         self.with(|state| {
             let own = state.controllers.get(&cntlid);
@@ -150,8 +152,10 @@ impl Fabric {
                 travellers.into_iter().for_each(|(number, one)| state.transit.put(number, one));
             }
             let Some(own) = state.controllers.get_mut(&cntlid) else { return };
+            let rested = own.rests();
             own.link.set_called(false);
-            if core::mem::take(&mut own.is_shown) {
+            own.is_shown = false;
+            if rested {
                 // Its host could say nothing meanwhile.
                 own.set_keep_alive(own.features.keep_alive_ms, now);
             }
