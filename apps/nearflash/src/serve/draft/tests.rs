@@ -1,3 +1,5 @@
+//! Tables of mistakes and what is said of them, and that documented defaults are those of the program.
+
 use std::path::Path;
 
 use super::*;
