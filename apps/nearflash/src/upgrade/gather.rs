@@ -8,7 +8,7 @@ use contract::{Instant, Parcel};
 use control::HANDED_AT_ONCE;
 use proto::nvme::{EMIGRANT_QUEUES_MAX, Emigrant, Fabric};
 use proto::nvme_tcp::TargetSession;
-use proto::takeover::{Kind, encode, put_controller, put_parcel};
+use proto::takeover::{BODY_BYTES_MAX, Kind, encode, put_controller, put_parcel_within};
 
 use super::giver::Giver;
 use super::talk::Over;
@@ -29,6 +29,9 @@ const GATHERED_AT_ONCE: u16 = HANDED_AT_ONCE;
 
 /// Connections that are no controller's and may be on their way beside them.
 const SLACK: u16 = 16;
+
+/// Why a controller stays that is larger than a message.
+const MUCH: &str = "its connections have more under way than fits one message (256 MiB)";
 
 /// A controller whose connections are gathered: parcels by queue, with the numbers of the queues.
 type Gathered = BTreeMap<u16, (u64, Box<Parcel>)>;
@@ -217,7 +220,9 @@ impl Giver<'_> {
         for (_, parcel) in gathered.values() {
             let encoded =
                 encode(parcel, now, |tenant, epoch| book.name_of(tenant, epoch).map(str::to_owned));
-            put_parcel(&mut body, parcel.ticket.0, &encoded.map_err(|unfit| unfit.to_string())?);
+            let encoded = encoded.map_err(|unfit| unfit.to_string())?;
+            let put = put_parcel_within(&mut body, parcel.ticket.0, &encoded, BODY_BYTES_MAX);
+            put.map_err(|_| MUCH.to_owned())?;
         }
         Ok(body)
     }

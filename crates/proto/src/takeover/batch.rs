@@ -20,6 +20,24 @@ pub fn put_parcel(body: &mut Vec<u8>, ticket: u64, parcel: &[u8]) {
     body.extend_from_slice(parcel);
 }
 
+/// The same, as long as the body then has no more than `most` bytes.
+///
+/// # Errors
+/// [`Unfit::TooLarge`] when it would have; then it is as before.
+pub fn put_parcel_within(
+    body: &mut Vec<u8>,
+    ticket: u64,
+    parcel: &[u8],
+    most: usize,
+) -> Result<(), Unfit> {
+    let bytes = body.len().saturating_add(PREFIX_BYTES).saturating_add(parcel.len());
+    if bytes > most {
+        return Err(Unfit::TooLarge);
+    }
+    put_parcel(body, ticket, parcel);
+    Ok(())
+}
+
 /// The connections of a body, with their tickets.
 ///
 /// # Errors
@@ -85,6 +103,13 @@ mod tests {
         put_parcel(&mut body, 1, b"its");
         assert_eq!(controller(&body).unwrap(), (&b"own"[..], Vec::from([(1, &b"its"[..])])));
         assert!(controller(&body[..6]).is_err() && controller(&body[..8]).is_err());
+        let (whole, most) = (body.clone(), body.len() + PREFIX_BYTES + 4);
+        for (parcel, fits) in [(&b"large"[..], false), (b"fits", true), (b"", false)] {
+            let put = put_parcel_within(&mut body, 2, parcel, most);
+            assert_eq!(put, if fits { Ok(()) } else { Err(Unfit::TooLarge) });
+        }
+        assert_eq!((body.len(), &body[..whole.len()]), (most, &whole[..]));
+        assert_eq!(controller(&body).unwrap().1[1], (2, &b"fits"[..]));
         let body = put_tickets(&[1, u64::MAX]);
         assert_eq!(tickets(&body).unwrap(), [1, u64::MAX]);
         assert_eq!(tickets(&body[..15]), Err(Unfit::Length));

@@ -11,7 +11,10 @@ mod parcel;
 
 use core::fmt;
 
-pub use batch::{Parcels, controller, parcels, put_controller, put_parcel, put_tickets, tickets};
+pub use batch::{
+    Parcels, controller, parcels, put_controller, put_parcel, put_parcel_within, put_tickets,
+    tickets,
+};
 pub(crate) use bytes::{Reader, Writer};
 pub use head::{Head, Kind};
 pub use parcel::{decode, encode};
