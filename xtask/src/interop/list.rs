@@ -44,6 +44,7 @@ pub(super) const TESTS: &[Test] = &[
     Test { name: "nvme-auth-rotated", kernels: BOTH, is_quick: FULL, run: nvme::auth::rotated },
     Test { name: "nvme-reservations", kernels: BOTH, is_quick: FULL, run: nvme::reservations::two_hosts },
     Test { name: "nvme-live-namespaces", kernels: BOTH, is_quick: FULL, run: nvme::live::namespaces },
+    Test { name: "nvme-live-hosts", kernels: BOTH, is_quick: FULL, run: nvme::live::hosts },
     Test { name: "nvme-live-access", kernels: BOTH, is_quick: FULL, run: nvme::live::access_states },
 ];
 

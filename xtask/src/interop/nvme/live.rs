@@ -64,6 +64,45 @@ pub(in super::super) fn access_states(context: &Context) -> Result<Verdict, Stri
     Ok(Verdict::Passed("each path inaccessible once under load, no error seen".to_owned()))
 }
 
+/// A host that writes is denied: its controller ends, and it does not come back, though it tries, until
+/// it is allowed again.
+pub(in super::super) fn hosts(context: &Context) -> Result<Verdict, String> {
+    if let Some(skipped) = provide(&[]) {
+        return Ok(skipped);
+    }
+    let host = "nqn.2026-11.io.nearflash:denied";
+    let more = format!("hosts = [\"{host}\"]\n");
+    let plan = Plan { devices: &["mem:64MiB"], listeners: 1, more: &more };
+    let mut pair = Pair::of(context, &plan)?;
+    // It tries again every second, for long.
+    let own = format!("--hostnqn={host} --reconnect-delay=1 --ctrl-loss-tmo=600");
+    pair.connect(&own)?;
+    pair.must(
+        "(while dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=64 oflag=direct; do :; done) \
+             >/run/denied 2>&1 & sleep 1; [ -s /run/denied ]",
+    )?;
+    pair.target.operate(&["subsystem", "deny", NQN, host])?;
+    let is_in = "grep -q live /sys/class/nvme/nvme*/state 2>/dev/null";
+    await_in(&mut pair, &format!("! {is_in}"))?;
+    for _ in 0..10 {
+        pair.must(&format!("sleep 0.5; ! {is_in}"))?;
+        let shown = pair.target.operate(&["subsystem", "show", NQN])?;
+        if shown.contains(&format!("{host} is connected")) {
+            return Err(format!("it was let in again:\n{shown}"));
+        }
+    }
+    let state = pair.must("cat /sys/class/nvme/nvme*/state 2>/dev/null || echo gone")?;
+    pair.must("nvme disconnect-all; true")?;
+    pair.refused(&own)?;
+    pair.target.operate(&["subsystem", "allow", NQN, host])?;
+    pair.connect(&own)?;
+    pair.must("dd if=/dev/nvme0n1 of=/dev/null bs=4k count=64 iflag=direct status=none")?;
+    pair.disconnect()?;
+    pair.end()?;
+    let state = state.trim();
+    Ok(Verdict::Passed(format!("cut off and kept out (its controller: {state}), then let in")))
+}
+
 /// Waits until this is so in the guest.
 fn await_in(pair: &mut Pair, condition: &str) -> Result<(), String> {
     pair.must(&format!("for n in $(seq 600); do {condition} && exit 0; sleep 0.1; done; exit 1"))?;
