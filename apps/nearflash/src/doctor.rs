@@ -5,8 +5,15 @@
 //! those that can be undone by a restart of the machine and that harm nobody else.
 
 mod advice;
+mod disks;
+mod interrupts;
 mod machine;
 mod measure;
+mod network;
+mod power;
+mod processors;
+mod servers;
+mod service;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -87,15 +94,20 @@ impl Finding {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
-    let machine = Machine::at(Path::new("/"));
+    let machine = Machine::this();
     let mut findings = vec![interface()];
     findings.extend(advice::all(&machine));
     findings.extend(configuration(Path::new(SYSTEM_CONFIG)));
     if !args.no_measure {
         findings.extend(measure::all()?);
     }
-    if args.apply {
-        apply(&machine, &mut findings)?;
+    let applied = if args.apply { apply(&machine, &mut findings) } else { Vec::new() };
+    for line in applied.iter().map(|applied| applied.as_ref().unwrap_or_else(|failed| failed)) {
+        // What programs read is the JSON alone.
+        if args.json { eprintln!("{line}") } else { println!("{line}") }
+    }
+    if !applied.is_empty() && !args.json {
+        println!();
     }
     if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(|e| e.to_string())?;
@@ -104,6 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
         print(&findings);
     }
     let bad = findings.iter().any(|finding| finding.grade == Grade::Problem);
+    let bad = bad || applied.iter().any(Result::is_err);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -124,7 +137,7 @@ fn configuration(file: &Path) -> Option<Finding> {
 
 /// Whether io_uring can be used, by trying it.
 fn interface() -> Finding {
-    let good = Finding::good("io_uring", "all that nearflash uses is there");
+    let good = Finding::good("io_uring, for this user", "all that nearflash uses is there");
     match Interface::IoUring.choose() {
         Ok(_) => good,
         Err(error) => Finding { found: error, ..good }.graded(
@@ -134,17 +147,25 @@ fn interface() -> Finding {
     }
 }
 
-/// Writes the settings that are safe. What was written counts as good.
-fn apply(machine: &Machine, findings: &mut [Finding]) -> Result<(), String> {
+/// Writes the settings that are safe, each whether or not those before it could be written. What was
+/// written counts as good. What was done and what was not, one line each.
+fn apply(machine: &Machine, findings: &mut [Finding]) -> Vec<Result<String, String>> {
+    let mut lines = Vec::new();
     for finding in findings.iter_mut() {
-        let Some(fix) = finding.fix.take() else { continue };
-        machine.write(&fix.file, &fix.value).map_err(|error| {
-            format!("cannot write {} to /{}: {error} (--apply needs root)", fix.value, fix.file)
-        })?;
-        let found = format!("{}, now {} until the machine restarts", finding.found, fix.value);
-        *finding = Finding::good(finding.subject.clone(), found);
+        let Some(Fix { file, value }) = finding.fix.clone() else { continue };
+        match machine.write(&file, &value) {
+            Ok(()) => {
+                let found = format!("{}, now {value} until the machine restarts", finding.found);
+                *finding = Finding::good(finding.subject.clone(), found);
+                lines.push(Ok(format!("wrote {value} to /{file}")));
+            }
+            Err(error) => {
+                let error = format!("cannot write {value} to /{file}: {error}");
+                lines.push(Err(format!("{error} (--apply needs root, and a kernel that lets it)")));
+            }
+        }
     }
-    Ok(())
+    lines
 }
 
 fn print(findings: &[Finding]) {
@@ -219,10 +240,27 @@ mod tests {
         let machine = Machine::at(folder.path());
         let bad = Finding::good("it", "1").graded(Grade::Advice, "should be 2");
         let mut findings = [bad.with_fix("setting", "2")];
-        apply(&machine, &mut findings).unwrap();
+        let lines = apply(&machine, &mut findings);
+        assert_eq!(lines, [Ok("wrote 2 to /setting".to_owned())]);
         assert_eq!(machine.read("setting").as_deref(), Some("2"));
         assert_eq!((findings[0].grade, findings[0].fix.as_ref()), (Grade::Good, None));
-        let mut findings = [Finding::good("it", "1").with_fix("gone/setting", "2")];
-        assert!(apply(&machine, &mut findings).unwrap_err().contains("gone/setting"));
+    }
+
+    #[test]
+    fn what_cannot_be_applied_stops_nothing_and_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("setting"), "1\n").unwrap();
+        let machine = Machine::at(folder.path());
+        let bad = || Finding::good("it", "1").graded(Grade::Advice, "should be 2");
+        let mut findings =
+            [bad().with_fix("gone/setting", "2"), bad(), bad().with_fix("setting", "2")];
+        let lines = apply(&machine, &mut findings);
+        assert!(lines[0].as_ref().unwrap_err().contains("cannot write 2 to /gone/setting"));
+        assert_eq!(lines[1], Ok("wrote 2 to /setting".to_owned()));
+        assert_eq!(
+            findings.each_ref().map(|one| one.grade),
+            [Grade::Advice, Grade::Advice, Grade::Good]
+        );
+        assert!(findings[0].fix.is_some(), "it is still to be done");
     }
 }

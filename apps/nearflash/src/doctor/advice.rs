@@ -1,110 +1,20 @@
 //! What a machine's settings should be, and why.
 
 use super::machine::Machine;
-use super::{Finding, Grade};
+use super::{Finding, Grade, disks, network, power, processors, servers, service};
 
 /// Bytes of the largest request, and so of what a connection may have under way.
 const LARGEST: u64 = 1 << 20;
 
-/// The MTU of jumbo frames.
-const JUMBO: u64 = 9000;
-
 pub(crate) fn all(machine: &Machine) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    findings.extend(processors(machine));
-    findings.extend(limits(machine));
+    let servers = servers::find(machine);
+    let mut findings = processors::all(machine);
+    findings.extend(service::all(machine, &servers));
     findings.extend(tcp(machine));
-    for name in machine.list("sys/class/net") {
-        // Interfaces without a device are the kernel's own.
-        if machine.has(&format!("sys/class/net/{name}/device")) {
-            findings.extend(network_card(machine, &name));
-        }
-    }
-    for name in machine.list("sys/block") {
-        if machine.has(&format!("sys/block/{name}/device")) {
-            findings.extend(disk(machine, &name));
-        }
-    }
+    findings.extend(network::all(machine, &servers));
+    findings.extend(disks::all(machine, &servers));
+    findings.extend(power::all(machine));
     findings.extend(interrupt_balancing(machine));
-    findings
-}
-
-fn processors(machine: &Machine) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let governor = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
-    if let Some(found) = machine.read(governor) {
-        let finding = Finding::good("frequency governor", &found);
-        findings.push(match found.as_str() {
-            "performance" => finding,
-            _ => finding.graded(
-                Grade::Advice,
-                "a core that clocks down between requests answers the next one late: cpupower \
-                 frequency-set -g performance",
-            ),
-        });
-    }
-    let folder = "sys/devices/system/cpu/cpu0/cpuidle";
-    let exits = machine.list(folder).into_iter().filter_map(|state| {
-        let latency = machine.number(&format!("{folder}/{state}/latency"))?;
-        let off = machine.number(&format!("{folder}/{state}/disable")) == Some(1);
-        (!off).then_some(latency)
-    });
-    if let Some(deepest) = exits.max() {
-        let finding = Finding::good("idle states", format!("wake within {deepest} µs"));
-        findings.push(match deepest {
-            0..=20 => finding,
-            _ => finding.graded(
-                Grade::Advice,
-                "the first request after a pause waits for that: cpupower idle-set -D 20, or let \
-                 workers spin longer (serve --spin)",
-            ),
-        });
-    }
-    if let Some(mitigated) = machine.read("sys/devices/system/cpu/smt/active")
-        && mitigated == "1"
-    {
-        findings.push(Finding::good("hyper-threads", "on").graded(
-            Grade::Advice,
-            "two workers on one core share it: pin workers to one thread of each core (serve --cpus)",
-        ));
-    }
-    findings
-}
-
-fn limits(machine: &Machine) -> Vec<Finding> {
-    let text = machine.read("proc/self/limits").unwrap_or_default();
-    let hard = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().nth(1).map(str::to_owned)
-    };
-    let mut findings = Vec::new();
-    if let Some(files) = hard("Max open files") {
-        let few = files.parse::<u64>().is_ok_and(|files| files < 65_536);
-        let finding = Finding::good("open files", format!("at most {files}"));
-        findings.push(match few {
-            false => finding,
-            true => finding.graded(
-                Grade::Advice,
-                "each connection is one: LimitNOFILE=1048576 in the service, or ulimit -n",
-            ),
-        });
-    }
-    if let Some(locked) = hard("Max locked memory") {
-        let little = locked.parse::<u64>().is_ok_and(|bytes| bytes < 256 << 20);
-        let found = match locked.parse::<u64>() {
-            Ok(bytes) => format!("at most {} MiB", bytes >> 20),
-            Err(_) => locked,
-        };
-        let finding = Finding::good("locked memory", found);
-        findings.push(match little {
-            false => finding,
-            true => finding.graded(
-                Grade::Advice,
-                "buffers stay unregistered, which costs the kernel's page look-ups on each request \
-                 to a device: LimitMEMLOCK=infinity in the service, or ulimit -l",
-            ),
-        });
-    }
     findings
 }
 
@@ -156,85 +66,6 @@ fn tcp(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-fn network_card(machine: &Machine, name: &str) -> Vec<Finding> {
-    let of = |file: &str| format!("sys/class/net/{name}/{file}");
-    let mut findings = Vec::new();
-    if let Some(mtu) = machine.number(&of("mtu")) {
-        let finding = Finding::good(format!("{name} MTU"), mtu.to_string());
-        findings.push(match mtu >= JUMBO {
-            true => finding,
-            false => finding.graded(
-                Grade::Advice,
-                format!(
-                    "jumbo frames carry a block of 4 KiB whole (3 to 12 % more requests): ip link \
-                     set {name} mtu {JUMBO}, when every machine and switch on the path has them"
-                ),
-            ),
-        });
-    }
-    let queues = machine.list(&of("queues"));
-    let receive = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
-    let processors = machine
-        .list("sys/devices/system/cpu")
-        .iter()
-        .filter(|entry| entry.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok()))
-        .count();
-    if receive > 0 {
-        let found = format!("{receive} to receive, {processors} processors");
-        let finding = Finding::good(format!("{name} queues"), found);
-        findings.push(match receive >= processors.min(8) {
-            true => finding,
-            false => finding.graded(
-                Grade::Advice,
-                format!(
-                    "interrupts of all connections go to few processors: ethtool -L {name} \
-                     combined {processors}, and serve with as many workers as there are queues"
-                ),
-            ),
-        });
-    }
-    findings
-}
-
-fn disk(machine: &Machine, name: &str) -> Vec<Finding> {
-    let of = |file: &str| format!("sys/block/{name}/queue/{file}");
-    if machine.number(&of("rotational")) == Some(1) {
-        return Vec::new();
-    }
-    let mut findings = Vec::new();
-    let scheduler = of("scheduler");
-    if let Some(found) = machine.chosen(&scheduler) {
-        let finding = Finding::good(format!("{name} I/O scheduler"), &found);
-        findings.push(match found.as_str() {
-            "none" => finding,
-            _ => finding
-                .graded(
-                    Grade::Advice,
-                    "nearflash decides the order itself; a second queue adds latency",
-                )
-                .with_fix(&scheduler, "none"),
-        });
-    }
-    let statistics = of("iostats");
-    let throttle = of("wbt_lat_usec");
-    if let Some(found) = machine.number(&throttle) {
-        let finding = Finding::good(format!("{name} write-back throttle"), format!("{found} µs"));
-        findings.push(match found {
-            0 => finding,
-            _ => finding
-                .graded(Grade::Advice, "holds writes back that nearflash has already scheduled")
-                .with_fix(&throttle, "0"),
-        });
-    }
-    if let Some(1) = machine.number(&statistics) {
-        findings.push(Finding::good(format!("{name} statistics"), "on").graded(
-            Grade::Advice,
-            "iostat needs them; without them a request costs a little less",
-        ));
-    }
-    findings
-}
-
 fn interrupt_balancing(machine: &Machine) -> Option<Finding> {
     let running = machine.list("proc").into_iter().any(|entry| {
         entry.parse::<u32>().is_ok()
@@ -253,20 +84,8 @@ fn interrupt_balancing(machine: &Machine) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::tests::machine;
     use super::*;
-    use std::fs;
-    use std::path::Path;
-
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
-        let folder = tempfile::tempdir().unwrap();
-        for (file, text) in files {
-            let path = folder.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let machine = Machine::at(Path::new(folder.path()));
-        (folder, machine)
-    }
 
     fn of<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
         findings.iter().find(|finding| finding.subject == subject).expect(subject)
@@ -293,7 +112,7 @@ mod tests {
         let findings = all(&machine);
         assert!(findings.iter().all(|finding| finding.grade == Grade::Advice), "{findings:#?}");
         assert_eq!(of(&findings, "idle states").found, "wake within 133 µs");
-        assert_eq!(of(&findings, "open files").found, "at most 4096");
+        assert_eq!(of(&findings, "open files, this shell (no server runs)").found, "at most 4096");
         assert!(of(&findings, "eth0 queues").advice.contains("combined 2"));
         let fix = of(&findings, "nvme0n1 I/O scheduler").fix.clone().unwrap();
         assert_eq!(fix.file, "sys/block/nvme0n1/queue/scheduler");

@@ -1,17 +1,31 @@
 //! What the kernel says of itself and its devices, in files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A machine's `/proc` and `/sys`, below some folder.
+use ::io::Offloads;
+
+/// A machine's `/proc`, `/sys` and units of systemd, below some folder.
 pub(crate) struct Machine {
     root: PathBuf,
+    /// What a network card does by itself, which no file tells.
+    pub(super) offloads: fn(&str) -> Option<Offloads>,
 }
 
+/// Numbers of processors.
+pub(super) type Cpus = BTreeSet<u32>;
+
 impl Machine {
+    /// The machine that this runs on.
+    pub(crate) fn this() -> Machine {
+        Machine { offloads: |name| ::io::offloads(name).ok(), ..Machine::at(Path::new("/")) }
+    }
+
+    /// One that is described by files below a folder, and by nothing else.
     pub(crate) fn at(root: &Path) -> Machine {
-        Machine { root: root.to_owned() }
+        Machine { root: root.to_owned(), offloads: |_| None }
     }
 
     /// A file without the white space around it; `None` where it is not there or says nothing.
@@ -38,6 +52,18 @@ impl Machine {
         Some(behind.split_once(']')?.0.to_owned())
     }
 
+    /// A file that lists processors, as `0-3,8`.
+    pub(super) fn cpus(&self, file: &str) -> Option<Cpus> {
+        parse_cpus(&self.read(file)?)
+    }
+
+    /// The processors that the machine has.
+    pub(super) fn processors(&self) -> Vec<String> {
+        let mut all = self.list("sys/devices/system/cpu");
+        all.retain(|name| name.strip_prefix("cpu").is_some_and(|n| n.parse::<u32>().is_ok()));
+        all
+    }
+
     /// Names in a folder, in their order.
     pub(crate) fn list(&self, folder: &str) -> Vec<String> {
         let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
@@ -47,8 +73,19 @@ impl Machine {
         names
     }
 
+    /// Where links in a folder lead; `None` where this user may not look.
+    pub(super) fn links(&self, folder: &str) -> Option<Vec<String>> {
+        let entries = fs::read_dir(self.root.join(folder)).ok()?;
+        let led = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        Some(led.map(|path| path.to_string_lossy().into_owned()).collect())
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         self.root.join(path).exists()
+    }
+
+    pub(super) fn is_folder(&self, path: &str) -> bool {
+        self.root.join(path).is_dir()
     }
 
     pub(crate) fn write(&self, file: &str, value: &str) -> io::Result<()> {
@@ -56,5 +93,57 @@ impl Machine {
         // Settings are there already: a file that is not must not be made.
         fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
         fs::write(path, value)
+    }
+}
+
+/// Processors of a list as the kernel writes it; `None` when it is none.
+pub(super) fn parse_cpus(text: &str) -> Option<Cpus> {
+    let mut all = Cpus::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        all.extend(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?);
+    }
+    Some(all)
+}
+
+/// The same the other way round.
+pub(super) fn show_cpus(cpus: &Cpus) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => runs.push((cpu, cpu)),
+        }
+    }
+    let shown = runs.into_iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A machine of these files, and the folder that it is in.
+    pub(in super::super) fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = folder.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let machine = Machine::at(Path::new(folder.path()));
+        (folder, machine)
+    }
+
+    #[test]
+    fn lists_of_processors_are_read_and_written() {
+        for text in ["0", "0-3", "0-1,4,6-7"] {
+            assert_eq!(show_cpus(&parse_cpus(text).unwrap()), text);
+        }
+        assert_eq!(parse_cpus("0-1,x"), None);
+        assert_eq!(parse_cpus(""), None);
     }
 }

@@ -1,0 +1,226 @@
+//! What the server may have: limits of its process and the right to io_uring. They are looked at where the
+//! server has them, not where this command runs, and each finding says whose they are.
+
+use super::machine::Machine;
+use super::servers::Server;
+use super::{Finding, Grade};
+
+/// Where units of systemd are, the first before the others; their drop-ins add up.
+const UNITS: [&str; 3] = ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"];
+
+const UNIT: &str = "nearflash.service";
+
+/// Fewer descriptors than this are too few for a crowd.
+const FILES_MIN: u64 = 65_536;
+
+/// Bytes that the buffers of a few workers take.
+const LOCKED_MIN: u64 = 256 << 20;
+
+/// The hard limits of somebody. `None` where they are not told; `u64::MAX` where there is none.
+struct Limits {
+    whose: String,
+    files: Option<u64>,
+    locked: Option<u64>,
+}
+
+pub(super) fn all(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
+    let mut findings = io_uring(machine, servers);
+    for Limits { whose, files, locked } in whose(machine, servers) {
+        findings.extend(files.map(|files| open_files(&whose, files)));
+        findings.extend(locked.map(|locked| locked_memory(&whose, locked)));
+    }
+    findings
+}
+
+fn open_files(whose: &str, files: u64) -> Finding {
+    let finding = Finding::good(format!("open files, {whose}"), at_most(files, 0, ""));
+    match files {
+        FILES_MIN.. => finding,
+        _ => finding.graded(
+            Grade::Advice,
+            "each connection is one: LimitNOFILE=1048576 in the service, or ulimit -n",
+        ),
+    }
+}
+
+fn locked_memory(whose: &str, locked: u64) -> Finding {
+    let finding = Finding::good(format!("locked memory, {whose}"), at_most(locked, 20, " MiB"));
+    match locked {
+        LOCKED_MIN.. => finding,
+        _ => finding.graded(
+            Grade::Advice,
+            "buffers stay unregistered, which costs the kernel's page look-ups on each request to a \
+             device: LimitMEMLOCK=infinity in the service, or ulimit -l",
+        ),
+    }
+}
+
+fn at_most(limit: u64, shift: u32, unit: &str) -> String {
+    match limit {
+        u64::MAX => "unlimited".to_owned(),
+        _ => format!("at most {}{unit}", limit >> shift),
+    }
+}
+
+/// Those of the servers that run; where none does, those of the unit; where there is none, those of
+/// whoever asks.
+fn whose(machine: &Machine, servers: &[Server]) -> Vec<Limits> {
+    let running = servers.iter().filter_map(|server| {
+        let whose = format!("server {}", server.pid);
+        server.limits.as_deref().map(|text| of_process(whose, text))
+    });
+    let running: Vec<Limits> = running.collect();
+    if !running.is_empty() {
+        return running;
+    }
+    if let Some(unit) = of_unit(machine) {
+        return vec![unit];
+    }
+    let own = machine.read("proc/self/limits");
+    own.map(|text| of_process("this shell (no server runs)".to_owned(), &text))
+        .into_iter()
+        .collect()
+}
+
+fn of_process(whose: String, text: &str) -> Limits {
+    let hard = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        match line.split_whitespace().nth(1)? {
+            "unlimited" => Some(u64::MAX),
+            number => number.parse().ok(),
+        }
+    };
+    Limits { whose, files: hard("Max open files"), locked: hard("Max locked memory") }
+}
+
+fn of_unit(machine: &Machine) -> Option<Limits> {
+    let mut text = UNITS.iter().find_map(|folder| machine.read(&format!("{folder}/{UNIT}")))?;
+    for folder in UNITS.iter().rev() {
+        let folder = format!("{folder}/{UNIT}.d");
+        for name in machine.list(&folder).iter().filter(|name| name.ends_with(".conf")) {
+            text.push('\n');
+            text.push_str(&machine.read(&format!("{folder}/{name}")).unwrap_or_default());
+        }
+    }
+    let last = |key: &str| {
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix(key));
+        let said = lines.filter_map(|line| line.trim_start().strip_prefix('=')).next_back()?.trim();
+        limit(said.rsplit_once(':').map_or(said, |(_, hard)| hard))
+    };
+    let whose = "the unit's (no server runs)".to_owned();
+    Some(Limits { whose, files: last("LimitNOFILE"), locked: last("LimitMEMLOCK") })
+}
+
+/// A limit as units have it (systemd.exec(5)).
+fn limit(text: &str) -> Option<u64> {
+    if text == "infinity" {
+        return Some(u64::MAX);
+    }
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Who may use it by the kernel's setting, and which running servers do.
+fn io_uring(machine: &Machine, servers: &[Server]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let setting = "proc/sys/kernel/io_uring_disabled";
+    if let Some(disabled) = machine.number(setting) {
+        let finding = Finding::good("io_uring_disabled", disabled.to_string());
+        let group = machine.read("proc/sys/kernel/io_uring_group").unwrap_or_default();
+        findings.push(match disabled {
+            0 => finding,
+            1 => finding.graded(
+                Grade::Advice,
+                format!(
+                    "only root and members of group {group} (kernel.io_uring_group) may use io_uring; \
+                     the server's user has to be one (SupplementaryGroups= in the service)"
+                ),
+            ),
+            _ => finding.graded(
+                Grade::Problem,
+                "nobody may use io_uring, so servers serve over epoll, at more processor time a \
+                 request: sysctl -w kernel.io_uring_disabled=0",
+            ),
+        });
+    }
+    for server in servers {
+        let Some(has_ring) = server.has_ring else { continue };
+        let finding = Finding::good(format!("io_uring, server {}", server.pid), "used");
+        findings.push(match has_ring {
+            true => finding,
+            false => Finding { found: "not used: it serves over epoll".to_owned(), ..finding }
+                .graded(
+                    Grade::Advice,
+                    "its log says why; filters of system calls, and limits of its user, forbid it",
+                ),
+        });
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::machine::tests::machine;
+    use super::*;
+
+    const SHELL: (&str, &str) =
+        ("proc/self/limits", "Max open files 1024 4096 files\nMax locked memory 65536 65536 bytes");
+
+    const RUNS: (&str, &str) = ("proc/7/cmdline", "nearflash\0serve");
+
+    fn found(files: &[(&str, &str)]) -> Vec<(Grade, String, String)> {
+        let (_folder, machine) = machine(files);
+        let servers = super::super::servers::find(&machine);
+        let findings = all(&machine, &servers).into_iter();
+        findings.map(|finding| (finding.grade, finding.subject, finding.found)).collect()
+    }
+
+    #[test]
+    fn limits_are_those_of_the_server_that_runs() {
+        let of_server = "Max open files 9 1048576 files\nMax locked memory 1 unlimited bytes";
+        let unit = ("etc/systemd/system/nearflash.service", "LimitNOFILE=1");
+        let said = found(&[SHELL, RUNS, ("proc/7/limits", of_server), unit]);
+        let expected = [
+            (Grade::Good, "open files, server 7".to_owned(), "at most 1048576".to_owned()),
+            (Grade::Good, "locked memory, server 7".to_owned(), "unlimited".to_owned()),
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn limits_are_the_units_where_no_server_runs() {
+        let unit =
+            ("usr/lib/systemd/system/nearflash.service", "LimitNOFILE=1024:2048\nLimitMEMLOCK=8M");
+        let said = found(&[SHELL, unit]);
+        assert_eq!((said[0].0, &*said[0].2), (Grade::Advice, "at most 2048"));
+        assert_eq!((said[1].0, &*said[1].2), (Grade::Advice, "at most 8 MiB"));
+        assert!(said.iter().all(|one| one.1.contains("the unit's")), "{said:?}");
+        let own =
+            ("etc/systemd/system/nearflash.service.d/own.conf", "[Service]\nLimitMEMLOCK=infinity");
+        assert_eq!(found(&[SHELL, unit, own])[1].2, "unlimited", "an operator's word counts more");
+    }
+
+    #[test]
+    fn limits_are_the_shells_only_where_there_is_nothing_else() {
+        let said = found(&[SHELL]);
+        assert_eq!((said[0].0, &*said[0].2), (Grade::Advice, "at most 4096"));
+        assert_eq!((said[1].0, &*said[1].2), (Grade::Advice, "at most 0 MiB"));
+        assert!(said.iter().all(|one| one.1.contains("this shell")), "{said:?}");
+    }
+
+    #[test]
+    fn who_may_use_io_uring_is_told() {
+        for (value, grade) in [("0", Grade::Good), ("1", Grade::Advice), ("2", Grade::Problem)] {
+            let said = found(&[("proc/sys/kernel/io_uring_disabled", value)]);
+            assert_eq!(said[0].0, grade, "{value}");
+        }
+    }
+}
