@@ -60,6 +60,13 @@ use world::World;
 /// How long to wait until no device has a request any more that a change forbids.
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 
+/// How long a change waits for the end of the process before this one; most end within milliseconds.
+const OLDER_MAX: Duration = Duration::from_secs(2);
+
+/// What is said then.
+const OLDER: &str = "the process before this one, which was upgraded, has not ended its last \
+                     requests yet, and nothing changes meanwhile; try again in a second";
+
 /// Between two looks whether that is so.
 const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 
@@ -226,7 +233,7 @@ impl Live {
     }
 
     /// Whether the process before this one may still have requests at the devices: until it has none,
-    /// no blocks of a namespace become another's, and no device can be pulled.
+    /// no namespace, subsystem or host changes, and no device can be pulled.
     pub(crate) fn set_older(&self, is_there: bool) {
         self.has_older.store(is_there, Ordering::Release);
     }
@@ -290,6 +297,7 @@ impl Live {
         &self,
         edit: impl FnOnce(&Inner, &mut Changes) -> Result<Vec<Need>, Problem>,
     ) -> Result<(), Problem> {
+        self.await_older()?;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let mut changes = inner.changes.clone();
@@ -361,8 +369,25 @@ impl Live {
         self.wait_until(|| !self.has_older() && self.ground.tenants.book().is_placed())
     }
 
-    fn wait_until(&self, mut is_so: impl FnMut() -> bool) -> bool {
-        let end = self.ground.clock.now() + SETTLE_MAX;
+    /// Waits a little until the process before this one has nothing at the devices any more: who is shut
+    /// out, and what is taken away, may have writes there that this one knows nothing of. To be called
+    /// without the lock, so that nobody else waits.
+    ///
+    /// # Errors
+    /// It has, and nothing was changed.
+    fn await_older(&self) -> Result<(), Problem> {
+        match self.wait_so_long(OLDER_MAX, || !self.has_older()) {
+            true => Ok(()),
+            false => Err(Problem::new(Code::Busy, OLDER)),
+        }
+    }
+
+    fn wait_until(&self, is_so: impl FnMut() -> bool) -> bool {
+        self.wait_so_long(SETTLE_MAX, is_so)
+    }
+
+    fn wait_so_long(&self, most: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+        let end = self.ground.clock.now() + most;
         while !is_so() {
             if self.ground.clock.now() >= end {
                 return false;

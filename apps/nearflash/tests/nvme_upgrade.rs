@@ -6,8 +6,8 @@ mod support;
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 
-use control::admin::{AdminAddress, Client};
-use support::{Launch, NvmeQueue, PATIENCE, Server, faultless, verifying, wait_until};
+use control::admin::{AdminAddress, Client, Code, SetHost, SetNamespace, SetSubsystem};
+use support::{Launch, NvmeQueue, PATIENCE, Server, faultless, host_nqn, verifying, wait_until};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -262,4 +262,35 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
     assert!(old.wait().success());
     assert!(!disk.is_alive());
     assert!(NvmeQueue::admin(new.address(), 1, SUBSYSTEM).is_err(), "nobody lets it in");
+}
+
+/// Writes of whoever is shut out, or of what is taken away, may be at the devices by the older process.
+#[test]
+fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
+    let place = Place::new();
+    let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
+    let mut old = staying(place.launch(&hosts), "giver:committed").start();
+    let mut disk = Disk::connect(&old);
+    let new = place.launch(&hosts).with("--upgrade").start();
+    assert_eq!(taken(&new), 2, "{}", old.log());
+    let mut client = place.client();
+    let key = SetHost { key: Some(KEY.to_owned()), ..SetHost::default() };
+    let without = SetSubsystem { deny: vec![host_nqn(1)], ..SetSubsystem::default() };
+    let smaller = SetNamespace { bytes: 8 << 20, shrink: true };
+    let name = client.namespaces().unwrap().namespaces[0].name.clone();
+    let refused = [
+        client.set_host(FRIEND, &key).unwrap_err(),
+        client.set_subsystem(SUBSYSTEM, &without).unwrap_err(),
+        client.set_namespace(&name, &smaller).unwrap_err(),
+    ];
+    for refused in refused {
+        assert_eq!(refused.code(), Some(Code::Busy), "{refused}");
+        assert!(refused.to_string().contains("try again"), "{refused}");
+    }
+    assert_eq!(disk.io.read(1, 7).unwrap(), [5; 512], "nothing was changed");
+    old.kill();
+    wait_until("the older one's end to be known", PATIENCE, || {
+        client.set_subsystem(SUBSYSTEM, &without).is_ok()
+    });
+    assert!(!disk.is_alive(), "its host is shut out");
 }

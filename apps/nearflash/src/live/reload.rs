@@ -16,6 +16,7 @@ impl Live {
     /// # Errors
     /// What is wrong with it; then nothing has changed.
     pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
+        self.await_older()?;
         let mut inner = self.lock();
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);

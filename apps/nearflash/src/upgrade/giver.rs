@@ -28,6 +28,10 @@ const STILL_MAX: Duration = Duration::from_secs(5);
 /// then stays.
 const GIVING_MAX: Duration = Duration::from_secs(60);
 
+/// How long the newer process may take to serve before this one answers operators again, all of whose
+/// changes it refuses.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+
 /// Without a connection for so long, it is looked whether there are more.
 const LULL: Duration = Duration::from_millis(5);
 
@@ -468,11 +472,15 @@ impl<'a> Giver<'a> {
         step("giver", "commit");
         self.changes.is_committed = true;
         // Only its end gives it back from here on, whatever it says: it may own everything already.
-        let mut over = None;
+        let (mut over, asked) = (None, grounds.clock.now());
+        let mut answers = false;
         loop {
             match self.courier.next_soon() {
                 Some(Event::Heard(number, heard)) if number == self.number => match heard {
-                    Ok(Message { kind: Kind::Committed, .. }) => return Ok(()),
+                    Ok(Message { kind: Kind::Committed, .. }) => {
+                        grounds.hold_apis(true);
+                        return Ok(());
+                    }
                     Ok(message) => over = over.or(Some(unexpected(&message))),
                     Err(why) => over = over.or(Some(why)),
                 },
@@ -482,6 +490,11 @@ impl<'a> Giver<'a> {
             }
             if self.heir.as_ref().is_none_or(Process::has_ended) {
                 return Err(over.unwrap_or(Over::Ended).into());
+            }
+            if !answers && grounds.clock.now().since(asked) >= ANSWER_MAX {
+                // Whoever asks for a change is told to try again, and does not wait as well.
+                grounds.hold_apis(false);
+                answers = true;
             }
         }
     }
