@@ -13,8 +13,8 @@ use contract::{Command, Hello, Range, Slo, Status};
 use control::admin::{AddTenant, AdminAddress, Client, Code};
 use rustix::process::{Pid, Signal};
 use support::{
-    Answer, Launch, PATIENCE, Server, V1, V2, nearflash, pattern, result, v1_head, verifying,
-    wait_until,
+    Answer, Launch, PATIENCE, SLOW_MODEL, Server, V1, V2, nearflash, now, pattern, result, v1_head,
+    verifying, wait_until,
 };
 
 struct Place {
@@ -588,4 +588,51 @@ fn unix_sockets_are_the_new_ones_and_go_with_it() {
     new.terminate();
     assert!(new.wait().success());
     assert!(!data.exists() && !place.socket().exists());
+}
+
+/// A tenant that has read 206 tokens more than it may be ahead, at 100 tokens a second.
+#[test]
+fn a_tenant_in_deficit_stays_there() {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::write(path("model"), SLOW_MODEL).unwrap();
+    let config = format!(
+        "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\nmodel = \"{}\"\n\
+         [[tenant]]\nname = \"gold\"\nlatency_us = 2000\niops = 100\n[[tenant]]\nname = \"bronze\"\n\
+         [[listen]]\nurl = \"reflex://127.0.0.1:0?tenant=gold\"\n",
+        path("device"),
+        path("model")
+    );
+    let launch = || Launch::config(&config).with("--admin").with(&path("admin.sock"));
+    let mut old = launch().start();
+    let mut gold = V2::connect(old.address());
+    gold.read_blocks(0, 2048);
+    let spent_at = now();
+    let new = launch().with("--upgrade").start();
+    assert_eq!(told(&new).0, 1);
+    assert!(old.wait().success());
+    gold.read_blocks(0, 8);
+    let waited = now() - spent_at;
+    assert!(waited.as_millis() >= 1_900, "it was let off its deficit: {waited:?}");
+}
+
+/// A new process that is about to serve, and does not come to it: nobody else waits for that.
+#[test]
+fn operators_are_answered_while_the_new_process_hesitates() {
+    let place = Place::new();
+    let mut old = place.start();
+    let mut clients = Clients::connect(&old);
+    let new = begin(staying(place.launch(), "heir:commit:6000"));
+    new.await_log("stays at heir:commit");
+    let asked = now();
+    let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    let refused = place.client().add_tenant(&tenant).unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Busy));
+    assert!(refused.to_string().contains("try again"), "{refused}");
+    assert!(!new.log().contains("took over"), "it was answered after {:?}", now() - asked);
+    let new = new.await_ready();
+    assert!(old.wait().success());
+    assert_eq!(clients.alive(), 4);
+    place.client().add_tenant(&tenant).unwrap();
+    is_served(&new);
 }

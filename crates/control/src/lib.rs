@@ -18,6 +18,7 @@ mod desk;
 mod flows;
 mod foreman;
 mod history;
+mod holdings;
 mod looks;
 mod measured;
 pub mod metrics;
@@ -37,6 +38,7 @@ pub use foreman::{
     ConnectionInfo, Foreman, GIVEN_AT_ONCE, HANDED_AT_ONCE, Moved, OrderRefused, WorkerInfo,
     WorkerState,
 };
+pub use holdings::Held;
 pub use measured::Measured;
 pub use post::{PostBox, Wake};
 pub use standing::{Standing, tail_share};

@@ -52,6 +52,19 @@ impl Balance {
         self.update(|held| (tokens > 0 && held < most).then(|| held + tokens.min(most - held)));
     }
 
+    /// Adds tokens (or a debt), so that what is then in it is from `least` to `most`, but never changes it
+    /// the other way: the change.
+    pub fn adopt(&self, tokens: i64, least: i64, most: i64) -> i64 {
+        let mut change = 0;
+        self.update(|held| {
+            let sum = held.saturating_add(tokens);
+            let next = if tokens < 0 { sum.max(least).min(held) } else { sum.min(most).max(held) };
+            change = next - held;
+            Some(next)
+        });
+        change
+    }
+
     /// Spends `cost` if the balance is above `limit`; it may fall below (Algorithm 1, lines 8, 9).
     /// After it, the balance is above `limit - cost`, however many workers spend at a time.
     pub fn overdraw(&self, cost: i64, limit: i64) -> bool {
@@ -110,6 +123,10 @@ mod tests {
         balance.fill(5, 4);
         balance.fill(-5, 9);
         assert_eq!(balance.tokens(), 6);
+        let adopt = |tokens, least, most| (balance.adopt(tokens, least, most), balance.tokens());
+        assert_eq!([adopt(3, 0, 8), adopt(3, 0, 5), adopt(-3, 9, 9)], [(2, 8), (0, 8), (0, 8)]);
+        assert_eq!([adopt(-10, -5, 9), adopt(i64::MIN, -5, 9)], [(-10, -2), (-3, -5)]);
+        assert_eq!([adopt(i64::MAX, -5, 0), adopt(0, 1, 1)], [(5, 0), (0, 0)]);
     }
 
     #[test]

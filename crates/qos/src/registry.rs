@@ -4,6 +4,8 @@
 //! they visit it, so nothing is sent to them and nothing is locked. What is deliberately not here:
 //! names, access rules and files.
 
+mod holding;
+
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -22,6 +24,8 @@ use crate::{
     Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel, Drift,
     IdleRule, QueueLimits, TokenScheduler, Totals, Window,
 };
+
+pub use holding::Holding;
 
 /// What a tenant was admitted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

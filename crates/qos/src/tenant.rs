@@ -175,8 +175,13 @@ impl Tenant {
         self.spent_to.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
 
-    /// What it has spent ahead of its rate, in nano-units and at most `most` units (a worker whose
-    /// clock is behind sees more): whoever asks takes that over.
+    /// What it has spent ahead of its rate, in nano-units and at most `most` units.
+    pub(crate) fn debt(&self, now: u64, rate: u64, most: u64) -> i64 {
+        let ahead = self.spent_to.load(Acquire).saturating_sub(now);
+        generated(rate, ahead).min(nano(most))
+    }
+
+    /// The same (a worker whose clock is behind sees more): whoever asks takes that over.
     pub(crate) fn take_debt(&self, now: u64, rate: u64, most: u64) -> i64 {
         if self.spent_to.load(Acquire) <= now {
             return 0;

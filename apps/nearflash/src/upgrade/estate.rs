@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
 use contract::{ListenerId, NamespaceId, TenantId};
-use control::{Book, Origin, TenantInfo};
+use control::{Book, Held, Origin, TenantInfo};
 use io::Endpoint;
+use qos::Holding;
 use serde::{Deserialize, Serialize};
 use target::Listeners;
 
@@ -133,6 +134,33 @@ pub(super) struct Left {
     pub(super) names: Vec<(String, String, u32)>,
     /// Connections that stay with it.
     pub(super) connections: usize,
+    /// What tenants have spent beyond what they were said to owe.
+    #[serde(default)]
+    pub(super) spent: Vec<HeldAt>,
+}
+
+/// What a tenant holds at a device, in nano-units (`qos::Holding`).
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HeldAt {
+    tenant: String,
+    /// Where it is among the older process's devices.
+    device: usize,
+    balance: i64,
+    allowance: i64,
+}
+
+impl HeldAt {
+    pub(super) fn of(held: &Held) -> HeldAt {
+        let Held { tenant, device, holding: Holding { balance, allowance } } = held.clone();
+        HeldAt { tenant, device, balance, allowance }
+    }
+
+    /// The same among our devices; `None`: it is none of ours.
+    pub(super) fn here(self, places: &HashMap<usize, usize>) -> Option<Held> {
+        let HeldAt { tenant, device, balance, allowance } = self;
+        let device = *places.get(&device)?;
+        Some(Held { tenant, device, holding: Holding { balance, allowance } })
+    }
 }
 
 /// The files of a device.

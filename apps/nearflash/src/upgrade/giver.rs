@@ -15,7 +15,7 @@ use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
 use target::Hold;
 
 use super::courier::{Courier, Event};
-use super::estate::{DepartedAt, Estate, Hello, Left, SocketAt, files, place};
+use super::estate::{DepartedAt, Estate, HeldAt, Hello, Left, SocketAt, files, place};
 use super::gather::{self, Controllers};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, Socket, step, step_with};
@@ -68,6 +68,8 @@ struct Changes {
     is_frozen: bool,
     is_still: bool,
     is_committed: bool,
+    /// What tenants were said to hold, of which nothing that they had is there any more.
+    held: Vec<control::Held>,
 }
 
 impl<'a> Giver<'a> {
@@ -150,7 +152,8 @@ impl<'a> Giver<'a> {
         step("giver", "ready");
         let began = self.grounds.clock.now();
         self.be_still()?;
-        self.talk.say(Kind::Still, &[])?;
+        let held = self.bequeath()?;
+        self.talk.say(Kind::Still, &held)?;
         if let Some(fabric) = self.grounds.live.fabric() {
             let bequest = fabric.bequeath().map_err(|unfit| unfit.to_string())?;
             self.talk.say(Kind::Fabric, &bequest)?;
@@ -243,6 +246,15 @@ impl<'a> Giver<'a> {
             std::thread::sleep(Duration::from_micros(200));
         }
         Ok(())
+    }
+
+    /// Takes what tenants have, and says it together with what they owe.
+    fn bequeath(&mut self) -> Result<Vec<u8>, String> {
+        let tenants = &self.grounds.tenants;
+        let now = tenants.now();
+        self.changes.held = tenants.book().bequeath(now);
+        let held: Vec<HeldAt> = self.changes.held.iter().map(HeldAt::of).collect();
+        serde_json::to_vec(&held).map_err(|error| error.to_string())
     }
 
     /// Gives away every connection that can be.
@@ -459,7 +471,8 @@ impl<'a> Giver<'a> {
         let grounds = self.grounds.clone();
         let mut left = Left { connections: self.kept, ..Left::default() };
         {
-            let book = grounds.tenants.book();
+            let (now, book) = (grounds.tenants.now(), grounds.tenants.book());
+            left.spent = book.spent_since(&self.changes.held, now).iter().map(HeldAt::of).collect();
             for (tenant, client, connection) in grounds.shared.fences.names() {
                 let name = book.name_of(tenant, None).unwrap_or_default().to_owned();
                 left.names.push((name, format!("{client:x}"), connection));
@@ -536,6 +549,7 @@ impl<'a> Giver<'a> {
             grounds.hold_apis(false);
             grounds.orders.hold(false, &grounds.wakers);
         }
+        grounds.tenants.book().keep(&std::mem::take(&mut self.changes.held));
         if self.changes.is_frozen {
             grounds.live.thaw();
         }

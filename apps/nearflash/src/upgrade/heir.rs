@@ -16,7 +16,7 @@ use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
 use target::{Adopted, FenceName, Hold};
 
 use super::courier::{Courier, Event};
-use super::estate::{self, Estate, Hello, Left, Role, SocketAt};
+use super::estate::{self, Estate, HeldAt, Hello, Left, Role, SocketAt};
 use super::talk::{Message, Over, Talk, unexpected};
 use super::{AFTERMATH, Grounds, PREPARE_MAX, STEP_MAX, step, step_with};
 use crate::config::Space;
@@ -306,8 +306,13 @@ impl Taker<'_> {
         self.talk.say(Kind::Ready, &[])?;
         self.talk.set_patience(PREPARE_MAX)?;
         step("heir", "ready");
-        self.talk.expect(Kind::Still)?;
+        let still = self.talk.expect(Kind::Still)?;
         self.began = self.grounds.clock.now();
+        if !still.body.is_empty() {
+            let held = serde_json::from_slice(&still.body)
+                .map_err(|error| format!("what tenants hold is told otherwise: {error}"))?;
+            self.inherit(held);
+        }
         step("heir", "still");
         self.talk.report_to(self.courier.sender.clone(), u64::MAX)?;
         let ended = loop {
@@ -375,8 +380,9 @@ impl Taker<'_> {
             }
             Kind::Commit if !self.serves => {
                 step("heir", "commit");
-                let left: Left = serde_json::from_slice(&message.body)
+                let mut left: Left = serde_json::from_slice(&message.body)
                     .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
+                self.inherit(std::mem::take(&mut left.spent));
                 let held = self.names(&left);
                 self.serve(Hold::Names(held), told);
                 let _ = self.talk.say(Kind::Committed, &[]); // its end shows where messages are heard
@@ -387,6 +393,17 @@ impl Taker<'_> {
             _ => return Err(unexpected(&message).into()),
         }
         Ok(None)
+    }
+
+    /// Tenants go on with what they have and owe.
+    fn inherit(&self, held: Vec<HeldAt>) {
+        let now = self.grounds.tenants.now();
+        let mut book = self.grounds.tenants.book();
+        for held in held.into_iter().filter_map(|held| held.here(&self.places)) {
+            if !book.inherit(&held, now) {
+                tracing::warn!(tenant = held.tenant, "what a tenant holds is nobody's here");
+            }
+        }
     }
 
     fn hold(&self, held: Held) {

@@ -1,6 +1,9 @@
 //! The registry: who is admitted, what is granted, and who is refused.
 
+use contract::Scheduler as _;
+
 use super::*;
+use crate::units::{NEG_LIMIT, nano};
 
 fn slo(latency_us: u32, iops: u32, read_percent: u8) -> Slo {
     Slo { latency_us, iops, read_percent, ..Slo::default() }
@@ -173,4 +176,161 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     assert_eq!(registry.shared().prices(), prices);
     registry.set_model(DeviceModel::device_a(), now).unwrap();
     assert_eq!((registry.left(), registry.shared().lent()), (20_000_000, 42_000_000));
+}
+
+/// What was made, and what became of it, in one process.
+fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
+    let all = schedulers.iter().map(|one| one.totals()).chain([registry.totals()]);
+    let (made, gone) = all.fold((0, 0), |(made, gone), totals| {
+        (made + totals.generated, gone + totals.spent + totals.expired)
+    });
+    assert_eq!(made, gone + registry.shared().held());
+}
+
+/// One scheduler, with requests of a size that a tenant reads.
+struct Process {
+    registry: Registry,
+    scheduler: TokenScheduler,
+    slots: contract::SlotTable<()>,
+}
+
+impl Process {
+    /// A strict tenant of 1 000 reads a second, and another that shares what is left.
+    fn new() -> (Process, TenantId, TenantId) {
+        let mut registry = registry();
+        let strict = registry.register(&slo(1_000, 1_000, 100), Instant::ZERO).unwrap().tenant;
+        let shares = registry.register(&slo(0, 0, 0), Instant::ZERO).unwrap().tenant;
+        let scheduler = registry.scheduler(0, QueueLimits { slots: 64, of_tenant: 64 });
+        (Process { registry, scheduler, slots: contract::SlotTable::new(64) }, strict, shares)
+    }
+
+    /// Has a tenant ask for so many bytes.
+    fn ask(&mut self, tenant: TenantId, bytes: usize) {
+        let slot = self.slots.insert(()).unwrap();
+        self.scheduler.enqueue(tenant, contract::Kind::Read, bytes, slot).unwrap();
+    }
+
+    /// A round at this time, in microseconds: how many requests it submits.
+    fn round(&mut self, us: u64) -> usize {
+        self.scheduler.begin_round(Instant::from_nanos(us * 1_000));
+        core::iter::from_fn(|| self.scheduler.next()).map(|slot| self.slots.remove(slot)).count()
+    }
+
+    fn balance(&self, tenant: TenantId) -> i64 {
+        self.registry.shared().balance(tenant)
+    }
+}
+
+/// A process whose strict tenant has read 1 MiB, which is 206 ms more than it may be ahead.
+fn indebted() -> (Process, TenantId, TenantId) {
+    let (mut process, strict, shares) = Process::new();
+    process.ask(strict, 1 << 20);
+    assert_eq!(process.round(1_000), 1);
+    process.ask(strict, 4096);
+    assert_eq!(process.round(2_000), 0, "it is in deficit");
+    (process, strict, shares)
+}
+
+#[test]
+fn a_tenant_in_deficit_stays_there_in_another_process() {
+    let (mut old, strict, _) = indebted();
+    let now = Instant::from_nanos(2_000_000);
+    let told = old.registry.bequeath(now);
+    assert_eq!(told, [(strict, Holding { balance: old.balance(strict), allowance: 0 })]);
+    assert!(told[0].1.balance < -nano(20_000), "{told:?}");
+    adds_up(&old.registry, &[&old.scheduler]);
+    let (mut new, _, _) = Process::new();
+    assert!(new.registry.inherit(strict, told[0].1, now));
+    assert_eq!(new.balance(strict), old.balance(strict), "it owes in both");
+    adds_up(&new.registry, &[&new.scheduler]);
+    new.ask(strict, 4096);
+    // It has to pay back what it owes beyond 50 tokens at 1 000 a second, as in one process.
+    let times: Vec<u64> = (3..400).map(|ms| ms * 1_000).collect();
+    let goes = times.into_iter().find(|us| new.round(*us) == 1).unwrap();
+    assert!((200_000..=210_000).contains(&goes), "{goes} µs");
+    adds_up(&new.registry, &[&new.scheduler]);
+    // What it spends in the older process beyond that, as a connection that stays there does.
+    assert!(old.registry.spent_since(&told, now).is_empty());
+    assert_eq!(old.round(250_000), 1);
+    old.ask(strict, 1 << 20);
+    assert_eq!(old.round(251_000), 1);
+    let later = Instant::from_nanos(251_000_000);
+    let since = old.registry.spent_since(&told, later);
+    let before = new.balance(strict);
+    let [(tenant, more)] = since[..] else { panic!("{since:?}") };
+    assert_eq!((tenant, more.balance), (strict, old.balance(strict) - told[0].1.balance));
+    assert!(more.balance < 0, "{more:?}");
+    assert!(new.registry.inherit(strict, more, later));
+    assert_eq!(new.balance(strict), before + more.balance);
+    adds_up(&new.registry, &[&new.scheduler]);
+}
+
+#[test]
+fn what_a_tenant_has_is_in_one_process_at_a_time() {
+    let (mut old, strict, shares) = Process::new();
+    // It saves for what it cannot pay yet.
+    old.round(1);
+    old.ask(shares, 1 << 20);
+    assert_eq!(old.round(2), 0);
+    assert_eq!(old.round(50), 0);
+    let saved = old.balance(shares);
+    assert!(saved > 0);
+    let told = old.registry.bequeath(Instant::from_nanos(50_000));
+    assert!(told.contains(&(shares, Holding { balance: saved, allowance: 0 })), "{told:?}");
+    assert_eq!(old.balance(shares), 0, "it is the other's");
+    adds_up(&old.registry, &[&old.scheduler]);
+    let (mut new, _, _) = Process::new();
+    let now = Instant::from_nanos(60_000);
+    for (tenant, held) in &told {
+        assert!(new.registry.inherit(*tenant, *held, now));
+    }
+    assert_eq!(new.balance(shares), saved);
+    adds_up(&new.registry, &[&new.scheduler]);
+    // The other process has failed.
+    old.registry.keep(&told);
+    assert_eq!((old.balance(shares), old.balance(strict)), (saved, 0));
+    adds_up(&old.registry, &[&old.scheduler]);
+}
+
+#[test]
+fn what_no_scheduler_could_come_to_is_not_inherited() {
+    let (mut process, strict, shares) = Process::new();
+    let (dearest, now) = (nano(256 * (100 + 1_000)), Instant::from_nanos(5));
+    for tenant in [strict, shares] {
+        for _twice in 0..2 {
+            let debt = Holding { balance: i64::MIN, allowance: i64::MIN };
+            assert!(process.registry.inherit(tenant, debt, now));
+            assert_eq!(process.balance(tenant), NEG_LIMIT - dearest);
+            adds_up(&process.registry, &[&process.scheduler]);
+        }
+        let much = Holding { balance: i64::MAX, allowance: i64::MAX };
+        assert!(process.registry.inherit(tenant, much, now));
+        adds_up(&process.registry, &[&process.scheduler]);
+    }
+    // What three of the longest rounds make for the one, the dearest request for the other.
+    assert_eq!(process.balance(strict), generated(100_000, 3_000_000));
+    assert_eq!(process.balance(shares), dearest);
+    assert!(!process.registry.inherit(TenantId(7), Holding::default(), now), "nobody is there");
+    assert!(!process.registry.inherit(TenantId(u32::MAX), Holding::default(), now));
+}
+
+#[test]
+fn a_tenant_beyond_its_cap_stays_there_in_another_process() {
+    let (mut old, _, shares) = Process::new();
+    let capped = Portion { weight: 1, cap: Some(100_000) };
+    old.registry.set_portion(shares, capped, Instant::ZERO).unwrap();
+    old.round(1_000);
+    old.ask(shares, 1 << 20);
+    let times: Vec<u64> = (2..200).map(|ms| ms * 1_000).collect();
+    let went = times.into_iter().find(|us| old.round(*us) == 1).unwrap();
+    let told = old.registry.bequeath(Instant::from_nanos(went * 1_000));
+    let held = told.iter().find(|(tenant, _)| *tenant == shares).unwrap().1;
+    assert!(held.allowance < -nano(20_000), "{held:?}");
+    let (mut new, _, _) = Process::new();
+    new.registry.set_portion(shares, capped, Instant::ZERO).unwrap();
+    assert!(new.registry.inherit(shares, held, Instant::from_nanos(went * 1_000)));
+    new.ask(shares, 4096);
+    assert_eq!(new.round(went + 1_000), 0, "a tenth of a second would do");
+    assert_eq!(new.round(went + 300_000), 1);
+    adds_up(&new.registry, &[&new.scheduler]);
 }

@@ -1,0 +1,122 @@
+//! What tenants hold, for the scheduler of another process that takes over (docs/adr/0009-upgrade.md).
+//!
+//! For a while both processes schedule the same tenants. A credit is in one of them at a time: it is
+//! [taken](Registry::bequeath) before it is told. A debt is in both, so that neither lets the tenant off;
+//! what it spends beyond that in the older process follows as [another debt](Registry::spent_since). So
+//! nobody gains by what is passed on, and a tenant in deficit stays there.
+//!
+//! What is deliberately not here: the bucket, which is empty two rounds later, arrears and what was lent
+//! for them, which what a device makes in a twentieth of its strictest latency bounds.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use contract::{Instant, Kind, REQUEST_BYTES_MAX, TenantId};
+
+use super::{Entry, Registry};
+use crate::Class;
+use crate::express::AHEAD_MAX;
+use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
+
+/// What a tenant holds at a device, in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Its tokens; below zero they are a debt.
+    pub balance: i64,
+    /// What it has spent beyond its cap while it is best effort: zero or below.
+    pub allowance: i64,
+}
+
+impl Registry {
+    /// Takes what tenants have, and tells it together with what they owe, which they go on owing. Who has
+    /// and owes nothing is left out.
+    pub fn bequeath(&mut self, now: Instant) -> Vec<(TenantId, Holding)> {
+        let mut taken = 0;
+        let tell = |tenant: TenantId| {
+            let cell = &self.shared.tenants[tenant.0 as usize];
+            let credit = cell.balance.take(|tokens| tokens);
+            taken += i128::from(credit);
+            let debt = self.debt(tenant, now);
+            // One that a worker has made since then is told later.
+            let balance = if credit > 0 { credit } else { debt.balance };
+            (tenant, Holding { balance, ..debt })
+        };
+        let told = self.tenants().map(tell).filter(|(_, held)| *held != Holding::default());
+        let told = told.collect();
+        self.totals.expired += taken;
+        told
+    }
+
+    /// What was [told](Registry::bequeath) stays: tenants have again what was taken.
+    pub fn keep(&mut self, told: &[(TenantId, Holding)]) {
+        for (tenant, held) in told {
+            let credit = held.balance.max(0);
+            self.shared.tenants[tenant.0 as usize].balance.add(credit);
+            // As counters do not go back, it is made once more.
+            self.totals.generated += i128::from(credit);
+        }
+    }
+
+    /// How much deeper tenants are in debt than they were [told](Registry::bequeath) to be.
+    pub fn spent_since(
+        &self,
+        told: &[(TenantId, Holding)],
+        now: Instant,
+    ) -> Vec<(TenantId, Holding)> {
+        let told: BTreeMap<TenantId, Holding> = told.iter().copied().collect();
+        let more = |tenant| {
+            let (debt, before) = (self.debt(tenant, now), told.get(&tenant).copied());
+            let before = before.unwrap_or_default();
+            let deeper = |now: i64, before: i64| (now - before.min(0)).min(0);
+            let balance = deeper(debt.balance, before.balance);
+            (tenant, Holding { balance, allowance: deeper(debt.allowance, before.allowance) })
+        };
+        self.tenants().map(more).filter(|(_, held)| *held != Holding::default()).collect()
+    }
+
+    /// A tenant holds this as well, which another process's scheduler has told: no more, and no deeper in debt
+    /// after it, than it could come to here. `false`: there is no such tenant.
+    pub fn inherit(&mut self, tenant: TenantId, held: Holding, now: Instant) -> bool {
+        let is_there = self.registered(tenant).is_ok();
+        if !is_there {
+            return false;
+        }
+        let cell = &self.shared.tenants[tenant.0 as usize];
+        let dearest = nano(u64::from(self.cost.cost(Kind::Exchange, REQUEST_BYTES_MAX).mixed));
+        let terms = cell.terms();
+        let most = match terms.class {
+            Class::LatencyCritical => generated(terms.rate, 3 * ROUND_NANOS_MAX),
+            _ => dearest,
+        };
+        let change = cell.balance.adopt(held.balance, NEG_LIMIT - dearest, most);
+        self.totals.generated += i128::from(change.max(0));
+        // The other process has counted it, but for what is repaid here.
+        self.totals.spent += i128::from(-change.min(0));
+        if held.allowance < 0 {
+            // Or it would be made up for by the time before.
+            cell.allowance.skip_to(now.as_nanos());
+            cell.allowance.adopt(held.allowance, -dearest, 0);
+        }
+        true
+    }
+
+    fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        let is_one = |entry: &Entry| matches!(entry, Entry::BestEffort | Entry::Critical(..));
+        let of = move |(n, entry)| is_one(entry).then_some(TenantId(n as u32));
+        self.entries.iter().enumerate().filter_map(of)
+    }
+
+    /// What a tenant owes, also by having spent ahead of its rate.
+    fn debt(&self, tenant: TenantId, now: Instant) -> Holding {
+        let cell = &self.shared.tenants[tenant.0 as usize];
+        let terms = cell.terms();
+        let ahead = match terms.class {
+            Class::LatencyCritical if terms.holders == 0 => {
+                cell.debt(now.as_nanos(), terms.rate, AHEAD_MAX)
+            }
+            _ => 0,
+        };
+        let balance = cell.balance.tokens().min(0) - ahead;
+        Holding { balance, allowance: cell.allowance.tokens().min(0) }
+    }
+}
