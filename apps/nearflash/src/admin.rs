@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use contract::Happening;
 use control::admin::{
     AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
     Record, Router, Running, Site, router, scrape_router, start, start_audited,
@@ -149,7 +150,7 @@ impl Office {
     }
 
     fn journal(&self) -> Option<Arc<dyn Journal>> {
-        self.audit.clone().map(|audit| audit as Arc<dyn Journal>)
+        self.audit.clone().map(|audit| Arc::new(Counted(audit)) as Arc<dyn Journal>)
     }
 
     /// Starts the admin API where it is wanted, or in the default place, if there is one. Only a place
@@ -266,6 +267,7 @@ impl Office {
     pub(crate) fn has_taken_over(&self, about: &str) {
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
+        Happening::UpgradeDone.count();
         self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
     }
 
@@ -287,6 +289,22 @@ impl Office {
         if let Err(why) = record.keep(self.journal().as_deref()) {
             tracing::error!("{} is done, but its record is not kept yet: {why}", record.method);
         }
+    }
+}
+
+/// An audit log whose records are counted.
+struct Counted(Arc<AuditFile>);
+
+impl Journal for Counted {
+    fn ready(&self) -> Result<(), String> {
+        self.0.ready()
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), String> {
+        let kept = self.0.keep(record);
+        let happened = if kept.is_ok() { Happening::AuditKept } else { Happening::AuditOwed };
+        happened.count();
+        kept
     }
 }
 

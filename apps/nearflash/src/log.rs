@@ -14,6 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use contract::Happening;
 use tracing::{Event, Level, Metadata};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -154,6 +155,7 @@ impl Limits {
         let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < BURST;
         if !is_taken {
             self.left_out.fetch_add(1, Ordering::Relaxed);
+            Happening::LogLeftOut.count();
         }
         is_taken
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, ListenerId};
+use contract::{BufPool, Happening, ListenerId};
 use control::{Desk, Foreman, PostBox, Tenants};
 use flash::Decorated;
 use io::{
@@ -655,8 +655,13 @@ fn stop_on_signal(
 /// Reads the configuration again, and says what became of it.
 fn reload(args: &Args, live: &Live, office: &Office) {
     let reload = || merge(args).and_then(|config| live.reload(config).map_err(|p| p.message));
-    match office.reload(&args.about(), reload) {
+    let reloaded = office.reload(&args.about(), reload);
+    if reloaded.is_ok() {
+        Happening::ReloadDone.count();
+    }
+    match reloaded {
         Err(error) => {
+            Happening::ReloadRefused.count();
             log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
         }
         Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),

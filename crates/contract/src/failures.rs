@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use crate::Instant;
+use crate::{Credential, Instant};
 
 /// Addresses that are remembered; of more, the one is forgotten that failed least.
 const ADDRESSES_MAX: usize = 256;
@@ -28,6 +28,8 @@ const DELAY_MAX: Duration = Duration::from_secs(10);
 /// ten beyond.
 #[derive(Debug)]
 pub struct Failures {
+    /// What they are counted as.
+    of: Credential,
     entries: Vec<Entry>,
     most: u32,
     forget: Duration,
@@ -56,11 +58,11 @@ impl Entry {
 }
 
 impl Failures {
-    /// A table in which `most` failures are looked over, and one is forgotten every `forget`, which is
+    /// A table of who fails with this, in which `most` failures are looked over, and one is forgotten every `forget`, which is
     /// not zero.
-    pub fn new(most: u32, forget: Duration) -> Failures {
+    pub fn new(of: Credential, most: u32, forget: Duration) -> Failures {
         assert!(!forget.is_zero(), "what is never there cannot be forgotten");
-        Failures { entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
+        Failures { of, entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
     }
 
     /// How long an address has to wait; `None`: it may try.
@@ -78,8 +80,14 @@ impl Failures {
         if self.wait(address, now).is_none() {
             return Duration::ZERO;
         }
+        self.count_delay();
         let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         DELAY.saturating_add(DELAY_STEP.saturating_mul(waiting)).min(DELAY_MAX)
+    }
+
+    /// Something that was presented waits, or is refused until later.
+    pub fn count_delay(&self) {
+        self.of.delayed().count();
     }
 
     /// What an address is known as here.
@@ -92,6 +100,7 @@ impl Failures {
 
     /// An address has failed.
     pub fn add(&mut self, address: IpAddr, now: Instant) {
+        self.of.failed().count();
         let (place, most, forget) = (Failures::place(address), self.most, self.forget);
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.place == place) {
             entry.age(now, forget);
@@ -117,7 +126,7 @@ mod tests {
     const FORGET: Duration = Duration::from_secs(10);
 
     fn table() -> (Failures, Instant) {
-        (Failures::new(MOST, FORGET), Instant::from_nanos(77))
+        (Failures::new(Credential::Token, MOST, FORGET), Instant::from_nanos(77))
     }
 
     fn address(text: &str) -> IpAddr {

@@ -18,6 +18,7 @@ mod command;
 mod device;
 mod failures;
 mod fence;
+mod happening;
 mod latency;
 mod mailbox;
 mod meters;
@@ -39,6 +40,7 @@ pub use command::{BLOCK_BYTES, Command, Kind, REQUEST_BYTES_MAX, Range};
 pub use device::{Completion, Device, Geometry, Submission};
 pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
+pub use happening::{Credential, End, Happening};
 pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge};
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,

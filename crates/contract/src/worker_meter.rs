@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::latency::{COARSE_BUCKETS, coarse};
 use crate::meters::{Coarse, bump, bump_u64};
-use crate::{Kind, Status};
+use crate::{End, Kind, Status};
 
 /// Namespaces that are counted: those whose numbers are no larger.
 pub const NAMESPACES_MAX: usize = 1024;
@@ -244,6 +244,8 @@ pub struct WorkerMeter {
     parts: [AtomicU64; Part::ALL.len()],
     /// Requests that were not carried out, by status.
     failures: [AtomicU32; Status::ALL.len()],
+    /// Connections that have ended, by cause.
+    ends: [AtomicU32; End::ALL.len()],
     /// Its connections.
     connections: AtomicU32,
     /// Connections that have left for other workers and landed there.
@@ -260,7 +262,7 @@ pub struct WorkerMeter {
     carried: AtomicU32,
 }
 
-/// What a [`WorkerMeter`] says. The failures wrap.
+/// What a [`WorkerMeter`] says. Failures, ends and moves wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerReading {
     /// Turns that did something.
@@ -271,6 +273,10 @@ pub struct WorkerReading {
     pub parts: [u64; Part::ALL.len()],
     /// Requests that were not carried out, by status.
     pub failures: [u32; Status::ALL.len()],
+    /// Connections that have ended, by [`End`].
+    pub ends: [u32; End::ALL.len()],
+    /// Connections that left, stayed although they were to leave, and arrived.
+    pub moves: [u32; 3],
     /// What it holds.
     pub gauges: Gauges,
 }
@@ -297,6 +303,11 @@ impl WorkerMeter {
     /// Worker: a request was not carried out.
     pub fn fail(&self, status: Status) {
         bump(&self.failures[usize::from(status.code())], 1);
+    }
+
+    /// Worker: a connection has ended.
+    pub fn end(&self, cause: End) {
+        bump(&self.ends[cause as usize], 1);
     }
 
     /// Worker: it has so many connections.
@@ -350,6 +361,8 @@ impl WorkerMeter {
             busy_nanos: wide(&self.busy_nanos),
             parts: self.parts.each_ref().map(wide),
             failures: self.failures.each_ref().map(narrow),
+            ends: self.ends.each_ref().map(narrow),
+            moves: self.moves(),
             gauges: Gauges {
                 protocols: self.protocols.each_ref().map(narrow),
                 in_flight: narrow(&self.in_flight),
@@ -394,8 +407,11 @@ mod tests {
         meter.tell(2, 500, gauges);
         meter.time(Part::Kernel, 300);
         meter.fail(Status::Denied);
+        meter.end(End::Stuck);
+        meter.count_stayed();
         let read = meter.read();
         assert_eq!((read.turns, read.busy_nanos, read.gauges), (3, 500, gauges));
         assert_eq!((read.parts[4], read.failures[5]), (300, 1));
+        assert_eq!((read.ends[End::Stuck as usize], read.moves), (1, [0, 1, 0]));
     }
 }

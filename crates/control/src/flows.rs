@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use contract::{
-    COARSE_BUCKETS, Coarse, DeviceReading, Gauges, Instant, Meters, NAMESPACES_MAX, NamespaceId,
-    NamespaceReading, Part, Status, Tokens, WorkerReading,
+    COARSE_BUCKETS, Coarse, DeviceReading, End, Gauges, Instant, Meters, NAMESPACES_MAX,
+    NamespaceId, NamespaceReading, Part, Status, Tokens, WorkerReading,
 };
 
 use crate::tally::tokens;
@@ -76,6 +76,10 @@ pub struct WorkerFlow {
     pub parts: [f64; Part::ALL.len()],
     /// Requests that were not carried out, by status.
     pub failures: [u64; Status::ALL.len()],
+    /// Connections that have ended, by [`End`].
+    pub ends: [u64; End::ALL.len()],
+    /// Connections that left for other workers, stayed although they were to leave, and arrived.
+    pub moves: [u64; 3],
     /// What it holds now.
     pub gauges: Gauges,
     /// In the last window: turns a second, the share in which it did something, and how that is
@@ -261,9 +265,14 @@ impl WorkerFlow {
         let all: f64 = (0..Part::ALL.len()).map(new).sum();
         self.shares = std::array::from_fn(|n| if all > 0.0 { new(n) / all } else { 0.0 });
         self.parts = after.parts.map(|nanos| nanos as f64 / 1e9);
-        for (n, sum) in self.failures.iter_mut().enumerate() {
-            *sum += u64::from(after.failures[n].wrapping_sub(before.failures[n]));
-        }
+        let add = |sums: &mut [u64], after: &[u32], before: &[u32]| {
+            for ((sum, after), before) in sums.iter_mut().zip(after).zip(before) {
+                *sum += u64::from(after.wrapping_sub(*before));
+            }
+        };
+        add(&mut self.failures, &after.failures, &before.failures);
+        add(&mut self.ends, &after.ends, &before.ends);
+        add(&mut self.moves, &after.moves, &before.moves);
         self.gauges = after.gauges;
     }
 }

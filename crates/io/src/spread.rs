@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use contract::{ListenerId, Ticket};
+use contract::{Happening, ListenerId, Ticket};
 
 use crate::Waker;
 
@@ -54,6 +54,7 @@ pub(crate) struct Arrival {
 
 /// Says that a connection is closed because there are as many as may be.
 pub(crate) fn turned_away() {
+    Happening::RefusedFull.count();
     tracing::warn!("connection refused: this server has its maximum of connections");
 }
 

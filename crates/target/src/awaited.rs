@@ -8,8 +8,8 @@
 //! nothing: it is put off, and its peer is asked later.
 
 use contract::{
-    ConnId, Device, Fatal, Frame, FrameHead, Mailbox, Member, Reply, Request, SPEECH_BYTES_MAX,
-    Scheduler, Session, Slot, Status, Transport,
+    ConnId, Device, End, Fatal, Frame, FrameHead, Mailbox, Member, Reply, Request,
+    SPEECH_BYTES_MAX, Scheduler, Session, Slot, Status, Transport,
 };
 
 use crate::Limits;
@@ -279,9 +279,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Ok(()) => self.say(id),
             Err(Fatal::Ended(why)) => {
                 tracing::debug!(peer = %conn.peer, why, "connection ended by its protocol");
-                self.part(id);
+                self.part(id, End::Session);
             }
-            Err(fatal) => self.disconnect(id, &fatal.to_string()),
+            Err(fatal) => self.disconnect(id, End::Protocol, &fatal.to_string()),
         }
     }
 

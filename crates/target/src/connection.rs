@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
+    ConnId, End, Fence, HelloReply, Listed, ListenerId, Member, NamespaceId, ParcelRequest, Peer,
     Request, Session, Slot, Tag,
 };
 
@@ -85,6 +85,8 @@ pub(crate) struct Connection<P> {
     pub(crate) finishing: bool,
     /// The peer broke the protocol or a limit: its bytes mean nothing any more.
     pub(crate) broken: bool,
+    /// Why its end was begun here; `None`: it was not.
+    pub(crate) cause: Option<End>,
 }
 
 /// Where the payload of the current message goes.
@@ -186,6 +188,7 @@ impl<P> Connection<P> {
             is_leaving: false,
             finishing: false,
             broken: false,
+            cause: None,
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use contract::{
-    CloseReason, ConnId, Control, Device, Frame, Hello, HelloReply, ListenerId, Mailbox, Member,
-    NamespaceId, NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status, Tag,
-    TenantId, Transport,
+    CloseReason, ConnId, Control, Device, End, Frame, Hello, HelloReply, ListenerId, Mailbox,
+    Member, NamespaceId, NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status,
+    Tag, TenantId, Transport,
 };
 
 use crate::connection::{Connection, Receiving};
@@ -30,7 +30,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.finish(id);
         } else if self.is_drained_at(listener) {
             // It was on its way already.
-            self.dismiss(id, true);
+            self.dismiss(id, End::Drained);
         }
     }
 
@@ -56,6 +56,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.open_connections -= 1;
         self.line.meters.worker.set_connections(self.open_connections);
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
+        self.line.meters.worker.end(conn.cause.unwrap_or(match reason {
+            CloseReason::Peer => End::Peer,
+            CloseReason::Reset(_) | CloseReason::Local | CloseReason::Unreachable(_) => {
+                End::Network
+            }
+        }));
         if let Receiving::Into(slot) = conn.receiving {
             self.forget(slot);
         }
@@ -249,7 +255,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
             Err(fatal) => {
                 self.give_back(buf);
-                self.disconnect(id, &fatal.to_string());
+                self.disconnect(id, End::Unsayable, &fatal.to_string());
             }
         }
     }

@@ -2,7 +2,7 @@
 //! (docs/adr/0010-direct-receives.md).
 
 use contract::{
-    Buf, ConnId, Device, Event, Expected, Mailbox, Scheduler, Session, Slot, Status, Transport,
+    Buf, ConnId, Device, End, Event, Expected, Mailbox, Scheduler, Session, Slot, Status, Transport,
 };
 
 use crate::connection::Receiving;
@@ -98,7 +98,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
                 self.payload_came(id, slot, bytes, end);
             }
-            Err(fatal) => return self.disconnect(id, &fatal.to_string()),
+            Err(fatal) => return self.disconnect(id, End::Protocol, &fatal.to_string()),
         }
         // However little is left of it: a stretch of such payloads goes on.
         self.fillable.push(id);

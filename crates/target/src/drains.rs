@@ -1,7 +1,7 @@
 //! Connections that are told to end, a bounded number of them in a turn.
 
 use contract::{
-    ConnId, Device, Instant, ListenerId, Mailbox, Report, Scheduler, Session, Stays, Transport,
+    ConnId, Device, End, Instant, ListenerId, Mailbox, Report, Scheduler, Session, Stays, Transport,
 };
 
 use crate::worker::Worker;
@@ -77,7 +77,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         self.drains.push(Drain { which, until, next: usize::MAX });
         if !ends_already {
-            self.dismiss(id, true);
+            self.dismiss(id, End::Ordered);
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let Drain { which, until, next } = self.drains[n];
             if let Which::One(id) = which {
                 if until <= self.now {
-                    self.disconnect(id, "its end, which was ordered, took too long");
+                    self.disconnect(id, End::Ordered, "its end, which was ordered, took too long");
                 }
                 continue;
             }
@@ -102,14 +102,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             for place in next..end {
                 if let Some(id) = self.drained_id(place, which) {
                     self.progressed = true;
-                    self.dismiss(id, true);
+                    self.dismiss(id, End::Drained);
                 }
             }
             self.drains[n].next = end;
             if until <= self.now {
                 for place in 0..self.conns.len() {
                     if let Some(id) = self.drained_id(place, which) {
-                        self.disconnect(id, "the drain took too long");
+                        self.disconnect(id, End::Drained, "the drain took too long");
                     }
                 }
             }

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use contract::{
-    ConnId, Device, Failures, Hello, Instant, Mailbox, Peer, Reply, Scheduler, Session, Status,
-    Transport,
+    ConnId, Credential, Device, Failures, Hello, Instant, Mailbox, Peer, Reply, Scheduler, Session,
+    Status, Transport,
 };
 
 use crate::worker::Worker;
@@ -34,7 +34,10 @@ pub(crate) struct Guesses {
 
 impl Guesses {
     pub(crate) fn new() -> Guesses {
-        Guesses { failures: Failures::new(GUESSES_MAX, FORGET), waiting: BTreeMap::new() }
+        Guesses {
+            failures: Failures::new(Credential::Token, GUESSES_MAX, FORGET),
+            waiting: BTreeMap::new(),
+        }
     }
 
     /// Hellos that wait, each of which is answered in the end.

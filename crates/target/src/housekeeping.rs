@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::{
-    COUNTED, ConnId, Device, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session,
+    COUNTED, ConnId, Device, End, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session,
     Transport,
 };
 
@@ -66,15 +66,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.drain_until.is_some()
     }
 
-    /// Takes no more requests from a connection; ends it when those in flight have ended.
+    /// Takes no more requests from a connection, which was not let in or whose worker drains; ends it
+    /// when those in flight have ended.
     pub(crate) fn finish(&mut self, id: ConnId) {
-        self.dismiss(id, self.is_draining());
+        self.dismiss(id, if self.is_draining() { End::Drained } else { End::NotLetIn });
     }
 
-    /// The same, and tells it beforehand if it is drained.
-    pub(crate) fn dismiss(&mut self, id: ConnId, is_drained: bool) {
+    /// The same for a cause; one that did nothing to deserve it is told beforehand.
+    pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
+        let is_drained = matches!(cause, End::Drained | End::Ordered);
         let Some(conn) = self.find(id) else { return };
         conn.finishing = true;
+        conn.cause.get_or_insert(cause);
         conn.in_flight -= std::mem::take(&mut conn.awaited);
         let asked = std::mem::take(&mut conn.asked);
         self.forget_awaited(asked);
@@ -135,11 +138,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.look_again(id);
             }
             if idle_receiving > periods {
-                self.disconnect(id, "its message, or its credentials, took too long to arrive");
+                let why = "its message, or its credentials, took too long to arrive";
+                self.disconnect(id, End::Stuck, why);
             } else if idle_sending > periods {
-                self.disconnect(id, "replies were not read for too long");
+                self.disconnect(id, End::Stuck, "replies were not read for too long");
             } else if overdue {
-                self.disconnect(id, "the drain took too long");
+                self.disconnect(id, End::Drained, "the drain took too long");
             }
         }
         // Connections that do nothing are told of, too.

@@ -1,8 +1,8 @@
 //! The first step's first half: bytes of a connection become requests in flight.
 
 use contract::{
-    Buf, Command, ConnId, Device, Event, Kind, Mailbox, NamespaceId, NetEvent, Part, QueueFull,
-    Reply, Request, Scheduler, Session, Slot, Status, TenantId, Transport,
+    Buf, Command, ConnId, Device, End, Event, Kind, Mailbox, NamespaceId, NetEvent, Part,
+    QueueFull, Reply, Request, Scheduler, Session, Slot, Status, TenantId, Transport,
 };
 
 use crate::chain::Links;
@@ -148,7 +148,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Keeps bytes of a stalled connection.
     fn carry(&mut self, id: ConnId, bytes: &[u8]) -> Stop {
         if self.carried + bytes.len() > self.limits.carried {
-            self.disconnect(id, "too many stopped connections had sent too much already");
+            let why = "too many stopped connections had sent too much already";
+            self.disconnect(id, End::BackPressure, why);
             return Stop::Gone;
         }
         self.carried += bytes.len();
@@ -277,7 +278,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 Ok(Some(event)) => self.take_event(id, event),
                 Ok(None) => return Stop::Empty,
                 Err(fatal) => {
-                    self.disconnect(id, &fatal.to_string());
+                    self.disconnect(id, End::Protocol, &fatal.to_string());
                     return Stop::Gone;
                 }
             }

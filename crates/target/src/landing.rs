@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use contract::{
-    ConnId, Device, Mailbox, Parcel, ParcelRequest, Payload, Scheduler, Session, Status, Tell,
+    ConnId, Device, End, Mailbox, Parcel, ParcelRequest, Payload, Scheduler, Session, Status, Tell,
     Transport,
 };
 
@@ -77,7 +77,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.progressed = true;
         if self.is_drained_at(Some(listener)) {
             // The drain was told of while it was on its way.
-            self.dismiss(id, true);
+            self.dismiss(id, End::Drained);
         }
         Ok(id)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, Geometry, Instant, Kind,
+    Buf, BufPool, Command, Completion, ConnId, DEVICES_MAX, Device, End, Geometry, Instant, Kind,
     ListenerId, Mailbox, NetEvent, NoMailbox, Part, Peer, Protocol, Range, Scheduler, Session,
     Slot, SlotTable, Start, Status, Submission, TenantId, Transport, Turn,
 };
@@ -506,7 +506,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.end(slot, Status::Retry, None);
         // Whose session gave the fence, that ends the connection itself.
         if self.find(id).is_some_and(|conn| conn.place.is_some()) {
-            self.disconnect(id, "its client has a newer connection");
+            self.disconnect(id, End::Superseded, "its client has a newer connection");
         }
     }
 
@@ -572,16 +572,17 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Ends a connection, whose peer broke the protocol or a limit; the session's last words, if it
     /// has any, leave before.
-    pub(crate) fn disconnect(&mut self, id: ConnId, why: &str) {
+    pub(crate) fn disconnect(&mut self, id: ConnId, cause: End, why: &str) {
         let Some(conn) = self.find(id) else { return };
         tracing::warn!(peer = %conn.peer, why, "connection ended");
-        self.part(id);
+        self.part(id, cause);
     }
 
     /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
-    pub(crate) fn part(&mut self, id: ConnId) {
+    pub(crate) fn part(&mut self, id: ConnId, cause: End) {
         let Some(conn) = self.find(id) else { return };
         conn.broken = true;
+        conn.cause.get_or_insert(cause);
         // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
         conn.session.leave();
         let has_words = conn.session.unsaid() > 0;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use contract::{ConnId, Instant, Parcel, Tell};
+use contract::{ConnId, Happening, Instant, Parcel, Tell};
 use control::HANDED_AT_ONCE;
 use io::{Link, Process, Shelved};
 use proto::nvme::Held;
@@ -79,7 +79,8 @@ impl<'a> Giver<'a> {
     /// Why not. Then all that was not given is as before.
     pub(super) fn give(courier: &'a mut Courier, stream: UnixStream) -> Result<(), String> {
         static TALKS: AtomicU64 = AtomicU64::new(0);
-        let (grounds, talk) = (courier.grounds(), Self::let_in(stream)?);
+        let failed = |_: &String| Happening::UpgradeFailed.count();
+        let (grounds, talk) = (courier.grounds(), Self::let_in(stream).inspect_err(failed)?);
         let number = TALKS.fetch_add(1, Ordering::Relaxed);
         let moved_at = grounds.clock.now();
         let (shown, changes) = (HashMap::new(), Changes::default());
@@ -99,6 +100,7 @@ impl<'a> Giver<'a> {
         };
         let done = giver.go();
         if let Err(why) = &done {
+            failed(why);
             giver.talk.stop(why);
             giver.undo();
         }

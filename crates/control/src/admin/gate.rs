@@ -11,7 +11,7 @@ use axum::http::header::{
 use axum::http::{HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use contract::Failures;
+use contract::{Credential, Failures};
 use tokio::time::Instant;
 
 use super::audit::{Caller, Note, is_change};
@@ -98,7 +98,8 @@ pub(super) struct Guard {
 
 impl Guard {
     pub(super) fn new(credentials: Arc<Credentials>) -> Guard {
-        let failures = Arc::new(Mutex::new(Failures::new(FAILURES_MAX, FORGET)));
+        let failures =
+            Arc::new(Mutex::new(Failures::new(Credential::AdminToken, FAILURES_MAX, FORGET)));
         Guard { credentials, failures, opened: Instant::now() }
     }
 
@@ -126,6 +127,7 @@ impl Guard {
             tokio::time::sleep(FAILURE_PAUSE).await;
         }
         if let Some(wait) = wait {
+            self.failures.lock().expect("no holder panics").count_delay();
             let message = "too many wrong tokens came from this address; try again later";
             let mut response = Problem::new(Code::TooOften, message).into_response();
             response.headers_mut().insert(RETRY_AFTER, (wait.as_secs() + 1).into());

@@ -6,6 +6,7 @@
 //! and docs/metrics.md is checked. What is deliberately not here: the connection that the text goes
 //! to.
 
+mod of_events;
 mod of_server;
 mod of_tenants;
 mod series;
@@ -19,7 +20,7 @@ pub use text::{CONTENT_TYPE, write};
 
 /// Every family, in the order of the text.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    of_tenants::FAMILIES.iter().chain(&of_server::FAMILIES)
+    of_tenants::FAMILIES.iter().chain(&of_server::FAMILIES).chain(&of_events::FAMILIES)
 }
 
 /// What all names begin with.

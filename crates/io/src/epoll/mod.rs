@@ -21,8 +21,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Instant, ListenerId, NetEvent, SizeClass, Ticket,
-    Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, NetEvent, SizeClass,
+    Ticket, Transport,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -252,7 +252,7 @@ impl EpollSockets {
                 let (listener, refuses) = (listening.id, listening.refuses);
                 let accepted = rustix::net::accept_with(&own.socket, SocketFlags::CLOEXEC);
                 match accepted {
-                    Ok(socket) if refuses => drop(socket),
+                    Ok(_turned_away) if refuses => Happening::RefusedDrained.count(),
                     Ok(socket) => self.assign(Arrival { socket, listener }),
                     Err(Errno::AGAIN) => listening.waiting = false,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -292,6 +292,7 @@ impl EpollSockets {
                 self.events.push_back(NetEvent::Opened { conn, peer, listener });
             }
             Err(_refused) => {
+                Happening::RefusedFull.count();
                 tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();

@@ -23,7 +23,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Frame, Instant, ListenerId, NetEvent, Ticket, Transport};
+use contract::{
+    Buf, CloseReason, ConnId, Frame, Happening, Instant, ListenerId, NetEvent, Ticket, Transport,
+};
 use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
 
@@ -251,7 +253,7 @@ impl Sockets {
             let socket = unsafe { OwnedFd::from_raw_fd(event.result) };
             let arrival = Arrival { socket, listener };
             match &self.spread {
-                _ if refuses => drop(arrival),
+                _ if refuses => Happening::RefusedDrained.count(),
                 None => self.adopt(arrival),
                 Some((spread, me)) => match spread.let_in() {
                     None => turned_away(),
@@ -279,6 +281,7 @@ impl Sockets {
                 self.arm_receive(index);
             }
             Err(_refused) => {
+                Happening::RefusedFull.count();
                 tracing::warn!(%peer, max = self.config.connections_max,
                     "connection refused: this worker has its maximum");
                 self.uncount();

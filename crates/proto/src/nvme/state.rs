@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use contract::{ConnId, Failures, Instant, NamespaceId};
+use contract::{ConnId, Credential, Failures, Instant, NamespaceId};
 use wire::nvme::{AnaState, CommandId, Event, Status};
 
 use super::arriving::Expected;
@@ -200,7 +200,7 @@ impl State {
             families: Families::default(),
             jobs: VecDeque::new(),
             reservations: BTreeMap::new(),
-            failures: Failures::new(PROOFS_MAX, FORGET),
+            failures: Failures::new(Credential::Key, PROOFS_MAX, FORGET),
             reservation_changes: 0,
             keeps: false,
             unanswered: Vec::new(),

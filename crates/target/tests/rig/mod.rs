@@ -420,6 +420,13 @@ impl Rig {
         self.turns()
     }
 
+    /// A connection was reset.
+    pub(crate) fn reset(&mut self, index: u32) {
+        let (conn, reason) = (ConnId { index, generation: 0 }, CloseReason::Reset(104));
+        self.network.0.borrow_mut().events.push_back(NetEvent::Closed { conn, reason });
+        self.turns();
+    }
+
     /// Whether the scheduler lets anything go from now on.
     pub(crate) fn open_gate(&mut self, is_open: bool) -> Vec<(u32, Vec<u8>)> {
         *self.gate.borrow_mut() = is_open;
