@@ -169,7 +169,10 @@ impl Office {
             router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
         };
         match &self.wanted {
-            Some(Wanted::Nowhere) => Ok(Vec::new()),
+            Some(Wanted::Nowhere) => {
+                warn_of_none("as it was told");
+                Ok(Vec::new())
+            }
             Some(Wanted::At(each)) => {
                 let opened = each.iter();
                 opened.map(|address| self.open_at(address, router(), heir.as_deref_mut())).collect()
@@ -179,7 +182,12 @@ impl Office {
     }
 
     fn open_default(&self, router: Router, heir: Option<&mut Heir>) -> Option<Opened> {
-        let path = default_socket()?;
+        let Some(path) = default_socket() else {
+            warn_of_none(
+                "because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a place for it",
+            );
+            return None;
+        };
         let address = AdminAddress::Unix(path.clone());
         let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, heir));
         opened
@@ -306,6 +314,14 @@ impl Journal for Counted {
         happened.count();
         kept
     }
+}
+
+/// Says that nobody can operate this server, and how that is changed.
+fn warn_of_none(why: &str) {
+    tracing::warn!(
+        "serving without an admin API, {why}: nobody can look at this server, change or upgrade it \
+         while it runs; --admin PATH, or `listen` in [admin] of the configuration, gives it one"
+    );
 }
 
 fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {

@@ -120,11 +120,17 @@ fn io_uring_that_was_asked_for_and_is_refused_is_an_error() {
     assert!(!said.contains("epoll"), "{said}");
 }
 
+/// What a server has logged beside that it has no admin API, which tests tell it.
+fn complaints(server: &Server) -> Vec<String> {
+    let log = server.log();
+    log.lines().filter(|line| !line.contains("without an admin API")).map(str::to_owned).collect()
+}
+
 #[test]
 fn epoll_serves_where_it_is_asked_for() {
     let server = Launch::device("mem:8MiB").with("--interface").with("epoll").start();
     exercise(&server);
-    assert_eq!(server.log(), "");
+    assert_eq!(complaints(&server), Vec::<String>::new());
     stops_in_order(server);
 }
 
@@ -132,7 +138,7 @@ fn epoll_serves_where_it_is_asked_for() {
 fn io_uring_is_taken_where_it_is_allowed() {
     let server = Launch::device("mem:8MiB").start();
     exercise(&server);
-    assert_eq!(server.log(), "");
+    assert_eq!(complaints(&server), Vec::<String>::new());
     stops_in_order(server);
 }
 

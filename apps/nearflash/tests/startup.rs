@@ -173,3 +173,22 @@ fn an_upgrade_that_only_looks_is_refused() {
     let said = support::complaint(&ran);
     assert!(said.contains("`nearflash serve --check`"), "{said}");
 }
+
+#[test]
+fn a_server_without_an_admin_api_says_so_and_how_to_get_one() {
+    let server = Launch::device("null:1MiB").start();
+    server.await_log("without an admin API, as it was told");
+    // Nobody told it, and there is no place where it could be: a container, or another user's shell.
+    let wrapper = match rustix::process::geteuid().is_root() {
+        true => &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"][..],
+        false => &[],
+    };
+    let script = "unset NEARFLASH_ADMIN XDG_RUNTIME_DIR RUNTIME_DIRECTORY && cd /";
+    let server = Launch::device("null:1MiB").after(wrapper, script).start();
+    server.await_log("neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR");
+    assert!(server.log().contains("--admin PATH"), "{}", server.log());
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock").display().to_string();
+    let server = Launch::device("null:1MiB").with("--admin").with(&socket).start();
+    assert!(!server.log().contains("admin API"), "{}", server.log());
+}
