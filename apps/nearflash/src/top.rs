@@ -1,7 +1,8 @@
 //! `nearflash top`: a running server on one screen, over its admin API.
 //!
-//! Tenants beside their promises, devices, workers and namespaces, each sorted as one likes; and one
-//! tenant with where its reads spend their time. What is shown is decided by `view.rs` from what
+//! Tenants beside their promises, devices, workers and namespaces, each sorted as one likes; one tenant
+//! with where its reads spend their time, one device with its tokens and who spends them, one worker
+//! with what its time goes into. What is shown is decided by `view.rs` from what
 //! `state.rs` holds, so that tests draw to a terminal of memory.
 
 mod rows;
@@ -70,7 +71,7 @@ fn watch(
             }
         }
         if looked_at.elapsed() >= every || state.is_stale() {
-            let looked = look(client, state.opened());
+            let looked = look(client, state.opened_tenant());
             state.take(looked.map_err(|error| error.to_string()));
             looked_at = now();
         }

@@ -15,6 +15,10 @@ pub struct Measured {
     pub read_percent: Option<f64>,
     /// Tokens spent a second, on all devices.
     pub tokens: f64,
+    /// Tokens that it put into the buckets of devices, a second.
+    pub donated: f64,
+    /// Tokens that it took out of them, a second.
+    pub borrowed: f64,
     /// p95 of its reads in microseconds, from the last byte of the request to the reply handed to
     /// the socket; `None` without reads.
     pub p95_us: Option<f64>,
@@ -97,12 +101,17 @@ impl Window {
         };
         let throttled = usage.throttled_nanos.saturating_sub(self.usage.throttled_nanos);
         let tokens = (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds;
+        let flow = |after: u64, before: u64| {
+            crate::tally::tokens(after.wrapping_sub(before)).max(0.0) / seconds
+        };
         let retries = between.failures[usize::from(Status::Retry.code())];
         let failures = between.failures.iter().sum::<u32>() - retries;
         self.measured = Measured {
             iops: all as f64 / seconds,
             read_percent: (all > 0).then(|| reads as f64 * 100.0 / all as f64),
             tokens,
+            donated: flow(usage.donated, self.usage.donated),
+            borrowed: flow(usage.borrowed, self.usage.borrowed),
             p95_us: between.percentile_us(950),
             slo_percentile_us: between.percentile_us(tenths),
             throttled: (throttled as f64 / 1e9 / seconds / workers.max(1) as f64).min(1.0),
@@ -160,12 +169,16 @@ mod tests {
     fn a_window_is_as_long_as_the_tenant_was_there_and_its_workers_share_it() {
         let mut window = Window::start(Reading::default(), at(750));
         let reading = Reading { writes: 60, others: 40, ..Reading::default() };
-        let usage = Usage { spent: 20_000, throttled_nanos: 250_000_000, ..Usage::default() };
+        let (spent, throttled_nanos) = (20_000, 250_000_000);
+        let (donated, borrowed) = (5_000_000_000_000, 10_000_000_000_000);
+        let usage = Usage { spent, throttled_nanos, donated, borrowed, ..Usage::default() };
         let promised = Promised::default();
         window.end(reading.clone(), usage, 2, at(1_000), promised);
         let first = &window.measured;
         assert_eq!((first.iops, first.tokens, first.throttled), (400.0, 800.0, 0.5));
+        assert_eq!((first.donated, first.borrowed), (200.0, 400.0));
         window.end(reading, usage, 2, at(2_000), promised);
+        assert_eq!((window.measured.donated, window.measured.borrowed), (0.0, 0.0));
         assert_eq!((window.measured.iops, window.measured.throttled), (0.0, 0.0));
         assert_eq!(window.measured.requests_total, 100);
     }

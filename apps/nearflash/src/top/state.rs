@@ -38,6 +38,16 @@ impl Tab {
             Tab::Namespaces => "Namespaces",
         }
     }
+
+    /// What Enter opens; `None`: nothing more is known than what stands in the table.
+    pub(super) fn opens(self) -> Option<&'static str> {
+        match self {
+            Tab::Tenants => Some("one tenant"),
+            Tab::Devices => Some("one device"),
+            Tab::Workers => Some("one worker"),
+            Tab::Namespaces => None,
+        }
+    }
 }
 
 /// How a table is sorted.
@@ -58,6 +68,7 @@ pub(super) struct State {
     /// By table.
     pub(super) orders: [Order; 4],
     pub(super) selected: TableState,
+    /// The row of the table that is looked at more closely, by its first word.
     opened: Option<String>,
     is_stale: bool,
 }
@@ -92,9 +103,14 @@ impl State {
         self.is_stale
     }
 
-    /// The tenant that is looked at more closely.
+    /// What of the table is looked at more closely.
     pub(super) fn opened(&self) -> Option<&str> {
         self.opened.as_deref()
+    }
+
+    /// The tenant that is looked at more closely, of which more has to be asked.
+    pub(super) fn opened_tenant(&self) -> Option<&str> {
+        self.opened().filter(|_| self.tab == Tab::Tenants)
     }
 
     pub(super) fn order(&self) -> Order {
@@ -141,7 +157,7 @@ impl State {
             KeyCode::PageUp => self.select(|n| n.saturating_sub(20)),
             KeyCode::Home => self.select(|_| 0),
             KeyCode::End => self.select(|_| last),
-            KeyCode::Enter | KeyCode::Right if self.tab == Tab::Tenants => self.open(),
+            KeyCode::Enter | KeyCode::Right if self.tab.opens().is_some() => self.open(),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -161,6 +177,6 @@ impl State {
         let row = self.selected.selected().and_then(|n| rows.get(n));
         self.opened = row.map(|row| row[0].text.clone());
         self.data.stages = None;
-        self.is_stale = true;
+        self.is_stale = self.opened_tenant().is_some();
     }
 }

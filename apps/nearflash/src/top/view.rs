@@ -1,5 +1,7 @@
 //! The screen: a line about the whole, the table, and a line about the keys.
 
+mod drill;
+
 use control::admin::{Stages, Tenant};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -28,21 +30,32 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
     frame.render_widget(summary(state, head.width), head);
     match state.opened().map(str::to_owned) {
         Some(name) => {
+            frame.render_widget(Line::from(Span::styled(title(state.tab, &name), BOLD)), tabs);
             let tenant = state.data.tenants.iter().find(|tenant| tenant.name == name);
-            frame.render_widget(Line::from(Span::styled(name.clone(), BOLD)), tabs);
-            draw_tenant(frame, body, tenant, state.data.stages.as_ref());
+            match state.tab {
+                Tab::Devices => drill::draw_device(frame, body, &state.data, &name),
+                Tab::Workers => drill::draw_worker(frame, body, &state.data, &name),
+                Tab::Tenants | Tab::Namespaces => {
+                    draw_tenant(frame, body, tenant, state.data.stages.as_ref());
+                }
+            }
             frame.render_widget(keys(&[("Esc", "back"), ("q", "quit")]), foot);
         }
         None => {
             frame.render_widget(tab_line(state), tabs);
             draw_table(frame, body, state);
             let mut help = vec![("1-4", "tables"), ("s S", "sort by"), ("r", "reverse")];
-            if state.tab == Tab::Tenants {
-                help.push(("Enter", "one tenant"));
-            }
+            help.extend(state.tab.opens().map(|what| ("Enter", what)));
             help.push(("q", "quit"));
             frame.render_widget(keys(&help), foot);
         }
+    }
+}
+
+fn title(tab: Tab, name: &str) -> String {
+    match tab {
+        Tab::Workers => format!("worker {name}"),
+        _ => name.to_owned(),
     }
 }
 
@@ -189,11 +202,8 @@ fn draw_tenant(
     tenant: Option<&Tenant>,
     stages: Option<&Stages>,
 ) {
-    let Some(tenant) = tenant else {
-        let gone = Paragraph::new("the tenant is gone").style(DIM).alignment(Alignment::Center);
-        return frame.render_widget(gone, area);
-    };
-    let [facts, times] = Layout::vertical([Constraint::Length(7), Constraint::Min(3)]).areas(area);
+    let Some(tenant) = tenant else { return draw_gone(frame, area, "the tenant is gone") };
+    let [facts, times] = Layout::vertical([Constraint::Length(8), Constraint::Min(3)]).areas(area);
     frame.render_widget(Paragraph::new(facts_of(tenant)), facts);
     let block = Block::new()
         .borders(Borders::TOP)
@@ -206,11 +216,17 @@ fn draw_tenant(
     }
 }
 
+fn draw_gone(frame: &mut Frame<'_>, area: Rect, text: &'static str) {
+    frame.render_widget(Paragraph::new(text).style(DIM).alignment(Alignment::Center), area);
+}
+
+/// A line of what is known.
+fn fact(name: &str, value: String) -> Line<'static> {
+    Line::from(vec![Span::styled(format!("{name:<16}"), DIM), Span::raw(value)])
+}
+
 fn facts_of(tenant: &Tenant) -> Vec<Line<'static>> {
     let measured = &tenant.measured;
-    let fact = |name: &str, value: String| {
-        Line::from(vec![Span::styled(format!("{name:<16}"), DIM), Span::raw(value)])
-    };
     let micros = |us: Option<f64>| us.map_or("-".to_owned(), |us| time_text(us * 1e3));
     let share = |share: Option<f64>| {
         share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0))
@@ -248,6 +264,7 @@ fn facts_of(tenant: &Tenant) -> Vec<Line<'static>> {
                 measured.throttled * 100.0
             ),
         ),
+        fact("tokens", drill::tokens_of(tenant)),
         fact(
             "not done",
             format!(
@@ -261,6 +278,15 @@ fn facts_of(tenant: &Tenant) -> Vec<Line<'static>> {
             format!("{} connections, {} requests in flight", tenant.connections, tenant.in_flight),
         ),
     ]
+}
+
+/// A bar of so many eighths of a character.
+fn bar(eighths: usize) -> String {
+    let mut bar = "█".repeat(eighths / 8);
+    if let Some(rest) = (eighths % 8).checked_sub(1) {
+        bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][rest]);
+    }
+    bar
 }
 
 /// Bars of the latency and of each stage, side by side.
@@ -290,11 +316,7 @@ fn histograms(stages: &Stages) -> Vec<Line<'static>> {
         let mut spans = vec![Span::styled(format!("{edge:>9}  "), DIM)];
         for (column, most) in &columns {
             let count = column.get(n).copied().unwrap_or(0);
-            let eighths = (count * BAR as u64 * 8).div_ceil(*most) as usize;
-            let mut bar = "█".repeat(eighths / 8);
-            if let Some(rest) = (eighths % 8).checked_sub(1) {
-                bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][rest]);
-            }
+            let bar = bar((count * BAR as u64 * 8).div_ceil(*most) as usize);
             let pad = " ".repeat(BAR + 2 - bar.chars().count());
             spans.push(Span::styled(bar, Style::new().fg(Color::Cyan)));
             spans.push(Span::raw(pad));

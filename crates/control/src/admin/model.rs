@@ -177,6 +177,12 @@ pub struct Measured {
     pub read_percent: Option<f64>,
     /// Tokens spent a second, on all devices.
     pub tokens: f64,
+    /// Tokens that it put into the buckets of devices because it had more than it could use, a second.
+    #[serde(default)]
+    pub donated: f64,
+    /// Tokens that it took out of them, a second.
+    #[serde(default)]
+    pub borrowed: f64,
     /// p95 of its reads in microseconds, from the last byte of the request to the reply handed to
     /// the socket; `null` without reads.
     pub p95_us: Option<f64>,
@@ -477,6 +483,8 @@ mod translation {
                 iops: measured.iops,
                 read_percent: measured.read_percent,
                 tokens: measured.tokens,
+                donated: measured.donated,
+                borrowed: measured.borrowed,
                 p95_us: measured.p95_us,
                 slo_percentile_us: measured.slo_percentile_us,
                 throttled: measured.throttled,

@@ -40,6 +40,8 @@ fn tenant(name: &str, iops: f64, promise: Option<(u32, f64, f64)>) -> Tenant {
         measured: Measured {
             iops,
             tokens: iops,
+            donated: if name == "gold" { 1_750.0 } else { 0.0 },
+            borrowed: if is_promised { 0.0 } else { iops / 2.0 },
             p95_us: us.or(Some(2_310.0)).filter(|_| iops > 0.0),
             slo_percentile_us: us.filter(|_| iops > 0.0),
             read_bytes: iops * 4096.0,
@@ -138,6 +140,12 @@ fn screens_look_as_they_did() {
     for (digit, title) in [('2', "devices"), ('3', "workers"), ('4', "namespaces")] {
         assert!(state.press(key(KeyCode::Char(digit))).is_continue());
         show(title, &mut state, 132);
+        assert!(state.press(key(KeyCode::Enter)).is_continue());
+        assert!(!state.is_stale() && state.opened_tenant().is_none(), "{title}");
+        if state.opened().is_some() {
+            show(&format!("one of the {title}"), &mut state, 132);
+            assert!(state.press(key(KeyCode::Esc)).is_continue());
+        }
     }
     assert!(state.press(key(KeyCode::Char('1'))).is_continue());
     for code in [KeyCode::Down, KeyCode::Down, KeyCode::Down, KeyCode::Enter] {

@@ -1,0 +1,175 @@
+//! One device with its tokens and the tenants that spend them, and one worker with what its time goes
+//! into.
+
+use control::admin::{Device, DriftState, FlowOfDevice, FlowOfWorker, Tenant};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph};
+
+use super::{BAR, BOLD, DIM, bar, draw_gone, fact};
+use crate::report::{number_text, time_text};
+use crate::top::rows;
+use crate::top::state::Data;
+
+/// What the time of a worker goes into, in the order of the API.
+const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];
+
+fn whole(number: f64) -> String {
+    number_text(number.round())
+}
+
+/// Facts above, a titled list below.
+fn draw_both(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    facts: Vec<Line<'static>>,
+    title: &'static str,
+    list: Vec<Line<'static>>,
+) {
+    let heights = [Constraint::Length(facts.len() as u16 + 1), Constraint::Min(3)];
+    let [above, below] = Layout::vertical(heights).areas(area);
+    frame.render_widget(Paragraph::new(facts), above);
+    let block = Block::new().borders(Borders::TOP).border_style(DIM).title(title);
+    let inner = block.inner(below);
+    frame.render_widget(block, below);
+    frame.render_widget(Paragraph::new(list), inner);
+}
+
+/// A tenant's tokens in the last second.
+pub(super) fn tokens_of(tenant: &Tenant) -> String {
+    let measured = &tenant.measured;
+    format!(
+        "{} reserved, {} spent, {} donated, {} borrowed, a second",
+        number_text(tenant.tokens_needed as f64),
+        whole(measured.tokens),
+        whole(measured.donated),
+        whole(measured.borrowed)
+    )
+}
+
+pub(super) fn draw_device(frame: &mut Frame<'_>, area: Rect, data: &Data, name: &str) {
+    let flow = data.flows.devices.iter().find(|flow| flow.name == name);
+    let device = data.devices.iter().find(|device| device.name == name);
+    let (Some(device), Some(flow)) = (device, flow) else {
+        return draw_gone(frame, area, "the device is gone");
+    };
+    let facts = device_facts(device, flow);
+    let list = tenants_on(&data.tenants, name);
+    draw_both(
+        frame,
+        area,
+        facts,
+        "its tenants, those that spend most first; tokens a second",
+        list,
+    );
+}
+
+fn device_facts(device: &Device, flow: &FlowOfDevice) -> Vec<Line<'static>> {
+    let tokens = |n: Option<u64>| n.map_or("unlimited".to_owned(), |n| number_text(n as f64));
+    let limited = match (&device.strictest, device.has_model) {
+        (_, false) => "no model, nothing can be promised".to_owned(),
+        (None, true) => "no latency is promised".to_owned(),
+        (Some(limit), true) => {
+            let latency = time_text(f64::from(limit.latency_us) * 1e3);
+            format!("limited by {latency} of {}", limit.tenant)
+        }
+    };
+    let model = match device.drift.as_ref().map(|drift| (drift.state, drift.percent)) {
+        None if device.has_model => "not known whether it fits".to_owned(),
+        None => "none".to_owned(),
+        Some((DriftState::Drifted, Some(percent))) => {
+            format!("drifted: serves {percent:.0} % of what it says")
+        }
+        Some((DriftState::Fits, Some(percent))) => format!("fits ({percent:.0} %)"),
+        Some(_) => "not known whether it fits".to_owned(),
+    };
+    let tail = flow.p95_us.map_or("-".to_owned(), |us| format!("≤ {}", time_text(us * 1e3)));
+    let own = &flow.tokens;
+    vec![
+        fact("makes", format!("{} tokens/s: {limited}", tokens(device.tokens))),
+        fact(
+            "reserved",
+            format!(
+                "{} tokens/s, {} left",
+                number_text(device.tokens_promised as f64),
+                tokens(device.tokens_left)
+            ),
+        ),
+        fact(
+            "tokens",
+            format!(
+                "{} made, {} spent, {} donated, {} borrowed, {} expired, a second",
+                whole(own.generated),
+                whole(own.spent),
+                whole(own.donated),
+                whole(own.borrowed),
+                whole(own.expired)
+            ),
+        ),
+        fact(
+            "now",
+            format!(
+                "{} IOPS, read {}, written {}, p95 at it {tail}",
+                whole(flow.iops),
+                rows::rate(flow.read_bytes).text,
+                rows::rate(flow.written_bytes).text
+            ),
+        ),
+        fact("holds", format!("{} requests, {} wait for it", flow.depth, flow.queued)),
+        fact("model", model),
+    ]
+}
+
+/// The tenants of a device in columns.
+fn tenants_on(tenants: &[Tenant], device: &str) -> Vec<Line<'static>> {
+    let mut own: Vec<&Tenant> = tenants.iter().filter(|one| one.device == device).collect();
+    own.sort_by(|a, b| b.measured.tokens.total_cmp(&a.measured.tokens));
+    let columns = |name: &str, figures: [String; 5]| {
+        let figures: String = figures.iter().map(|figure| format!("{figure:>12}")).collect();
+        format!("{name:<24.24}{figures}")
+    };
+    let titles = ["IOPS", "RESERVED", "SPENT", "DONATED", "BORROWED"].map(str::to_owned);
+    let mut lines = vec![Line::from(Span::styled(columns("TENANT", titles), BOLD))];
+    lines.extend(own.into_iter().map(|one| {
+        let of = &one.measured;
+        let reserved = number_text(one.tokens_needed as f64);
+        let [iops, spent, donated, borrowed] =
+            [of.iops, of.tokens, of.donated, of.borrowed].map(whole);
+        Line::from(columns(&one.name, [iops, reserved, spent, donated, borrowed]))
+    }));
+    lines
+}
+
+pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: &str) {
+    let Some(flow) = data.flows.workers.iter().find(|flow| flow.number.to_string() == name) else {
+        return draw_gone(frame, area, "the worker is gone");
+    };
+    let facts = vec![
+        fact("busy", format!("{:.1} %, {} turns/s", flow.busy_percent, whole(flow.turns))),
+        fact("serves", format!("{} connections", number_text(flow.connections.into()))),
+        fact(
+            "holds",
+            format!(
+                "{} requests in flight, {} buffers",
+                number_text(flow.in_flight.into()),
+                number_text(flow.buffers.into())
+            ),
+        ),
+    ];
+    draw_both(frame, area, facts, "what its busy time goes into", shares(flow));
+}
+
+/// A bar for each part of a worker's time.
+fn shares(flow: &FlowOfWorker) -> Vec<Line<'static>> {
+    let line = |(what, share): (&str, f64)| {
+        let eighths = (share / 100.0 * (2 * BAR * 8) as f64).ceil() as usize;
+        Line::from(vec![
+            Span::styled(format!("{what:<12}"), DIM),
+            Span::raw(format!("{share:>6.1} %  ")),
+            Span::styled(bar(eighths), Style::new().fg(Color::Cyan)),
+        ])
+    };
+    PARTS.into_iter().zip(flow.parts).map(line).collect()
+}
