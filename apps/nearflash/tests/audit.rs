@@ -5,7 +5,7 @@ mod support;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use support::{Launch, NvmeQueue, Operator, PATIENCE, Server, host_nqn, wait_until};
+use support::{Launch, NvmeQueue, Operator, PATIENCE, Server, V2, host_nqn, wait_until};
 
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
@@ -18,18 +18,26 @@ struct Audited {
 impl Audited {
     /// Started by a shell that has run this before.
     fn start_after(script: &str) -> Audited {
+        Audited::start(script, &[])
+    }
+
+    /// The same with these words for the server.
+    fn start(script: &str, words: &[&str]) -> Audited {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let config = format!(
             "[admin]\nlisten = \"{}\"\naudit = \"{}\"\n\
              [[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n\
              [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
-             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n",
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
             path("admin.sock"),
             path("audit.log")
         );
         std::fs::write(path("nearflash.toml"), config).unwrap();
-        let launch = Launch::new(&["--config", &path("nearflash.toml"), "--state", "none"])
+        let config = path("nearflash.toml");
+        let words = [&["--config", &config, "--state", "none"], words].concat();
+        let launch = Launch::new(&words)
             .log("warn,audit=info")
             // The tests' servers are told that they have no admin API.
             .after(&[], &format!("unset NEARFLASH_ADMIN; {script}"));
@@ -133,6 +141,50 @@ fn each_change_has_a_line_that_says_who_what_and_how_it_ended() {
         &std::fs::metadata(audited.path("audit.log")).unwrap().permissions(),
     );
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// One command of each kind that changes something, and how its line begins and ends.
+#[test]
+fn no_kind_of_change_is_without_a_line() {
+    const SUBSYSTEM: &str = "nqn.2026-11.org.example:audited";
+    let audited = Audited::start("true", &["--workers", "2..3"]);
+    let spare = format!("file:{}?size=16MiB", audited.path("spare").display());
+    let client = V2::connect(audited.server.listener(1));
+    let connections = audited.json(&["conn", "list"]);
+    let connection = &connections["connections"][0];
+    let id = connection["id"].as_str().unwrap().to_owned();
+    let other = (1 - connection["worker"].as_u64().unwrap()).to_string();
+    let host = host_nqn(3);
+    let changes: &[(&[&str], &str, &str)] = &[
+        (&["conn", "move", &id, "--to", &other], "POST /v1/connections/", "/move"),
+        (&["worker", "add"], "PUT /v1/workers/2", ""),
+        (&["worker", "drain", "2"], "PUT /v1/workers/2", ""),
+        (&["device", "add", "spare", &spare], "POST /v1/devices", ""),
+        (&["namespace", "add", "n", "1MiB", "--device", "spare"], "POST /v1/namespaces", ""),
+        (&["subsystem", "add", SUBSYSTEM, "--namespace", "n"], "POST /v1/subsystems", ""),
+        (&["subsystem", "allow", SUBSYSTEM, &host], "PUT /v1/subsystems/", ""),
+        (&["host", "add", &host], "PUT /v1/hosts/", ""),
+        (&["host", "rm", &host], "DELETE /v1/hosts/", ""),
+        (&["subsystem", "rm", SUBSYSTEM], "DELETE /v1/subsystems/", ""),
+        (&["namespace", "rm", "n"], "DELETE /v1/namespaces/n", ""),
+        (&["device", "rm", "spare"], "DELETE /v1/devices/spare", ""),
+        (&["listener", "ana", "1", "inaccessible"], "PUT /v1/listeners/", "/ana"),
+        (&["listener", "add", "reflex://127.0.0.1:0"], "POST /v1/listeners", ""),
+        (&["listener", "drain", "3"], "POST /v1/listeners/3", "/drain"),
+        (&["listener", "resume", "3"], "POST /v1/listeners/3", "/resume"),
+        (&["listener", "rm", "3"], "DELETE /v1/listeners/3", ""),
+    ];
+    for (n, (words, begins, ends)) in changes.iter().enumerate() {
+        audited.told(words);
+        let lines = audited.lines("audit.log");
+        assert_eq!(lines.len(), n + 1, "{words:?}");
+        let line = &lines[n];
+        let what = format!("{} {}", line["method"], line["path"]).replace('"', "");
+        assert!(what.starts_with(begins) && what.ends_with(ends), "{words:?}: {what}");
+        assert_eq!(line["outcome"], "done", "{line}");
+        assert_eq!(line["who"]["uid"], rustix::process::geteuid().as_raw(), "{line}");
+    }
+    drop(client);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
 use support::{Launch, Server};
@@ -34,6 +35,39 @@ fn no_secret_is_in_a_core_dump() {
     assert!(!leaves_a_core(&[]));
     match cores_are_dumped() {
         true => assert!(leaves_a_core(&["--core-dumps"]), "who wants one gets one"),
-        false => println!("SKIPPED: this machine dumps no cores, of no process"),
+        false => {
+            let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern");
+            println!("SKIPPED: this machine dumps no cores, of no process ({pattern:?})");
+        }
     }
+}
+
+/// Who a process's memory belongs to by proc(5): its user, or root where it may not be dumped. That holds
+/// where no cores are dumped, too.
+#[test]
+fn not_even_its_own_user_looks_into_a_server() {
+    const NOBODY: u32 = 65_534;
+    let own = rustix::process::geteuid();
+    let user = if own.is_root() { NOBODY } else { own.as_raw() };
+    let start = |options: &[&str]| {
+        let uid = user.to_string();
+        let wrapper = match own.is_root() {
+            true => &["setpriv", "--reuid", &uid, "--regid", &uid, "--clear-groups"][..],
+            false => &[],
+        };
+        let launch = Launch::device("mem:1MiB").after(wrapper, "cd /");
+        options.iter().fold(launch, |launch, word| launch.with(word)).start()
+    };
+    let reads = |server: &Server| {
+        let file = format!("/proc/{}/environ", server.pid());
+        let owner = std::fs::metadata(&file).unwrap().uid();
+        let mut cat = Command::new("cat");
+        if own.is_root() {
+            cat.uid(user).gid(user);
+        }
+        let ran = cat.arg(&file).current_dir("/").output().unwrap();
+        (owner, ran.status.success())
+    };
+    assert_eq!(reads(&start(&[])), (0, false), "its memory is root's");
+    assert_eq!(reads(&start(&["--core-dumps"])), (user, true), "and would be its user's");
 }
