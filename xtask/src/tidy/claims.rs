@@ -9,7 +9,7 @@ const DOCUMENT: &str = "docs/security.md";
 const COLUMN: &str = "shown by";
 
 /// Claims without a test, and tests that are not there. A claim is a row of a table whose last column
-/// names tests in code spans.
+/// names tests in code spans; beside the tables, a code span of [four words](is_like_a_test) names one.
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     let Some(document) = tree.files.iter().find(|file| file.path == DOCUMENT) else {
         return vec![format!("{DOCUMENT}: there is no such document")];
@@ -18,6 +18,10 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     for (line, number) in document.text.lines().zip(1..) {
         let Some(cells) = line.strip_prefix('|').and_then(|line| line.strip_suffix('|')) else {
             is_claims = false;
+            let named = spans(line).filter(|name| is_like_a_test(name) && !is_test(tree, name));
+            found.extend(
+                named.map(|name| format!("{DOCUMENT}:{number}: there is no test `{name}`")),
+            );
             continue;
         };
         let last = cells.rsplit('|').next().unwrap_or_default().trim();
@@ -30,7 +34,7 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
             continue;
         }
         claims += 1;
-        let names: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        let names: Vec<&str> = spans(last).collect();
         if names.is_empty() {
             found.push(format!("{DOCUMENT}:{number}: a claim without a test"));
         }
@@ -41,6 +45,17 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
         found.push(format!("{DOCUMENT}: no table has a column `{COLUMN}`"));
     }
     found
+}
+
+/// What stands between backticks.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Whether a name is a sentence, as those of tests are, and those of settings are not.
+fn is_like_a_test(name: &str) -> bool {
+    let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    is_name && name.matches('_').count() >= 3
 }
 
 /// Whether some source has a test of this name.
@@ -77,6 +92,9 @@ mod tests {
         assert_eq!(missing.len(), 2, "{missing:?}");
         assert!(missing[0].contains(":3: there is no test `no_test`"));
         assert!(missing[1].contains(":4: a claim without a test"));
+        let aside = "A bullet (`it_did_not_hold`, `it_holds`), a setting `a_b`, `a/b_c_d_e.rs`.\n";
+        let missing = found(&format!("{aside}{head}| a | b | `it_holds` |\n"));
+        assert_eq!(missing, ["docs/security.md:1: there is no test `it_did_not_hold`"]);
         assert_eq!(found("| a | b |\n|---|---|\n| c | `d` |\n").len(), 1, "no claims at all");
         assert_eq!(check(&Tree::of(&[])).len(), 1);
     }

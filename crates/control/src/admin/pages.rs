@@ -186,6 +186,21 @@ mod tests {
     }
 
     #[test]
+    fn browsers_are_told_that_nothing_else_may_run_or_show_it() {
+        for file in FILES {
+            let response = serve(file.path, &HeaderMap::new());
+            let told = |name| response.headers().get(name).unwrap().to_str().unwrap();
+            let rules: Vec<&str> = told(CONTENT_SECURITY_POLICY).split("; ").collect();
+            for rule in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"] {
+                assert!(rules.contains(&rule), "{}: {rules:?}", file.path);
+            }
+            assert!(!rules.iter().any(|rule| rule.contains("unsafe")), "{rules:?}");
+            assert_eq!(told(X_FRAME_OPTIONS), "DENY");
+            assert_eq!(told(RESOURCE_POLICY), "same-origin");
+        }
+    }
+
+    #[test]
     fn what_files_name_is_there() {
         let known = |path: &str| FILES.iter().any(|file| file.path == path);
         let mut seen = 0;
