@@ -155,25 +155,26 @@ impl Inner {
         self.store.as_ref().is_some_and(Store::is_in_doubt)
     }
 
-    /// Keeps what a tenant is to be; `None` for as the configuration says. Costs the same however many
-    /// tenants there are.
-    fn keep_one(&mut self, name: &str, now: Option<Option<TenantConfig>>) -> Result<(), Problem> {
+    /// Keeps what tenants are to be; `None` for as the configuration says. Costs what these do, however
+    /// many others there are.
+    fn keep_few(
+        &mut self,
+        mut now: Vec<(String, Option<Option<TenantConfig>>)>,
+    ) -> Result<(), Problem> {
         self.check_thawed()?;
-        if self.changes.tenants.get(name) == now.as_ref() && !self.is_in_doubt() {
+        now.retain(|(name, now)| self.changes.tenants.get(name) != now.as_ref());
+        if now.is_empty() && !self.is_in_doubt() {
             return Ok(());
         }
-        let put = |changes: &mut Changes, now| match now {
-            Some(now) => changes.tenants.insert(name.to_owned(), now),
-            None => changes.tenants.remove(name),
-        };
         let is_of_base = self.changes.is_of(&self.base);
+        let names: Vec<String> = now.iter().map(|(name, _)| name.clone()).collect();
         let before = put(&mut self.changes, now);
         if !is_of_base {
             self.changes = std::mem::take(&mut self.changes).of(&self.base);
         }
         let Some(store) = &mut self.store else { return Ok(()) };
         let saved = match is_of_base {
-            true => store.save_tenant(&self.changes, name),
+            true => store.save_tenants(&self.changes, &names),
             false => store.save(&self.changes),
         };
         if saved.is_err() {
@@ -181,6 +182,21 @@ impl Inner {
         }
         saved.map_err(|error| not_kept(store, &error))
     }
+}
+
+/// Changes tenants, and says what they were.
+fn put(
+    changes: &mut Changes,
+    now: Vec<(String, Option<Option<TenantConfig>>)>,
+) -> Vec<(String, Option<Option<TenantConfig>>)> {
+    let each = now.into_iter().map(|(name, now)| {
+        let before = match now {
+            Some(now) => changes.tenants.insert(name.clone(), now),
+            None => changes.tenants.remove(&name),
+        };
+        (name, before)
+    });
+    each.collect()
 }
 
 /// Where the tenants stand in a configuration, by name.

@@ -8,7 +8,10 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddNamespace, AddTenant, AdminAddress, Client, ClientError, RemoveNamespace};
+use control::admin::{
+    AddNamespace, AddTenant, AdminAddress, ChangeTenant, ChangeTenants, Client, ClientError,
+    RemoveNamed, RemoveNamespace,
+};
 use serde_json::Value;
 use support::{
     Launch, NvmeQueue, Operator, PATIENCE, Server, V2, complaint, host_nqn, pattern, wait_until,
@@ -617,6 +620,52 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     std::fs::create_dir(place.path("gone")).unwrap();
     place.told(&["namespace", "resize", "ns1", "32MiB"]);
     assert_eq!(host.event(), Event::NAMESPACE);
+}
+
+#[test]
+fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
+    let place = Place::new();
+    place.configure("[limits]\ntenants = 4096\n");
+    let mut server = place.start();
+    place.told(&["tenant", "add", "first"]);
+    let client = || Client::new(AdminAddress::Unix(place.path("admin.sock"))).unwrap();
+    let add = |n: u32| {
+        let name = format!("t{n}");
+        ChangeTenant::Add(AddTenant { name, device: None, slo: None, share: None })
+    };
+    let remove = |name: &str| ChangeTenant::Remove(RemoveNamed { name: name.to_owned() });
+    let apply = |changes: Vec<ChangeTenant>| client().change_tenants(&ChangeTenants { changes });
+    let names = || -> Vec<String> {
+        let all = client().tenants().unwrap().into_iter();
+        let there = all.filter(|tenant| tenant.state != control::admin::State::Leaving);
+        there.map(|tenant| tenant.name).filter(|name| name != "default").collect()
+    };
+    let counts = apply((0..2_000).map(add).collect()).unwrap();
+    assert_eq!((counts.added, counts.changed, counts.removed), (2_000, 0, 0));
+    let lines = std::fs::read_to_string(place.path("nearflash.state.log")).unwrap();
+    assert_eq!(lines.lines().count(), 1, "all of it is one line");
+    assert_eq!(names().len(), 2_001);
+    // The last of many is refused, and what was made before it is undone.
+    let taken = (3_000..3_100).map(add).chain([remove("t1"), add(7)]).collect();
+    let said = apply(taken).unwrap_err().to_string();
+    assert!(said.contains("changes[101]") && said.contains("\"t7\""), "{said}");
+    let said = apply(vec![add(3_000), remove("t3000")]).unwrap_err().to_string();
+    assert!(said.contains("changes[1]") && said.contains("one change"), "{said}");
+    let said = apply(vec![remove("t1"), remove("nobody")]).unwrap_err().to_string();
+    assert!(said.contains("changes[1]") && said.contains("nobody"), "{said}");
+    let most = apply((0..10_001).map(add).collect()).unwrap_err().to_string();
+    assert!(most.contains("10000"), "{most}");
+    assert_eq!(names().len(), 2_001);
+    let counts = apply((0..1_999).map(|n| remove(&format!("t{n}"))).collect()).unwrap();
+    assert_eq!(counts.removed, 1_999);
+    assert_eq!(names(), ["first", "t1999"]);
+    server.kill();
+    let _server = place.start();
+    assert_eq!(names(), ["first", "t1999"]);
+    std::fs::write(place.path("many.json"), "{\"changes\": [{\"remove\": {\"name\": \"t1999\"}}]}")
+        .unwrap();
+    let file = place.path("many.json").display().to_string();
+    place.told(&["tenant", "apply", &file]);
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
     let mut printed = String::new();
     for block in &blocks {
         match block.language.as_str() {
-            "toml" => {
+            "toml" | "json" => {
                 let file = block.mark.as_ref().expect("a file has a name");
                 std::fs::write(folder.path().join(file), &block.text).unwrap();
             }

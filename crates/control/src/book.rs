@@ -722,10 +722,13 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+mod batch;
 mod devices;
 mod models;
 mod shares;
 mod upgrade;
+
+pub use batch::{TenantChange, Undo};
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ mod tenants;
 mod traces;
 mod words;
 
-pub use book::{Book, DeviceSetup, Origin, Switches};
+pub use book::{Book, DeviceSetup, Origin, Switches, TenantChange, Undo};
 pub use compliance::{BURST, Compliance};
 pub use desk::{Desk, GRACE, NOTICE_PERIOD, WINDOW};
 pub use flows::{DeviceFlow, NamespaceFlow, TokenFlow, WorkerFlow};

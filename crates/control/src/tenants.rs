@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use contract::{Instant, Meters, Slo, TenantId, Traces};
 use qos::{AnyScheduler, QueueLimits};
 
-use crate::book::{Book, DeviceSetup, Origin};
+use crate::book::{Book, DeviceSetup, Origin, TenantChange};
 use crate::words::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
 
 /// Tells the time: the clock that the workers use as well.
@@ -88,6 +88,18 @@ impl Tenants {
     pub fn unregister(&self, name: &str) -> Result<(), Refusal> {
         let now = self.now();
         self.book().unregister(name, now)
+    }
+
+    /// Makes all changes of a batch, or none of them.
+    ///
+    /// # Errors
+    /// Which one is refused, counted from zero, and why.
+    pub fn apply(&self, changes: &[TenantChange]) -> Result<(), (usize, Refusal)> {
+        let (now, mut book) = (self.now(), self.book());
+        // Nothing comes between that could have to be undone for.
+        let _ = book.begin_batch(changes, now)?;
+        book.end_batch(changes, now);
+        Ok(())
     }
 
     /// All tenants, by number, with how they fared in the last second.

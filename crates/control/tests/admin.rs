@@ -674,7 +674,7 @@ fn routes() -> usize {
             });
             let (path, methods) = route[..end.unwrap()].split_once(',').unwrap();
             if path.trim().starts_with("\"/v1/") || path.trim() == "\"/metrics\"" {
-                let calls = ["get(", "put(", "post(", "delete("];
+                let calls = ["get(", "put(", "post(", "delete(", "patch("];
                 count += calls.map(|call| methods.matches(call).count()).iter().sum::<usize>();
             }
         }

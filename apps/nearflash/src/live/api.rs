@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::TenantChange;
 use control::admin::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners,
     Namespace, Namespaces, OpenedDevice, Problem, RemoveListener, RemoveNamespace, RemovedListener,
@@ -109,6 +110,10 @@ impl Estate for Live {
 
     fn remove_tenant(&self, name: &str) -> Result<(), Problem> {
         self.end_tenant(name)
+    }
+
+    fn change_tenants(&self, changes: &[TenantChange]) -> Result<(), Problem> {
+        self.change_tenants_now(changes)
     }
 
     fn keep_tenant(&self, name: &str) -> Result<(), Problem> {

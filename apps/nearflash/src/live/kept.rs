@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use control::admin::Problem;
-use control::{Book, Origin, Refusal, State, TenantInfo};
+use control::admin::{Problem, in_batch};
+use control::{Book, Origin, Refusal, State, TenantChange, TenantInfo};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
 use wire::nvme::ReservationKind;
@@ -94,13 +94,18 @@ impl Inner {
 
     /// Keeps a tenant; `None` for one that is gone.
     fn keep_tenant(&mut self, name: &str, info: Option<&TenantInfo>) -> Result<(), Problem> {
+        let now = self.to_keep(name, info);
+        self.keep_few(vec![(name.to_owned(), now)])
+    }
+
+    /// What is kept of a tenant: `None` for as the configuration says.
+    fn to_keep(&self, name: &str, info: Option<&TenantInfo>) -> Option<Option<TenantConfig>> {
         let said = self.places.get(name).map(|n| &self.base.tenant[*n]);
         let first = self.base.device_names().into_iter().next();
-        let now = match info.filter(|info| is_lasting(info)) {
+        match info.filter(|info| is_lasting(info)) {
             Some(info) => changed_tenant(said, info, first.as_deref()).map(Some),
             None => said.is_some().then_some(None),
-        };
-        self.keep_one(name, now)
+        }
     }
 }
 
@@ -132,6 +137,33 @@ impl Live {
             let _ = inner.keep_tenant(name, tenants.get(name).as_ref());
             return Err(refusal.into());
         }
+        Ok(())
+    }
+
+    /// Makes changes of tenants, all of them or none. Those end last that are removed, as that cannot be
+    /// undone.
+    pub(super) fn change_tenants_now(&self, changes: &[TenantChange]) -> Result<(), Problem> {
+        let tenants = &self.ground.tenants;
+        let mut inner = self.lock_for_change()?;
+        inner.check_thawed()?;
+        let refused = |(n, refusal)| in_batch(n, &changes[n], refusal);
+        let is_gone = |change: &TenantChange| matches!(change, TenantChange::Remove { .. });
+        for (n, change) in changes.iter().enumerate().filter(|(_, change)| is_gone(change)) {
+            if let Some(by) = self.namer_of(&inner, change.name()) {
+                return Err(refused((n, Refusal::InUse { name: change.name().to_owned(), by })));
+            }
+        }
+        let undo = tenants.book().begin_batch(changes, tenants.now()).map_err(refused)?;
+        let kept = changes.iter().map(|change| {
+            let info = tenants.get(change.name()).filter(|_| !is_gone(change));
+            (change.name().to_owned(), inner.to_keep(change.name(), info.as_ref()))
+        });
+        let kept = kept.collect();
+        if let Err(problem) = inner.keep_few(kept) {
+            tenants.book().undo_batch(undo, tenants.now());
+            return Err(problem);
+        }
+        tenants.book().end_batch(changes, tenants.now());
         Ok(())
     }
 

@@ -152,12 +152,13 @@ impl Store {
         saved
     }
 
-    /// The same where only this tenant is another than what was kept.
-    pub(crate) fn save_tenant(&mut self, changes: &Changes, tenant: &str) -> io::Result<()> {
+    /// The same where only these tenants are others than what was kept: one line of the log.
+    pub(crate) fn save_tenants(&mut self, changes: &Changes, tenants: &[String]) -> io::Result<()> {
         let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
             return self.save(changes);
         };
-        let appended = log.append(self.generation + 1, &[Step::of(tenant, changes)]);
+        let steps: Vec<Step> = tenants.iter().map(|tenant| Step::of(tenant, changes)).collect();
+        let appended = log.append(self.generation + 1, &steps);
         self.generation += u64::from(appended.is_ok());
         self.judge(appended)
     }
@@ -358,6 +359,13 @@ mod power_cuts;
 mod tests {
     use super::*;
     use crate::config::{HiddenText, HostConfig, Nth};
+
+    impl Store {
+        pub(super) fn save_tenant(&mut self, changes: &Changes, name: &str) -> io::Result<()> {
+            self.save_tenants(changes, &[name.to_owned()])
+        }
+    }
+
     use std::os::unix::fs::PermissionsExt;
 
     fn with_key(key: &str) -> Changes {

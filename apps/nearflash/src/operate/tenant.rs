@@ -1,10 +1,12 @@
 //! `nearflash tenant add|set|rm|list|check`.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use control::admin::{
-    AddTenant, Admitted, Check, Client, SetTenant, Share, Slo, State, Tenant, Tenants, Verdict,
+    AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Client, SetTenant, Share, Slo,
+    State, Tenant, Tenants, Verdict,
 };
 use flash::parse_size;
 use serde_json::json;
@@ -49,6 +51,11 @@ pub(crate) enum Command {
     Show {
         /// Its name
         name: String,
+    },
+    /// Make, change and remove many tenants: all that a file names, or none
+    Apply {
+        /// The changes in JSON, as the body of `PATCH /v1/tenants`; `-` for the standard input
+        file: PathBuf,
     },
     /// Show all tenants, with how they fared in the last second
     List,
@@ -171,6 +178,12 @@ impl Command {
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             Command::Show { name } => common.print(&client.tenant(name)?, show),
+            Command::Apply { file } => {
+                let changed = client.change_tenants(&read_changes(file)?)?;
+                common.print(&changed, |ChangedTenants { added, changed, removed }| {
+                    format!("{added} tenants added, {changed} changed, {removed} removed")
+                });
+            }
             Command::List => {
                 let tenants = Tenants { tenants: client.tenants()? };
                 common.print(&tenants, |tenants| list(&tenants.tenants));
@@ -186,6 +199,17 @@ impl Command {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Changes of tenants, as a file or the standard input has them.
+fn read_changes(file: &Path) -> Result<ChangeTenants, String> {
+    let from = file.display();
+    let text = match file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()),
+        false => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| format!("cannot read {from}: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| format!("{from}: {error}"))
 }
 
 fn set(

@@ -28,8 +28,8 @@ use super::estate::{
     RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 use super::model::{
-    AddTenant, Admitted, Check, Device, Devices, SetTenant, Tenant, Tenants, Verdict, Worker,
-    Workers,
+    AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Device, Devices, SetTenant, Tenant,
+    Tenants, Verdict, Worker, Workers,
 };
 use super::problem::{Code, Failure, Problem};
 use super::tls::Pass;
@@ -157,6 +157,17 @@ impl Client {
     /// When it is refused; then the old promise stands.
     pub fn set_tenant(&mut self, name: &str, to: &SetTenant) -> Result<Admitted, ClientError> {
         self.call(Method::PUT, &path_of(name), Some(to))
+    }
+
+    /// Makes, changes and removes tenants, all that are named or none.
+    ///
+    /// # Errors
+    /// When one of the changes is refused; the message says which.
+    pub fn change_tenants(
+        &mut self,
+        changes: &ChangeTenants,
+    ) -> Result<ChangedTenants, ClientError> {
+        self.call(Method::PATCH, "/v1/tenants", Some(changes))
     }
 
     /// Removes a tenant.

@@ -22,6 +22,7 @@ use super::estate::{
 };
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
+use crate::book::TenantChange;
 
 /// What changes of a server while it runs, beside tenants. Its methods may wait until workers have
 /// taken a change; each says why it does not do what was asked, and then nothing has changed.
@@ -116,6 +117,10 @@ pub trait Estate: Send + Sync {
     /// A tenant ends, unless something names it. In one go with keeping that: while it ends, nothing
     /// comes to name it.
     fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
+
+    /// Makes changes of tenants, all of them or none, as [`Tenants::apply`](crate::Tenants::apply) and
+    /// with keeping them.
+    fn change_tenants(&self, changes: &[TenantChange]) -> Result<(), Problem>;
 
     /// Keeps a tenant as it is now. Called when an operator has made or changed it.
     fn keep_tenant(&self, name: &str) -> Result<(), Problem>;

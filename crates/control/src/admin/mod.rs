@@ -12,6 +12,7 @@ mod address;
 mod aside;
 mod asked;
 mod audit;
+mod batch;
 mod client;
 mod crew;
 mod dashboard;
@@ -34,6 +35,7 @@ pub use axum::Router;
 
 pub use address::{AddressError, AdminAddress};
 pub use audit::{Caller, Journal, Outcome, Record};
+pub use batch::in_batch;
 pub use client::{Client, ClientError};
 pub use crew::{Connection, Connections, EndConnection, HasMoved, MoveTo, SetWorker, WorkerState};
 pub use dashboard::{
@@ -51,9 +53,9 @@ pub use estate::{
 };
 pub use estate_routes::Estate;
 pub use model::{
-    AddTenant, Admitted, Check, Class, Compliance, Correction, Device, Devices, Drift, DriftState,
-    Measured, Origin, SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways,
-    Worker, Workers,
+    AddTenant, Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance,
+    Correction, Device, Devices, Drift, DriftState, Measured, Origin, RemoveNamed, SetNamed,
+    SetTenant, Share, Slo, State, Strictest, Tenant, Tenants, Verdict, Ways, Worker, Workers,
 };
 pub use openapi::document;
 pub use problem::{Code, Problem, Shortage};

@@ -83,6 +83,62 @@ pub struct SetTenant {
     pub share: Option<Share>,
 }
 
+/// Changes of tenants that are made together, or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeTenants {
+    /// One for each tenant, at most 10 000, in the order in which they are made. Tenants that are removed
+    /// go last: what they free is for the next request.
+    #[schema(max_items = 10_000)]
+    pub changes: Vec<ChangeTenant>,
+}
+
+/// One of several changes of tenants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeTenant {
+    /// Make a tenant.
+    Add(AddTenant),
+    /// Change what a tenant is promised.
+    Set(SetNamed),
+    /// Remove a tenant.
+    Remove(RemoveNamed),
+}
+
+/// Another promise for the tenant of a name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetNamed {
+    /// The tenant's name.
+    pub name: String,
+    /// What it is promised from now on; `null`: best effort.
+    #[schema(required = true)]
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub slo: Option<Slo>,
+    /// What it gets of the rest from now on, for best effort; stays as it is unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+/// The tenant that is to go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveNamed {
+    /// The tenant's name.
+    pub name: String,
+}
+
+/// How many tenants were changed together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedTenants {
+    /// Tenants that were made.
+    pub added: usize,
+    /// Tenants that are promised something else.
+    pub changed: usize,
+    /// Tenants that are gone.
+    pub removed: usize,
+}
+
 /// A question: would this SLO be admitted? Of a tenant that is there: could its SLO become this one?
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

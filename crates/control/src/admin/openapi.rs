@@ -17,6 +17,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document.merge(super::dashboard::Document::openapi());
     document.merge(super::scrape::Document::openapi());
     document.merge(super::devices::Document::openapi());
+    document.merge(super::batch::documented::Document::openapi());
     document.merge(crew::documented::Document::openapi());
     document.merge(estate_routes::documented::Document::openapi());
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
@@ -29,9 +30,14 @@ pub fn document() -> utoipa::openapi::OpenApi {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
-    let PathItem { get, put, post, delete, .. } = item;
-    let all =
-        [(Method::GET, get), (Method::PUT, put), (Method::POST, post), (Method::DELETE, delete)];
+    let PathItem { get, put, post, delete, patch, .. } = item;
+    let all = [
+        (Method::GET, get),
+        (Method::PUT, put),
+        (Method::POST, post),
+        (Method::DELETE, delete),
+        (Method::PATCH, patch),
+    ];
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, patch};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
 use super::asked::Path;
 use super::audit::Note;
+use super::batch;
 use super::crew::WorkerState;
 use super::devices::Recalibrator;
 use super::estate_routes::Estate;
@@ -52,7 +53,12 @@ pub(super) struct Api {
 /// The API as a service, without time-outs and without asking who calls.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
     Router::new()
-        .route("/v1/tenants", get(list_tenants).post(add_tenant))
+        .route(
+            "/v1/tenants",
+            get(list_tenants)
+                .post(add_tenant)
+                .merge(patch(batch::change_tenants).layer(batch::limit())),
+        )
         // A tenant may be named `check`: only POST means the question.
         .route(
             "/v1/tenants/{name}",
@@ -106,7 +112,7 @@ fn promise_of(tenant: &words::TenantInfo) -> SetTenant {
     SetTenant { slo: shown.slo, share: Some(shown.share) }
 }
 
-fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> {
+pub(super) fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> {
     match slo {
         None => Ok(contract::Slo::default()),
         Some(slo) => slo.to_contract().map_err(|why| Problem::new(Code::Invalid, why)),

@@ -1,0 +1,132 @@
+//! Many tenants changed by one request.
+
+use axum::Json;
+use axum::extract::{DefaultBodyLimit, State};
+use serde::Serialize;
+
+use super::aside::aside;
+use super::audit::Note;
+use super::model::{ChangeTenant, ChangeTenants, ChangedTenants, RemoveNamed, SetNamed};
+use super::problem::{Code, Failure, Problem};
+use super::routes::{Api, Body, contract_slo};
+use crate::book::TenantChange;
+use crate::words::Refusal;
+
+/// Changes of one request at most: as many as tenants that a server was measured with.
+const CHANGES_MAX: usize = 10_000;
+
+/// Bytes of such a request at most: that many with long names and all that can be said of them.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// How much a request may have.
+pub(super) fn limit() -> DefaultBodyLimit {
+    DefaultBodyLimit::max(BODY_BYTES_MAX)
+}
+
+/// What the record of a batch says: how many, and which if they are few.
+#[derive(Serialize)]
+struct Noted<'a> {
+    #[serde(flatten)]
+    counts: ChangedTenants,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<&'a [ChangeTenant]>,
+}
+
+/// Changes whose record has them all.
+const NOTED_MAX: usize = 16;
+
+/// Makes, changes and removes tenants: all that are named, or none.
+#[utoipa::path(
+    patch,
+    path = "/v1/tenants",
+    request_body = ChangeTenants,
+    responses(
+        (status = 200, body = ChangedTenants),
+        (status = 400, description = "A change makes no sense, or there are too many; the message says which", body = Failure),
+        (status = 404, description = "A tenant is not there", body = Failure),
+        (status = 409, description = "A name is taken, an SLO does not fit, something names a tenant that is to go, or the table is full", body = Failure),
+        (status = 422, description = "A device is not there, or its model is not, or does not know the percentile", body = Failure),
+    )
+)]
+pub(super) async fn change_tenants(
+    State(api): State<Api>,
+    note: Note,
+    Body(wanted): Body<ChangeTenants>,
+) -> Result<Json<ChangedTenants>, Problem> {
+    let total = wanted.changes.len();
+    if total > CHANGES_MAX {
+        let message = format!("{total} changes, of which {CHANGES_MAX} can be made at once");
+        return Err(Problem::new(Code::Invalid, message));
+    }
+    let counts = counts_of(&wanted.changes);
+    let few = (total <= NOTED_MAX).then(|| wanted.changes.clone());
+    let each = wanted.changes.into_iter().enumerate().map(|(n, one)| meant(n, one));
+    let changes = each.collect::<Result<Vec<TenantChange>, Problem>>()?;
+    aside(move || {
+        let done = match api.site.estate() {
+            Some(estate) => estate.change_tenants(&changes),
+            None => api.tenants.apply(&changes).map_err(|(n, why)| in_batch(n, &changes[n], why)),
+        };
+        if done.is_ok() {
+            note.after(&Noted { counts, changes: few.as_deref() });
+        }
+        note.ended(done.as_ref().err().map(|problem| problem.code));
+        done
+    })
+    .await?;
+    let ChangedTenants { added, changed, removed } = counts;
+    tracing::info!(added, changed, removed, "tenants changed together");
+    Ok(Json(counts))
+}
+
+fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
+    let mut counts = ChangedTenants::default();
+    for change in changes {
+        *match change {
+            ChangeTenant::Add(_) => &mut counts.added,
+            ChangeTenant::Set(_) => &mut counts.changed,
+            ChangeTenant::Remove(_) => &mut counts.removed,
+        } += 1;
+    }
+    counts
+}
+
+/// A change as the book makes it.
+fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
+    let slo_of = |slo, name: &str| {
+        contract_slo(slo)
+            .map_err(|problem| Problem { message: about(n, name, &problem.message), ..problem })
+    };
+    Ok(match change {
+        ChangeTenant::Add(one) => TenantChange::Add {
+            slo: slo_of(&one.slo, &one.name)?,
+            share: one.share.map(Into::into),
+            device: one.device,
+            name: one.name,
+        },
+        ChangeTenant::Set(SetNamed { name, slo, share }) => {
+            TenantChange::Set { slo: slo_of(&slo, &name)?, share: share.map(Into::into), name }
+        }
+        ChangeTenant::Remove(RemoveNamed { name }) => TenantChange::Remove { name },
+    })
+}
+
+/// Why a batch was refused: its change of this place, counted from zero.
+pub fn in_batch(n: usize, change: &TenantChange, refusal: Refusal) -> Problem {
+    let problem = Problem::from(refusal);
+    Problem { message: about(n, change.name(), &problem.message), ..problem }
+}
+
+fn about(n: usize, name: &str, message: &str) -> String {
+    format!("changes[{n}], tenant {name:?}: {message}; none of the changes was made")
+}
+
+/// The document of all this.
+pub(super) mod documented {
+    use super::*;
+    use utoipa::OpenApi;
+
+    #[derive(OpenApi)]
+    #[openapi(paths(change_tenants))]
+    pub(in crate::admin) struct Document;
+}
