@@ -359,14 +359,13 @@ mod power_cuts;
 mod tests {
     use super::*;
     use crate::config::{HiddenText, HostConfig, Nth};
+    use std::os::unix::fs::PermissionsExt;
 
     impl Store {
         pub(super) fn save_tenant(&mut self, changes: &Changes, name: &str) -> io::Result<()> {
             self.save_tenants(changes, &[name.to_owned()])
         }
     }
-
-    use std::os::unix::fs::PermissionsExt;
 
     fn with_key(key: &str) -> Changes {
         let host = HostConfig {
