@@ -11,7 +11,7 @@ use std::sync::Arc;
 use contract::Happening;
 use control::admin::{
     AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
-    Record, Router, Running, Site, router, scrape_router, start, start_audited,
+    Record, Router, Running, Site, router, scrape_router, start_audited,
 };
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
@@ -25,6 +25,10 @@ use crate::live::Live;
 use crate::log;
 use crate::recalibrate::Recalibrations;
 use crate::upgrade::{Heir, Role, Socket};
+
+/// By how much threads that answer operators come after those that serve, in steps of `nice`: where
+/// both want a processor, a worker gets ten parts of it and an answer one.
+const STEPS: u8 = 10;
 
 /// The permissions of the socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;
@@ -229,7 +233,8 @@ impl Office {
                 Door::Tls(socket.into(), credentials.clone())
             }
         };
-        let running = start_audited(router, door, is_held, self.journal()).map_err(fail)?;
+        let running =
+            start_audited(router, door, is_held, self.journal(), give_way).map_err(fail)?;
         Ok(Opened { listener, role: Role::Admin, wanted, running })
     }
 
@@ -324,6 +329,15 @@ fn warn_of_none(why: &str) {
     );
 }
 
+/// On a thread that answers operators, and for those that it starts: workers go first. None of them
+/// holds what a worker waits for, but for the lock of an NVMe fabric, which is waited for with sleep
+/// (`Wakers::give_way`).
+fn give_way() {
+    if let Err(error) = io::lower_priority(STEPS) {
+        tracing::warn!(%error, "answers to operators may hold up requests");
+    }
+}
+
 fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {
     Listener::bind(at, &TcpOptions::default())
         .map_err(|error| format!("cannot start the admin API: {error}"))
@@ -367,8 +381,8 @@ pub(crate) fn open_metrics(
     let listener = passed.flatten().map_or_else(bind, Ok).map_err(|error| fail(&error))?;
     let socket = listener.try_clone().map_err(|error| fail(&error))?;
     let scraped = scrape_router(tenants.clone(), metrics_tenants);
-    let running =
-        start(scraped, Door::Tcp(socket.into()), is_held).map_err(|error| fail(&error))?;
+    let running = start_audited(scraped, Door::Tcp(socket.into()), is_held, None, give_way)
+        .map_err(|error| fail(&error))?;
     Ok(Opened { listener, role: Role::Metrics, wanted, running })
 }
 

@@ -1,6 +1,6 @@
-//! Where threads run, and how many descriptors the process may hold.
+//! Where threads run and before which others, and how many descriptors the process may hold.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Error;
@@ -30,6 +30,18 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
     })
 }
 
+/// Lowers the priority of the calling thread, and of those that it starts from now on, by so many
+/// steps of `nice`: of a processor that others want, ten steps leave it a tenth of what one of them
+/// gets, and those of them that wake do not wait for it to pause (sched(7), "The nice value"). On Linux
+/// that is a thread's own; nobody needs a privilege for it, and nobody without one goes back.
+///
+/// # Errors
+/// When the process may not: a filter of system calls is in the way.
+pub fn lower_priority(steps: u8) -> Result<(), Error> {
+    let lowered = nice(i32::from(steps)).map(drop);
+    lowered.map_err(|e| Error::system("cannot lower a thread's priority", e))
+}
+
 /// Raises the soft limit of open descriptors to the hard one and returns what it is now.
 pub fn raise_descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
@@ -39,4 +51,24 @@ pub fn raise_descriptor_limit() -> usize {
         Err(_) => limit.current,
     };
     now.map_or(usize::MAX, |n| n as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::getpriority_process;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_and_those_it_starts_are_lowered_and_no_other() {
+        let own = || getpriority_process(None).unwrap();
+        let before = own();
+        let lowered = std::thread::spawn(move || {
+            lower_priority(3).unwrap();
+            (own(), std::thread::spawn(own).join().unwrap())
+        });
+        let below = (before + 3).min(19);
+        assert_eq!(lowered.join().unwrap(), (below, below));
+        assert_eq!(own(), before);
+    }
 }

@@ -82,10 +82,12 @@ impl Running {
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
 pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
-    start_audited(router, door, is_held, None)
+    start_audited(router, door, is_held, None, || {})
 }
 
-/// The same, with records of changes in `journal`.
+/// The same, with records of changes in `journal`, if there is one. The thread calls `begin` first: what
+/// that changes of the thread holds for all that it starts, each piece of work that waits and each
+/// scrape.
 ///
 /// # Errors
 /// When the system has no thread or descriptor left.
@@ -97,6 +99,7 @@ pub fn start_audited(
     door: Door,
     is_held: bool,
     journal: Option<Arc<dyn Journal>>,
+    begin: fn(),
 ) -> io::Result<Running> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let auditor = Auditor::new(journal);
@@ -141,9 +144,11 @@ pub fn start_audited(
         }
     };
     let (sender, receiver) = watch::channel(is_held);
-    std::thread::Builder::new()
-        .name("admin".to_owned())
-        .spawn(move || runtime.block_on(accept_all(&entry, &routers, receiver)))?;
+    let answering = move || {
+        begin();
+        runtime.block_on(accept_all(&entry, &routers, receiver));
+    };
+    std::thread::Builder::new().name("admin".to_owned()).spawn(answering)?;
     Ok(Running { is_held: Arc::new(sender) })
 }
 
