@@ -48,10 +48,13 @@ impl TenantChange {
     }
 }
 
-/// What undoes the part of a batch that is made.
+/// What a tenant was promised before a batch.
+type Promised = (Slo, Option<Share>);
+
+/// What undoes the part of a batch that is made: the tenants that it changed, and those that it made.
 #[derive(Debug)]
 #[must_use]
-pub struct Undo(Vec<(String, Option<(Slo, Option<Share>)>)>);
+pub struct Undo(Vec<(String, Option<Promised>)>);
 
 impl Book {
     /// Registers and changes the tenants of a batch, in its order, and looks whether those can end that
