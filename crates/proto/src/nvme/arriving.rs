@@ -146,7 +146,7 @@ impl State {
         let mut own = Controller::new(cntlid, arrival, kin, now);
         own.link.set_ready(emigrant.is_ready);
         own.link.set_writes_through(emigrant.writes_through);
-        *own.link.errors.lock() = emigrant.errors;
+        own.link.with_errors(|errors| *errors = emigrant.errors);
         own.configuration = emigrant.configuration;
         own.state = emigrant.state;
         own.created = emigrant.created;

@@ -224,7 +224,7 @@ impl State {
             events: own.events.clone(),
             changed: own.changed.clone(),
             notices: own.notices.clone(),
-            errors: own.link.errors.lock().clone(),
+            errors: own.link.errors(),
             sights: self.sights(own),
             queues,
         }

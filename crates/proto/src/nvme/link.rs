@@ -25,7 +25,9 @@ pub(super) struct Link {
     is_called: AtomicBool,
     /// Counts changes of what the controller may reach.
     generation: AtomicU64,
-    pub(super) errors: Mutex<ErrorLog>,
+    errors: Mutex<ErrorLog>,
+    /// How many errors there ever were, for those whom workers would wait for if they locked the log.
+    error_count: AtomicU64,
 }
 
 impl Link {
@@ -39,7 +41,24 @@ impl Link {
             is_called: AtomicBool::new(false),
             generation: AtomicU64::new(1),
             errors: Mutex::new(ErrorLog::default()),
+            error_count: AtomicU64::new(0),
         }
+    }
+
+    /// Changes the error log.
+    pub(super) fn with_errors(&self, change: impl FnOnce(&mut ErrorLog)) {
+        let mut errors = self.errors.lock();
+        change(&mut errors);
+        self.error_count.store(errors.count(), Ordering::Relaxed);
+    }
+
+    /// The error log as it is, for threads that workers may wait for.
+    pub(super) fn errors(&self) -> ErrorLog {
+        self.errors.lock().clone()
+    }
+
+    pub(super) fn error_count(&self) -> u64 {
+        self.error_count.load(Ordering::Relaxed)
     }
 
     /// A command came. Written once in a keep-alive period, so that queues do not fight for the line.

@@ -241,7 +241,7 @@ fn controller_info(controller: &Controller) -> ControllerInfo {
         is_ready: controller.state.is_ready(),
         keep_alive_ms: controller.features.keep_alive_ms,
         created: controller.created,
-        errors: controller.link.errors.lock().count(),
+        errors: controller.link.error_count(),
         queues: queues.collect(),
     }
 }

@@ -76,7 +76,7 @@ impl State {
         Ok(match page {
             LogPage::SUPPORTED => supported(controller.kind),
             LogPage::ERROR => {
-                let errors = controller.link.errors.lock();
+                let errors = controller.link.errors();
                 let entries = errors.newest().flat_map(|entry| entry.as_bytes().iter().copied());
                 let mut log: Vec<u8> = entries.collect();
                 log.resize(ERROR_ENTRIES * size_of::<ErrorEntry>(), 0);
@@ -132,7 +132,7 @@ impl State {
             writes: U128::new(u128::from(sum.writes)),
             power_on_hours: U128::new(u128::from(hours)),
             media_errors: U128::new(u128::from(sum.media_errors)),
-            error_entries: U128::new(u128::from(controller.link.errors.lock().count())),
+            error_entries: U128::new(u128::from(controller.link.error_count())),
             ..SmartLog::new_zeroed()
         })
     }

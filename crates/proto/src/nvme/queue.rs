@@ -234,7 +234,7 @@ impl Queue {
         if !status.is_ok() {
             let mut entry = Submission::new(io::opcode(io), io.cid, io.nsid);
             entry.dword10.set(io.command.range().map_or(0, |range| range.lba as u32));
-            self.made.link.errors.lock().add(self.made.id, &entry, status);
+            self.made.link.with_errors(|errors| errors.add(self.made.id, &entry, status));
         }
         Answer::error(io.cid, status)
     }
@@ -281,11 +281,10 @@ impl Queue {
     }
 
     fn refuse(&self, entry: &Submission, status: Status) -> Answer {
-        let mut errors = self.made.link.errors.lock();
-        match entry.opcode {
+        self.made.link.with_errors(|errors| match entry.opcode {
             FABRICS_OPCODE => errors.add_fabrics(self.made.id, entry, status),
             _ => errors.add(self.made.id, entry, status),
-        }
+        });
         Answer::error(entry.cid.get(), status)
     }
 
