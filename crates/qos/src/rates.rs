@@ -105,7 +105,10 @@ impl TokenScheduler {
         }
         let ahead = self.locals[tenant.0 as usize].queue.sum.under(self.load);
         let units = ahead + self.priced(line).under(self.load);
-        let missing = nano(units).saturating_sub(cell.balance.tokens().saturating_sub(NEG_LIMIT));
+        // Who is not held repays nothing until it is, so a debt refuses it nothing before.
+        let least = if terms.holders == 0 { 0 } else { i64::MIN };
+        let balance = cell.balance.tokens().max(least);
+        let missing = nano(units).saturating_sub(balance.saturating_sub(NEG_LIMIT));
         time_to_make(missing, terms.rate) > cell.latency_nanos()
     }
 
