@@ -315,8 +315,12 @@ impl Journal for Counted {
 
     fn keep(&self, record: &Record) -> Result<(), String> {
         let kept = self.0.keep(record);
-        let happened = if kept.is_ok() { Happening::AuditKept } else { Happening::AuditOwed };
-        happened.count();
+        match (&kept, record.outcome) {
+            (Ok(()), _) => Happening::AuditKept.count(),
+            (Err(_), Outcome::Done | Outcome::Unknown) => Happening::AuditOwed.count(),
+            // Of what was refused nobody owes a record.
+            (Err(_), Outcome::Refused | Outcome::Failed) => {}
+        }
         kept
     }
 }

@@ -91,7 +91,8 @@ impl AuditFile {
     /// # Errors
     /// Why not.
     pub(crate) fn foresee(path: &Path) -> Result<(), String> {
-        let opened = OpenOptions::new().read(true).append(true).open(path).map(drop);
+        check_kind(path).map_err(|error| say(path, &error))?;
+        let opened = OpenOptions::new().append(true).open(path).map(drop);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let could_be_made = folder.is_none_or(Path::is_dir);
         match opened {
@@ -257,12 +258,17 @@ impl Inner {
     }
 }
 
+/// A pipe would wait for its reader, with whoever asked for a change.
+fn check_kind(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::other("it is no file")),
+        _ => Ok(()),
+    }
+}
+
 /// The file, and whether it ends in the middle of a line.
 fn open(path: &Path) -> io::Result<(File, bool)> {
-    // A pipe would wait for its reader, with whoever asked for a change.
-    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("it is no file"));
-    }
+    check_kind(path)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     // Its name has to be durable as well. Who may not read the directory has been given the file.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

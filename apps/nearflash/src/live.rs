@@ -60,6 +60,9 @@ use world::World;
 /// How long to wait until no device has a request any more that a change forbids.
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 
+/// How long a change waits for another one behind which somebody has waited in vain.
+const STUCK_MAX: Duration = Duration::from_millis(200);
+
 /// How long a change waits for the end of the process before this one; most end within milliseconds.
 const OLDER_MAX: Duration = Duration::from_secs(2);
 
@@ -283,7 +286,7 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// The same for an operator's change: waits for the one that is being made, but not for long, and not
+    /// The same for an operator's change: waits for the one that is being made, but not for long, and hardly
     /// at all where somebody has waited in vain. So a disk that hangs holds few threads.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
         let try_lock = || match self.inner.try_lock() {
@@ -291,8 +294,10 @@ impl Live {
             locked => Some(locked.expect("no holder of this lock panics")),
         };
         let mut locked = try_lock();
-        if locked.is_none() && !self.is_stuck.load(Ordering::Acquire) {
-            self.wait_until(|| {
+        if locked.is_none() {
+            // Whoever was slow may be done since.
+            let is_stuck = self.is_stuck.load(Ordering::Acquire);
+            self.wait_so_long(if is_stuck { STUCK_MAX } else { SETTLE_MAX }, || {
                 locked = try_lock();
                 locked.is_some()
             });

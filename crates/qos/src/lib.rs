@@ -69,7 +69,7 @@ pub use loan::Loan;
 pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
-pub use registry::{Admission, DeficitNotice, Holding, Portion, Registry};
+pub use registry::{Admission, DeficitNotice, Holding, Lot, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};

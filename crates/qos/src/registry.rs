@@ -5,6 +5,9 @@
 //! names, access rules and files.
 
 mod holding;
+mod undo;
+
+pub use undo::Lot;
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;

@@ -28,14 +28,17 @@ impl Live {
             audit.ready()?;
         }
         self.halt_recalibrations(true);
-        self.ground.tenants.book().freeze(true);
-        if let Err(problem) = self.keep_tenants_now() {
-            self.ground.tenants.book().freeze(false);
+        // Behind the lock, so that a change which is under way ends first, as a whole.
+        let frozen = self.lock_for_change().and_then(|mut inner| {
+            self.ground.tenants.book().freeze(true);
+            let kept = inner.keep_tenants(&self.ground.tenants.list());
+            inner.is_frozen = kept.is_ok();
+            kept.inspect_err(|_| self.ground.tenants.book().freeze(false))
+        });
+        frozen.map_err(|problem| {
             self.halt_recalibrations(false);
-            return Err(problem.message);
-        }
-        self.lock().is_frozen = true;
-        Ok(())
+            problem.message
+        })
     }
 
     /// Everything may change again.

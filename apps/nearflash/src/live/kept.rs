@@ -83,7 +83,7 @@ impl KeptReservation {
 
 impl Inner {
     /// Keeps these tenants, as far as they are not as the configuration says.
-    fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
+    pub(super) fn keep_tenants(&mut self, list: &[TenantInfo]) -> Result<(), Problem> {
         let tenants = changed_tenants(&self.base, list);
         if tenants == self.changes.tenants && !self.is_in_doubt() {
             return Ok(());
@@ -110,11 +110,6 @@ impl Inner {
 }
 
 impl Live {
-    /// Keeps the tenants as the book has them.
-    pub(super) fn keep_tenants_now(&self) -> Result<(), Problem> {
-        self.lock().keep_tenants(&self.ground.tenants.list())
-    }
-
     /// Keeps a tenant as the book has it.
     pub(super) fn keep_tenant_now(&self, name: &str) -> Result<(), Problem> {
         let mut inner = self.lock_for_change()?;

@@ -72,7 +72,11 @@ impl Live {
                 Some(KeptModel::of(model, book.configured_model(device)?))
             }
         };
-        let mut inner = self.lock_for_change()?;
+        // What was measured for minutes waits for as long as another change takes.
+        let mut inner = match kept {
+            Some(_) => self.lock(),
+            None => self.lock_for_change()?,
+        };
         let mut changes: Changes = inner.changes.clone();
         match kept {
             Some(kept) => changes.models.insert(device.to_owned(), kept),

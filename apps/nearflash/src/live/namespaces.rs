@@ -103,6 +103,7 @@ impl Live {
                 );
                 return Err(Problem::new(Code::InUse, message));
             }
+            check_scratch(world, space)?;
             self.set(world, changes, space);
             changes.namespaces.insert(space.number.0, None);
             for subsystem in world.config.subsystem.iter().filter(|one| one.namespaces.is_some()) {
@@ -245,6 +246,25 @@ pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: V
     let each = listed.into_iter().map(|(nsid, namespace)| Exported::As { nsid, namespace });
     let config = SubsystemConfig { namespaces: Some(each.collect()), ..subsystem.clone() };
     changes.subsystems.insert(config.nqn.clone().unwrap_or_default(), Some(config));
+}
+
+/// What a device's configuration names goes with that only: a start would look for it.
+fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
+    let number = space.number.0.to_string();
+    let is_it = |scratch: &String| *scratch == space.name || *scratch == number;
+    let names = |scratch: &Option<String>| scratch.as_ref().is_some_and(is_it);
+    let mut devices = world.config.device.iter();
+    match devices.find(|device| names(&device.recalibrate_scratch)) {
+        None => Ok(()),
+        Some(device) => {
+            let message = format!(
+                "device {:?} has {:?} as its recalibrate_scratch: take that out of the \
+                 configuration and reload it first",
+                device.name, space.name
+            );
+            Err(Problem::new(Code::InUse, message))
+        }
+    }
 }
 
 pub(super) fn find<'a>(world: &'a World, name: &str) -> Result<&'a Space, Problem> {

@@ -17,7 +17,7 @@ impl Live {
     /// What is wrong with it; then nothing has changed.
     pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
         self.await_older()?;
-        let mut inner = self.lock();
+        let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
         let wanted = base.all_devices();

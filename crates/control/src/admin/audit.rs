@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::problem::{Code, Problem};
+use super::server::Seat;
 
 /// Bytes of what was before, or is after, at most; what is larger is not told.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -346,6 +347,8 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     let (method, path) = (request.method().clone(), cut(request.uri().path()));
     let is_change = is_change(&method, request.uri().path());
     let caller = request.extensions().get::<Caller>().cloned();
+    // What is done goes on when its peer hangs up, and has its seat until then.
+    let _seat = request.extensions().get::<Seat>().cloned();
     let note = Note::default();
     request.extensions_mut().insert(note.clone());
     let response = next.run(request).await;

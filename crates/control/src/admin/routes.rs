@@ -149,9 +149,12 @@ async fn add_tenant(
     let admission = api.tenants.register(&wanted.name, &slo, share, device);
     let admission =
         admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
+    let made = api.tenants.get(&wanted.name).as_ref().map(promise_of);
     if let Err(problem) = keep_tenant(&api, &wanted.name).await {
-        // It may be gone already; a change that is not kept is none.
-        let _ = api.tenants.unregister(&wanted.name);
+        // A change that is not kept is none. It may be gone already, or another's by now.
+        if made == api.tenants.get(&wanted.name).as_ref().map(promise_of) {
+            let _ = api.tenants.unregister(&wanted.name);
+        }
         return Err(problem);
     }
     tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
@@ -214,10 +217,14 @@ async fn set_tenant(
         .change(&name, &slo, wanted.share.map(Into::into))
         .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
     note.before(&before.as_ref().map(promise_of));
-    note.after(&api.tenants.get(&name).as_ref().map(promise_of));
+    let made = api.tenants.get(&name).as_ref().map(promise_of);
+    note.after(&made);
     if let (Err(problem), Some(before)) = (keep_tenant(&api, &name).await, before) {
-        let share = (before.slo.latency_us == 0).then_some(before.share);
-        let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
+        // Unless somebody has made it something else meanwhile.
+        if made == api.tenants.get(&name).as_ref().map(promise_of) {
+            let share = (before.slo.latency_us == 0).then_some(before.share);
+            let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
+        }
         return Err(problem);
     }
     tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");

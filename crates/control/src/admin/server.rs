@@ -257,7 +257,7 @@ impl Drop for Place {
 /// What a connection takes from others, until it and its requests have ended: who hangs up does not
 /// have the next try the sooner.
 #[derive(Clone)]
-struct Seat {
+pub(super) struct Seat {
     _held: Arc<(OwnedSemaphorePermit, Option<Place>)>,
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use contract::{Instant, Slo};
+use contract::{Instant, Slo, TenantId};
+use qos::Lot;
 
 use super::{Book, Origin};
 use crate::words::{Refusal, Share};
@@ -48,13 +49,18 @@ impl TenantChange {
     }
 }
 
-/// What a tenant was promised before a batch.
-type Promised = (Slo, Option<Share>);
+/// What a tenant was before a batch: its promise, the tokens that needs, and its lot on each device.
+#[derive(Debug)]
+struct Before {
+    slo: Slo,
+    tokens_needed: u64,
+    lots: Vec<Lot>,
+}
 
 /// What undoes the part of a batch that is made: the tenants that it changed, and those that it made.
 #[derive(Debug)]
 #[must_use]
-pub struct Undo(Vec<(String, Option<Promised>)>);
+pub struct Undo(Vec<(TenantId, Option<Before>)>);
 
 impl Book {
     /// Registers and changes the tenants of a batch, in its order, and looks whether those can end that
@@ -93,38 +99,48 @@ impl Book {
             TenantChange::Add { name, slo, share, device } => {
                 let (origin, device) = (Origin::Operator, device.as_deref());
                 self.register_sharing(name, slo, *share, device, origin, now)?;
-                undo.0.push((name.clone(), None));
+                undo.0.push((self.known(name)?, None));
             }
             TenantChange::Set { name, slo, share } => {
-                let before = self.info(self.known(name)?);
+                let tenant = self.known(name)?;
+                let before = self.before(tenant);
                 self.change_sharing(name, slo, *share, now)?;
-                let own = (before.slo.latency_us == 0 && share.is_some()).then_some(before.share);
-                undo.0.push((name.clone(), Some((before.slo, own))));
+                undo.0.push((tenant, Some(before)));
             }
             TenantChange::Remove { name } => drop(self.check_end(name)?),
         }
         Ok(())
     }
 
-    /// Nothing of a batch has been made.
+    fn before(&self, tenant: TenantId) -> Before {
+        let entry = self.entry(tenant);
+        let lots = self.devices.iter().map(|device| device.registry.lot_of(tenant));
+        Before { slo: entry.slo, tokens_needed: entry.tokens_needed, lots: lots.collect() }
+    }
+
+    /// Nothing of a batch has been made. What tenants had is theirs again, whether or not they would be
+    /// admitted with it today, and though all is frozen by now.
     pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
-        for (name, before) in undo.0.into_iter().rev() {
-            let done = match before {
-                None => self.unregister(&name, now),
-                Some((slo, share)) => self.change_sharing(&name, &slo, share, now).map(drop),
+        for (tenant, before) in undo.0.into_iter().rev() {
+            let Some(before) = before else {
+                self.unregister_of(tenant, now);
+                continue;
             };
-            if let Err(refusal) = done {
-                tracing::error!(%refusal, name, "a tenant cannot be put back");
+            for (device, lot) in self.devices.iter_mut().zip(before.lots) {
+                device.registry.put_back(tenant, lot, now);
             }
+            let entry = self.entry_mut(tenant);
+            (entry.slo, entry.tokens_needed) = (before.slo, before.tokens_needed);
         }
     }
 
-    /// Ends the tenants that a batch removes.
+    /// Ends the tenants that a batch removes, though all is frozen by now: it was begun before.
     pub fn end_batch(&mut self, changes: &[TenantChange], now: Instant) {
         for change in changes {
             let TenantChange::Remove { name } = change else { continue };
-            if let Err(refusal) = self.unregister(name, now) {
-                tracing::error!(%refusal, name, "a tenant does not end");
+            // Or it has ended by itself.
+            if let Ok(tenant) = self.known(name) {
+                self.unregister_of(tenant, now);
             }
         }
     }

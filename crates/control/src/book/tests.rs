@@ -227,3 +227,35 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     let on_gone = book.register_on("late", &slo(0, 0, 0), 2, origin, NOW);
     assert!(matches!(on_gone, Err(Refusal::NoDevice { .. })), "{on_gone:?}");
 }
+
+#[test]
+fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
+    use crate::book::batch::TenantChange;
+    let strict = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let changes = [
+        TenantChange::Set { name: "gold".to_owned(), slo: Slo::default(), share: None },
+        TenantChange::Add { name: "new".to_owned(), slo: strict, share: None, device: None },
+        TenantChange::Remove { name: "gone".to_owned() },
+    ];
+    for is_kept in [false, true] {
+        let mut book = book();
+        add(&mut book, "gold", strict).unwrap();
+        add(&mut book, "gone", Slo::default()).unwrap();
+        let undo = book.begin_batch(&changes, NOW).unwrap();
+        book.freeze(true);
+        let promised = |book: &Book, name: &str| {
+            let tenant = book.find(name)?;
+            Some(book.info(tenant).slo.latency_us)
+        };
+        if is_kept {
+            book.end_batch(&changes, NOW);
+            assert_eq!(promised(&book, "gone"), None);
+            assert_eq!((promised(&book, "gold"), promised(&book, "new")), (Some(0), Some(500)));
+        } else {
+            // Nobody would be admitted now.
+            book.undo_batch(undo, NOW);
+            assert_eq!(promised(&book, "new"), None);
+            assert_eq!((promised(&book, "gold"), promised(&book, "gone")), (Some(500), Some(0)));
+        }
+    }
+}

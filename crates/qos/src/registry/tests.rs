@@ -266,6 +266,45 @@ fn a_tenant_in_deficit_stays_there_in_another_process() {
 }
 
 #[test]
+fn a_debt_that_came_along_refuses_nobody_for_good() {
+    let (mut old, strict, _) = indebted();
+    let now = Instant::from_nanos(2_000_000);
+    let told = old.registry.bequeath(now);
+    let (mut new, _, _) = Process::new();
+    new.registry.fail_fast(true);
+    new.round(1);
+    assert!(new.registry.inherit(strict, told[0].1, now));
+    // Nobody holds it, so only a request has it repay; the next are refused until it has.
+    new.ask(strict, 4096);
+    assert_eq!(new.round(3_000), 0);
+    let slot = new.slots.insert(()).unwrap();
+    assert!(new.scheduler.enqueue(strict, contract::Kind::Read, 4096, slot).is_err());
+    new.slots.remove(slot);
+    let served: usize = (4..400).map(|ms| new.round(ms * 1_000)).sum();
+    assert_eq!(served, 1);
+    new.ask(strict, 4096);
+    adds_up(&new.registry, &[&new.scheduler]);
+}
+
+#[test]
+fn what_is_put_back_is_not_judged_anew() {
+    let mut registry = registry();
+    let now = Instant::ZERO;
+    let most = |reads: u32| slo(1_000, reads, 100);
+    let tenant = registry.register(&most(100_000), now).unwrap().tenant;
+    let before = registry.lot_of(tenant);
+    registry.change(tenant, &slo(0, 0, 0), now).unwrap();
+    // Others take all that it gave up.
+    for reads in [400_000, 200_000, 100_000, 50_000] {
+        let _ = registry.register(&most(reads), now);
+    }
+    assert!(registry.change(tenant, &most(100_000), now).is_err());
+    registry.put_back(tenant, before, now);
+    let terms = registry.shared().tenants[tenant.0 as usize].terms();
+    assert_eq!(terms.class, Class::LatencyCritical);
+}
+
+#[test]
 fn what_a_tenant_has_is_in_one_process_at_a_time() {
     let (mut old, strict, shares) = Process::new();
     // It saves for what it cannot pay yet.
