@@ -61,7 +61,7 @@ use world::World;
 const SETTLE_MAX: Duration = Duration::from_secs(8);
 
 /// How long a change waits for another one behind which somebody has waited in vain.
-const STUCK_MAX: Duration = Duration::from_millis(200);
+const STUCK_MAX: Duration = Duration::from_millis(10);
 
 /// How long a change waits for the end of the process before this one; most end within milliseconds.
 const OLDER_MAX: Duration = Duration::from_secs(2);
