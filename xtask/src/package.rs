@@ -99,10 +99,9 @@ pub(crate) fn build(out: &Path, binary: Option<&Path>) -> Result<Vec<PathBuf>, S
     Ok(files)
 }
 
-/// Builds everything around `binary`, or a portable one built for it, and tries it: the packaged program
-/// on the packaged configuration, the container without an engine, and the Debian package from its
-/// installation to its purge. What could not be tried here is said.
-pub(crate) fn try_out(binary: Option<&Path>) -> Result<(), String> {
+/// Builds everything around `binary`, or a portable one built for it, and has the packaged program look at
+/// the packaged configuration. Where it is.
+pub(crate) fn check(binary: Option<&Path>) -> Result<PathBuf, String> {
     let out = shell::root().join("target/package");
     build(&out, binary)?;
     let tree = out.join("tree");
@@ -115,7 +114,14 @@ pub(crate) fn try_out(binary: Option<&Path>) -> Result<(), String> {
     fs::write(&tried, text).map_err(|error| say(&tried, error))?;
     let mut check = Command::new(tree.join("usr/bin/nearflash"));
     check.args(["serve", "--check", "--config"]).arg(&tried);
-    checked(&mut check)?;
+    checked(&mut check).map(|_| out)
+}
+
+/// [Checks](check) it and tries it: the container without an engine, and the Debian package from its
+/// installation to its purge. What could not be tried here is said.
+fn try_out(binary: Option<&Path>) -> Result<(), String> {
+    let out = check(binary)?;
+    let tree = out.join("tree");
     for (what, outcome) in [
         ("container", container::try_out(&out)?),
         ("Debian package", debian::try_out(&out, &tree, &version()?)?),
