@@ -275,13 +275,17 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
-    log::tell_what_is_left_out();
     if !args.core_dumps
         && let Err(error) = io::keep_memory_secret()
     {
         tracing::warn!("{error}");
     }
     let base = merge(&args)?;
+    // Before there are others: workers alone go to their processors.
+    if let Some(Err(error)) = base.pinned().map(|cpus| io::keep_off_cpus(cpus)) {
+        tracing::warn!(%error, "answers to operators may hold up requests");
+    }
+    log::tell_what_is_left_out();
     if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {
         log::say(format_args!("warning: {exposed}"));
     }

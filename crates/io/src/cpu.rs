@@ -1,7 +1,7 @@
 //! Where threads run and before which others, and how many descriptors the process may hold.
 
 use rustix::process::{Resource, Rlimit, getrlimit, nice, setrlimit};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Error;
 
@@ -28,6 +28,23 @@ pub fn check_cpu(cpu: usize) -> Result<(), Error> {
         let tried = scope.spawn(|| pin_to_cpu(cpu)).join();
         tried.unwrap_or_else(|_| Err(Error::new(format!("cannot try processor {cpu}"))))
     })
+}
+
+/// Keeps the calling thread, and those that it starts from now on, off these processors: they are
+/// somebody's own. Where it may use no others, it stays. Returns whether it keeps off.
+///
+/// # Errors
+/// When the process may not say where its threads run: a filter of system calls is in the way.
+pub fn keep_off_cpus(cpus: &[usize]) -> Result<bool, Error> {
+    let say = |e| Error::system("cannot keep threads off the processors of others", e);
+    let mut left = sched_getaffinity(None).map_err(say)?;
+    for &cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
+        left.unset(cpu);
+    }
+    if left.count() == 0 {
+        return Ok(false);
+    }
+    sched_setaffinity(None, &left).map_err(say).map(|()| true)
 }
 
 /// Lowers the priority of the calling thread, and of those that it starts from now on, by so many
@@ -70,5 +87,23 @@ mod tests {
         let below = (before + 3).min(19);
         assert_eq!(lowered.join().unwrap(), (below, below));
         assert_eq!(own(), before);
+    }
+
+    #[test]
+    fn a_thread_keeps_off_processors_unless_it_has_no_others() {
+        let own = || sched_getaffinity(None).unwrap();
+        let all = own();
+        let named: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| all.is_set(cpu)).collect();
+        let kept_off = move || {
+            let kept = keep_off_cpus(&named[1..]).unwrap();
+            assert_eq!(kept, named.len() == 1 || own().count() == 1);
+            assert!(own().is_set(named[0]), "it is where it may be");
+            assert!(!keep_off_cpus(&named).unwrap(), "there are no others");
+            pin_to_cpu(*named.last().unwrap())
+                .expect("a thread of its own goes there all the same");
+            own().count()
+        };
+        assert_eq!(std::thread::spawn(kept_off).join().unwrap(), 1);
+        assert_eq!(own().count(), all.count());
     }
 }

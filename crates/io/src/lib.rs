@@ -31,7 +31,7 @@ mod waker;
 
 pub use arena::{Arena, carve};
 pub use clock::Clock;
-pub use cpu::{check_cpu, lower_priority, pin_to_cpu, raise_descriptor_limit};
+pub use cpu::{check_cpu, keep_off_cpus, lower_priority, pin_to_cpu, raise_descriptor_limit};
 pub use endpoint::{Endpoint, UnixPath};
 pub use epoll::{EpollReactor, EpollSockets};
 pub use error::Error;
