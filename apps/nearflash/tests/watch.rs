@@ -15,13 +15,15 @@ struct Watched {
     folder: tempfile::TempDir,
     metrics: SocketAddr,
     server: Server,
-    load: Child,
+    loads: Vec<Child>,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let _ = self.load.kill(); // it may have ended
-        let _ = self.load.wait();
+        for load in &mut self.loads {
+            let _ = load.kill(); // it may have ended
+            let _ = load.wait();
+        }
     }
 }
 
@@ -33,16 +35,25 @@ fn program() -> Process {
 
 impl Watched {
     fn start() -> Watched {
+        let launch = Launch::device("mem:16MiB");
+        Watched::under(launch, |server| vec![format!("reflex://{}", server.address())])
+    }
+
+    /// A server under a load of each of these words.
+    fn under(launch: Launch, loads: impl Fn(&Server) -> Vec<String>) -> Watched {
         let folder = tempfile::tempdir().unwrap();
         let (socket, metrics) = (folder.path().join("admin.sock"), free_port());
         let words = ["--workers", "1", "--admin", socket.to_str().unwrap(), "--metrics"];
-        let launch = words.into_iter().fold(Launch::device("mem:16MiB"), Launch::with);
+        let launch = words.into_iter().fold(launch, Launch::with);
         let server = launch.with(&metrics.to_string()).start();
-        let mut bench = program();
-        bench.args(["bench", &format!("reflex://{}", server.address()), "--rate", "2000"]);
-        bench.args(["--read-percent", "50", "--warmup", "0.1", "--seconds", "60"]);
-        let load = bench.stdout(Stdio::null()).spawn().expect("the program starts");
-        Watched { folder, metrics, server, load }
+        let start = |words: String| {
+            let mut bench = program();
+            bench.arg("bench").args(words.split_whitespace()).args(["--rate", "2000"]);
+            bench.args(["--read-percent", "50", "--warmup", "0.1", "--seconds", "60"]);
+            bench.stdout(Stdio::null()).spawn().expect("the program starts")
+        };
+        let loads = loads(&server).into_iter().map(start).collect();
+        Watched { folder, metrics, server, loads }
     }
 
     fn socket(&self) -> PathBuf {
@@ -71,10 +82,14 @@ impl Watched {
 
     /// The value of a series.
     fn metric(&self, series: &str) -> Option<f64> {
-        let text = self.ask("GET", "/metrics");
-        let line = text.lines().find_map(|line| line.strip_prefix(series))?;
-        line.trim().parse().ok()
+        value(&self.ask("GET", "/metrics"), series)
     }
+}
+
+/// The value of a series in a text.
+fn value(text: &str, series: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(series))?;
+    line.trim().parse().ok()
 }
 
 #[test]
@@ -139,4 +154,80 @@ fn some_requests_are_traced_on_their_whole_way() {
         "{table}"
     );
     assert!(!watched.server.log().contains("panicked"));
+}
+
+#[test]
+fn where_the_time_goes_is_told_of_everybody() {
+    // Each request is 3 ms at the device.
+    let config = "[[device]]\nname = \"slow\"\nspec = \"mem:16MiB?delay=3ms\"\n\
+         [[namespace]]\ndevice = \"slow\"\nsize = \"8MiB\"\n\
+         [[namespace]]\ndevice = \"slow\"\noffset = \"8MiB\"\n\
+         [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.io.nearflash:tests\"\n";
+    let watched = Watched::under(Launch::config(config), |server| {
+        let nvme = format!("nvme-tcp://{}/nqn.2026-11.io.nearflash:tests", server.listener(1));
+        let reflex = format!("reflex://{}", server.listener(0));
+        vec![format!("{nvme}?nsid=1"), format!("{reflex} --namespace 2")]
+    });
+    let everybody = [
+        ("tenant", "default"),
+        ("class", "best-effort"),
+        ("namespace", "1"),
+        ("namespace", "2"),
+        ("device", "slow"),
+        ("worker", "0"),
+        ("protocol", "reflex"),
+        ("protocol", "nvme-tcp"),
+    ];
+    let sampled = |text: &str, (of, who): (&str, &str), op: &str, stage: &str| {
+        let labels = format!("{of}=\"{who}\",op=\"{op}\",stage=\"{stage}\"");
+        value(text, &format!("nearflash_{of}_stage_seconds_count{{{labels}}}")).unwrap_or(0.0)
+    };
+    let mut text = String::new();
+    wait_until("samples of everybody", PATIENCE, || {
+        text = watched.ask("GET", "/metrics");
+        everybody.into_iter().all(|of| {
+            let is_known = |op| sampled(&text, of, op, "device") >= 20.0;
+            is_known("read") && is_known("other") && sampled(&text, of, "read", "reply") >= 1.0
+        })
+    });
+    for (of, who) in everybody {
+        for op in ["read", "other"] {
+            let within = |stage: &str, edge: &str| {
+                let labels = format!("{of}=\"{who}\",op=\"{op}\",stage=\"{stage}\"");
+                let family = format!("nearflash_{of}_stage_seconds_bucket");
+                value(&text, &format!("{family}{{le=\"{edge}\",{labels}}}"))
+                    .unwrap_or_else(|| panic!("no {family} of {labels}: {text}"))
+            };
+            let all = within("device", "+Inf");
+            assert_eq!(within("device", "0.002097152"), 0.0, "{of} {who} {op}: all were longer");
+            // Nobody is limited, so most are submitted in the turn in which they came.
+            // (Some may be counted while the counters are read.)
+            let queued = within("scheduler", "+Inf");
+            assert!((queued - all).abs() < 4.0, "{of} {who} {op}: {queued} and {all}");
+            assert!(within("scheduler", "0.002097152") > all / 2.0, "{of} {who} {op}");
+        }
+        assert_eq!(sampled(&text, (of, who), "other", "reply"), 0.0, "{of} {who}: of reads alone");
+        let carried = |what: &str, op: &str| {
+            let labels = format!("{{{of}=\"{who}\",op=\"{op}\"}}");
+            value(&text, &format!("nearflash_{of}_{what}_total{labels}")).unwrap_or(0.0)
+        };
+        for op in ["read", "write"] {
+            let requests = carried("requests", op);
+            assert!(requests > 0.0, "{of} {who} {op}");
+            let mean = carried("bytes", op) / requests;
+            assert!((3_000.0..5_500.0).contains(&mean), "{of} {who} {op}: {mean} bytes a request");
+        }
+    }
+    // Each protocol has a namespace to itself, of which it is known exactly what was done.
+    let reads = |of: &str, who: &str| {
+        let series = format!("nearflash_{of}_requests_total{{{of}=\"{who}\",op=\"read\"}}");
+        value(&text, &series).unwrap()
+    };
+    for (protocol, namespace) in [("nvme-tcp", "1"), ("reflex", "2")] {
+        let ratio = reads("protocol", protocol) / reads("namespace", namespace);
+        assert!((0.5..2.0).contains(&ratio), "{protocol}: estimated {ratio} times too many");
+    }
+    assert_eq!(reads("worker", "0"), reads("namespace", "1") + reads("namespace", "2"));
+    assert_eq!(reads("worker", "0"), reads("device", "slow"));
 }

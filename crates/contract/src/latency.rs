@@ -40,6 +40,24 @@ impl LatencyBucket {
     }
 }
 
+/// The coarse bucket that a time is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoarseBucket(u8);
+
+impl CoarseBucket {
+    /// That of a time in nanoseconds.
+    #[inline]
+    pub fn of(nanos: u64) -> CoarseBucket {
+        CoarseBucket(coarse(nanos) as u8)
+    }
+
+    /// Its number, below [`COARSE_BUCKETS`].
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The narrow bucket of a time in nanoseconds.
 ///
 /// A floating-point number is its exponent, then its mantissa: its upper bits are the logarithm in

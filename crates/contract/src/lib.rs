@@ -27,12 +27,14 @@ mod parcel;
 mod scheduler;
 mod session;
 mod slot;
+mod stages;
 mod status;
 #[cfg(test)]
 mod steps;
 mod time;
 mod traces;
 mod transport;
+mod work_meter;
 mod worker_meter;
 
 pub use buf::{Buf, BufPool, SizeClass};
@@ -41,11 +43,13 @@ pub use device::{Completion, Device, Geometry, Submission};
 pub use failures::Failures;
 pub use fence::{Fence, Kin, Start};
 pub use happening::{Credential, End, Happening};
-pub use latency::{COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge};
+pub use latency::{
+    COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_edge, fine_edge,
+};
 pub use mailbox::{
     Answer, Ask, LimitedBy, Listed, Mailbox, Member, NoMailbox, Report, Stays, Tell, Wish,
 };
-pub use meters::{COUNTED, Coarse, Meter, Meters, Reading, Stage};
+pub use meters::{COUNTED, Meter, Meters, Reading};
 pub use namespace::{Namespace, NamespaceId};
 pub use parcel::{Parcel, ParcelGrant, ParcelPlace, ParcelRequest, Payload};
 pub use scheduler::{QueueFull, Scheduler, TenantId};
@@ -54,6 +58,7 @@ pub use session::{
     Notice, Register, Reply, Request, Rights, SPEECH_BYTES_MAX, Session, Slo, Tag, TenantReply,
 };
 pub use slot::{Slot, SlotTable};
+pub use stages::{Coarse, Stage, StageMeter, Staged};
 pub use status::Status;
 pub use time::Instant;
 pub use traces::{Seam, Trace, Traces};
@@ -61,7 +66,8 @@ pub use transport::{
     CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, ListenerId, NetEvent, Peer, Ticket,
     Transport, Turn,
 };
+pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{
-    DEVICES_MAX, DeviceMeter, DeviceReading, Gauges, NAMESPACES_MAX, NamespaceMeter,
-    NamespaceReading, Part, Protocol, Tokens, WorkerMeter, WorkerReading,
+    DEVICES_MAX, DeviceMeter, DeviceReading, Gauges, Part, Protocol, Tokens, WorkerMeter,
+    WorkerReading,
 };

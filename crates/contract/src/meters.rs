@@ -12,34 +12,16 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::latency::{
-    COARSE_BUCKETS, LATENCY_BUCKETS, LatencyBucket, coarse, coarse_of_fine, fine_edge,
+    COARSE_BUCKETS, CoarseBucket, LATENCY_BUCKETS, LatencyBucket, coarse_of_fine, fine_edge,
 };
-use crate::worker_meter::{DEVICES_MAX, DeviceMeter, NAMESPACES_MAX, NamespaceMeter, WorkerMeter};
+use crate::stages::{self, Coarse, Stage, StageMeter, Staged};
+use crate::work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter};
+use crate::worker_meter::{DEVICES_MAX, DeviceMeter, Protocol, WorkerMeter};
 use crate::{Kind, NamespaceId, Status, TenantId};
 
 /// Whether requests are counted for metrics: the feature `uncounted` is for measuring what that
 /// costs.
 pub const COUNTED: bool = !cfg!(feature = "uncounted");
-
-/// Where a request spends its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// From its last byte received to its submission to the device: in the scheduler, for the most
-    /// part.
-    Scheduler,
-    /// At the device.
-    Device,
-    /// From its reply handed to the socket until the network has taken it. Of reads alone.
-    Reply,
-}
-
-impl Stage {
-    /// All of them, in their order.
-    pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
-}
-
-/// Times by coarse bucket.
-pub type Coarse<T> = [T; COARSE_BUCKETS];
 
 /// One worker's counters of one tenant. They wrap; differences between readings do not mind.
 #[derive(Debug)]
@@ -63,8 +45,8 @@ pub struct Meter {
     written_bytes: AtomicU64,
     /// Requests that were not carried out, by status.
     failures: [AtomicU32; Status::ALL.len()],
-    /// Samples, of reads and of the others, by stage and coarse bucket.
-    samples: [[Coarse<AtomicU32>; Stage::ALL.len()]; 2],
+    /// Where those that were picked by chance spent their time.
+    stages: StageMeter,
     /// Reads carried out, by latency from the last byte received to the reply handed to the socket.
     reads: [AtomicU32; LATENCY_BUCKETS],
 }
@@ -86,8 +68,8 @@ pub struct Reading {
     pub written_bytes: u64,
     /// Requests that were not carried out, by status.
     pub failures: [u32; Status::ALL.len()],
-    /// Samples, of reads and of the others, by [`Stage`] and coarse bucket.
-    pub samples: [[Coarse<u32>; Stage::ALL.len()]; 2],
+    /// Where those that were picked by chance spent their time.
+    pub samples: Staged<u32>,
     /// Reads carried out, by latency.
     pub reads: Vec<u32>,
 }
@@ -100,6 +82,7 @@ pub struct Meters {
     /// By number less one.
     namespaces: Box<[NamespaceMeter]>,
     devices: Box<[DeviceMeter]>,
+    protocols: [WorkMeter; Protocol::ALL.len()],
     /// The worker itself.
     pub worker: WorkerMeter,
     /// The last change of a namespace that holds for all that the worker has at devices.
@@ -113,6 +96,7 @@ impl Meters {
             cells: (0..tenants_max).map(|_| Meter::new()).collect(),
             namespaces: (0..NAMESPACES_MAX).map(|_| NamespaceMeter::default()).collect(),
             devices: (0..DEVICES_MAX).map(|_| DeviceMeter::default()).collect(),
+            protocols: Default::default(),
             worker: WorkerMeter::default(),
             placed: AtomicU64::new(0),
         }
@@ -131,6 +115,12 @@ impl Meters {
     /// The meter of a device, which is among the first [`DEVICES_MAX`].
     pub fn device(&self, number: usize) -> &DeviceMeter {
         &self.devices[number]
+    }
+
+    /// What was carried out on connections of a protocol, of the requests alone that were picked by
+    /// chance.
+    pub fn protocol(&self, protocol: Protocol) -> &WorkMeter {
+        &self.protocols[protocol as usize]
     }
 
     /// How many tenants there may be.
@@ -169,7 +159,6 @@ impl Meter {
     fn new() -> Meter {
         let zero = || AtomicU32::new(0);
         let zeroes = |_| zero();
-        let coarse = |_| core::array::from_fn(zeroes);
         Meter {
             epoch: zero(),
             in_flight: zero(),
@@ -180,7 +169,7 @@ impl Meter {
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             failures: core::array::from_fn(zeroes),
-            samples: core::array::from_fn(|_| core::array::from_fn(coarse)),
+            stages: StageMeter::default(),
             reads: core::array::from_fn(zeroes),
         }
     }
@@ -236,10 +225,10 @@ impl Meter {
         bump(&self.failures[usize::from(status.code())], 1);
     }
 
-    /// Worker: a request that was picked by chance spent so many nanoseconds in a stage.
-    pub fn sample(&self, kind: Kind, stage: Stage, nanos: u64) {
-        let of_kind = &self.samples[usize::from(kind != Kind::Read)];
-        bump(&of_kind[stage as usize][coarse(nanos)], 1);
+    /// Worker: a request that was picked by chance spent that long in a stage.
+    #[inline]
+    pub fn sample(&self, kind: Kind, stage: Stage, time: CoarseBucket) {
+        self.stages.sample(kind, stage, time);
     }
 
     /// Worker: a connection belongs to the tenant, or got a handle on it.
@@ -291,9 +280,7 @@ impl Meter {
         add_bytes(&mut reading.read_bytes, &self.read_bytes);
         add_bytes(&mut reading.written_bytes, &self.written_bytes);
         reading.failures.iter_mut().zip(&self.failures).for_each(|(to, from)| add(to, from));
-        let samples = self.samples.as_flattened().as_flattened();
-        let to = reading.samples.as_flattened_mut().as_flattened_mut();
-        to.iter_mut().zip(samples).for_each(|(to, from)| add(to, from));
+        self.stages.add_to(&mut reading.samples);
         reading.reads.iter_mut().zip(&self.reads).for_each(|(to, from)| add(to, from));
     }
 }
@@ -308,7 +295,7 @@ impl Default for Reading {
             read_bytes: 0,
             written_bytes: 0,
             failures: [0; Status::ALL.len()],
-            samples: [[[0; COARSE_BUCKETS]; Stage::ALL.len()]; 2],
+            samples: Staged::default(),
             reads: alloc::vec![0; LATENCY_BUCKETS],
         }
     }
@@ -324,9 +311,7 @@ impl Reading {
         since.read_bytes = self.read_bytes.wrapping_sub(earlier.read_bytes);
         since.written_bytes = self.written_bytes.wrapping_sub(earlier.written_bytes);
         since.failures.iter_mut().zip(&earlier.failures).for_each(|(now, then)| less(now, then));
-        let samples = since.samples.as_flattened_mut().as_flattened_mut();
-        let before = earlier.samples.as_flattened().as_flattened();
-        samples.iter_mut().zip(before).for_each(|(now, then)| less(now, then));
+        since.samples = stages::since(&self.samples, &earlier.samples);
         since.reads.iter_mut().zip(&earlier.reads).for_each(|(now, then)| less(now, then));
         since
     }
@@ -409,12 +394,13 @@ mod tests {
     fn samples_and_failures_keep_apart() {
         let meters = Meters::new(1);
         let meter = meters.get(TenantId(0)).unwrap();
-        meter.sample(Kind::Read, Stage::Device, 100_000);
-        meter.sample(Kind::Write, Stage::Scheduler, 1);
+        let (long, short) = (CoarseBucket::of(100_000), CoarseBucket::of(1));
+        meter.sample(Kind::Read, Stage::Device, long);
+        meter.sample(Kind::Write, Stage::Scheduler, short);
         meter.fail(Status::Retry);
         let reading = reading(meter);
-        assert_eq!(reading.samples[0][Stage::Device as usize][coarse(100_000)], 1);
-        assert_eq!(reading.samples[1][Stage::Scheduler as usize][0], 1);
+        assert_eq!(reading.samples[0][Stage::Device as usize][long.index()], 1);
+        assert_eq!(reading.samples[1][Stage::Scheduler as usize][short.index()], 1);
         let all = reading.samples.as_flattened().as_flattened().iter();
         assert_eq!((all.sum::<u32>(), reading.failures[14]), (2, 1));
     }

@@ -1,84 +1,14 @@
-//! What a worker tells of its namespaces, its devices and itself. As in [`Meter`](crate::Meter), it
-//! alone writes, and whoever reads takes differences.
+//! What a worker tells of its devices and itself. As in [`Meter`](crate::Meter), it alone writes, and
+//! whoever reads takes differences.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use crate::latency::{COARSE_BUCKETS, coarse};
-use crate::meters::{Coarse, bump, bump_u64};
-use crate::{End, Kind, Status};
-
-/// Namespaces that are counted: those whose numbers are no larger.
-pub const NAMESPACES_MAX: usize = 1024;
+use crate::meters::{bump, bump_u64};
+use crate::{End, Status};
 
 /// Devices of a worker at most.
 pub const DEVICES_MAX: usize = 16;
-
-/// One worker's counters of one namespace: what was carried out.
-#[derive(Debug, Default)]
-pub struct NamespaceMeter {
-    reads: AtomicU32,
-    writes: AtomicU32,
-    others: AtomicU32,
-    /// The device that it lies on.
-    device: AtomicU32,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
-}
-
-/// What [`NamespaceMeter`]s say, added up over workers. All of it wraps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NamespaceReading {
-    /// Reads, writes and the others.
-    pub requests: [u32; 3],
-    /// Bytes that reads and writes carried.
-    pub bytes: [u64; 2],
-}
-
-impl NamespaceMeter {
-    /// Worker: a request that carried so many bytes was carried out.
-    #[inline]
-    pub fn record(&self, kind: Kind, bytes: usize) {
-        match kind {
-            Kind::Read => {
-                bump(&self.reads, 1);
-                bump_u64(&self.read_bytes, bytes as u64);
-            }
-            Kind::Write | Kind::Exchange => {
-                bump(&self.writes, 1);
-                bump_u64(&self.written_bytes, bytes as u64);
-            }
-            Kind::Other => bump(&self.others, 1),
-        }
-    }
-
-    /// Worker: so many reads were carried out, that carried so many bytes together.
-    pub fn record_reads(&self, reads: u32, bytes: u64) {
-        bump(&self.reads, reads);
-        bump_u64(&self.read_bytes, bytes);
-    }
-
-    /// Worker: it lies on this device.
-    pub fn set_device(&self, device: usize) {
-        self.device.store(device as u32, Ordering::Relaxed);
-    }
-
-    /// The device that it lies on.
-    pub fn device(&self) -> usize {
-        self.device.load(Ordering::Relaxed) as usize
-    }
-
-    /// Adds what it says to `reading`.
-    pub fn add_to(&self, reading: &mut NamespaceReading) {
-        let requests = [&self.reads, &self.writes, &self.others];
-        for (to, from) in reading.requests.iter_mut().zip(requests) {
-            *to = to.wrapping_add(from.load(Ordering::Relaxed));
-        }
-        for (to, from) in reading.bytes.iter_mut().zip([&self.read_bytes, &self.written_bytes]) {
-            *to = to.wrapping_add(from.load(Ordering::Relaxed));
-        }
-    }
-}
 
 /// What became of tokens, in nano-units (a token is 100 units). All of it wraps, within minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,8 +28,6 @@ pub struct Tokens {
 /// One worker's counters of one device.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
-    /// How long sampled ones were at the device: reads, others.
-    samples: [Coarse<AtomicU32>; 2],
     /// Generated, spent, donated, borrowed, expired.
     tokens: [AtomicU64; 5],
     submitted: AtomicU32,
@@ -109,8 +37,6 @@ pub struct DeviceMeter {
 /// What [`DeviceMeter`]s say, added up over workers. The gauges are as they are, the rest wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
-    /// How long sampled ones were at the device: reads, others.
-    pub samples: [Coarse<u32>; 2],
     /// Its tokens.
     pub tokens: Tokens,
     /// Requests at the device.
@@ -133,11 +59,6 @@ impl DeviceMeter {
         self.tokens.iter().zip(all).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
     }
 
-    /// Worker: a request that was picked by chance was so many nanoseconds at the device.
-    pub fn sample(&self, kind: Kind, nanos: u64) {
-        bump(&self.samples[usize::from(kind != Kind::Read)][coarse(nanos)], 1);
-    }
-
     /// Adds what it says to `reading`.
     pub fn add_to(&self, reading: &mut DeviceReading) {
         let Tokens { generated, spent, donated, borrowed, expired } = &mut reading.tokens;
@@ -145,10 +66,6 @@ impl DeviceMeter {
         to.zip(&self.tokens).for_each(|(to, from)| {
             *to = to.wrapping_add(from.load(Ordering::Relaxed));
         });
-        let to = reading.samples.as_flattened_mut().iter_mut();
-        for (to, from) in to.zip(self.samples.as_flattened()) {
-            *to = to.wrapping_add(from.load(Ordering::Relaxed));
-        }
         reading.submitted += self.submitted.load(Ordering::Relaxed);
         reading.queued += self.queued.load(Ordering::Relaxed);
     }
@@ -158,10 +75,7 @@ impl DeviceReading {
     /// What was counted since an `earlier` reading; the gauges are as they are now.
     pub fn since(&self, earlier: &DeviceReading) -> DeviceReading {
         let less = |now: u64, then: u64| now.wrapping_sub(then);
-        let samples =
-            |kind: usize, n: usize| self.samples[kind][n].wrapping_sub(earlier.samples[kind][n]);
         DeviceReading {
-            samples: core::array::from_fn(|kind| core::array::from_fn(|n| samples(kind, n))),
             tokens: Tokens {
                 generated: less(self.tokens.generated, earlier.tokens.generated),
                 spent: less(self.tokens.spent, earlier.tokens.spent),
@@ -173,14 +87,6 @@ impl DeviceReading {
             queued: self.queued,
         }
     }
-
-    /// Sampled times at the device of reads, or of the others, added up over the buckets.
-    pub fn samples_total(&self, kind: usize) -> u64 {
-        self.samples[kind].iter().map(|count| u64::from(*count)).sum()
-    }
-
-    /// The buckets of a sampled histogram.
-    pub const BUCKETS: usize = COARSE_BUCKETS;
 }
 
 /// What a worker's time goes into.
@@ -387,15 +293,10 @@ mod tests {
         meter.add_to(&mut before);
         assert_eq!(before.tokens, tokens);
         meter.tell_tokens(Tokens { generated: 1, ..tokens });
-        meter.sample(Kind::Read, 5_000);
         let mut after = DeviceReading::default();
         meter.add_to(&mut after);
         let since = after.since(&before);
         assert_eq!((since.tokens.generated, since.tokens.spent), (2, 0), "it has wrapped");
-        assert_eq!(
-            (since.samples[0][1], since.samples_total(0), since.samples_total(1)),
-            (1, 1, 0)
-        );
         assert_eq!((since.submitted, since.queued), (6, 7));
     }
 

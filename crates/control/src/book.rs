@@ -22,6 +22,7 @@ use crate::measured::{Promised, Window};
 use crate::standing::Standing;
 use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
+use crate::work::Work;
 
 /// Bytes of the longest name (protocol `reflex` version 2, "Limits").
 const NAME_BYTES_MAX: usize = 64;
@@ -127,6 +128,16 @@ pub(crate) struct Entry {
     pub(crate) alone_since: Option<Instant>,
 }
 
+impl Entry {
+    fn class(&self) -> Class {
+        match (self.state, self.slo.latency_us) {
+            (State::Leaving, _) => Class::Leaving,
+            (State::Active, 0) => Class::BestEffort,
+            (State::Active, _) => Class::LatencyCritical,
+        }
+    }
+}
+
 /// All tenants of a server. Time is an argument.
 #[derive(Debug)]
 pub struct Book {
@@ -142,6 +153,8 @@ pub struct Book {
     pub(crate) epochs: Vec<u32>,
     /// By number: what the tenants did that had it before, and are gone.
     pub(crate) departed: Vec<Option<Box<Tally>>>,
+    /// What tenants did while they were latency-critical, best effort, leaving.
+    pub(crate) classes: [Work; 3],
     /// By worker.
     pub(crate) meters: Vec<Arc<Meters>>,
     /// By worker.
@@ -181,6 +194,7 @@ impl Book {
             made: HashMap::new(),
             epochs: vec![0; tenants_max],
             departed: vec![None; tenants_max],
+            classes: Default::default(),
             meters: (0..workers).map(|_| Arc::new(Meters::new(tenants_max))).collect(),
             traces: (0..workers).map(|_| Arc::default()).collect(),
             leaves: Vec::new(),
@@ -409,7 +423,9 @@ impl Book {
         if done {
             // Before devices forget it.
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
-            self.entry_mut(tenant).window.count(reading, usage);
+            let entry = self.entry_mut(tenant);
+            let (class, between) = (entry.class(), entry.window.count(reading, usage));
+            self.classes[class_index(class)].add(&(&between).into());
         }
         // A number that is free on one device already stays bound by its entry.
         let free = done
@@ -452,7 +468,9 @@ impl Book {
                 percentile_tenths: entry.slo.percentile_tenths,
                 tokens: entry.tokens_needed,
             };
-            all.add_reads(&entry.window.end(reading, usage, workers, now, promised));
+            let class = entry.class();
+            let between = entry.window.end(reading, usage, workers, now, promised);
+            all.add_reads(&between);
             let measured = &entry.window.measured;
             all.requests += measured.iops;
             all.bytes[0] += measured.read_bytes;
@@ -460,6 +478,7 @@ impl Book {
             all.failures += measured.failures;
             let standing = Standing::with(entry.state, &entry.slo, entry.tokens_needed, measured);
             all.standings[standing as usize] += 1;
+            self.classes[class_index(class)].add(&(&between).into());
         }
         let made = self.devices.iter().map(|device| device.registry.totals().into());
         self.flows.end(&self.meters, &made.collect::<Vec<_>>(), now);
@@ -690,11 +709,7 @@ impl Book {
             tenant,
             state: entry.state,
             origin: entry.origin,
-            class: match (entry.state, entry.slo.latency_us) {
-                (State::Leaving, _) => Class::Leaving,
-                (State::Active, 0) => Class::BestEffort,
-                (State::Active, _) => Class::LatencyCritical,
-            },
+            class: entry.class(),
             device: self.devices[entry.device].name.clone(),
             slo: entry.slo,
             tokens_needed: entry.tokens_needed,
@@ -703,6 +718,15 @@ impl Book {
             connections: self.connections(tenant),
             in_flight: self.meters_of(tenant).map(Meter::in_flight).sum(),
         }
+    }
+}
+
+/// The place of a class where there is something of each.
+pub(crate) fn class_index(class: Class) -> usize {
+    match class {
+        Class::LatencyCritical => 0,
+        Class::BestEffort => 1,
+        Class::Leaving | Class::Vacant => 2,
     }
 }
 

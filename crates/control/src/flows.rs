@@ -1,25 +1,26 @@
-//! What namespaces, devices and workers do: sums since the start, and the last window.
+//! What namespaces, devices, workers and protocols do: sums since the start, and the last window.
 
 use std::sync::Arc;
 
 use contract::{
-    COARSE_BUCKETS, Coarse, DeviceReading, End, Gauges, Instant, Meters, NAMESPACES_MAX,
-    NamespaceId, NamespaceReading, Part, Status, Tokens, WorkerReading,
+    Coarse, DeviceReading, End, Gauges, Instant, Meters, NAMESPACES_MAX, NamespaceId, Part,
+    Protocol, Stage, Status, Tokens, WorkReading, WorkerReading,
 };
 
 use crate::tally::tokens;
+use crate::work::{ByProtocol, Work, percentile_us};
 
 /// Of one namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NamespaceFlow {
-    /// Requests carried out since the start: reads, writes, others.
-    pub requests: [u64; 3],
-    /// Bytes that reads and writes carried.
-    pub bytes: [u64; 2],
+    /// Carried out since the start.
+    pub done: Work,
     /// In the last window, a second: requests, and bytes of reads and of writes.
     pub iops: f64,
     /// See there.
     pub byte_rates: [f64; 2],
+    /// Reads of the last window that were picked by chance, by [`Stage`].
+    pub recent: [Coarse<u64>; Stage::ALL.len()],
 }
 
 /// What became of tokens.
@@ -40,12 +41,8 @@ pub struct TokenFlow {
 /// Of one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceFlow {
-    /// Requests of its namespaces carried out since the start: reads, writes, others.
-    pub requests: [u64; 3],
-    /// Bytes that reads and writes carried.
-    pub bytes: [u64; 2],
-    /// How long sampled ones were there: reads, others.
-    pub samples: [Coarse<u64>; 2],
+    /// Carried out on its namespaces since the start.
+    pub done: Work,
     /// Tokens since the start: the most that each sum has ever been. What was spent is paid back for
     /// requests that move, and what expires may be a debt; a counter waits until it is made up for.
     pub tokens: TokenFlow,
@@ -57,8 +54,8 @@ pub struct DeviceFlow {
     pub byte_rates: [f64; 2],
     /// See there.
     pub token_rates: TokenFlow,
-    /// Samples of reads of the last window.
-    pub recent: Coarse<u64>,
+    /// Reads of the last window that were picked by chance, by [`Stage`].
+    pub recent: [Coarse<u64>; Stage::ALL.len()],
     /// Requests at it now, and requests that wait in its schedulers.
     pub submitted: u32,
     /// See there.
@@ -68,6 +65,8 @@ pub struct DeviceFlow {
 /// Of one worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerFlow {
+    /// Carried out since the start.
+    pub done: Work,
     /// Turns that did something since the start.
     pub turns: u64,
     /// Seconds that they took, with the system call behind each.
@@ -82,6 +81,12 @@ pub struct WorkerFlow {
     pub moves: [u64; 3],
     /// What it holds now.
     pub gauges: Gauges,
+    /// In the last window, a second: requests, and bytes of reads and of writes.
+    pub iops: f64,
+    /// See there.
+    pub byte_rates: [f64; 2],
+    /// Reads of the last window that were picked by chance, by [`Stage`].
+    pub recent: [Coarse<u64>; Stage::ALL.len()],
     /// In the last window: turns a second, the share in which it did something, and how that is
     /// made up, each from 0 to 1.
     pub turn_rate: f64,
@@ -95,9 +100,10 @@ pub struct WorkerFlow {
 #[derive(Debug)]
 pub(crate) struct Flows {
     ended_at: Instant,
-    namespaces: Box<[(NamespaceReading, NamespaceFlow)]>,
+    namespaces: Box<[(WorkReading, NamespaceFlow)]>,
     devices: Vec<(DeviceReading, DeviceFlow)>,
-    workers: Vec<(WorkerReading, WorkerFlow)>,
+    workers: Vec<(WorkerReading, WorkReading, WorkerFlow)>,
+    protocols: ByProtocol,
 }
 
 impl Flows {
@@ -107,6 +113,7 @@ impl Flows {
             namespaces: vec![Default::default(); NAMESPACES_MAX].into(),
             devices: vec![Default::default(); devices],
             workers: vec![Default::default(); workers],
+            protocols: ByProtocol::default(),
         }
     }
 
@@ -119,34 +126,66 @@ impl Flows {
     pub(crate) fn end(&mut self, meters: &[Arc<Meters>], registries: &[Tokens], now: Instant) {
         let seconds = now.since(self.ended_at).as_secs_f64().max(1e-9);
         self.ended_at = now;
-        let mut on_devices = vec![NamespaceFlow::default(); self.devices.len()];
-        for (n, (before, flow)) in self.namespaces.iter_mut().enumerate() {
-            let number = NamespaceId(n as u16 + 1);
-            let each = || meters.iter().filter_map(|meters| meters.namespace(number));
-            let mut reading = NamespaceReading::default();
-            each().for_each(|meter| meter.add_to(&mut reading));
-            let was = *flow;
-            flow.end(&std::mem::replace(before, reading), &reading, seconds);
-            if let Some(device) = each().next().and_then(|m| on_devices.get_mut(m.device())) {
-                device.add_new(flow, &was);
-            }
-        }
+        let (on_devices, by_workers, all) = self.end_namespaces(meters, seconds);
         for (n, (before, flow)) in self.devices.iter_mut().enumerate() {
             let mut reading = DeviceReading { tokens: registries[n], ..Default::default() };
             meters.iter().for_each(|meters| meters.device(n).add_to(&mut reading));
             flow.end(&reading.since(before), &on_devices[n], seconds);
             *before = reading;
         }
-        for ((before, flow), meters) in self.workers.iter_mut().zip(meters) {
+        let workers = self.workers.iter_mut().zip(by_workers);
+        for (((before, work_before, flow), work), meters) in workers.zip(meters) {
             let reading = meters.worker.read();
             flow.end(&std::mem::replace(before, reading), &reading, seconds);
+            flow.end_work(work.since(work_before).into(), seconds);
+            *work_before = work;
         }
+        let picked = Protocol::ALL.map(|protocol| {
+            let mut sum = WorkReading::default();
+            meters.iter().for_each(|meters| sum.add(&meters.protocol(protocol).read()));
+            sum
+        });
+        self.protocols.end(picked, &all);
+    }
+
+    /// Ends the window of the namespaces. What was carried out in it by device; what has been by
+    /// worker, as a reading; and what was in all.
+    fn end_namespaces(
+        &mut self,
+        meters: &[Arc<Meters>],
+        seconds: f64,
+    ) -> (Vec<Work>, Vec<WorkReading>, Work) {
+        let mut on_devices = vec![Work::default(); self.devices.len()];
+        let mut by_workers = vec![WorkReading::default(); self.workers.len()];
+        let mut all = Work::default();
+        for (n, (before, flow)) in self.namespaces.iter_mut().enumerate() {
+            let number = NamespaceId(n as u16 + 1);
+            let each = || meters.iter().filter_map(|meters| meters.namespace(number));
+            // Most of them never are.
+            if !flow.is_used() && !each().any(|meter| meter.work.is_used()) {
+                continue;
+            }
+            let mut reading = WorkReading::default();
+            for (meter, by_worker) in each().zip(&mut by_workers) {
+                let of_worker = meter.work.read();
+                reading.add(&of_worker);
+                by_worker.add(&of_worker);
+            }
+            let new = Work::from(reading.since(before));
+            *before = reading;
+            flow.end(&new, seconds);
+            all.add(&new);
+            if let Some(device) = each().next().and_then(|m| on_devices.get_mut(m.device())) {
+                device.add(&new);
+            }
+        }
+        (on_devices, by_workers, all)
     }
 
     /// The namespaces that were ever used, by number.
     pub(crate) fn namespaces(&self) -> Vec<(NamespaceId, NamespaceFlow)> {
         let numbered = (1..).map(NamespaceId).zip(self.namespaces.iter().map(|(_, flow)| *flow));
-        numbered.filter(|(_, flow)| flow.requests != [0; 3]).collect()
+        numbered.filter(|(_, flow)| flow.is_used()).collect()
     }
 
     pub(crate) fn devices(&self) -> Vec<DeviceFlow> {
@@ -154,72 +193,49 @@ impl Flows {
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerFlow> {
-        self.workers.iter().map(|(_, flow)| *flow).collect()
+        self.workers.iter().map(|(_, _, flow)| *flow).collect()
+    }
+
+    /// What was carried out since the start, by [`Protocol`].
+    pub(crate) fn protocols(&self) -> [Work; Protocol::ALL.len()] {
+        self.protocols.done
     }
 }
 
 impl NamespaceFlow {
-    fn end(&mut self, before: &NamespaceReading, after: &NamespaceReading, seconds: f64) {
-        let mut all = 0;
-        for (n, sum) in self.requests.iter_mut().enumerate() {
-            let new = u64::from(after.requests[n].wrapping_sub(before.requests[n]));
-            *sum += new;
-            all += new;
-        }
-        self.iops = all as f64 / seconds;
-        for (n, sum) in self.bytes.iter_mut().enumerate() {
-            let new = after.bytes[n].wrapping_sub(before.bytes[n]);
-            *sum += new;
-            self.byte_rates[n] = new as f64 / seconds;
-        }
+    fn is_used(&self) -> bool {
+        self.done.requests != [0; 3]
     }
-}
 
-impl NamespaceFlow {
-    /// Adds what a namespace did since it `was`.
-    fn add_new(&mut self, namespace: &NamespaceFlow, was: &NamespaceFlow) {
-        for (n, sum) in self.requests.iter_mut().enumerate() {
-            *sum += namespace.requests[n] - was.requests[n];
-        }
-        for (n, sum) in self.bytes.iter_mut().enumerate() {
-            *sum += namespace.bytes[n] - was.bytes[n];
-        }
+    /// Ends a window, in which this was carried out.
+    fn end(&mut self, new: &Work, seconds: f64) {
+        self.done.add(new);
+        (self.iops, self.byte_rates) = new.rates(seconds);
+        self.recent = new.reads();
+    }
+
+    /// How long reads of the last window spent in each stage, in microseconds: see
+    /// [`DeviceFlow::recent_percentile_us`].
+    pub fn recent_percentiles_us(&self, tenths: u16) -> [Option<f64>; Stage::ALL.len()] {
+        self.recent.map(|histogram| percentile_us(&histogram, tenths))
     }
 }
 
 impl DeviceFlow {
-    /// Ends a window; what its namespaces did in it is `carried` out.
-    fn end(&mut self, new: &DeviceReading, carried: &NamespaceFlow, seconds: f64) {
-        let add = |sums: &mut [u64], new: &[u64]| {
-            sums.iter_mut().zip(new).for_each(|(sum, new)| *sum += new);
-        };
-        add(&mut self.requests, &carried.requests);
-        add(&mut self.bytes, &carried.bytes);
-        for (sums, new) in self.samples.iter_mut().zip(new.samples) {
-            add(sums, &new.map(u64::from));
-        }
-        self.iops = carried.requests.iter().sum::<u64>() as f64 / seconds;
-        self.byte_rates = carried.bytes.map(|bytes| bytes as f64 / seconds);
-        self.recent = new.samples[0].map(u64::from);
-        self.token_rates = self.tokens_exact.end(&new.tokens, seconds);
+    /// Ends a window, in which this was carried out on its namespaces.
+    fn end(&mut self, reading: &DeviceReading, new: &Work, seconds: f64) {
+        self.done.add(new);
+        (self.iops, self.byte_rates) = new.rates(seconds);
+        self.recent = new.reads();
+        self.token_rates = self.tokens_exact.end(&reading.tokens, seconds);
         self.tokens.reach(&self.tokens_exact);
-        (self.submitted, self.queued) = (new.submitted, new.queued);
+        (self.submitted, self.queued) = (reading.submitted, reading.queued);
     }
 
     /// The time in microseconds that so many tenths of a percent of the reads sampled in the last
     /// window were at the device at most: the upper edge of a bucket; `None` without any.
     pub fn recent_percentile_us(&self, tenths: u16) -> Option<f64> {
-        let all: u64 = self.recent.iter().sum();
-        let wanted = (all * u64::from(tenths)).div_ceil(1_000).max(1);
-        let mut below = 0;
-        let found = (0..COARSE_BUCKETS).find(|n| {
-            below += self.recent[*n];
-            below >= wanted
-        })?;
-        // The last bucket has no upper edge: its lower one stands for it.
-        let edge = contract::coarse_edge(found)
-            .or_else(|| found.checked_sub(1).and_then(contract::coarse_edge));
-        edge.map(|nanos| nanos as f64 / 1e3)
+        percentile_us(&self.recent[Stage::Device as usize], tenths)
     }
 }
 
@@ -275,6 +291,19 @@ impl WorkerFlow {
         add(&mut self.moves, &after.moves, &before.moves);
         self.gauges = after.gauges;
     }
+
+    /// Ends a window, in which this was carried out.
+    fn end_work(&mut self, new: Work, seconds: f64) {
+        self.done.add(&new);
+        (self.iops, self.byte_rates) = new.rates(seconds);
+        self.recent = new.reads();
+    }
+
+    /// How long reads of the last window spent in each stage, in microseconds: see
+    /// [`DeviceFlow::recent_percentile_us`].
+    pub fn recent_percentiles_us(&self, tenths: u16) -> [Option<f64>; Stage::ALL.len()] {
+        self.recent.map(|histogram| percentile_us(&histogram, tenths))
+    }
 }
 
 #[cfg(test)]
@@ -282,10 +311,23 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use contract::Kind;
+    use contract::{CoarseBucket, Kind};
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// Reads of 512 bytes of a namespace, and one of them that was at the device for so long.
+    fn read(meters: &Meters, namespace: u16, reads: u32, device_nanos: u64) {
+        let work = &meters.namespace(NamespaceId(namespace)).unwrap().work;
+        work.record_reads(reads, 512 * u64::from(reads));
+        let protocol = meters.protocol(Protocol::NvmeTcp);
+        protocol.record(Kind::Read, 512);
+        let times = [(Stage::Scheduler, 9_000), (Stage::Device, device_nanos)];
+        for (stage, nanos) in times {
+            work.stages.sample(Kind::Read, stage, CoarseBucket::of(nanos));
+            protocol.stages.sample(Kind::Read, stage, CoarseBucket::of(nanos));
+        }
     }
 
     #[test]
@@ -293,10 +335,8 @@ mod tests {
         let meters = [Arc::new(Meters::new(1)), Arc::new(Meters::new(1))];
         let mut flows = Flows::new(1, 2);
         for meters in &meters {
-            (0..100)
-                .for_each(|_| meters.namespace(NamespaceId(7)).unwrap().record(Kind::Read, 512));
+            read(meters, 7, 100, 100_000);
             meters.device(0).tell(3, 2);
-            meters.device(0).sample(Kind::Read, 100_000);
             meters.worker.tell(1, 400_000_000, Gauges::default());
             meters.worker.time(Part::Network, 30);
             meters.worker.time(Part::Kernel, 10);
@@ -305,7 +345,7 @@ mod tests {
         flows.end(&meters, &[made], at(2));
         let [(number, namespace)] = flows.namespaces()[..] else { panic!("one was used") };
         assert_eq!(
-            (number, namespace.requests, namespace.iops),
+            (number, namespace.done.requests, namespace.iops),
             (NamespaceId(7), [200, 0, 0], 100.0)
         );
         let device = flows.devices()[0];
@@ -314,17 +354,44 @@ mod tests {
         assert_eq!(device.recent_percentile_us(950), Some(131.072));
         let worker = flows.workers()[0];
         assert_eq!((worker.busy_share, worker.shares[0], worker.shares[4]), (0.2, 0.75, 0.25));
-        meters[0].device(0).sample(Kind::Read, 1);
+        read(&meters[0], 7, 1, 1);
         flows.end(&meters, &[made], at(3));
         let shortest = contract::coarse_edge(0).map(|nanos| nanos as f64 / 1e3);
         assert_eq!(flows.devices()[0].recent_percentile_us(950), shortest);
         flows.end(&meters, &[made], at(4));
         let device = flows.devices()[0];
         assert_eq!(
-            (device.iops, device.requests[0], device.recent_percentile_us(950)),
-            (0.0, 200, None)
+            (device.iops, device.done.requests[0], device.recent_percentile_us(950)),
+            (0.0, 201, None)
         );
         assert_eq!((flows.workers()[1].busy_share, flows.workers()[1].busy), (0.0, 0.4));
+    }
+
+    #[test]
+    fn what_is_carried_out_is_somebodys_of_each_kind() {
+        let meters = [Arc::new(Meters::new(1)), Arc::new(Meters::new(1))];
+        meters.iter().for_each(|meters| meters.namespace(NamespaceId(3)).unwrap().set_device(1));
+        let mut flows = Flows::new(2, 2);
+        let samples = |work: &Work| work.samples[0].map(|stage| stage.iter().sum::<u64>());
+        for second in 1..=2 {
+            read(&meters[0], 1, 10, 100_000);
+            read(&meters[1], 3, 20, 100_000);
+            read(&meters[1], 1024, 5, 100_000);
+            flows.end(&meters, &[Tokens::default(); 2], at(second));
+        }
+        let of = |work: &Work| (work.requests[0], work.bytes[0], samples(work));
+        let workers = flows.workers();
+        assert_eq!(of(&workers[0].done), (20, 20 * 512, [2, 2, 0]));
+        assert_eq!(of(&workers[1].done), (50, 50 * 512, [4, 4, 0]));
+        let stages = workers[1].recent_percentiles_us(950);
+        assert_eq!((workers[1].iops, stages), (25.0, [Some(16.384), Some(131.072), None]));
+        let devices = flows.devices().iter().map(|flow| of(&flow.done)).collect::<Vec<_>>();
+        assert_eq!(devices, [(30, 30 * 512, [4, 4, 0]), (40, 40 * 512, [2, 2, 0])]);
+        let namespaces = flows.namespaces();
+        let numbers: Vec<u16> = namespaces.iter().map(|(number, _)| number.0).collect();
+        assert_eq!((numbers, samples(&namespaces[1].1.done)), (vec![1, 3, 1024], [2, 2, 0]));
+        let [reflex, nvme] = flows.protocols();
+        assert_eq!((of(&reflex), of(&nvme)), ((0, 0, [0; 3]), (70, 70 * 512, [6, 6, 0])));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod tally;
 mod tenants;
 mod traces;
 mod words;
+mod work;
 
 pub use book::{Book, DeviceSetup, Origin, Switches, TenantChange, Undo};
 pub use compliance::{BURST, Compliance};
@@ -47,3 +48,4 @@ pub use tenants::{Clock, Tenants};
 pub use words::{
     Admission, DeviceInfo, Refusal, Share, State, TenantInfo, UPGRADING, Verdict, Ways,
 };
+pub use work::Work;

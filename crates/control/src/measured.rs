@@ -92,15 +92,16 @@ impl Window {
         promised: Promised,
     ) -> Reading {
         let seconds = now.since(self.started_at).as_secs_f64().max(1e-9);
-        let between = reading.since(&self.reading);
+        let before = self.usage;
+        let between = self.count(reading, usage);
         let reads = between.reads_total();
         let all = reads + u64::from(between.writes) + u64::from(between.others);
         let tenths = match promised.percentile_tenths {
             0 => 950,
             tenths => tenths,
         };
-        let throttled = usage.throttled_nanos.saturating_sub(self.usage.throttled_nanos);
-        let tokens = (usage.spent.saturating_sub(self.usage.spent)) as f64 / 100.0 / seconds;
+        let throttled = usage.throttled_nanos.saturating_sub(before.throttled_nanos);
+        let tokens = (usage.spent.saturating_sub(before.spent)) as f64 / 100.0 / seconds;
         let flow = |after: u64, before: u64| {
             crate::tally::tokens(after.wrapping_sub(before)).max(0.0) / seconds
         };
@@ -110,8 +111,8 @@ impl Window {
             iops: all as f64 / seconds,
             read_percent: (all > 0).then(|| reads as f64 * 100.0 / all as f64),
             tokens,
-            donated: flow(usage.donated, self.usage.donated),
-            borrowed: flow(usage.borrowed, self.usage.borrowed),
+            donated: flow(usage.donated, before.donated),
+            borrowed: flow(usage.borrowed, before.borrowed),
             p95_us: between.percentile_us(950),
             slo_percentile_us: between.percentile_us(tenths),
             throttled: (throttled as f64 / 1e9 / seconds / workers.max(1) as f64).min(1.0),
@@ -123,17 +124,18 @@ impl Window {
             retries: f64::from(retries) / seconds,
             compliance: self.judge(&between, tokens, tenths, promised),
         };
-        self.count(reading, usage);
         self.started_at = now;
         between
     }
 
-    /// Adds what was counted since the last time to the sums. Alone, when the tenant leaves: no window
-    /// ends any more.
-    pub(crate) fn count(&mut self, reading: Reading, usage: Usage) {
-        self.tally.add(&reading.since(&self.reading), &self.usage, &usage);
+    /// Adds what was counted since the last time to the sums: what that was. Alone, when the tenant
+    /// leaves: no window ends any more.
+    pub(crate) fn count(&mut self, reading: Reading, usage: Usage) -> Reading {
+        let between = reading.since(&self.reading);
+        self.tally.add(&between, &self.usage, &usage);
         self.reading = reading;
         self.usage = usage;
+        between
     }
 
     fn judge(

@@ -2,12 +2,12 @@
 //!
 //! For each request: whose it was, of which namespace, how much it carried, and how long a read took.
 //! What turns can add up they tell once in a while. Where the time of a request went is looked at for one
-//! in 64, by chance, so that no pattern of the load falls into step with it. What is deliberately not
-//! here: a clock (`watch.rs` has one).
+//! in 64, by chance, so that no pattern of the load falls into step with it; such a one is counted for its
+//! protocol, too. What is deliberately not here: a clock (`watch.rs` has one).
 
 use contract::{
-    COUNTED, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, NamespaceId, Scheduler,
-    Session, Stage, Status, TenantId, Transport,
+    COUNTED, CoarseBucket, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, Meters,
+    NamespaceId, Protocol, Scheduler, Session, Stage, Status, TenantId, Transport,
 };
 
 use crate::inflight::InFlight;
@@ -72,6 +72,31 @@ impl Ended {
     }
 }
 
+/// Whom a request that is looked at is counted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Picked {
+    tenant: TenantId,
+    namespace: NamespaceId,
+    /// `None`: its connection is gone.
+    protocol: Option<Protocol>,
+    kind: Kind,
+}
+
+impl Picked {
+    /// It spent so many nanoseconds in each of these stages.
+    #[inline]
+    pub(crate) fn count<const N: usize>(self, meters: &Meters, times: [(Stage, u64); N]) {
+        let times = times.map(|(stage, nanos)| (stage, CoarseBucket::of(nanos)));
+        let tenant = meters.get(self.tenant).expect("tenants' numbers lie below the maximum");
+        times.iter().for_each(|(stage, time)| tenant.sample(self.kind, *stage, *time));
+        let namespace = meters.namespace(self.namespace).map(|meter| &meter.work);
+        let protocol = self.protocol.map(|protocol| meters.protocol(protocol));
+        for work in [namespace, protocol].into_iter().flatten() {
+            times.iter().for_each(|(stage, time)| work.stages.sample(self.kind, *stage, *time));
+        }
+    }
+}
+
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
     /// A request is not in flight any more, and is answered with a status unless nobody waits for
     /// the answer. (Reads that were carried out go the way of `tally.rs`.)
@@ -92,7 +117,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let nanos = self.now.since(ended.received_at).as_nanos() as u64;
         self.meter(ended.tenant).record(kind, bytes, nanos);
         if let Some(namespace) = self.line.meters.namespace(ended.namespace) {
-            namespace.record(kind, bytes);
+            namespace.work.record(kind, bytes);
         }
     }
 
@@ -131,17 +156,20 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn sample(&mut self, completion: &Completion) {
         let entry = self.in_flight.get(completion.slot);
-        let (kind, device) = (entry.command.kind(), usize::from(entry.device));
-        let (conn, tenant) = (entry.conn, entry.tenant);
+        let InFlight { conn, tenant, namespace, command, .. } = *entry;
         let submitted_at = entry.submitted_at.expect("the device got it");
         let queued = submitted_at.since(entry.received_at).as_nanos() as u64;
         let delay = self.now.since(submitted_at).as_nanos() as u64;
-        let meter = self.meter(tenant);
-        meter.sample(kind, Stage::Scheduler, queued);
-        meter.sample(kind, Stage::Device, delay);
-        self.line.meters.device(device).sample(kind, delay);
+        let kind = command.kind();
+        let protocol = self.find(conn).map(|conn| conn.session.protocol());
+        let picked = Picked { tenant, namespace, protocol, kind };
+        picked.count(&self.line.meters, [(Stage::Scheduler, queued), (Stage::Device, delay)]);
+        let Some(protocol) = protocol else { return };
+        if completion.status.is_ok() {
+            self.line.meters.protocol(protocol).record(kind, command.buffer_bytes());
+        }
         if kind == Kind::Read {
-            self.await_leaving(conn, tenant);
+            self.await_leaving(conn, picked);
         }
     }
 

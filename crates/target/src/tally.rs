@@ -120,7 +120,7 @@ impl Tally {
     #[cold]
     pub(crate) fn tell(&mut self, meters: &Meters) {
         if let Some(meter) = meters.namespace(self.namespace) {
-            meter.record_reads(self.reads, self.bytes);
+            meter.work.record_reads(self.reads, self.bytes);
         }
         (self.reads, self.bytes) = (0, 0);
     }
@@ -128,7 +128,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use contract::{Kind, NamespaceReading, Reading};
+    use contract::{Kind, Reading};
 
     use super::*;
 
@@ -200,8 +200,7 @@ mod tests {
         tally.settle(&meters);
         tally.tell(&meters);
         let told = [1, 7].map(|namespace| {
-            let mut reading = NamespaceReading::default();
-            meters.namespace(NamespaceId(namespace)).unwrap().add_to(&mut reading);
+            let reading = meters.namespace(NamespaceId(namespace)).unwrap().work.read();
             (reading.requests[0], reading.bytes[0])
         });
         assert_eq!(told, [(3, 25 * 512), (1, 2 * 512)]);

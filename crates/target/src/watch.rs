@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use contract::{
-    Completion, ConnId, Device, Instant, Kind, Mailbox, Part, Scheduler, Seam, Session, Slot,
-    Stage, Status, TenantId, Trace, Traces, Transport,
+    Completion, ConnId, Device, Instant, Mailbox, Part, Scheduler, Seam, Session, Slot, Stage,
+    Status, Trace, Traces, Transport,
 };
 
-use crate::metering::Sampler;
+use crate::metering::{Picked, Sampler};
 use crate::worker::Worker;
 
 /// Requests that are traced at the same time, at most.
@@ -63,7 +63,7 @@ const UNKNOWN: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     at: Instant,
-    tenant: TenantId,
+    picked: Picked,
 }
 
 /// What a worker keeps of it.
@@ -231,9 +231,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// The reply of a sampled read will be given to the transport in this turn: when the network has
     /// taken it, is waited for.
     #[inline]
-    pub(crate) fn await_leaving(&mut self, conn: ConnId, tenant: TenantId) {
+    pub(crate) fn await_leaving(&mut self, conn: ConnId, picked: Picked) {
         if self.laps.sampled.len() < LEAVING_MAX {
-            let about = Answered { at: self.now, tenant };
+            let about = Answered { at: self.now, picked };
             self.laps.sampled.push(Leaving { conn, position: UNKNOWN, about });
         }
     }
@@ -279,7 +279,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             self.laps.sampled.remove(n);
             if fate == Fate::Left {
                 let nanos = self.now.since(about.at).as_nanos() as u64;
-                self.meter(about.tenant).sample(Kind::Read, Stage::Reply, nanos);
+                about.picked.count(&self.line.meters, [(Stage::Reply, nanos)]);
             }
         }
         if !self.laps.traced.is_empty() {

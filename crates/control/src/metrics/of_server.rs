@@ -2,15 +2,16 @@
 
 use std::fmt;
 
-use contract::{Part, Status};
+use contract::{Part, Protocol, Stage, Status};
 use qos::Drift;
 
 use super::Snapshot;
-use super::of_tenants::OPS;
 use super::series::Shape::{Counter, Gauge, Histogram};
 use super::series::{Family, Series};
+use super::snapshot::REST;
 use crate::flows::{DeviceFlow, WorkerFlow};
 use crate::words::DeviceInfo;
+use crate::work::Work;
 
 pub(super) fn part_word(part: Part) -> &'static str {
     match part {
@@ -23,20 +24,40 @@ pub(super) fn part_word(part: Part) -> &'static str {
     }
 }
 
+fn protocol_word(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Reflex => "reflex",
+        Protocol::NvmeTcp => "nvme-tcp",
+    }
+}
+
+/// Namespaces that have histograms of their own: those whose numbers are no larger.
+const NAMESPACES_OWN: u16 = 128;
+
 type Written = fmt::Result;
 
-/// Writes something of each namespace by operation.
-fn of_namespaces<const N: usize>(
-    snapshot: &Snapshot,
-    out: &mut Series<'_>,
-    of: impl Fn(&crate::NamespaceFlow) -> [u64; N],
-) -> Written {
+/// Writes something of each namespace that was ever used.
+fn of_namespaces(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
+    let mut each = snapshot.namespaces.iter();
+    each.try_for_each(|(number, flow)| write(&number.0.to_string(), &flow.done))
+}
+
+/// Writes the histograms of namespaces: of those with large numbers together.
+fn stages_of_namespaces(snapshot: &Snapshot, out: &mut Series<'_>) -> Written {
+    let mut rest = Work::default();
     for (number, flow) in &snapshot.namespaces {
-        for (op, count) in OPS.iter().zip(of(flow)) {
-            out.count([&number.0.to_string(), op], count)?;
+        match number.0 {
+            ..=NAMESPACES_OWN => out.stages(&number.0.to_string(), &flow.done.samples)?,
+            _ => rest.add(&flow.done),
         }
     }
-    Ok(())
+    out.stages(REST, &rest.samples)
+}
+
+/// Writes something of each protocol.
+fn of_protocols(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
+    let mut each = Protocol::ALL.into_iter().zip(&snapshot.by_protocol);
+    each.try_for_each(|(protocol, work)| write(protocol_word(protocol), work))
 }
 
 /// Writes something of each device.
@@ -53,20 +74,27 @@ fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> W
     numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))
 }
 
-pub(super) const FAMILIES: [Family; 22] = [
+pub(super) const FAMILIES: [Family; 30] = [
     Family {
         name: "namespace_requests",
         shape: Counter,
         labels: &["namespace", "op"],
         help: "Requests carried out, by the number of the namespace.",
-        write: |snapshot, out| of_namespaces(snapshot, out, |flow| flow.requests),
+        write: |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.requests)),
     },
     Family {
         name: "namespace_bytes",
         shape: Counter,
         labels: &["namespace", "op"],
         help: "Bytes of data that they carried.",
-        write: |snapshot, out| of_namespaces(snapshot, out, |flow| flow.bytes),
+        write: |snapshot, out| of_namespaces(snapshot, |n, work| out.ops(n, work.bytes)),
+    },
+    Family {
+        name: "namespace_stage_seconds",
+        shape: Histogram,
+        labels: &["namespace", "op", "stage"],
+        help: "Where they spent their time, as in `tenant_stage_seconds`. Namespaces whose numbers are above 128 are added up as the namespace `\"rest\"`.",
+        write: stages_of_namespaces,
     },
     Family {
         name: "device_requests",
@@ -74,10 +102,7 @@ pub(super) const FAMILIES: [Family; 22] = [
         labels: &["device", "op"],
         help: "Requests carried out on all namespaces of the device.",
         write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| {
-                let counts = OPS.iter().zip(flow.requests);
-                counts.into_iter().try_for_each(|(op, count)| out.count([name, op], count))
-            })
+            of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.requests))
         },
     },
     Family {
@@ -85,22 +110,26 @@ pub(super) const FAMILIES: [Family; 22] = [
         shape: Counter,
         labels: &["device", "op"],
         help: "Bytes of data that they carried.",
+        write: |snapshot, out| of_devices(snapshot, |name, _, flow| out.ops(name, flow.done.bytes)),
+    },
+    Family {
+        name: "device_stage_seconds",
+        shape: Histogram,
+        labels: &["device", "op", "stage"],
+        help: "Where they spent their time, as in `tenant_stage_seconds`.",
         write: |snapshot, out| {
-            of_devices(snapshot, |name, _, flow| {
-                let counts = OPS.iter().zip(flow.bytes);
-                counts.into_iter().try_for_each(|(op, count)| out.count([name, op], count))
-            })
+            of_devices(snapshot, |name, _, flow| out.stages(name, &flow.done.samples))
         },
     },
     Family {
         name: "device_seconds",
         shape: Histogram,
         labels: &["device", "op"],
-        help: "How long requests were at the device, of one in 64, picked by chance. `op` is `read`, or `other` for all else.",
+        help: "How long requests were at the device, of one in 64, picked by chance: the stage `device` in narrower buckets. `op` is `read`, or `other` for all else.",
         write: |snapshot, out| {
             of_devices(snapshot, |name, _, flow| {
-                let ops = ["read", "other"].into_iter().zip(&flow.samples);
-                ops.into_iter().try_for_each(|(op, samples)| out.times([name, op], samples, 1))
+                let mut ops = ["read", "other"].into_iter().zip(&flow.done.samples);
+                ops.try_for_each(|(op, of)| out.times([name, op], &of[Stage::Device as usize], 1))
             })
         },
     },
@@ -210,6 +239,27 @@ pub(super) const FAMILIES: [Family; 22] = [
         },
     },
     Family {
+        name: "worker_requests",
+        shape: Counter,
+        labels: &["worker", "op"],
+        help: "Requests carried out.",
+        write: |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.requests)),
+    },
+    Family {
+        name: "worker_bytes",
+        shape: Counter,
+        labels: &["worker", "op"],
+        help: "Bytes of data that they carried.",
+        write: |snapshot, out| of_workers(snapshot, |n, flow| out.ops(n, flow.done.bytes)),
+    },
+    Family {
+        name: "worker_stage_seconds",
+        shape: Histogram,
+        labels: &["worker", "op", "stage"],
+        help: "Where they spent their time, as in `tenant_stage_seconds`.",
+        write: |snapshot, out| of_workers(snapshot, |n, flow| out.stages(n, &flow.done.samples)),
+    },
+    Family {
         name: "worker_turns",
         shape: Counter,
         labels: &["worker"],
@@ -284,9 +334,32 @@ pub(super) const FAMILIES: [Family; 22] = [
         help: "Connections that are open, by protocol.",
         write: |snapshot, out| {
             of_workers(snapshot, |n, flow| {
-                let words = ["reflex", "nvme-tcp"].into_iter().zip(flow.gauges.protocols);
-                words.into_iter().try_for_each(|(word, count)| out.gauge([n, word], count.into()))
+                let mut each = Protocol::ALL.into_iter().zip(flow.gauges.protocols);
+                each.try_for_each(|(protocol, count)| {
+                    out.gauge([n, protocol_word(protocol)], count.into())
+                })
             })
         },
+    },
+    Family {
+        name: "protocol_requests",
+        shape: Counter,
+        labels: &["protocol", "op"],
+        help: "Requests carried out, by the protocol of their connection: exact while one protocol alone is spoken, else an estimate, as the share of each is known of one request in 64, picked by chance.",
+        write: |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.requests)),
+    },
+    Family {
+        name: "protocol_bytes",
+        shape: Counter,
+        labels: &["protocol", "op"],
+        help: "Bytes of data that they carried, known in the same way.",
+        write: |snapshot, out| of_protocols(snapshot, |word, work| out.ops(word, work.bytes)),
+    },
+    Family {
+        name: "protocol_stage_seconds",
+        shape: Histogram,
+        labels: &["protocol", "op", "stage"],
+        help: "Where they spent their time, as in `tenant_stage_seconds`.",
+        write: |snapshot, out| of_protocols(snapshot, |word, work| out.stages(word, &work.samples)),
     },
 ];

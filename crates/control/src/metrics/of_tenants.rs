@@ -1,8 +1,6 @@
 //! Families about tenants.
 
-use std::fmt;
-
-use contract::{Stage, Status};
+use contract::Status;
 use qos::Class;
 
 use super::Snapshot;
@@ -10,20 +8,10 @@ use super::series::Family;
 use super::series::Shape::{Counter, Gauge, Histogram};
 use super::snapshot::OfTenant;
 use crate::book::TOKEN;
+use crate::work::Work;
 
-/// Operations, in the order of their counters.
-pub(super) const OPS: [&str; 3] = ["read", "write", "other"];
-
-/// Buckets of a stage's histogram that are joined into one.
-const JOINED: usize = 2;
-
-fn stage_word(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Scheduler => "scheduler",
-        Stage::Device => "device",
-        Stage::Reply => "reply",
-    }
-}
+/// Tenants' classes, in the order of what is told of each.
+const CLASSES: [Class; 3] = [Class::LatencyCritical, Class::BestEffort, Class::Leaving];
 
 fn class_word(class: Class) -> &'static str {
     match class {
@@ -54,7 +42,12 @@ fn quantile(tenant: &OfTenant) -> f64 {
     }
 }
 
-pub(super) const FAMILIES: [Family; 24] = [
+/// What tenants of each class did.
+fn of_classes(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, &Work)> {
+    CLASSES.into_iter().map(class_word).zip(&snapshot.by_class)
+}
+
+pub(super) const FAMILIES: [Family; 27] = [
     Family {
         name: "tenant_info",
         shape: Gauge,
@@ -72,10 +65,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant", "op"],
         help: "Requests carried out. Flushes and barriers are `other`.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|tenant| {
-                let counts = OPS.iter().zip(tenant.tally.requests);
-                counts.into_iter().try_for_each(|(op, count)| out.count([&tenant.name, op], count))
-            })
+            active(snapshot).try_for_each(|of| out.ops(&of.name, of.tally.requests))
         },
     },
     Family {
@@ -84,10 +74,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant", "op"],
         help: "Bytes of data that requests carried, without what a protocol adds.",
         write: |snapshot, out| {
-            active(snapshot).try_for_each(|tenant| {
-                let counts = OPS.iter().zip(tenant.tally.bytes);
-                counts.into_iter().try_for_each(|(op, count)| out.count([&tenant.name, op], count))
-            })
+            active(snapshot).try_for_each(|of| out.ops(&of.name, of.tally.bytes))
         },
     },
     Family {
@@ -139,17 +126,7 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["tenant", "op", "stage"],
         help: "Where requests spent their time, of one in 64, picked by chance: `scheduler` is from the last byte to the submission, `device` from there to the completion, `reply` from the socket to when the network has taken the reply (of reads). `op` is `read`, or `other` for all else.",
         write: |snapshot, out| {
-            for tenant in active(snapshot) {
-                for (samples, op) in tenant.tally.samples.iter().zip(["read", "other"]) {
-                    for (histogram, stage) in samples.iter().zip(Stage::ALL) {
-                        if histogram.iter().any(|count| *count > 0) {
-                            let labels = [tenant.name.as_str(), op, stage_word(stage)];
-                            out.times(labels, histogram, JOINED)?;
-                        }
-                    }
-                }
-            }
-            fmt::Result::Ok(())
+            active(snapshot).try_for_each(|of| out.stages(&of.name, &of.tally.samples))
         },
     },
     Family {
@@ -277,9 +254,8 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["class"],
         help: "Tenants by class.",
         write: |snapshot, out| {
-            let classes = [Class::LatencyCritical, Class::BestEffort, Class::Leaving];
-            let each = classes.into_iter().zip(snapshot.classes);
-            each.into_iter().try_for_each(|(class, (tenants, _))| {
+            let mut each = CLASSES.into_iter().zip(snapshot.classes);
+            each.try_for_each(|(class, (tenants, _))| {
                 out.gauge([class_word(class)], tenants as f64)
             })
         },
@@ -290,11 +266,37 @@ pub(super) const FAMILIES: [Family; 24] = [
         labels: &["class"],
         help: "Connections by the class of the tenant that they belong to; one that holds handles on several counts for each.",
         write: |snapshot, out| {
-            let classes = [Class::LatencyCritical, Class::BestEffort, Class::Leaving];
-            let each = classes.into_iter().zip(snapshot.classes);
-            each.into_iter().try_for_each(|(class, (_, connections))| {
+            let mut each = CLASSES.into_iter().zip(snapshot.classes);
+            each.try_for_each(|(class, (_, connections))| {
                 out.gauge([class_word(class)], connections as f64)
             })
+        },
+    },
+    Family {
+        name: "class_requests",
+        shape: Counter,
+        labels: &["class", "op"],
+        help: "Requests carried out, by the class that their tenant had.",
+        write: |snapshot, out| {
+            of_classes(snapshot).try_for_each(|(class, work)| out.ops(class, work.requests))
+        },
+    },
+    Family {
+        name: "class_bytes",
+        shape: Counter,
+        labels: &["class", "op"],
+        help: "Bytes of data that they carried.",
+        write: |snapshot, out| {
+            of_classes(snapshot).try_for_each(|(class, work)| out.ops(class, work.bytes))
+        },
+    },
+    Family {
+        name: "class_stage_seconds",
+        shape: Histogram,
+        labels: &["class", "op", "stage"],
+        help: "Where they spent their time: `tenant_stage_seconds`, added up.",
+        write: |snapshot, out| {
+            of_classes(snapshot).try_for_each(|(class, work)| out.stages(class, &work.samples))
         },
     },
     Family {

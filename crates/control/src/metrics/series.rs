@@ -2,12 +2,26 @@
 
 use std::fmt;
 
-use contract::{COARSE_BUCKETS, Coarse, coarse_edge};
+use contract::{COARSE_BUCKETS, Coarse, Stage, Staged, coarse_edge};
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Snapshot;
 use crate::tally::seconds_of;
+
+/// Operations, in the order of their counters.
+const OPS: [&str; 3] = ["read", "write", "other"];
+
+/// Buckets of a stage's histogram that are joined into one.
+const JOINED: usize = 2;
+
+fn stage_word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Scheduler => "scheduler",
+        Stage::Device => "device",
+        Stage::Reply => "reply",
+    }
+}
 
 /// What kind of number a metric is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +112,24 @@ impl Series<'_> {
     /// A series of a counter.
     pub(super) fn count<const N: usize>(&mut self, values: [&str; N], count: u64) -> fmt::Result {
         self.labelled(values, |encoder| encoder.encode_counter::<NoLabelSet, _, u64>(&count, None))
+    }
+
+    /// The series of a counter of somebody, by operation.
+    pub(super) fn ops<const N: usize>(&mut self, of: &str, counts: [u64; N]) -> fmt::Result {
+        let mut each = OPS.iter().zip(counts);
+        each.try_for_each(|(op, count)| self.count([of, op], count))
+    }
+
+    /// The series of somebody's histograms, by operation and stage, of those that count anything.
+    pub(super) fn stages(&mut self, of: &str, samples: &Staged<u64>) -> fmt::Result {
+        for (op, stages) in ["read", "other"].into_iter().zip(samples) {
+            for (stage, histogram) in Stage::ALL.into_iter().zip(stages) {
+                if histogram.iter().any(|count| *count > 0) {
+                    self.times([of, op, stage_word(stage)], histogram, JOINED)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A series of a counter of seconds or tokens.

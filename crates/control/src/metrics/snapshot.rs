@@ -1,11 +1,13 @@
 //! What a scrape shows, taken from the book.
 
-use contract::{NamespaceId, Slo};
+use contract::{NamespaceId, Protocol, Slo};
 use qos::Class;
 
+use crate::book::class_index;
 use crate::flows::{DeviceFlow, NamespaceFlow, WorkerFlow};
 use crate::tally::Tally;
 use crate::words::{DeviceInfo, TenantInfo};
+use crate::work::Work;
 use crate::{Measured, Tenants};
 
 /// Tenants that are looked at while the book is locked.
@@ -50,10 +52,14 @@ pub struct Snapshot {
     pub(super) rest: Option<OfTenant>,
     /// Tenants by class: latency-critical, best effort, leaving; and connections that belong to them.
     pub(super) classes: [(u64, u64); 3],
+    /// What tenants did, by class.
+    pub(super) by_class: [Work; 3],
     pub(super) left_out: usize,
     pub(super) devices: Vec<(DeviceInfo, DeviceFlow)>,
     pub(super) namespaces: Vec<(NamespaceId, NamespaceFlow)>,
     pub(super) workers: Vec<WorkerFlow>,
+    /// What was done on connections, by what they speak.
+    pub(super) by_protocol: [Work; Protocol::ALL.len()],
 }
 
 /// The name of what is said of all tenants that have no series of their own. No tenant has it: names
@@ -78,6 +84,7 @@ impl Snapshot {
         snapshot.devices = book.device_flows();
         snapshot.workers = workers;
         snapshot.namespaces = namespaces;
+        (snapshot.by_class, snapshot.by_protocol) = (book.classes, book.flows.protocols());
         snapshot
     }
 
@@ -87,11 +94,7 @@ impl Snapshot {
             self.rest.get_or_insert_with(OfTenant::rest).tally.add_tally(&departed);
         }
         let Some((info, tally)) = of.tenant else { return };
-        let class = match info.class {
-            Class::LatencyCritical => 0,
-            Class::BestEffort => 1,
-            Class::Leaving | Class::Vacant => 2,
-        };
+        let class = class_index(info.class);
         self.classes[class].0 += 1;
         self.classes[class].1 += u64::from(info.connections);
         let of = OfTenant {

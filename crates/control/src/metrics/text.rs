@@ -37,7 +37,10 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use contract::{Instant, Kind, Part, Slo, Stage, Status};
+    use contract::{
+        CoarseBucket, DEVICES_MAX, Instant, Kind, NAMESPACES_MAX, NamespaceId, Part, Protocol, Slo,
+        Stage, Status,
+    };
     use qos::DeviceModel;
 
     use crate::metrics::{Shape, TENANTS_DEFAULT, snapshot::REST};
@@ -58,13 +61,18 @@ mod tests {
             (0..100).for_each(|n| meter.record(Kind::Read, 4096, n * 10_000));
             meter.record(Kind::Write, 512, 1);
             meter.fail(Status::Retry);
-            for stage in Stage::ALL {
-                meter.sample(Kind::Read, stage, 90_000);
+            let work = &meters.namespace(NamespaceId(1)).unwrap().work;
+            let protocol = meters.protocol(Protocol::NvmeTcp);
+            work.record(Kind::Read, 4096);
+            protocol.record(Kind::Read, 4096);
+            for (stage, us) in Stage::ALL.into_iter().zip([20, 90, 5]) {
+                let time = CoarseBucket::of(us * 1_000);
+                meter.sample(Kind::Read, stage, time);
+                work.stages.sample(Kind::Read, stage, time);
+                protocol.stages.sample(Kind::Read, stage, time);
             }
-            meters.namespace(contract::NamespaceId(1)).unwrap().record(Kind::Read, 4096);
             meters.worker.fail(Status::Denied);
             meters.worker.time(Part::Network, 1_000_000);
-            meters.device(0).sample(Kind::Read, 90_000);
         }
         book.measure(Instant::ZERO + Duration::from_secs(1));
         drop(book);
@@ -114,9 +122,49 @@ mod tests {
             "nearflash_tenant_slo_latency_seconds{tenant=\"web\"} 0.0005",
             "nearflash_tenant_requests_total{tenant=\"a\\\\b\",op=\"write\"} 1",
             "nearflash_namespace_requests_total{namespace=\"1\",op=\"read\"} 3",
+            "nearflash_worker_requests_total{worker=\"0\",op=\"read\"} 3",
+            "nearflash_worker_bytes_total{worker=\"0\",op=\"read\"} 12288",
+            "nearflash_protocol_requests_total{protocol=\"nvme-tcp\",op=\"read\"} 3",
+            "nearflash_protocol_bytes_total{protocol=\"nvme-tcp\",op=\"read\"} 12288",
+            "nearflash_protocol_requests_total{protocol=\"reflex\",op=\"read\"} 0",
+            "nearflash_class_requests_total{class=\"latency-critical\",op=\"read\"} 100",
+            "nearflash_class_requests_total{class=\"best-effort\",op=\"write\"} 2",
+            "nearflash_class_bytes_total{class=\"best-effort\",op=\"read\"} 819200",
+            "nearflash_device_seconds_count{device=\"fast\",op=\"read\"} 3",
             "nearflash_worker_part_seconds_total{worker=\"0\",part=\"network\"} 0.003",
         ] {
             assert!(text.contains(&format!("{line}\n")), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn where_the_time_went_is_told_of_everybody() {
+        let text = text_of(10);
+        for (of, sampled) in [
+            ("tenant_stage_seconds{tenant=\"web\"", 1),
+            ("class_stage_seconds{class=\"best-effort\"", 2),
+            ("namespace_stage_seconds{namespace=\"1\"", 3),
+            ("device_stage_seconds{device=\"fast\"", 3),
+            ("worker_stage_seconds{worker=\"0\"", 3),
+            ("protocol_stage_seconds{protocol=\"nvme-tcp\"", 3),
+        ] {
+            let (family, label) = of.split_once('{').unwrap();
+            // The edges in seconds between which the times lie that were counted.
+            for (stage, below, within) in [
+                ("scheduler", "0.000008192", "0.000032768"),
+                ("device", "0.000032768", "0.000131072"),
+                ("reply", "", "0.000008192"),
+            ] {
+                let labels = format!("{label},op=\"read\",stage=\"{stage}\"");
+                let up_to = |edge: &str| {
+                    let bucket = format!("nearflash_{family}_bucket{{le=\"{edge}\",{labels}}}");
+                    value(&text, &bucket).unwrap_or_else(|| panic!("no {bucket} in\n{text}"))
+                };
+                assert!(below.is_empty() || up_to(below) == 0.0, "{of} {stage}");
+                assert_eq!(up_to(within), f64::from(sampled), "{of} {stage}");
+                let count = format!("nearflash_{family}_count{{{labels}}}");
+                assert_eq!(value(&text, &count), Some(sampled.into()), "{count}");
+            }
         }
     }
 
@@ -138,15 +186,18 @@ mod tests {
         line.rsplit(' ').next().and_then(|value| value.parse().ok())
     }
 
-    /// Every counter of a text that counts for the tenants without series of their own: buckets,
-    /// counts, sums and totals.
-    fn counters_of_rest(text: &str) -> Vec<(String, f64)> {
+    /// Every counter of a text that counts for the tenants without series of their own, or for tenants
+    /// of a class: buckets, counts, sums and totals.
+    fn counters_of_many(text: &str) -> Vec<(String, f64)> {
         let rest = REST.replace('"', "\\\"");
         let is_counter = |name: &str| {
             ["_total", "_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end))
         };
-        let of_rest = text.lines().filter(|line| line.contains(&format!("tenant=\"{rest}\"")));
-        let counters = of_rest.filter(|line| is_counter(line.split('{').next().unwrap()));
+        let is_of_many = |line: &&str| {
+            line.starts_with("nearflash_class_") || line.contains(&format!("tenant=\"{rest}\""))
+        };
+        let of_many = text.lines().filter(is_of_many);
+        let counters = of_many.filter(|line| is_counter(line.split('{').next().unwrap()));
         let split = |line: &str| {
             let (series, value) = line.rsplit_once(' ').unwrap();
             (series.to_owned(), value.parse().unwrap())
@@ -188,7 +239,7 @@ mod tests {
             drop(book);
             let after = [0, 1, 2].map(text_of);
             for (before, after) in before.iter().zip(&after) {
-                for (series, was) in counters_of_rest(before) {
+                for (series, was) in counters_of_many(before) {
                     let then = value(after, &series);
                     assert!(then.is_some_and(|then| then >= was), "{step}: {series} {then:?}");
                 }
@@ -199,6 +250,12 @@ mod tests {
         let reads =
             format!("nearflash_tenant_requests_total{{tenant=\"{}\"", REST.replace('"', "\\\""));
         assert_eq!(value(&before[0], &reads), Some(300.0 + 4.0 * 7.0 + 3.0));
+        let of_class = |class: &str| {
+            let labels = format!("class=\"{class}\",op=\"read\"");
+            value(&before[0], &format!("nearflash_class_requests_total{{{labels}}}")).unwrap()
+        };
+        let classes = ["latency-critical", "best-effort", "leaving"].map(of_class);
+        assert_eq!(classes, [100.0, 200.0 + 3.0, 4.0 * 7.0]);
     }
 
     /// A writer that counts.
@@ -209,6 +266,16 @@ mod tests {
             self.0 += text.len();
             Ok(())
         }
+    }
+
+    /// A time in each stage that a request of each kind has.
+    fn spend(count: impl Fn(Kind, Stage, CoarseBucket)) {
+        let (short, long) = (CoarseBucket::of(9_000), CoarseBucket::of(90_000));
+        for kind in [Kind::Read, Kind::Write] {
+            count(kind, Stage::Scheduler, short);
+            count(kind, Stage::Device, long);
+        }
+        count(Kind::Read, Stage::Reply, short);
     }
 
     #[test]
@@ -226,11 +293,7 @@ mod tests {
             let meter = meters.get(made.tenant).unwrap();
             meter.record(Kind::Read, 4096, 90_000);
             meter.fail(Status::Retry);
-            for (kind, stage) in [Kind::Read, Kind::Write].into_iter().zip([Stage::Device; 2]) {
-                meter.sample(kind, stage, 90_000);
-                meter.sample(kind, Stage::Scheduler, 9_000);
-            }
-            meter.sample(Kind::Read, Stage::Reply, 9_000);
+            spend(|kind, stage, time| meter.sample(kind, stage, time));
         }
         book.measure(Instant::ZERO + Duration::from_secs(1));
         drop(book);
@@ -243,5 +306,51 @@ mod tests {
         println!("{none} bytes of none, {usual} of {TENANTS_DEFAULT}, {all} of all");
         assert!(none < 64 << 10 && usual < 8 << 20, "{none} and {usual} bytes");
         assert!((all - none) / TENANTS <= (usual - none) / TENANTS_DEFAULT + 64);
+    }
+
+    #[test]
+    fn no_more_namespaces_than_a_bound_have_histograms() {
+        const WORKERS: usize = 32;
+        let setup = |n| DeviceSetup {
+            name: format!("device-{n:02}"),
+            model: Some(DeviceModel::device_a()),
+            switches: Switches { correct_online: true, ..Switches::default() },
+        };
+        let devices = (0..DEVICES_MAX).map(setup).collect();
+        let tenants = Tenants::new(devices, WORKERS, 1, Arc::new(|| Instant::ZERO));
+        let mut book = tenants.book();
+        for worker in 0..WORKERS {
+            let meters = book.meters(worker);
+            for n in 0..NAMESPACES_MAX {
+                let meter = meters.namespace(NamespaceId(n as u16 + 1)).unwrap();
+                meter.set_device(n % DEVICES_MAX);
+                [Kind::Read, Kind::Write]
+                    .into_iter()
+                    .for_each(|kind| meter.work.record(kind, 4096));
+                spend(|kind, stage, time| meter.work.stages.sample(kind, stage, time));
+            }
+            for protocol in Protocol::ALL.map(|protocol| meters.protocol(protocol)) {
+                [Kind::Read, Kind::Write].into_iter().for_each(|kind| protocol.record(kind, 4096));
+                spend(|kind, stage, time| protocol.stages.sample(kind, stage, time));
+            }
+            Status::ALL.iter().for_each(|status| meters.worker.fail(*status));
+        }
+        book.measure(Instant::ZERO + Duration::from_secs(1));
+        drop(book);
+        let mut text = String::new();
+        write(Snapshot::take(&tenants, 0), &mut text).unwrap();
+        println!("{} bytes", text.len());
+        assert!(text.len() < 2 << 20, "{} bytes", text.len());
+        let reads = |of: &str| {
+            let family = "nearflash_namespace_stage_seconds_count";
+            let labels = format!("namespace=\"{of}\",op=\"read\",stage=\"device\"");
+            value(&text, &format!("{family}{{{labels}}}"))
+        };
+        let all = WORKERS as f64;
+        let rest = reads(&REST.replace('"', "\\\""));
+        assert_eq!([reads("1"), reads("128"), reads("129")], [Some(all), Some(all), None]);
+        assert_eq!(rest, Some((NAMESPACES_MAX - 128) as f64 * all));
+        let last = format!("nearflash_namespace_requests_total{{namespace=\"{NAMESPACES_MAX}\"");
+        assert_eq!(value(&text, &last), Some(all), "others are of each");
     }
 }

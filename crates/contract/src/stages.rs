@@ -1,0 +1,84 @@
+//! Where requests spend their time: histograms of those that were picked by chance.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::Kind;
+use crate::latency::{COARSE_BUCKETS, CoarseBucket};
+use crate::meters::bump;
+
+/// Where a request spends its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// From its last byte received to its submission to the device: in the scheduler, for the most
+    /// part.
+    Scheduler,
+    /// At the device.
+    Device,
+    /// From its reply handed to the socket until the network has taken it. Of reads alone.
+    Reply,
+}
+
+impl Stage {
+    /// All of them, in their order.
+    pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
+}
+
+/// Times by coarse bucket.
+pub type Coarse<T> = [T; COARSE_BUCKETS];
+
+/// Times of reads and of the others, by [`Stage`] and coarse bucket.
+pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
+
+/// Histograms of times that one worker alone writes. They wrap.
+#[derive(Debug, Default)]
+pub struct StageMeter(Staged<AtomicU32>);
+
+impl StageMeter {
+    /// Worker: a request that was picked by chance spent that long in a stage.
+    #[inline]
+    pub fn sample(&self, kind: Kind, stage: Stage, time: CoarseBucket) {
+        bump(&self.0[usize::from(kind != Kind::Read)][stage as usize][time.index()], 1);
+    }
+
+    /// Adds what it says to `reading`.
+    pub fn add_to(&self, reading: &mut Staged<u32>) {
+        let from = self.0.as_flattened().as_flattened();
+        for (to, from) in reading.as_flattened_mut().as_flattened_mut().iter_mut().zip(from) {
+            *to = to.wrapping_add(from.load(Ordering::Relaxed));
+        }
+    }
+}
+
+/// What came to `now` since `then`.
+pub(crate) fn since(now: &Staged<u32>, then: &Staged<u32>) -> Staged<u32> {
+    let mut since = *now;
+    let then = then.as_flattened().as_flattened();
+    for (now, then) in since.as_flattened_mut().as_flattened_mut().iter_mut().zip(then) {
+        *now = now.wrapping_sub(*then);
+    }
+    since
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_apart_by_kind_and_stage() {
+        let meter = StageMeter::default();
+        let (short, long) = (CoarseBucket::of(1), CoarseBucket::of(100_000));
+        meter.sample(Kind::Read, Stage::Device, long);
+        let mut before = Staged::default();
+        meter.add_to(&mut before);
+        meter.sample(Kind::Write, Stage::Scheduler, short);
+        meter.sample(Kind::Exchange, Stage::Scheduler, short);
+        let mut after = Staged::default();
+        meter.add_to(&mut after);
+        let between = since(&after, &before);
+        assert_eq!(before[0][Stage::Device as usize][long.index()], 1);
+        assert_eq!(between[1][Stage::Scheduler as usize][short.index()], 2);
+        let sum = |of: &Staged<u32>| of.as_flattened().as_flattened().iter().sum::<u32>();
+        assert_eq!((sum(&before), sum(&between)), (1, 2));
+        assert_eq!(since(&before, &after)[1][0][0], u32::MAX - 1, "it wraps");
+    }
+}

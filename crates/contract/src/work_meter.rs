@@ -1,0 +1,149 @@
+//! What a worker has carried out of some of its requests: those of a namespace, or of a protocol. As in
+//! [`Meter`](crate::Meter), it alone writes, and whoever reads takes differences.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::Kind;
+use crate::meters::{bump, bump_u64};
+use crate::stages::{self, StageMeter, Staged};
+
+/// Namespaces that are counted: those whose numbers are no larger.
+pub const NAMESPACES_MAX: usize = 1024;
+
+/// One worker's counters of some of its requests.
+#[derive(Debug, Default)]
+pub struct WorkMeter {
+    reads: AtomicU32,
+    writes: AtomicU32,
+    others: AtomicU32,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    /// Where those that were picked by chance spent their time.
+    pub stages: StageMeter,
+}
+
+/// What [`WorkMeter`]s say, added up. All of it wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkReading {
+    /// Requests carried out: reads, writes and the others.
+    pub requests: [u32; 3],
+    /// Bytes that reads and writes carried.
+    pub bytes: [u64; 2],
+    /// Where those that were picked by chance spent their time.
+    pub samples: Staged<u32>,
+}
+
+impl WorkMeter {
+    /// Worker: a request that carried so many bytes was carried out.
+    #[inline]
+    pub fn record(&self, kind: Kind, bytes: usize) {
+        match kind {
+            Kind::Read => self.record_reads(1, bytes as u64),
+            Kind::Write | Kind::Exchange => {
+                bump(&self.writes, 1);
+                bump_u64(&self.written_bytes, bytes as u64);
+            }
+            Kind::Other => bump(&self.others, 1),
+        }
+    }
+
+    /// Worker: so many reads were carried out, that carried so many bytes together.
+    #[inline]
+    pub fn record_reads(&self, reads: u32, bytes: u64) {
+        bump(&self.reads, reads);
+        bump_u64(&self.read_bytes, bytes);
+    }
+
+    /// Whether it says that anything was carried out.
+    pub fn is_used(&self) -> bool {
+        [&self.reads, &self.writes, &self.others]
+            .into_iter()
+            .any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    /// What it says.
+    pub fn read(&self) -> WorkReading {
+        let requests = [&self.reads, &self.writes, &self.others];
+        let mut reading = WorkReading {
+            requests: requests.map(|count| count.load(Ordering::Relaxed)),
+            bytes: [&self.read_bytes, &self.written_bytes].map(|sum| sum.load(Ordering::Relaxed)),
+            samples: Staged::default(),
+        };
+        self.stages.add_to(&mut reading.samples);
+        reading
+    }
+}
+
+impl WorkReading {
+    /// Adds what another meter says.
+    pub fn add(&mut self, other: &WorkReading) {
+        let add = |to: &mut u32, from: &u32| *to = to.wrapping_add(*from);
+        self.requests.iter_mut().zip(&other.requests).for_each(|(to, from)| add(to, from));
+        let bytes = self.bytes.iter_mut().zip(other.bytes);
+        bytes.for_each(|(to, from)| *to = to.wrapping_add(from));
+        let to = self.samples.as_flattened_mut().as_flattened_mut().iter_mut();
+        to.zip(other.samples.as_flattened().as_flattened()).for_each(|(to, from)| add(to, from));
+    }
+
+    /// What was counted since an `earlier` reading.
+    pub fn since(&self, earlier: &WorkReading) -> WorkReading {
+        let requests = |n: usize| self.requests[n].wrapping_sub(earlier.requests[n]);
+        let bytes = |n: usize| self.bytes[n].wrapping_sub(earlier.bytes[n]);
+        WorkReading {
+            requests: core::array::from_fn(requests),
+            bytes: core::array::from_fn(bytes),
+            samples: stages::since(&self.samples, &earlier.samples),
+        }
+    }
+}
+
+/// One worker's counters of one namespace.
+#[derive(Debug, Default)]
+pub struct NamespaceMeter {
+    /// What was carried out.
+    pub work: WorkMeter,
+    /// The device that it lies on.
+    device: AtomicU32,
+}
+
+impl NamespaceMeter {
+    /// Worker: it lies on this device.
+    pub fn set_device(&self, device: usize) {
+        self.device.store(device as u32, Ordering::Relaxed);
+    }
+
+    /// The device that it lies on.
+    pub fn device(&self) -> usize {
+        self.device.load(Ordering::Relaxed) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CoarseBucket, Stage};
+
+    #[test]
+    fn readings_add_up_and_wrap() {
+        let meters = [WorkMeter::default(), WorkMeter::default()];
+        assert!(!meters[0].is_used());
+        meters[0].record_reads(u32::MAX, 4_096);
+        meters[1].record(Kind::Exchange, 512);
+        meters[1].record(Kind::Other, 0);
+        meters[1].stages.sample(Kind::Read, Stage::Reply, CoarseBucket::of(0));
+        assert!(meters[0].is_used() && meters[1].is_used());
+        let read = || {
+            let mut sum = meters[0].read();
+            sum.add(&meters[1].read());
+            sum
+        };
+        let before = read();
+        assert_eq!((before.requests, before.bytes), ([u32::MAX, 1, 1], [4_096, 512]));
+        meters[1].record(Kind::Read, 512);
+        meters[0].record(Kind::Read, 512);
+        meters[0].stages.sample(Kind::Read, Stage::Reply, CoarseBucket::of(0));
+        let since = read().since(&before);
+        assert_eq!((read().requests[0], since.requests, since.bytes[0]), (1, [2, 0, 0], 1_024));
+        assert_eq!((read().samples[0][2][0], since.samples[0][2][0]), (2, 1));
+    }
+}
