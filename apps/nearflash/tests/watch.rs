@@ -230,4 +230,6 @@ fn where_the_time_goes_is_told_of_everybody() {
     }
     assert_eq!(reads("worker", "0"), reads("namespace", "1") + reads("namespace", "2"));
     assert_eq!(reads("worker", "0"), reads("device", "slow"));
+    let table = watched.run(&["top", "--once"]);
+    assert!(table.contains("AT DEVICE") && table.contains("≤ "), "{table}");
 }

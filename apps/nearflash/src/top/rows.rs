@@ -2,7 +2,9 @@
 
 use std::cmp::Ordering;
 
-use control::admin::{Class, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, State, Tenant};
+use control::admin::{
+    Class, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, StageTails, State, Tenant,
+};
 
 use super::state::Data;
 use crate::report::{number_text, time_text};
@@ -62,6 +64,14 @@ fn none() -> Figure {
 
 fn micros(us: f64) -> Figure {
     Figure { text: time_text(us * 1e3), number: us, tone: Tone::Plain }
+}
+
+/// The upper edge of a bucket in microseconds, if there is any time.
+fn at_most(us: Option<f64>) -> Figure {
+    us.map_or_else(none, |us| {
+        let figure = micros(us);
+        Figure { text: format!("≤ {}", figure.text), ..figure }
+    })
 }
 
 fn percent(share: f64) -> Figure {
@@ -180,10 +190,7 @@ pub(super) fn devices(devices: &[Device], flows: &[FlowOfDevice]) -> Rows {
             number(flow.iops),
             rate(flow.read_bytes),
             rate(flow.written_bytes),
-            flow.p95_us.map_or_else(none, |us| {
-                let figure = micros(us);
-                Figure { text: format!("≤ {}", figure.text), ..figure }
-            }),
+            at_most(flow.p95_us),
             number(flow.depth.into()),
             number(flow.queued.into()),
             number(tokens.spent),
@@ -233,11 +240,22 @@ pub(super) fn workers(flows: &[FlowOfWorker]) -> Rows {
 
 /// Namespaces.
 pub(super) fn namespaces(flows: &[FlowOfNamespace]) -> Rows {
-    const COLUMNS: [Column; 4] =
-        [words("NAMESPACE"), numbers("IOPS"), numbers("READ"), numbers("WRITTEN")];
+    const COLUMNS: [Column; 7] = [
+        words("NAMESPACE"),
+        numbers("IOPS"),
+        numbers("READ"),
+        numbers("WRITTEN"),
+        numbers("p95 QUEUED"),
+        numbers("AT DEVICE"),
+        numbers("IN REPLY"),
+    ];
     let row = |flow: &FlowOfNamespace| {
         let name = text(flow.number.to_string());
-        vec![name, number(flow.iops), rate(flow.read_bytes), rate(flow.written_bytes)]
+        let StageTails { scheduler_us, device_us, reply_us } = flow.stages;
+        let mut row =
+            vec![name, number(flow.iops), rate(flow.read_bytes), rate(flow.written_bytes)];
+        row.extend([scheduler_us, device_us, reply_us].map(at_most));
+        row
     };
     Rows { columns: &COLUMNS, rows: flows.iter().map(row).collect() }
 }

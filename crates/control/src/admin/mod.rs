@@ -64,4 +64,6 @@ pub use scrape::scrape_router;
 pub use server::{Door, Running, start, start_audited};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
-pub use watch::{FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Stages, TokenRates};
+pub use watch::{
+    FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, StageTails, Stages, TokenRates,
+};

@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use contract::{Part, Traces};
+use contract::{Part, Stage, Traces};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use utoipa::{OpenApi, ToSchema};
@@ -82,6 +82,18 @@ pub struct FlowOfDevice {
     pub tokens: TokenRates,
 }
 
+/// How long sampled reads of the last second spent in each stage, p95 in microseconds: the upper edge
+/// of a bucket that is twice as wide as the one below it; `null` without samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StageTails {
+    /// From the last byte of a request to its submission.
+    pub scheduler_us: Option<f64>,
+    /// At the device.
+    pub device_us: Option<f64>,
+    /// From the socket to when the network has taken the reply.
+    pub reply_us: Option<f64>,
+}
+
 /// A worker in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowOfWorker {
@@ -91,6 +103,14 @@ pub struct FlowOfWorker {
     pub busy_percent: f64,
     /// Turns a second that did something.
     pub turns: f64,
+    /// Requests carried out a second.
+    pub iops: f64,
+    /// Bytes read a second.
+    pub read_bytes: f64,
+    /// Bytes written a second.
+    pub written_bytes: f64,
+    /// Where its reads spent their time.
+    pub stages: StageTails,
     /// Connections that are open.
     pub connections: u32,
     /// Requests in flight.
@@ -113,6 +133,8 @@ pub struct FlowOfNamespace {
     pub read_bytes: f64,
     /// Bytes written a second.
     pub written_bytes: f64,
+    /// Where its reads spent their time.
+    pub stages: StageTails,
 }
 
 /// What the server did in the last second.
@@ -147,6 +169,10 @@ async fn get_flows(State(watched): State<Watched>) -> Json<Flows> {
         number,
         busy_percent: flow.busy_share * 100.0,
         turns: flow.turn_rate,
+        iops: flow.iops,
+        read_bytes: flow.byte_rates[0],
+        written_bytes: flow.byte_rates[1],
+        stages: flow.recent_percentiles_us(950).into(),
         connections: flow.gauges.protocols.iter().sum(),
         in_flight: flow.gauges.in_flight,
         buffers: flow.gauges.buffers,
@@ -157,6 +183,7 @@ async fn get_flows(State(watched): State<Watched>) -> Json<Flows> {
         iops: flow.iops,
         read_bytes: flow.byte_rates[0],
         written_bytes: flow.byte_rates[1],
+        stages: flow.recent_percentiles_us(950).into(),
     });
     let (devices, workers) = (devices.collect(), workers.collect());
     Json(Flows { devices, workers, namespaces: namespaces.collect() })
@@ -166,6 +193,12 @@ impl From<TokenFlow> for TokenRates {
     fn from(flow: TokenFlow) -> TokenRates {
         let TokenFlow { generated, spent, donated, borrowed, expired } = flow;
         TokenRates { generated, spent, donated, borrowed, expired }
+    }
+}
+
+impl From<[Option<f64>; Stage::ALL.len()]> for StageTails {
+    fn from([scheduler_us, device_us, reply_us]: [Option<f64>; Stage::ALL.len()]) -> StageTails {
+        StageTails { scheduler_us, device_us, reply_us }
     }
 }
 

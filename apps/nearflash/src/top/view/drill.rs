@@ -1,7 +1,7 @@
 //! One device with its tokens and the tenants that spend them, and one worker with what its time goes
 //! into.
 
-use control::admin::{Device, DriftState, FlowOfDevice, FlowOfWorker, Tenant};
+use control::admin::{Device, DriftState, FlowOfDevice, FlowOfWorker, StageTails, Tenant};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
@@ -146,9 +146,22 @@ pub(super) fn draw_worker(frame: &mut Frame<'_>, area: Rect, data: &Data, name: 
     let Some(flow) = data.flows.workers.iter().find(|flow| flow.number.to_string() == name) else {
         return draw_gone(frame, area, "the worker is gone");
     };
+    let StageTails { scheduler_us, device_us, reply_us } = flow.stages;
+    let [queued, at_device, in_reply] = [scheduler_us, device_us, reply_us]
+        .map(|us| us.map_or("-".to_owned(), |us| format!("≤ {}", time_text(us * 1e3))));
     let facts = vec![
         fact("busy", format!("{:.1} %, {} turns/s", flow.busy_percent, whole(flow.turns))),
         fact("serves", format!("{} connections", number_text(flow.connections.into()))),
+        fact(
+            "now",
+            format!(
+                "{} IOPS, read {}, written {}",
+                whole(flow.iops),
+                rows::rate(flow.read_bytes).text,
+                rows::rate(flow.written_bytes).text
+            ),
+        ),
+        fact("p95", format!("{queued} queued, {at_device} at a device, {in_reply} in reply")),
         fact(
             "holds",
             format!(

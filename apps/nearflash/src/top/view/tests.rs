@@ -4,7 +4,7 @@ use super::*;
 
 use control::admin::{
     Class, Compliance, Device, FlowOfDevice, FlowOfNamespace, FlowOfWorker, Flows, Measured,
-    Origin, Share, Slo, TokenRates,
+    Origin, Share, Slo, StageTails, TokenRates,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -77,17 +77,27 @@ fn data() -> Data {
         queued: 9,
         tokens: TokenRates { spent: 410_000.0, borrowed: 12_000.0, ..TokenRates::default() },
     };
+    let stages = StageTails { scheduler_us: Some(8.192), device_us: Some(262.144), reply_us: None };
     let worker = |number, busy_percent| FlowOfWorker {
         number,
         busy_percent,
         turns: 51_234.0,
+        iops: 150_061.0,
+        read_bytes: 0.6e9,
+        written_bytes: 6.2e6,
+        stages,
         connections: 3,
         in_flight: 40,
         buffers: 38,
         parts: [20.4, 24.0, 6.1, 3.5, 45.0, 1.0],
     };
-    let namespace =
-        FlowOfNamespace { number: 1, iops: 300_123.0, read_bytes: 1.2e9, written_bytes: 12.3e6 };
+    let namespace = FlowOfNamespace {
+        number: 1,
+        iops: 300_123.0,
+        read_bytes: 1.2e9,
+        written_bytes: 12.3e6,
+        stages,
+    };
     let mut latency = vec![0; 18];
     latency[5..9].copy_from_slice(&[120, 9_000, 2_000, 90]);
     let mut short = vec![0; 18];
