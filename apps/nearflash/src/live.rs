@@ -22,6 +22,7 @@ mod namespaces;
 mod open;
 mod reconcile;
 mod reload;
+mod reshape;
 mod seen;
 mod store;
 mod subsystems;

@@ -69,7 +69,7 @@ enum Command {
     Tenant(operate::TenantArgs),
     /// Check and show configuration files
     Config(inspect::Args),
-    /// Make, resize, remove and show the namespaces of a running server
+    /// Make, change, remove and show the namespaces of a running server
     Namespace(operate::NamespaceArgs),
     /// Make, change, remove and show the NVMe subsystems of a running server
     Subsystem(operate::SubsystemArgs),

@@ -377,7 +377,8 @@ impl Recalibrations {
             let inner = self.lock();
             let Some((Some(scratch), orders)) = &inner.probing else { return };
             let meets = |other: &Space| other.number != scratch.number && scratch.meets(other);
-            if spaces.contains(scratch) && !spaces.iter().any(meets) {
+            let stays = |one: &Space| (one.number, one.place) == (scratch.number, scratch.place);
+            if spaces.iter().any(stays) && !spaces.iter().any(meets) {
                 return;
             }
             orders.clone()

@@ -36,8 +36,8 @@ struct Subsystem {
 struct State {
     /// With their weights.
     tenants: BTreeMap<String, u32>,
-    /// With their sizes.
-    namespaces: BTreeMap<String, u64>,
+    /// With their sizes, and whether they are read-only.
+    namespaces: BTreeMap<String, (u64, bool)>,
     subsystems: BTreeMap<String, Subsystem>,
     /// Whether they have a key, and whom they are charged to.
     hosts: BTreeMap<String, (bool, Option<String>)>,
@@ -74,7 +74,7 @@ impl State {
         let devices = client.devices().unwrap().devices.into_iter();
         State {
             tenants: tenants.map(|one| (one.name, one.share.weight)).collect(),
-            namespaces: namespaces.map(|one| (one.name, one.bytes)).collect(),
+            namespaces: namespaces.map(|one| (one.name, (one.bytes, one.read_only))).collect(),
             subsystems: subsystems.map(subsystem).collect(),
             hosts: hosts.map(|one| (one.nqn, (one.has_key, one.tenant))).collect(),
             listeners: listeners.map(|one| one.url).filter(|url| url.contains("unix")).collect(),
@@ -99,6 +99,8 @@ enum Change {
     Batch(Vec<(String, u32)>, Vec<(String, u32)>, Vec<String>),
     AddNamespace(String, u64),
     ResizeNamespace(String, u64),
+    CloseNamespace(String, bool),
+    RenameNamespace(String, String),
     RemoveNamespace(String),
     AddSubsystem(String),
     Authenticate(String, bool),
@@ -154,8 +156,24 @@ impl Change {
                 state.tenants.extend(new.iter().chain(others).cloned());
                 state.tenants.retain(|name, _| !gone.contains(name));
             }
-            Change::AddNamespace(name, bytes) | Change::ResizeNamespace(name, bytes) => {
-                state.namespaces.insert(name.clone(), *bytes);
+            Change::AddNamespace(name, bytes) => {
+                assert_eq!(state.namespaces.insert(name.clone(), (*bytes, false)), None);
+            }
+            Change::ResizeNamespace(name, bytes) => {
+                state.namespaces.get_mut(name).unwrap().0 = *bytes;
+            }
+            Change::CloseNamespace(name, is_closed) => {
+                state.namespaces.get_mut(name).unwrap().1 = *is_closed;
+            }
+            Change::RenameNamespace(name, new) => {
+                let own = state.namespaces.remove(name).unwrap();
+                assert_eq!(state.namespaces.insert(new.clone(), own), None);
+                let all = state.subsystems.values_mut();
+                all.filter_map(|one| one.namespaces.as_mut()).for_each(|own| {
+                    if own.remove(name) {
+                        own.insert(new.clone());
+                    }
+                });
             }
             Change::RemoveNamespace(name) => {
                 state.namespaces.remove(name);
@@ -229,7 +247,17 @@ impl Change {
                 client.add_namespace(&new).map(drop)
             }
             Change::ResizeNamespace(name, bytes) => {
-                let to = SetNamespace { bytes: *bytes, shrink: true };
+                let (bytes, shrink) = (Some(*bytes), true);
+                let to = SetNamespace { bytes, shrink, ..SetNamespace::default() };
+                client.set_namespace(name, &to).map(drop)
+            }
+            Change::CloseNamespace(name, is_closed) => {
+                let read_only = Some(*is_closed);
+                let to = SetNamespace { read_only, ..SetNamespace::default() };
+                client.set_namespace(name, &to).map(drop)
+            }
+            Change::RenameNamespace(name, new) => {
+                let to = SetNamespace { name: Some(new.clone()), ..SetNamespace::default() };
                 client.set_namespace(name, &to).map(drop)
             }
             Change::RemoveNamespace(name) => {
@@ -325,10 +353,17 @@ impl Chance {
             }
             1 => {
                 let (name, bytes) = (format!("n{n}"), (1 + self.roll(4)) * MIB);
+                let other = format!("n{}", self.roll(NAMES));
                 match state.namespaces.get(&name) {
                     None => Change::AddNamespace(name, bytes),
-                    Some(own) if *own == bytes => Change::RemoveNamespace(name),
-                    Some(own) if *own > bytes => Change::ResizeNamespace(name, bytes),
+                    Some((_, is_closed)) if self.roll(3) == 0 => {
+                        Change::CloseNamespace(name, !is_closed)
+                    }
+                    Some(_) if self.roll(2) == 0 && !state.namespaces.contains_key(&other) => {
+                        Change::RenameNamespace(name, other)
+                    }
+                    Some((own, _)) if *own == bytes => Change::RemoveNamespace(name),
+                    Some((own, _)) if *own > bytes => Change::ResizeNamespace(name, bytes),
                     // What lies behind it may be another's.
                     Some(_) => Change::RemoveNamespace(name),
                 }

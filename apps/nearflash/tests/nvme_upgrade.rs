@@ -282,7 +282,7 @@ fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
     let mut client = place.client();
     let key = SetHost { key: Some(KEY.to_owned()), ..SetHost::default() };
     let without = SetSubsystem { deny: vec![host_nqn(1)], ..SetSubsystem::default() };
-    let smaller = SetNamespace { bytes: 8 << 20, shrink: true };
+    let smaller = SetNamespace { bytes: Some(8 << 20), shrink: true, ..Default::default() };
     let name = client.namespaces().unwrap().namespaces[0].name.clone();
     let refused = [
         client.set_host(FRIEND, &key).unwrap_err(),

@@ -196,7 +196,7 @@ impl World {
                 ns.hosts
             }
             (Some(ns), 1) => {
-                self.fabric.resize_namespace(&name, nsid, geometry(blocks)).unwrap();
+                self.fabric.set_namespace_geometry(&name, nsid, geometry(blocks)).unwrap();
                 self.model[at].1.get_mut(&nsid).unwrap().blocks = blocks;
                 ns.hosts
             }

@@ -5,7 +5,7 @@ mod nvme_host;
 
 use std::time::Duration;
 
-use contract::{Command, Instant, Range, Status as Ended};
+use contract::{Command, Geometry, Instant, Range, Status as Ended};
 use nearflash_proto::nvme::{Action, CloseReason, Fused, Hosts, Io, Outcome, PortId, Step};
 use nvme_host::*;
 use wire::nvme::{
@@ -307,7 +307,7 @@ fn changes_of_namespaces_are_told() {
     let mut queue = own.io(1, place(1, 1)).unwrap();
     own.set_feature(Feature::EVENTS, notice::NAMESPACE | notice::ANA).unwrap();
     let cid = own.await_event();
-    fabric.resize_namespace(&nqn(SUBSYSTEM), 2, geometry(8192)).unwrap();
+    fabric.set_namespace_geometry(&nqn(SUBSYSTEM), 2, geometry(8192)).unwrap();
     let told = events(&poll(&fabric, 0, Instant::ZERO));
     assert_eq!(told, [(place(0, 0).conn, cid, u64::from(Event::NAMESPACE.to_result()))]);
     assert_eq!(Event::NAMESPACE.to_result(), 0x04_00_02);
@@ -322,6 +322,36 @@ fn changes_of_namespaces_are_told() {
     assert_eq!(own.namespaces(), [1, 2]);
     let gone = refused(queue.begin(&io_entry(NvmOpcode::READ, 1, 7, 0, 1)));
     assert_eq!(gone, Status::INVALID_NAMESPACE.dnr());
+}
+
+#[test]
+fn a_namespace_that_is_closed_to_writes_tells_its_hosts_and_refuses_them() {
+    let fabric = fabric(&config());
+    let mut own = connect(&fabric, &host(1), SUBSYSTEM, 1, place(0, 0));
+    let mut queue = own.io(1, place(1, 1)).unwrap();
+    own.set_feature(Feature::EVENTS, notice::NAMESPACE).unwrap();
+    let attributes = |own: &mut Session| {
+        let ns: IdentifyNamespace = read(&own.identify(IdentifyCns::NAMESPACE, 2).unwrap());
+        let common: IdentifyNamespaceCommon =
+            read(&own.identify(IdentifyCns::NAMESPACE_COMMON, 2).unwrap());
+        assert_eq!(ns.attributes, common.attributes);
+        ns.attributes
+    };
+    let write = io_entry(NvmOpcode::WRITE_ZEROES, 1, 2, 0, 1);
+    for read_only in [true, false] {
+        own.await_event();
+        let geometry = Geometry { read_only, ..geometry(4096) };
+        fabric.set_namespace_geometry(&nqn(SUBSYSTEM), 2, geometry).unwrap();
+        assert_eq!(events(&poll(&fabric, 0, Instant::ZERO)).len(), 1);
+        assert_eq!(words(&own.log(LogPage::CHANGED_NAMESPACES, 4096).unwrap()), [2]);
+        assert_eq!(attributes(&mut own), u8::from(read_only));
+        match read_only {
+            true => assert_eq!(refused(queue.begin(&write)), Status::WRITE_PROTECTED.dnr()),
+            false => drop(device(queue.begin(&write))),
+        }
+        device(queue.begin(&io_entry(NvmOpcode::READ, 2, 2, 0, 1)));
+        device(queue.begin(&io_entry(NvmOpcode::WRITE_ZEROES, 3, 1, 0, 1)));
+    }
 }
 
 #[test]

@@ -282,7 +282,7 @@ type Change = (&'static str, fn(&Fabric));
 
 const CHANGES: [Change; 11] = [
     ("a hidden namespace grows", |fabric| {
-        fabric.resize_namespace(&nqn(SUBSYSTEM), HIDDEN, geometry(16384)).unwrap();
+        fabric.set_namespace_geometry(&nqn(SUBSYSTEM), HIDDEN, geometry(16384)).unwrap();
     }),
     ("a hidden namespace comes", |fabric| {
         let mut passing = namespace(PASSING, 64);
@@ -308,7 +308,7 @@ const CHANGES: [Change; 11] = [
         fabric.set_namespace_tenant(&nqn(SUBSYSTEM), HIDDEN, tenant).unwrap();
     }),
     ("a hidden subsystem changes", |fabric| {
-        fabric.resize_namespace(&nqn(OTHER_SUBSYSTEM), 1, geometry(16)).unwrap();
+        fabric.set_namespace_geometry(&nqn(OTHER_SUBSYSTEM), 1, geometry(16)).unwrap();
         fabric.set_access(&nqn(OTHER_SUBSYSTEM), PortId(1), 1, AnaState::INACCESSIBLE).unwrap();
     }),
     ("a hidden subsystem lets a third in", |fabric| {
@@ -355,7 +355,7 @@ fn a_host_is_told_the_same_whether_or_not_there_are_others() {
     assert_same(&first.ask_everything(), &second.ask_everything(), "when it is gone");
     // What is its own it does hear of, so the silence above means something.
     for fabric in [&alone, &beside] {
-        fabric.resize_namespace(&nqn(SUBSYSTEM), OWN, geometry(8192)).unwrap();
+        fabric.set_namespace_geometry(&nqn(SUBSYSTEM), OWN, geometry(8192)).unwrap();
         assert_eq!(events(&poll(fabric, 0, Instant::ZERO)).len(), 1);
         fabric.set_hosts(&nqn(SUBSYSTEM), Hosts::Only(vec![nqn(&host(1).nqn)])).unwrap();
         assert!(poll(fabric, 0, Instant::ZERO).is_empty(), "it was on the list before");

@@ -59,6 +59,22 @@ fn only_what_lies_behind_the_new_end_is_refused() {
 }
 
 #[test]
+fn a_namespace_that_is_closed_to_writes_takes_none_that_waits_and_still_reads() {
+    let mut rig = held();
+    rig.say(0, b"W\x01R\x01");
+    rig.say(0, b"P\x00");
+    let closed = of(64).map(|open| Namespace { read_only: true, ..open });
+    assert_eq!(rig.tell(place(1, closed)), [], "its turn has not come");
+    assert_eq!(rig.meters.placed(), 1, "nothing that writes is at the device");
+    assert_eq!(rig.open_gate(true)[0], answered(0, Status::ReadOnly));
+    assert_eq!(rig.say(0, b"W\x01"), [answered(2, Status::ReadOnly)]);
+    rig.tell(place(2, of(64)));
+    assert_eq!(rig.say(0, b"W\x01"), [(0, vec![b'I', 3])]);
+    assert_eq!(rig.say(0, b"P\x03"), [answered(3, Status::Ok)]);
+    assert!(rig.worker.is_at_rest());
+}
+
+#[test]
 fn what_was_withheld_stays_withheld_when_the_namespace_grows_again() {
     let mut rig = held();
     rig.say(0, b"W\x02");

@@ -25,7 +25,7 @@ impl Estate for Live {
     }
 
     fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem> {
-        self.resize_namespace(name, to)
+        self.change_namespace(name, to)
     }
 
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {

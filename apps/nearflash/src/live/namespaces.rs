@@ -1,7 +1,7 @@
-//! Namespaces: made, resized and removed while hosts use them.
+//! Namespaces: made and removed while hosts use them, and what is told of them.
 
 use contract::{BLOCK_BYTES, NamespaceId};
-use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace, SetNamespace};
+use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace};
 use target::{Namespace, Namespaces};
 
 use super::world::World;
@@ -35,10 +35,7 @@ impl Live {
         crate::config::check_name(&wanted.name).map_err(invalid)?;
         self.change(|inner, changes| {
             let world = &inner.world;
-            if world.spaces.iter().any(|space| space.name == wanted.name) {
-                let message = format!("there is a namespace {:?} already", wanted.name);
-                return Err(Problem::new(Code::Taken, message));
-            }
+            check_free(world, &wanted.name)?;
             let device = self.device_place(world, wanted.device.as_deref())?;
             let number = vacant(inner)?;
             let first = self.find_room(world, device, blocks)?;
@@ -52,40 +49,6 @@ impl Live {
         })?;
         tracing::info!(namespace = wanted.name, bytes = wanted.bytes, "namespace made");
         self.told_namespace(&wanted.name)
-    }
-
-    /// Makes a namespace larger or smaller.
-    pub(super) fn resize_namespace(
-        &self,
-        name: &str,
-        to: &SetNamespace,
-    ) -> Result<admin::Namespace, Problem> {
-        let blocks = whole_blocks(to.bytes)?;
-        self.change(|inner, changes| {
-            let world = &inner.world;
-            let space = find(world, name)?;
-            let now = space.place.blocks;
-            if blocks < now && !to.shrink {
-                return Err(shrinks(space));
-            }
-            let end = space.place.first + blocks;
-            let behind = world.spaces.iter().find(|other| {
-                other.place.device == space.place.device
-                    && other.number != space.number
-                    && other.place.first < end
-                    && other.end() > space.end()
-            });
-            if let (Some(other), true) = (behind, blocks > now) {
-                let message = format!("namespace {:?} lies right behind it", other.name);
-                return Err(Problem::new(Code::NoRoom, message));
-            }
-            let place = Namespace { blocks, ..space.place };
-            self.set(world, changes, &Space { place, ..space.clone() });
-            let need = |more| Need { device: space.place.device, first: space.end(), blocks: more };
-            Ok(blocks.checked_sub(now).filter(|more| *more > 0).map(need).into_iter().collect())
-        })?;
-        tracing::info!(namespace = name, bytes = to.bytes, "namespace resized");
-        self.told_namespace(name)
     }
 
     pub(super) fn end_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem> {
@@ -132,7 +95,7 @@ impl Live {
 
     /// Writes a namespace down, and the sizes of all others of its device: what one is to have that is
     /// told none would change with the device.
-    fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
+    pub(super) fn set(&self, world: &World, changes: &mut Changes, space: &Space) {
         let device = self.ground.places.name(space.place.device);
         let others = world.spaces.iter().filter(|other| other.place.device == space.place.device);
         for one in others.filter(|other| other.number != space.number).chain([space]) {
@@ -173,18 +136,20 @@ impl Live {
     }
 }
 
-fn invalid(error: String) -> Problem {
-    Problem::new(Code::Invalid, error)
+/// # Errors
+/// A namespace has this name.
+pub(super) fn check_free(world: &World, name: &str) -> Result<(), Problem> {
+    match world.spaces.iter().any(|space| space.name == name) {
+        false => Ok(()),
+        true => {
+            let message = format!("there is a namespace {name:?} already");
+            Err(Problem::new(Code::Taken, message))
+        }
+    }
 }
 
-fn shrinks(space: &Space) -> Problem {
-    let bytes = space.place.blocks * BLOCK_BYTES as u64;
-    let message = format!(
-        "namespace {:?} has {bytes} bytes; making it smaller loses what lies behind its new end, so \
-         that has to be said: `--shrink`",
-        space.name
-    );
-    Problem::new(Code::Shrinks, message)
+pub(super) fn invalid(error: String) -> Problem {
+    Problem::new(Code::Invalid, error)
 }
 
 /// A number that no namespace has, had while this server runs or in its configuration, or has in an
@@ -250,17 +215,22 @@ pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: V
 
 /// What a device's configuration names goes with that only: a start would look for it.
 fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
-    let number = space.number.0.to_string();
-    let is_it = |scratch: &String| *scratch == space.name || *scratch == number;
-    let names = |scratch: &Option<String>| scratch.as_ref().is_some_and(is_it);
+    check_named_scratch(world, &space.name)?;
+    check_named_scratch(world, &space.number.0.to_string())
+}
+
+/// # Errors
+/// A device's configuration has a namespace of this name, or number, as scratch.
+pub(super) fn check_named_scratch(world: &World, name: &str) -> Result<(), Problem> {
+    let names = |scratch: &Option<String>| scratch.as_deref() == Some(name);
     let mut devices = world.config.device.iter();
     match devices.find(|device| names(&device.recalibrate_scratch)) {
         None => Ok(()),
         Some(device) => {
             let message = format!(
-                "device {:?} has {:?} as its recalibrate_scratch: take that out of the \
+                "device {:?} has {name:?} as its recalibrate_scratch: take that out of the \
                  configuration and reload it first",
-                device.name, space.name
+                device.name
             );
             Err(Problem::new(Code::InUse, message))
         }
@@ -279,7 +249,7 @@ pub(super) fn find<'a>(world: &'a World, name: &str) -> Result<&'a Space, Proble
     })
 }
 
-fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
+pub(super) fn whole_blocks(bytes: u64) -> Result<u64, Problem> {
     match (bytes / BLOCK_BYTES as u64, bytes % BLOCK_BYTES as u64) {
         (1.., 0) => Ok(bytes / BLOCK_BYTES as u64),
         _ => Err(invalid(format!("{bytes} bytes; expected a multiple of {BLOCK_BYTES}"))),

@@ -56,15 +56,15 @@ fn change_namespaces(
     from: &[Namespace],
     to: &[Namespace],
 ) -> Result<(), Refusal> {
-    // Another size is a change of a namespace; anything else makes it another one.
+    // Another size, and whether it can be written to, is a change of a namespace; anything else makes
+    // it another one.
     let is_same = |one: &Namespace, other: &Namespace| {
-        let resized = Namespace { geometry: other.geometry, ..one.clone() };
-        resized == *other && one.geometry.read_only == other.geometry.read_only
+        Namespace { geometry: other.geometry, ..one.clone() } == *other
     };
     for was in from {
         match to.iter().find(|now| is_same(was, now)) {
             Some(now) if now.geometry == was.geometry => {}
-            Some(now) => fabric.resize_namespace(nqn, now.nsid, now.geometry)?,
+            Some(now) => fabric.set_namespace_geometry(nqn, now.nsid, now.geometry)?,
             None => fabric.remove_namespace(nqn, was.nsid)?,
         }
     }

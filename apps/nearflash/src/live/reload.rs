@@ -177,8 +177,7 @@ impl Live {
 /// The name of a namespace that would lie elsewhere, or lose blocks without anybody having said so.
 fn moved(before: &World, after: &World) -> Option<String> {
     let is_moved = |(was, is): (&target::Namespace, &target::Namespace)| {
-        let same = (was.device, was.first, was.read_only) == (is.device, is.first, is.read_only);
-        !same || is.blocks < was.blocks
+        (was.device, was.first) != (is.device, is.first) || is.blocks < was.blocks
     };
     let pairs = before.spaces.iter().filter_map(|was| {
         let is = after.spaces.iter().find(|is| is.number == was.number)?;

@@ -93,8 +93,8 @@ impl World {
     }
 }
 
-/// What workers have to be told: of namespaces that are new or larger, and of those that are gone or
-/// smaller.
+/// What workers have to be told: first of what there is more (namespaces that are new or larger, or can
+/// be written to), then of what there is less. One that has both is told of twice.
 pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>) {
     let of = |list: &[Space], number| {
         list.iter().find(|space| space.number == number).map(|space| space.place)
@@ -107,7 +107,15 @@ pub(super) fn moves(before: &[Space], after: &[Space]) -> (Vec<Move>, Vec<Move>)
     for number in numbers {
         match (of(before, number), of(after, number)) {
             (was, is) if was == is => {}
-            (Some(was), Some(is)) if is.blocks < was.blocks => less.push((number, Some(is))),
+            (Some(was), Some(is)) if (was.device, was.first) == (is.device, is.first) => {
+                let most = Namespace {
+                    blocks: was.blocks.max(is.blocks),
+                    read_only: was.read_only && is.read_only,
+                    ..is
+                };
+                more.extend((most != was).then_some((number, Some(most))));
+                less.extend((most != is).then_some((number, Some(is))));
+            }
             (_, None) => less.push((number, None)),
             (_, is) => more.push((number, is)),
         }
@@ -131,5 +139,28 @@ mod tests {
         let numbers = |moves: Vec<Move>| moves.iter().map(|(n, _)| n.0).collect::<Vec<_>>();
         let (more, less) = moves(&before, &after);
         assert_eq!((numbers(more), numbers(less)), (vec![3, 5], vec![2, 4]));
+    }
+
+    #[test]
+    fn who_may_not_write_is_told_last_and_who_may_first() {
+        let one = |blocks, read_only| {
+            let plain = space(1, 0, blocks);
+            [Space { place: Namespace { read_only, ..plain.place }, ..plain }]
+        };
+        let told = |before: [Space; 1], after: [Space; 1]| {
+            let (more, less) = moves(&before, &after);
+            let said = |all: Vec<Move>| {
+                let each = all.into_iter().map(|(_, is)| is.map(|is| (is.blocks, is.read_only)));
+                each.map(Option::unwrap).collect::<Vec<_>>()
+            };
+            (said(more), said(less))
+        };
+        assert_eq!(told(one(10, false), one(10, true)), (vec![], vec![(10, true)]));
+        assert_eq!(told(one(10, true), one(10, false)), (vec![(10, false)], vec![]));
+        let both = (vec![(20, false)], vec![(20, true)]);
+        assert_eq!(told(one(10, false), one(20, true)), both, "it grows, and is closed");
+        let both = (vec![(20, false)], vec![(10, false)]);
+        assert_eq!(told(one(20, true), one(10, false)), both, "it shrinks, and is opened");
+        assert_eq!(told(one(20, true), one(10, true)), (vec![], vec![(10, true)]));
     }
 }

@@ -1,4 +1,4 @@
-//! `nearflash namespace add|resize|rm|show|list`.
+//! `nearflash namespace add|resize|set|rm|show|list`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 
-/// Makes, resizes, removes and shows the namespaces of a running server
+/// Makes, changes, removes and shows the namespaces of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a namespace, which reads as zeroes; hosts that are connected are told
@@ -41,6 +41,17 @@ pub(crate) enum Command {
         /// Let it become smaller, which loses what lies behind its new end
         #[arg(long)]
         shrink: bool,
+    },
+    /// Rename a namespace, or say whether it can be written to; hosts that are connected are told
+    Set {
+        /// Its name or number
+        name: String,
+        /// What it is called from now on: letters, digits, `-`, `_` and `.`
+        #[arg(long = "name", value_name = "NAME")]
+        rename: Option<String>,
+        /// Let nobody write to it, or do
+        #[arg(long, value_name = "BOOL")]
+        read_only: Option<bool>,
     },
     /// Remove a namespace; hosts that are connected are told
     Rm {
@@ -81,9 +92,19 @@ impl Command {
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
             }
             Command::Resize { name, size, shrink } => {
-                let to = SetNamespace { bytes: *size, shrink: *shrink };
+                let to = SetNamespace { bytes: Some(*size), shrink: *shrink, ..Default::default() };
                 let resized = client.set_namespace(name, &to)?;
                 common.print(&resized, |one| format!("{} has {}", one.name, size_text(one.bytes)));
+            }
+            Command::Set { name, rename, read_only } => {
+                if rename.is_none() && read_only.is_none() {
+                    let text = "nothing to change: name --name or --read-only";
+                    return Err(text.to_owned().into());
+                }
+                let (name_now, read_only) = (rename.clone(), *read_only);
+                let to = SetNamespace { name: name_now, read_only, ..Default::default() };
+                let changed = client.set_namespace(name, &to)?;
+                common.print(&changed, |one| format!("changed {}: {}", one.name, access(one)));
             }
             Command::Show { name } => common.print(&client.namespace(name)?, show),
             Command::List => {

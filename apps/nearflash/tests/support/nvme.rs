@@ -162,6 +162,12 @@ impl NvmeQueue {
         Ok(u64::from_le_bytes(data[..8].try_into().unwrap()))
     }
 
+    /// Whether a namespace says that it is write protected: bit 0 of its attributes.
+    pub(crate) fn is_protected(&mut self, nsid: u32) -> bool {
+        let data = self.identify(IdentifyCns::NAMESPACE, nsid).expect("it is served");
+        data[99] & 1 == 1
+    }
+
     /// What tells a namespace from all others: the descriptor of its UUID.
     pub(crate) fn uuid(&mut self, nsid: u32) -> Vec<u8> {
         let list = self.identify(IdentifyCns::NAMESPACE_DESCRIPTORS, nsid).expect("it is served");

@@ -370,7 +370,8 @@ impl Client {
         self.call(Method::POST, "/v1/namespaces", Some(namespace))
     }
 
-    /// Makes a namespace larger or, where that is said, smaller.
+    /// Makes a namespace larger, or smaller where that is said, read-only or not, or gives it another
+    /// name.
     ///
     /// # Errors
     /// See [`ClientError`].

@@ -39,15 +39,22 @@ pub struct Namespaces {
     pub namespaces: Vec<Namespace>,
 }
 
-/// Another size for a namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// What is to be another about a namespace; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamespace {
     /// The size in bytes: a multiple of 512.
-    pub bytes: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// Whether it may be smaller than it is, which loses what lies behind its new end.
     #[serde(default)]
     pub shrink: bool,
+    /// What operators call it from now on: letters, digits, `-`, `_` and `.`, not digits alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whether nobody may write to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
 }
 
 /// A namespace to be made.

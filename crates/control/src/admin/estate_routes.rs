@@ -37,7 +37,7 @@ pub trait Estate: Send + Sync {
     /// A new namespace, which reads as zeroes.
     fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem>;
 
-    /// Another size for a namespace.
+    /// Another size or name for a namespace, or whether it can be written to.
     fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem>;
 
     /// A namespace ends. Its blocks are free for others.
@@ -267,7 +267,8 @@ async fn get_namespace(
     ask(api, move |estate| estate.namespace(&name)).await.map(Json)
 }
 
-/// Makes a namespace larger or smaller. Hosts that are connected are told.
+/// Makes a namespace larger or smaller, read-only or not, or gives it another name. Hosts that are
+/// connected are told. When it is answered that nobody can write to it, no write of it is at a device.
 #[utoipa::path(
     put,
     path = "/v1/namespaces/{name}",
@@ -277,7 +278,7 @@ async fn get_namespace(
         (status = 200, body = Namespace),
         (status = 400, body = Failure),
         (status = 404, body = Failure),
-        (status = 409, description = "There is no room, or data would be lost", body = Failure),
+        (status = 409, description = "There is no room, data would be lost, or the name is taken", body = Failure),
         (status = 501, body = Failure),
     )
 )]

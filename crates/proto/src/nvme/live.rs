@@ -196,11 +196,12 @@ impl Fabric {
         })
     }
 
-    /// A namespace has another size.
+    /// A namespace has another size, or can be written to no more, or again. Hosts that see it are told;
+    /// a write that a queue has passed on before is its worker's to refuse.
     ///
     /// # Errors
     /// There is none of this number, or it cannot have this size.
-    pub fn resize_namespace(
+    pub fn set_namespace_geometry(
         &self,
         nqn: &Nqn,
         nsid: u32,
@@ -208,10 +209,10 @@ impl Fabric {
     ) -> Result<(), Refusal> {
         self.with(|state| {
             let attached = state.namespace(nqn, nsid)?;
-            let resized = Namespace { geometry, ..attached.config.clone() };
-            check_blocks(&resized)?;
-            let hosts = resized.hosts.clone();
-            attached.config = resized;
+            let changed = Namespace { geometry, ..attached.config.clone() };
+            check_blocks(&changed)?;
+            let hosts = changed.hosts.clone();
+            attached.config = changed;
             state.namespace_changed(nqn, nsid, &hosts);
             Ok(())
         })

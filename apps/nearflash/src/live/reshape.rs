@@ -1,0 +1,95 @@
+//! Changes of a namespace that hosts and clients use: its size, its name, and whether it can be written
+//! to.
+
+use contract::BLOCK_BYTES;
+use control::admin::{self, Code, Problem, SetNamespace};
+use target::Namespace;
+
+use super::namespaces::{
+    check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,
+};
+use super::world::World;
+use super::{Changes, Live, Need};
+use crate::config::{Exported, Space};
+
+impl Live {
+    /// Gives a namespace another size or another name, or says whether it can be written to. When this is
+    /// back, no device has a request any more that it forbids: a write that a device had begun is
+    /// carried out and answered before.
+    pub(super) fn change_namespace(
+        &self,
+        name: &str,
+        to: &SetNamespace,
+    ) -> Result<admin::Namespace, Problem> {
+        let blocks = to.bytes.map(whole_blocks).transpose()?;
+        if let Some(new) = &to.name {
+            crate::config::check_name(new).map_err(invalid)?;
+        }
+        let mut number = String::new();
+        self.change(|inner, changes| {
+            let world = &inner.world;
+            let space = find(world, name)?;
+            number = space.number.0.to_string();
+            let blocks = blocks.unwrap_or(space.place.blocks);
+            check_size(world, space, blocks, to.shrink)?;
+            let read_only = to.read_only.unwrap_or(space.place.read_only);
+            let place = Namespace { blocks, read_only, ..space.place };
+            let name = to.name.clone().unwrap_or_else(|| space.name.clone());
+            if name != space.name {
+                rename(world, changes, space, &name)?;
+            }
+            self.set(world, changes, &Space { name, place, ..space.clone() });
+            let more = blocks.saturating_sub(space.place.blocks);
+            let need = Need { device: place.device, first: space.end(), blocks: more };
+            Ok((more > 0).then_some(need).into_iter().collect())
+        })?;
+        tracing::info!(namespace = name, to = ?to, "namespace changed");
+        self.told_namespace(&number)
+    }
+}
+
+/// Whether a namespace can have so many blocks.
+fn check_size(world: &World, space: &Space, blocks: u64, shrink: bool) -> Result<(), Problem> {
+    let now = space.place.blocks;
+    if blocks < now && !shrink {
+        return Err(shrinks(space));
+    }
+    let end = space.place.first + blocks;
+    let behind = world.spaces.iter().find(|other| {
+        other.place.device == space.place.device
+            && other.number != space.number
+            && other.place.first < end
+            && other.end() > space.end()
+    });
+    match behind {
+        Some(other) if blocks > now => {
+            let message = format!("namespace {:?} lies right behind it", other.name);
+            Err(Problem::new(Code::NoRoom, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has nothing name a namespace by its name, which is about to be this: subsystems that do name its
+/// number from now on.
+fn rename(world: &World, changes: &mut Changes, space: &Space, name: &str) -> Result<(), Problem> {
+    check_free(world, name)?;
+    check_named_scratch(world, &space.name)?;
+    let names = |exported: &Exported| matches!(exported, Exported::Name(own) if *own == space.name);
+    for subsystem in &world.config.subsystem {
+        if subsystem.namespaces.iter().flatten().any(names) {
+            list(changes, subsystem, exports(world, subsystem));
+        }
+    }
+    Ok(())
+}
+
+fn shrinks(space: &Space) -> Problem {
+    let bytes = space.place.blocks * BLOCK_BYTES as u64;
+    let message = format!(
+        "namespace {:?} has {bytes} bytes; making it smaller loses what lies behind its new end, so \
+         that has to be said: `--shrink`",
+        space.name
+    );
+    Problem::new(Code::Shrinks, message)
+}
