@@ -13,6 +13,7 @@ mod api;
 mod change_log;
 mod changes;
 mod disks;
+mod drain;
 mod files;
 mod freeze;
 mod kept;
@@ -88,6 +89,8 @@ pub(crate) struct Ground {
     pub(crate) tcp: TcpOptions,
     /// Everybody may be let in from everywhere.
     pub(crate) insecure: bool,
+    /// How long a drain takes at most, unless told.
+    pub(crate) drain_limit: Duration,
 }
 
 /// A server's configuration, which changes.

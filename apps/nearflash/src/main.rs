@@ -83,6 +83,8 @@ enum Command {
     Worker(operate::WorkerArgs),
     /// Show the connections of a running server, and move them between workers
     Conn(operate::ConnArgs),
+    /// Have a running server let nobody in any more, and end when nobody is connected
+    Drain(operate::DrainArgs),
     /// Watch a running server: tenants against their SLOs, devices, workers
     Top(top::Args),
     /// Write down the way of some requests through a running server, for Perfetto and Chrome
@@ -131,6 +133,7 @@ fn run(command: Command) -> Result<ExitCode, String> {
         Command::Device(args) => operate::device(&args),
         Command::Worker(args) => operate::worker(&args),
         Command::Conn(args) => operate::conn(&args),
+        Command::Drain(args) => operate::drain(&args),
         Command::Top(args) => top::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Doctor(args) => doctor::run(&args),

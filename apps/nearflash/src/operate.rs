@@ -7,6 +7,7 @@
 
 mod conn;
 mod device;
+mod drain;
 mod namespace;
 mod subsystem;
 mod table;
@@ -55,6 +56,13 @@ impl Common {
         match self.json {
             true => println!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
             false => println!("{}", text(answer)),
+        }
+    }
+
+    /// Says in between how far a command is; programs wait for its end.
+    fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
+        if !self.json {
+            println!("{}", text(answer));
         }
     }
 }
@@ -115,4 +123,17 @@ commands! {
     host, HostArgs, subsystem::HostCommand;
     /// `nearflash listener …`
     listener, ListenerArgs, subsystem::ListenerCommand;
+}
+
+/// `nearflash drain`
+#[derive(Args, Debug)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    command: drain::Command,
+}
+
+pub(crate) fn drain(args: &DrainArgs) -> Result<ExitCode, String> {
+    args.common.end(args.command.run(&args.common))
 }

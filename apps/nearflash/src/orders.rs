@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use contract::ListenerId;
+use contract::{Instant, ListenerId};
 use io::{Listener, Waker};
 
 use crate::listen::NUMBER_MAX;
@@ -73,6 +73,9 @@ impl Default for Seen {
 #[derive(Debug)]
 pub(crate) struct Orders {
     word: AtomicU32,
+    /// When a drain is over at the latest, in nanoseconds of the workers' clock; the largest number: when
+    /// their limits say.
+    stop_by: AtomicU64,
     /// The listeners that turn away whoever comes.
     turning: Marks,
     /// The listeners that were closed.
@@ -108,6 +111,7 @@ impl Orders {
     pub(crate) fn new(workers: usize) -> Orders {
         Orders {
             word: AtomicU32::new(0),
+            stop_by: AtomicU64::new(u64::MAX),
             turning: Marks::new(),
             closed: Marks::new(),
             done: (0..workers).map(|_| AtomicU32::new(0)).collect(),
@@ -129,6 +133,25 @@ impl Orders {
     /// Tells all to drain; whether they had been told before.
     pub(crate) fn stop(&self, wakers: &[Waker]) -> bool {
         self.tell(STOP, true, wakers) & STOP != 0
+    }
+
+    /// Tells all to drain, which is to be over by then; said again, the time is another.
+    pub(crate) fn stop_by(&self, until: Instant, wakers: &[Waker]) {
+        self.stop_by.store(until.as_nanos(), Ordering::Release);
+        self.word.fetch_or(STOP, Ordering::AcqRel);
+        self.change(wakers);
+    }
+
+    /// The same, unless it is to be over before.
+    pub(crate) fn stop_soon(&self, until: Instant, wakers: &[Waker]) {
+        let known = self.stops_by().filter(|known| *known < until && self.word().stops());
+        self.stop_by(known.unwrap_or(until), wakers);
+    }
+
+    /// When a drain is over, if that was said.
+    pub(crate) fn stops_by(&self) -> Option<Instant> {
+        let nanos = self.stop_by.load(Ordering::Acquire);
+        (nanos != u64::MAX).then(|| Instant::from_nanos(nanos))
     }
 
     /// Tells all to accept nothing, or again.
@@ -345,6 +368,21 @@ mod tests {
         orders.cannot_open(4, "why not".to_owned());
         assert_eq!(orders.take_unopened(4), Some("why".to_owned()));
         assert_eq!((orders.take_unopened(4), orders.take_unopened(3)), (None, Some("late".into())));
+    }
+
+    #[test]
+    fn each_order_to_drain_is_another_word_and_has_its_time() {
+        let (orders, at) = (Orders::new(1), Instant::from_nanos);
+        assert_eq!(orders.stops_by(), None);
+        orders.stop_by(at(70), &[]);
+        let before = orders.word();
+        assert!(before.stops() && orders.stops_by() == Some(at(70)));
+        orders.stop_soon(at(90), &[]);
+        assert_eq!(orders.stops_by(), Some(at(70)), "it is over before");
+        orders.stop_soon(at(50), &[]);
+        assert_eq!(orders.stops_by(), Some(at(50)));
+        orders.stop_by(at(90), &[]);
+        assert!(orders.stops_by() == Some(at(90)) && orders.word() != before);
     }
 
     #[test]

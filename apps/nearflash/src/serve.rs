@@ -239,6 +239,7 @@ impl Plan {
             tenants: self.tenants.clone(),
             tcp: self.tcp.clone(),
             insecure,
+            drain_limit: self.limits.drain,
         }
     }
 
@@ -635,8 +636,8 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     Ok((reactor, worker))
 }
 
-/// On the first signal all workers drain; on the second the process ends at once. SIGHUP has the
-/// configuration read again.
+/// On the first signal all workers drain, if they do not, and soon if they do; on the second, or where
+/// another process has everything, the process ends at once. SIGHUP has the configuration read again.
 fn stop_on_signal(
     mut signals: Signals,
     plan: Arc<Plan>,
@@ -644,14 +645,16 @@ fn stop_on_signal(
     reload: impl Fn() + Send + 'static,
 ) {
     std::thread::spawn(move || {
+        let mut is_told = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
                 reload();
                 continue;
             }
-            if plan.orders.stop(&wakers) {
+            if plan.orders.are_given() || std::mem::replace(&mut is_told, true) {
                 std::process::exit(130);
             }
+            plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
         }
     });
 }

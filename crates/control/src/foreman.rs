@@ -58,6 +58,8 @@ pub struct WorkerInfo {
     pub state: WorkerState,
     /// Its connections.
     pub connections: usize,
+    /// Its requests in flight, as it has told of them last.
+    pub in_flight: u32,
     /// The share of the last second in which it had something to do, from 0 to 1.
     pub busy: f64,
     /// Connections that have left it for others.
@@ -556,6 +558,7 @@ impl Foreman {
                 number,
                 state: crew.states[number],
                 connections: meters.worker.connections() as usize,
+                in_flight: meters.worker.read().gauges.in_flight,
                 busy: crew.busy[number],
                 moved,
                 stayed,

@@ -13,13 +13,20 @@ use crate::worker::Worker;
 const PERIOD: Duration = Duration::from_secs(1);
 
 impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D, S, P, M> {
-    /// Takes no new connections and requests; those in flight finish and their replies leave.
+    /// Takes no new connections and requests; those in flight finish and their replies leave, for which
+    /// they have as long as the limits say.
     pub fn drain(&mut self, now: Instant) {
-        if self.is_draining() {
+        if !self.is_draining() {
+            self.drain_by(now, now + self.limits.drain);
+        }
+    }
+
+    /// The same; they have until then. Said again, the time is another.
+    pub fn drain_by(&mut self, now: Instant, until: Instant) {
+        if self.drain_until.replace(until).is_some() {
             return;
         }
         self.now = now;
-        self.drain_until = Some(now + self.limits.drain);
         self.transport.stop_listening();
         for index in 0..self.conns.len() {
             if let Some(id) = self.open_id(index) {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use control::TenantChange;
 use control::admin::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, Estate, Host, Hosts, Listener, Listeners,
-    Namespace, Namespaces, OpenedDevice, Problem, RemoveListener, RemoveNamespace, RemovedListener,
-    SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, Drain, DrainServer, Estate, Host, Hosts,
+    Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem, RemoveListener,
+    RemoveNamespace, RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
+    Subsystems,
 };
 
 use super::Live;
@@ -106,6 +107,14 @@ impl Estate for Live {
 
     fn resume_listener(&self, listener: &str) -> Result<Listener, Problem> {
         self.resume(listener)
+    }
+
+    fn drain_server(&self, how: DrainServer) -> Result<Drain, Problem> {
+        self.drain_all(how)
+    }
+
+    fn drain_of_server(&self) -> Result<Drain, Problem> {
+        self.told_drain()
     }
 
     fn remove_tenant(&self, name: &str) -> Result<(), Problem> {

@@ -21,12 +21,13 @@ impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
     ///
     /// # Errors
-    /// When that cannot be kept, or a record of it is owed to the audit log, which would be lost with this
+    /// When the server drains, that cannot be kept, or a record of it is owed to the audit log, which would be lost with this
     /// process; then nothing is frozen.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;
         }
+        self.check_stays().map_err(|problem| problem.message)?;
         self.halt_recalibrations(true);
         // Behind the lock, so that a change which is under way ends first, as a whole.
         let frozen = self.lock_for_change().and_then(|mut inner| {

@@ -95,6 +95,7 @@ impl Live {
     /// Opens a listener; where it has come to listen.
     pub(super) fn open_listener(&self, wanted: &AddListener) -> Result<admin::Listener, Problem> {
         self.gate()?;
+        self.check_stays()?;
         let mut at = ListenAt::parse(&wanted.url).map_err(invalid)?;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;

@@ -55,6 +55,7 @@ fn live(config: &str) -> Arc<Live> {
         tenants,
         tcp: TcpOptions::default(),
         insecure: false,
+        drain_limit: Duration::from_secs(10),
     };
     Live::new(ground, Vec::new(), base, Changes::default(), None).unwrap()
 }

@@ -74,10 +74,15 @@ impl Duty {
         for (listener, _) in self.orders.closed().changed(&mut self.closed) {
             sockets.unlisten(listener);
         }
-        if word.stops() && !before.stops() {
-            let (worker_number, connections) = (self.worker, worker.connections());
-            tracing::info!(worker = worker_number, connections, "draining");
-            worker.drain(now);
+        if word.stops() {
+            if !before.stops() {
+                let (worker_number, connections) = (self.worker, worker.connections());
+                tracing::info!(worker = worker_number, connections, "draining");
+            }
+            match self.orders.stops_by() {
+                Some(until) => worker.drain_by(now, until),
+                None => worker.drain(now),
+            }
         }
     }
 

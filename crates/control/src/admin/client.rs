@@ -22,6 +22,7 @@ use super::AdminAddress;
 use super::crew::{Connection, Connections, HasMoved, MoveTo, SetWorker, WorkerState};
 use super::dashboard::Model;
 use super::devices::{Recalibration, SetRecalibration, StartRecalibration};
+use super::drain::{Drain, DrainServer};
 use super::estate::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
     Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
@@ -305,6 +306,22 @@ impl Client {
     pub fn drain_worker(&mut self, number: usize, deadline_ms: u64) -> Result<(), ClientError> {
         let to = SetWorker { state: WorkerState::Parked, deadline_ms: Some(deadline_ms) };
         self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
+    }
+
+    /// Drains the server, which ends then; `None`: it takes as long as its configuration says.
+    ///
+    /// # Errors
+    /// When another process takes over.
+    pub fn drain_server(&mut self, deadline_ms: Option<u64>) -> Result<Drain, ClientError> {
+        self.call(Method::POST, "/v1/drain", Some(&DrainServer { deadline_ms }))
+    }
+
+    /// Whether the server drains, and how far it is.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn drain(&mut self) -> Result<Drain, ClientError> {
+        self.get("/v1/drain")
     }
 
     /// The connections of all workers.

@@ -15,6 +15,7 @@ use super::aside::aside;
 use super::asked::{Path, Query};
 use super::audit::Note;
 use super::crew::DEADLINE_MS_MAX;
+use super::drain::{Drain, DrainServer};
 use super::estate::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, DrainListener, Host, Hosts, Listener,
     Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
@@ -114,6 +115,13 @@ pub trait Estate: Send + Sync {
     /// A listener lets people in again.
     fn resume_listener(&self, listener: &str) -> Result<Listener, Problem>;
 
+    /// The server lets nobody in any more, and ends when those who are connected have ended what they have
+    /// in flight, or when the time is over.
+    fn drain_server(&self, how: DrainServer) -> Result<Drain, Problem>;
+
+    /// Whether it does so, and how far it is.
+    fn drain_of_server(&self) -> Result<Drain, Problem>;
+
     /// A tenant ends, unless something names it. In one go with keeping that: while it ends, nothing
     /// comes to name it.
     fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
@@ -161,7 +169,7 @@ pub(super) async fn ask<T: Send + 'static>(
 }
 
 /// Has the estate change something, and notes what it was and is.
-async fn change<B: Serialize, T: Serialize + Send + 'static>(
+pub(super) async fn change<B: Serialize, T: Serialize + Send + 'static>(
     api: Api,
     note: Note,
     before: impl FnOnce(&dyn Estate) -> Option<B> + Send + 'static,

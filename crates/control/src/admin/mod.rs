@@ -17,6 +17,7 @@ mod client;
 mod crew;
 mod dashboard;
 mod devices;
+mod drain;
 mod estate;
 mod estate_routes;
 mod gate;
@@ -45,6 +46,7 @@ pub use devices::{
     Found, FoundRate, Phase, Recalibration, Recalibrator, SetRecalibration, StartRecalibration,
     When,
 };
+pub use drain::{Drain, DrainServer, DrainState};
 pub use estate::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, Ana, AnaState, Contained, Controller,
     DrainListener, Exported, Host, Hosts, Listener, ListenerState, Listeners, Namespace,

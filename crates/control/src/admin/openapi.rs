@@ -7,6 +7,7 @@ use utoipa::openapi::{Content, PathItem, Ref, RefOr, Response};
 
 use super::audit::is_change;
 use super::crew;
+use super::drain;
 use super::estate_routes;
 use super::routes::documented::Document;
 
@@ -18,6 +19,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document.merge(super::scrape::Document::openapi());
     document.merge(super::devices::Document::openapi());
     document.merge(super::batch::documented::Document::openapi());
+    document.merge(drain::documented::Document::openapi());
     document.merge(crew::documented::Document::openapi());
     document.merge(estate_routes::documented::Document::openapi());
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();

@@ -67,6 +67,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/devices", get(list_devices))
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
+        .merge(super::drain::routes())
         .merge(super::devices::routes())
         .merge(super::estate_routes::routes())
         .merge(super::watch::watch_router(tenants.clone()))

@@ -1,0 +1,43 @@
+//! The drain of the whole server, as SIGTERM orders it: nothing of it is kept, and it is not taken back.
+
+use std::time::Duration;
+
+use control::admin::{Code, Drain, DrainServer, DrainState, Problem};
+
+use super::Live;
+
+impl Live {
+    pub(super) fn drain_all(&self, how: DrainServer) -> Result<Drain, Problem> {
+        let gate = self.gate()?;
+        // Not to be waited for: who stops a server may do so because its disk hangs.
+        if let Ok(inner) = self.inner.try_lock() {
+            inner.check_thawed()?;
+        }
+        let limit = how.deadline_ms.map_or(self.ground.drain_limit, Duration::from_millis);
+        gate.orders.stop_by(self.ground.clock.now() + limit, &gate.wakers);
+        tracing::info!(limit_ms = limit.as_millis() as u64, "the server drains, as it was told");
+        self.told_drain()
+    }
+
+    pub(super) fn told_drain(&self) -> Result<Drain, Problem> {
+        let gate = self.gate()?;
+        let workers = gate.foreman.workers();
+        let drains = gate.orders.word().stops();
+        let left = |until: contract::Instant| until.since(self.ground.clock.now()).as_millis();
+        Ok(Drain {
+            state: if drains { DrainState::Draining } else { DrainState::Serving },
+            connections: workers.iter().map(|worker| worker.connections).sum(),
+            in_flight: workers.iter().map(|worker| u64::from(worker.in_flight)).sum(),
+            left_ms: gate.orders.stops_by().filter(|_| drains).map(|until| left(until) as u64),
+        })
+    }
+
+    /// # Errors
+    /// That the server drains, and ends soon.
+    pub(super) fn check_stays(&self) -> Result<(), Problem> {
+        match self.gate.get().is_some_and(|gate| gate.orders.word().stops()) {
+            true => Err(Problem::new(Code::Busy, "this server drains, and ends when that is over")),
+            false => Ok(()),
+        }
+    }
+}
