@@ -18,6 +18,7 @@ use self::authentication::AuthenticationConfig;
 use crate::crew_size::CrewSize;
 use crate::live::KeptModel;
 
+mod device;
 mod effective;
 mod exposure;
 mod listener;

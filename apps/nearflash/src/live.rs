@@ -25,6 +25,7 @@ mod reconcile;
 mod reload;
 mod reshape;
 mod seen;
+mod settings;
 mod store;
 mod subsystems;
 mod world;

@@ -77,7 +77,7 @@ enum Command {
     Host(operate::HostArgs),
     /// Open and close listeners of a running server, show them, and say how namespaces are reached there
     Listener(operate::ListenerArgs),
-    /// Open and close devices of a running server, show them, and measure them anew
+    /// Open, change and close devices of a running server, show them, and measure them anew
     Device(operate::DeviceArgs),
     /// Show, add and retire the workers of a running server
     Worker(operate::WorkerArgs),

@@ -9,6 +9,7 @@ mod conn;
 mod device;
 mod drain;
 mod namespace;
+mod settings;
 mod subsystem;
 mod table;
 mod tenant;

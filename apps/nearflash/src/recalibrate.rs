@@ -128,6 +128,31 @@ impl Recalibrations {
         self.lock().policies.push(Policy::of(device));
     }
 
+    /// Other things are said of a device.
+    pub(crate) fn device_changes(&self, device: &DeviceConfig) {
+        let mut inner = self.lock();
+        inner.policies.retain(|policy| policy.device != device.name);
+        inner.policies.push(Policy::of(device));
+    }
+
+    /// Has no model change but by whoever holds this. To be taken before anything else is locked.
+    ///
+    /// # Errors
+    /// A device is being measured, or is about to be: what is found would be of the model before.
+    pub(crate) fn hold_models(&self, device: &str) -> Result<MutexGuard<'_, ()>, Problem> {
+        let held = self.modelling.lock().expect("no holder of this lock panics");
+        match self.lock().jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
+            false => Ok(held),
+            true => {
+                let message = format!(
+                    "device {device:?} is being measured anew; wait for the end of that, or end it with \
+                     `nearflash device recalibrate {device} --cancel`"
+                );
+                Err(Problem::new(Code::Busy, message))
+            }
+        }
+    }
+
     /// Begins nothing of a device any more, which is about to go.
     ///
     /// # Errors

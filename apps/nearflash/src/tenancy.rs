@@ -244,20 +244,31 @@ pub(crate) fn setup(device: &DeviceConfig, spec: &Spec) -> Result<DeviceSetup, S
         Some(named) => Some(model(named)?),
         None => preset(spec),
     };
-    let switches = device.switches();
+    check_switches(device, model.is_some())?;
+    Ok(DeviceSetup { name: device.name.clone(), model, switches: device.switches() })
+}
+
+/// Whether a device, which has a model or not, can do what is said of it.
+///
+/// # Errors
+/// What needs a model.
+pub(crate) fn check_switches(device: &DeviceConfig, has_model: bool) -> Result<(), String> {
     let by_itself = device.recalibrates_by_itself().then_some("recalibrate");
-    if let (None, Some(switch)) = (&model, switches.any().or(by_itself)) {
-        return Err(format!(
+    match device.switches().any().or(by_itself) {
+        Some(switch) if !has_model => Err(format!(
             "device {:?}: {switch} needs a device model, and it has none; measure one with \
              `nearflash calibrate` and name it with `model`",
             device.name
-        ));
+        )),
+        _ => Ok(()),
     }
-    Ok(DeviceSetup { name: device.name.clone(), model, switches })
 }
 
 /// The model of this name: a published one, or a file.
-fn model(named: &str) -> Result<DeviceModel, String> {
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn model(named: &str) -> Result<DeviceModel, String> {
     match named {
         "a" => Ok(DeviceModel::device_a()),
         "cloud" => Ok(DeviceModel::cloud()),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use control::admin::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, AddTenant, AdminAddress, AnaState,
     ChangeTenant, ChangeTenants, Client, ClientError, RemoveListener, RemoveNamed, RemoveNamespace,
-    SetAna, SetHost, SetNamed, SetNamespace, SetSubsystem, SetTenant, Share,
+    SetAna, SetDevice, SetHost, SetNamed, SetNamespace, SetSubsystem, SetTenant, Share,
 };
 use support::{Launch, Server};
 
@@ -43,7 +43,8 @@ struct State {
     hosts: BTreeMap<String, (bool, Option<String>)>,
     /// Those that are files.
     listeners: BTreeSet<String>,
-    devices: BTreeSet<String>,
+    /// Whether they fail fast, and after how many seconds they are idle.
+    devices: BTreeMap<String, (bool, u32)>,
 }
 
 /// Of a configured one: that of the configuration has all namespaces.
@@ -78,7 +79,12 @@ impl State {
             subsystems: subsystems.map(subsystem).collect(),
             hosts: hosts.map(|one| (one.nqn, (one.has_key, one.tenant))).collect(),
             listeners: listeners.map(|one| one.url).filter(|url| url.contains("unix")).collect(),
-            devices: devices.map(|one| one.name).collect(),
+            devices: devices
+                .map(|one| {
+                    let said = one.settings.unwrap();
+                    (one.name, (said.fail_fast, said.recalibrate_idle_seconds))
+                })
+                .collect(),
         }
     }
 
@@ -115,6 +121,7 @@ enum Change {
     AddListener(String),
     RemoveListener(String),
     AddDevice(String),
+    SetDevice(String, bool, u32),
     RemoveDevice(String),
 }
 
@@ -194,8 +201,13 @@ impl Change {
             Change::RemoveHost(nqn) => drop(state.hosts.remove(nqn)),
             Change::AddListener(url) => assert!(state.listeners.insert(url.clone())),
             Change::RemoveListener(url) => assert!(state.listeners.remove(url)),
-            Change::AddDevice(name) => assert!(state.devices.insert(name.clone())),
-            Change::RemoveDevice(name) => assert!(state.devices.remove(name)),
+            Change::AddDevice(name) => {
+                assert_eq!(state.devices.insert(name.clone(), (false, 60)), None);
+            }
+            Change::SetDevice(name, fail_fast, seconds) => {
+                *state.devices.get_mut(name).unwrap() = (*fail_fast, *seconds);
+            }
+            Change::RemoveDevice(name) => assert!(state.devices.remove(name).is_some()),
             Change::Authenticate(nqn, ..)
             | Change::Charge(nqn, ..)
             | Change::Allow(nqn, ..)
@@ -313,6 +325,11 @@ impl Change {
                 let new = AddDevice { name, spec, model, correct_online, bound_depth, fail_fast };
                 client.add_device(&new).map(drop)
             }
+            Change::SetDevice(name, fail_fast, seconds) => {
+                let (fail_fast, recalibrate_idle_seconds) = (Some(*fail_fast), Some(*seconds));
+                let to = SetDevice { fail_fast, recalibrate_idle_seconds, ..SetDevice::default() };
+                client.set_device(name, &to).map(drop)
+            }
             Change::RemoveDevice(name) => client.remove_device(name),
         }
     }
@@ -383,8 +400,13 @@ impl Chance {
                 _ => Change::AddListener(socket()),
             },
             _ => {
-                let name = format!("d{n}");
-                match state.devices.contains(&name) {
+                let (name, seconds) = (format!("d{n}"), self.roll(1000) as u32);
+                match state.devices.contains_key(&name) {
+                    // The one that has a model.
+                    _ if self.roll(4) == 0 => {
+                        Change::SetDevice("disk".to_owned(), self.roll(2) == 0, seconds)
+                    }
+                    true if self.roll(2) == 0 => Change::SetDevice(name, false, seconds),
                     true => Change::RemoveDevice(name),
                     false => Change::AddDevice(name),
                 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use control::TenantChange;
 use control::admin::{
-    AddDevice, AddListener, AddNamespace, AddSubsystem, Drain, DrainServer, Estate, Host, Hosts,
-    Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem, RemoveListener,
-    RemoveNamespace, RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem,
-    Subsystems,
+    AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer, Estate,
+    Host, Hosts, Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem, RemoveListener,
+    RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace, SetSubsystem,
+    Subsystem, Subsystems,
 };
 
 use super::Live;
@@ -35,6 +35,14 @@ impl Estate for Live {
 
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem> {
         self.open_device(device)
+    }
+
+    fn device_settings(&self) -> Vec<DeviceSettings> {
+        self.told_settings()
+    }
+
+    fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem> {
+        self.change_device(name, to)
     }
 
     fn remove_device(&self, name: &str) -> Result<(), Problem> {

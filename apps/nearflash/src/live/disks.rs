@@ -227,14 +227,17 @@ impl Live {
     ) -> Result<(Vec<Disk>, Vec<String>), Problem> {
         let (mut opened, mut later) = (Vec::new(), Vec::new());
         let before = inner.world.config.all_devices();
+        let said = base.clone();
         for device in &mut base.device {
             let is_changed = inner.changes.devices.contains_key(&device.name);
             match before.iter().find(|known| known.name == device.name) {
                 _ if is_changed => {}
                 Some(known) if known == device => {}
                 Some(known) => {
-                    later.push(format!("[[device]] (device {:?} would be another)", device.name));
-                    *device = known.clone();
+                    if let Err(why) = self.take_settings(inner, &said, known, device) {
+                        later.push(format!("[[device]] ({why})"));
+                        *device = known.clone();
+                    }
                 }
                 None => match self.start_device(inner, device) {
                     Ok(disk) => opened.push(disk),

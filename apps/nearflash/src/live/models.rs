@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::namespaces::find;
+use super::world::World;
 use super::{Changes, Live};
 use crate::config::Space;
 use crate::recalibrate::Recalibrations;
@@ -101,8 +102,20 @@ impl Live {
     ) -> Result<T, Problem> {
         let inner = self.lock_for_change()?;
         inner.check_thawed()?;
-        let world = &inner.world;
         let Some(name) = name else { return Ok(then(None)) };
+        Ok(then(Some(self.find_scratch(&inner.world, device, name)?)))
+    }
+
+    /// A namespace that a device may be written to in, by name or number.
+    ///
+    /// # Errors
+    /// As [`with_scratch`](Live::with_scratch).
+    pub(super) fn find_scratch<'a>(
+        &self,
+        world: &'a World,
+        device: &str,
+        name: &str,
+    ) -> Result<&'a Space, Problem> {
         let space = find(world, name)?;
         let invalid = |why: String| {
             let message = format!("namespace {:?} cannot be scratch: {why}", space.name);
@@ -126,6 +139,6 @@ impl Live {
         if let Some(other) = world.spaces.iter().find(shares) {
             return invalid(format!("it shares blocks with namespace {:?}", other.name));
         }
-        Ok(then(Some(space)))
+        Ok(space)
     }
 }

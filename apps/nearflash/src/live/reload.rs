@@ -20,7 +20,7 @@ impl Live {
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
         let (mut base, mut later) = new.live_over(&inner.base);
-        let wanted = base.all_devices();
+        let (before_devices, wanted) = (inner.world.config.all_devices(), base.all_devices());
         // Tenants may be on those that are new.
         let (opened, refused) = self.open_devices(&inner, &mut base)?;
         later.extend(refused);
@@ -37,6 +37,7 @@ impl Live {
             }
         }
         later.extend(self.close_devices(&mut inner, &wanted));
+        self.follow_devices(&before_devices, &inner.world.config.all_devices());
         self.show(&inner);
         Ok(later)
     }

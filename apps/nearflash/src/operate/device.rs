@@ -20,13 +20,15 @@ use crate::report::number_text;
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// Opens and closes devices of a running server, shows them, and measures them anew
+/// Opens, changes and closes devices of a running server, shows them, and measures them anew
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show all devices: the tokens a second that each makes, promises and has left
     List,
     /// Open a device, which is there again when the server starts again; namespaces can be made on it
     Add(Add),
+    /// Say other things of a device while it serves; what is not named stays
+    Set(super::settings::Set),
     /// Close a device on which there is no namespace and no tenant
     Rm {
         /// Its name
@@ -123,6 +125,7 @@ impl Command {
                 })?;
                 common.print(&device, added);
             }
+            Command::Set(what) => what.run(common, &mut client)?,
             Command::Rm { name } => {
                 client.remove_device(name)?;
                 common.print(&json!({ "removed": name }), |_| format!("removed {name}"));
@@ -266,6 +269,7 @@ fn show(device: &Device, last: Option<&Recalibration>) -> String {
                 .to_owned(),
         );
     }
+    lines.extend(device.settings.iter().flat_map(super::settings::lines_of));
     lines.extend(last.map(recalibration));
     lines.join("\n")
 }
@@ -373,6 +377,7 @@ mod tests {
                 why: None,
             }),
             recalibrated: false,
+            settings: None,
         }
     }
 

@@ -28,11 +28,13 @@ use super::estate::{
     Listeners, Namespace, Namespaces, OpenedDevice, RemoveListener, RemoveNamespace,
     RemovedListener, SetAna, SetHost, SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
+use super::listeners::SetListener;
 use super::model::{
     AddTenant, Admitted, ChangeTenants, ChangedTenants, Check, Device, Devices, SetTenant, Tenant,
     Tenants, Verdict, Worker, Workers,
 };
 use super::problem::{Code, Failure, Problem};
+use super::settings::{DeviceSettings, SetDevice};
 use super::tls::Pass;
 use super::watch::{Flows, Stages};
 
@@ -379,6 +381,18 @@ impl Client {
         self.get(&path_to("namespaces", name))
     }
 
+    /// Says other things of a device.
+    ///
+    /// # Errors
+    /// When they cannot be, or not while the server runs.
+    pub fn set_device(
+        &mut self,
+        name: &str,
+        to: &SetDevice,
+    ) -> Result<DeviceSettings, ClientError> {
+        self.call(Method::PUT, &path_to("devices", name), Some(to))
+    }
+
     /// Makes a namespace.
     ///
     /// # Errors
@@ -525,6 +539,14 @@ impl Client {
         let query = how.drain_ms.map_or(String::new(), |limit| format!("?drain_ms={limit}"));
         let path = format!("{}{query}", path_to("listeners", name));
         self.call(Method::DELETE, &path, None::<&()>)
+    }
+
+    /// Has a listener let people in, or turn them away.
+    ///
+    /// # Errors
+    /// When there is none of this number or address, or what is asked for cannot change.
+    pub fn set_listener(&mut self, name: &str, to: &SetListener) -> Result<Listener, ClientError> {
+        self.call(Method::PUT, &path_to("listeners", name), Some(to))
     }
 
     /// Has a listener turn away whoever comes, and the connections end that came by it.

@@ -23,6 +23,7 @@ use super::estate::{
 };
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
+use super::settings::{DeviceSettings, SetDevice};
 use crate::book::TenantChange;
 
 /// What changes of a server while it runs, beside tenants. Its methods may wait until workers have
@@ -46,6 +47,12 @@ pub trait Estate: Send + Sync {
 
     /// A new device.
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem>;
+
+    /// What was said of the devices.
+    fn device_settings(&self) -> Vec<DeviceSettings>;
+
+    /// Says other things of a device.
+    fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem>;
 
     /// A device on which nothing is ends.
     fn remove_device(&self, name: &str) -> Result<(), Problem>;

@@ -21,6 +21,7 @@ mod drain;
 mod estate;
 mod estate_routes;
 mod gate;
+mod listeners;
 mod model;
 mod openapi;
 mod pages;
@@ -28,6 +29,7 @@ mod problem;
 mod routes;
 mod scrape;
 mod server;
+mod settings;
 mod tls;
 mod tokens;
 mod watch;
@@ -54,6 +56,7 @@ pub use estate::{
     SetNamespace, SetSubsystem, Subsystem, Subsystems,
 };
 pub use estate_routes::Estate;
+pub use listeners::SetListener;
 pub use model::{
     AddTenant, Admitted, ChangeTenant, ChangeTenants, ChangedTenants, Check, Class, Compliance,
     Correction, Device, Devices, Drift, DriftState, Measured, Origin, RemoveNamed, SetNamed,
@@ -64,6 +67,7 @@ pub use problem::{Code, Problem, Shortage};
 pub use routes::{Site, router};
 pub use scrape::scrape_router;
 pub use server::{Door, Running, start, start_audited};
+pub use settings::{Automatic, DeviceSettings, SetDevice};
 pub use tls::{Credentials, Pass};
 pub use tokens::Tokens;
 pub use watch::{

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::crew::WorkerState;
+use super::settings::DeviceSettings;
 
 /// What a tenant is promised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -357,6 +358,9 @@ pub struct Device {
     /// Whether a recalibration has given it another model than the configuration names.
     #[serde(default)]
     pub recalibrated: bool,
+    /// What was said of it, by the configuration or since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<DeviceSettings>,
 }
 
 /// Whether a device is what its model says.

@@ -19,6 +19,8 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document.merge(super::scrape::Document::openapi());
     document.merge(super::devices::Document::openapi());
     document.merge(super::batch::documented::Document::openapi());
+    document.merge(super::listeners::Document::openapi());
+    document.merge(super::settings::Document::openapi());
     document.merge(drain::documented::Document::openapi());
     document.merge(crew::documented::Document::openapi());
     document.merge(estate_routes::documented::Document::openapi());

@@ -54,6 +54,8 @@ pub enum Code {
     Shrinks,
     /// The device has no room for it.
     NoRoom,
+    /// It cannot change while the server runs; the message says what can be done instead.
+    Fixed,
     /// Something else must end first; try again.
     Busy,
     /// This server has nothing of this kind.
@@ -95,7 +97,7 @@ impl Code {
             Code::NoDevice | Code::NoModel | Code::NotMeasured => StatusCode::UNPROCESSABLE_ENTITY,
             Code::NotOpened => StatusCode::UNPROCESSABLE_ENTITY,
             Code::TooTight | Code::TooMuch | Code::TableFull => StatusCode::CONFLICT,
-            Code::Shrinks | Code::NoRoom | Code::Busy => StatusCode::CONFLICT,
+            Code::Shrinks | Code::NoRoom | Code::Fixed | Code::Busy => StatusCode::CONFLICT,
             Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
             Code::Unauthorized => StatusCode::UNAUTHORIZED,
             Code::TooOften => StatusCode::TOO_MANY_REQUESTS,

@@ -68,6 +68,8 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
         .merge(super::drain::routes())
+        .merge(super::settings::routes())
+        .merge(super::listeners::routes())
         .merge(super::devices::routes())
         .merge(super::estate_routes::routes())
         .merge(super::watch::watch_router(tenants.clone()))
@@ -332,7 +334,10 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
         })?;
         Some(Strictest { latency_us, tenant: whose.name.clone() })
     };
+    let said = api.site.estate().map(|estate| estate.device_settings()).unwrap_or_default();
+    let said_of = |name: &str| said.iter().find(|one| one.name == name).cloned();
     let each = devices.iter().map(|device| Device {
+        settings: said_of(&device.name),
         name: device.name.clone(),
         has_model: device.has_model,
         tokens: device.tokens,

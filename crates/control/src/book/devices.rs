@@ -5,7 +5,7 @@
 
 use contract::{Instant, Slo, TenantId};
 
-use super::{Book, Device, DeviceSetup};
+use super::{Book, Device, DeviceSetup, Switches};
 use crate::flows::DeviceFlow;
 use crate::words::{DeviceInfo, Refusal, State};
 
@@ -88,6 +88,34 @@ impl Book {
                 Err(Refusal::DeviceInUse { name: name.to_owned(), by })
             }
         }
+    }
+
+    /// Has a device do other things beyond the paper's than `before`. What stays on goes on as it is.
+    ///
+    /// # Errors
+    /// There is no such device, or it has no model, which all of them need.
+    pub fn set_switches(
+        &mut self,
+        name: &str,
+        before: Switches,
+        after: Switches,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let n = self.device(Some(name))?;
+        let device = &mut self.devices[n];
+        if !device.has_model && after.any().is_some() {
+            return Err(Refusal::NoModel { device: name.to_owned() });
+        }
+        if after.correct_online != before.correct_online {
+            device.registry.correct_online(after.correct_online, now);
+        }
+        if after.bound_depth != before.bound_depth {
+            device.registry.bound_depth(after.bound_depth, now);
+        }
+        device.registry.fail_fast(after.fail_fast);
+        // What a correction had made of the price of writes is over with it.
+        self.price_tenants(n);
+        Ok(())
     }
 
     /// A device is gone.

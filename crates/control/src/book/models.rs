@@ -105,6 +105,23 @@ impl Book {
         Ok(())
     }
 
+    /// The same for a model that the configuration gives it from now on.
+    ///
+    /// # Errors
+    /// As [`set_model`](Book::set_model), and when the device has had no model.
+    pub fn configure_model(
+        &mut self,
+        device: &str,
+        model: DeviceModel,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        self.configured_model(device)?;
+        self.set_model(device, model.clone(), now)?;
+        let n = self.device(Some(device))?;
+        self.devices[n].configured = Some(model);
+        Ok(())
+    }
+
     /// The devices that have another model than the configuration gives them, and that.
     pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
         let devices = self.devices.iter().filter(|device| Book::is_remodelled(device));

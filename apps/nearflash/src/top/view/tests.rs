@@ -66,6 +66,7 @@ fn data() -> Data {
         correction: None,
         drift: None,
         recalibrated: false,
+        settings: None,
     };
     let flow = FlowOfDevice {
         name: "fast".to_owned(),

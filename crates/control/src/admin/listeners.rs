@@ -1,0 +1,99 @@
+//! What may be another about a listener while it is open: whether it lets people in.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::put;
+use serde::{Deserialize, Serialize};
+use utoipa::{OpenApi, ToSchema};
+
+use super::asked::Path;
+use super::audit::Note;
+use super::crew::DEADLINE_MS_MAX;
+use super::estate::{Listener, ListenerState};
+use super::estate_routes::{Estate, change};
+use super::problem::{Code, Failure, Problem};
+use super::routes::{Api, Body};
+
+/// What is to be another about a listener; what is not named stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetListener {
+    /// `open`: it lets people in. `draining` or `drained`: it turns them away, and those end that came by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<ListenerState>,
+    /// Draining: after so many milliseconds connections end that have requests in flight still; ten seconds
+    /// unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Its number, which cannot change: refused unless it is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
+    /// Its address, with whom it is for, which cannot change: refused unless it is the same address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+pub(super) fn routes() -> Router<Api> {
+    Router::new().route("/v1/listeners/{name}", put(set_listener))
+}
+
+/// Has a listener let people in, or turn them away.
+#[utoipa::path(
+    put,
+    path = "/v1/listeners/{name}",
+    params(("name" = String, Path, description = "The listener's number or address")),
+    request_body = SetListener,
+    responses(
+        (status = 200, body = Listener),
+        (status = 400, body = Failure),
+        (status = 404, body = Failure),
+        (status = 409, description = "It cannot change while it is open", body = Failure),
+        (status = 501, body = Failure),
+    )
+)]
+async fn set_listener(
+    State(api): State<Api>,
+    note: Note,
+    Path(name): Path<String>,
+    Body(to): Body<SetListener>,
+) -> Result<Json<Listener>, Problem> {
+    let known = name.clone();
+    let before = move |estate: &dyn Estate| estate.listener(&known).ok();
+    let limit = Duration::from_millis(to.deadline_ms.unwrap_or(10_000).min(DEADLINE_MS_MAX));
+    let set = move |estate: &dyn Estate| {
+        let listener = estate.listener(&name)?;
+        check_fixed(&listener, &to)?;
+        match to.state {
+            None => Ok(listener),
+            Some(ListenerState::Open) => estate.resume_listener(&name),
+            Some(_) => estate.drain_listener(&name, limit),
+        }
+    };
+    change(api, note, before, set).await.map(Json)
+}
+
+/// # Errors
+/// Something is to be another that stays as long as the listener is open.
+fn check_fixed(listener: &Listener, to: &SetListener) -> Result<(), Problem> {
+    let what = match to {
+        SetListener { number: Some(number), .. } if *number != listener.number => "number",
+        SetListener { url: Some(url), .. } if *url != listener.url => {
+            "address, namespace, tenant or mode"
+        }
+        _ => return Ok(()),
+    };
+    let Listener { number, url, .. } = listener;
+    let message = format!(
+        "another {what} for listener {number} ({url}) takes another listener: add it (`nearflash listener \
+         add`) and remove this one (`nearflash listener rm {number}`); connections that came by it stay"
+    );
+    Err(Problem::new(Code::Fixed, message))
+}
+
+/// The part of the document.
+#[derive(OpenApi)]
+#[openapi(paths(set_listener))]
+pub(super) struct Document;
