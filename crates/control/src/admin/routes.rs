@@ -9,6 +9,7 @@ use axum::routing::{get, patch};
 use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 
+use super::aside::aside;
 use super::asked::Path;
 use super::audit::Note;
 use super::batch;
@@ -98,15 +99,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Keeps what was changed about a tenant, where the server keeps changes.
-async fn keep_tenant(api: &Api, name: &str) -> Result<(), Problem> {
-    let name = name.to_owned();
-    match api.site.estate() {
-        None => Ok(()),
-        Some(_) => {
-            super::estate_routes::ask(api.clone(), move |estate| estate.keep_tenant(&name)).await
+/// Makes a change of a tenant that the book has taken last: kept where the server keeps changes, or
+/// undone. Where it waits nobody drops it, so that no change stays half made.
+fn keep_or_undo(api: &Api, name: &str, undo: impl FnOnce()) -> Result<(), Problem> {
+    let Some(estate) = api.site.estate() else { return Ok(()) };
+    let made = api.tenants.get(name).as_ref().map(promise_of);
+    estate.keep_tenant(name).inspect_err(|_| {
+        // It may be gone already, or somebody has made it something else meanwhile.
+        if made == api.tenants.get(name).as_ref().map(promise_of) {
+            undo();
         }
-    }
+    })
+}
+
+/// Changes a tenant where that may wait, and notes how it ended, also when the request is not waited
+/// for any more.
+async fn change<T: Send + 'static>(
+    note: Note,
+    what: impl FnOnce(&Note) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    aside(move || {
+        let done = what(&note);
+        note.ended(done.as_ref().err().map(|problem| problem.code));
+        done
+    })
+    .await
 }
 
 /// What an operator has said of a tenant.
@@ -147,22 +164,18 @@ async fn add_tenant(
     Body(wanted): Body<AddTenant>,
 ) -> Result<Response, Problem> {
     let slo = contract_slo(&wanted.slo)?;
-    let device = wanted.device.as_deref();
-    let share = wanted.share.clone().map(Into::into);
-    let admission = api.tenants.register(&wanted.name, &slo, share, device);
-    let admission =
-        admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
-    let made = api.tenants.get(&wanted.name).as_ref().map(promise_of);
-    if let Err(problem) = keep_tenant(&api, &wanted.name).await {
-        // A change that is not kept is none. It may be gone already, or another's by now.
-        if made == api.tenants.get(&wanted.name).as_ref().map(promise_of) {
-            let _ = api.tenants.unregister(&wanted.name);
-        }
-        return Err(problem);
-    }
-    tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
-    note.after(&wanted);
-    Ok((StatusCode::CREATED, Json(Admitted::from(admission))).into_response())
+    let admission = change(note, move |note| {
+        let (name, device) = (&wanted.name, wanted.device.as_deref());
+        let share = wanted.share.clone().map(Into::into);
+        let admission = api.tenants.register(name, &slo, share, device);
+        let admission =
+            admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
+        keep_or_undo(&api, name, || drop(api.tenants.unregister(name)))?;
+        tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant added");
+        note.after(&wanted);
+        Ok(admission)
+    });
+    Ok((StatusCode::CREATED, Json(Admitted::from(admission.await?))).into_response())
 }
 
 /// Adds what would have to give, as a check finds it, where the rate does not suffice.
@@ -214,24 +227,23 @@ async fn set_tenant(
     Body(wanted): Body<SetTenant>,
 ) -> Result<Json<Admitted>, Problem> {
     let slo = contract_slo(&wanted.slo)?;
-    let before = api.tenants.get(&name);
-    let admission = api
-        .tenants
-        .change(&name, &slo, wanted.share.map(Into::into))
-        .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
-    note.before(&before.as_ref().map(promise_of));
-    let made = api.tenants.get(&name).as_ref().map(promise_of);
-    note.after(&made);
-    if let (Err(problem), Some(before)) = (keep_tenant(&api, &name).await, before) {
-        // Unless somebody has made it something else meanwhile.
-        if made == api.tenants.get(&name).as_ref().map(promise_of) {
+    let admission = change(note, move |note| {
+        let before = api.tenants.get(&name);
+        let admission = api
+            .tenants
+            .change(&name, &slo, wanted.share.map(Into::into))
+            .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
+        note.before(&before.as_ref().map(promise_of));
+        note.after(&api.tenants.get(&name).as_ref().map(promise_of));
+        keep_or_undo(&api, &name, || {
+            let Some(before) = before else { return };
             let share = (before.slo.latency_us == 0).then_some(before.share);
             let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
-        }
-        return Err(problem);
-    }
-    tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
-    Ok(Json(admission.into()))
+        })?;
+        tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
+        Ok(admission)
+    });
+    Ok(Json(admission.await?.into()))
 }
 
 /// Removes a tenant. Its rate is free at once; what it has in flight is still answered.
@@ -250,16 +262,16 @@ async fn remove_tenant(
     note: Note,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    note.before(&api.tenants.get(&name).as_ref().map(promise_of));
-    match api.site.estate() {
-        None => api.tenants.unregister(&name)?,
-        Some(_) => {
-            let gone = name.clone();
-            super::estate_routes::ask(api, move |estate| estate.remove_tenant(&gone)).await?;
+    change(note, move |note| {
+        note.before(&api.tenants.get(&name).as_ref().map(promise_of));
+        match api.site.estate() {
+            None => api.tenants.unregister(&name)?,
+            Some(estate) => estate.remove_tenant(&name)?,
         }
-    }
-    tracing::info!(tenant = name, "tenant removed");
-    Ok(StatusCode::NO_CONTENT)
+        tracing::info!(tenant = name, "tenant removed");
+        Ok(StatusCode::NO_CONTENT)
+    })
+    .await
 }
 
 /// Whether an SLO would be admitted, and what would have to give if not. Changes nothing.
@@ -407,4 +419,130 @@ pub(super) mod documented {
         )
     )]
     pub(in crate::admin) struct Document;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::estate::*;
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use axum::body::Body as HttpBody;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+
+    /// An estate whose disk takes its time and then fails.
+    struct SlowDisk {
+        begins: Sender<()>,
+        fails: Mutex<Receiver<()>>,
+    }
+
+    macro_rules! has_none {
+        ($($name:ident($($what:ty),*) -> $told:ty;)*) => {
+            $(fn $name(&self, $(_: $what),*) -> Result<$told, Problem> {
+                Err(Problem::new(Code::Unsupported, "there is none here"))
+            })*
+        };
+    }
+
+    impl Estate for SlowDisk {
+        has_none! {
+            namespaces() -> Namespaces;
+            namespace(&str) -> Namespace;
+            add_namespace(&AddNamespace) -> Namespace;
+            set_namespace(&str, &SetNamespace) -> Namespace;
+            remove_namespace(&str, RemoveNamespace) -> ();
+            add_device(&AddDevice) -> OpenedDevice;
+            remove_device(&str) -> ();
+            subsystems() -> Subsystems;
+            subsystem(&str) -> Subsystem;
+            add_subsystem(&AddSubsystem) -> Subsystem;
+            set_subsystem(&str, &SetSubsystem) -> Subsystem;
+            remove_subsystem(&str) -> ();
+            hosts() -> Hosts;
+            set_host(&str, &SetHost) -> Host;
+            remove_host(&str) -> ();
+            listeners() -> Listeners;
+            listener(&str) -> Listener;
+            add_listener(&AddListener) -> Listener;
+            remove_listener(&str, RemoveListener) -> RemovedListener;
+            set_ana(&str, &SetAna) -> Listener;
+            drain_listener(&str, Duration) -> Listener;
+            resume_listener(&str) -> Listener;
+            remove_tenant(&str) -> ();
+            change_tenants(&[crate::TenantChange]) -> ();
+        }
+
+        fn keep_tenant(&self, _: &str) -> Result<(), Problem> {
+            self.begins.send(()).unwrap();
+            self.fails.lock().unwrap().recv().unwrap();
+            Err(Problem::new(Code::Internal, "the disk is full"))
+        }
+    }
+
+    struct OneSite(Arc<SlowDisk>);
+
+    impl Site for OneSite {
+        fn cpu(&self, _: usize) -> Option<usize> {
+            None
+        }
+
+        fn estate(&self) -> Option<Arc<dyn Estate>> {
+            Some(self.0.clone())
+        }
+    }
+
+    /// A request that takes too long is dropped, but never between a change and its undoing.
+    #[test]
+    fn a_tenant_is_not_half_changed_by_a_request_that_is_not_waited_for() {
+        let device = crate::DeviceSetup {
+            name: "disk".to_owned(),
+            model: None,
+            switches: crate::Switches::default(),
+        };
+        let clock = Arc::new(|| contract::Instant::ZERO);
+        let tenants = crate::Tenants::new(vec![device], 1, 10, clock);
+        let (desk, _) = crate::Desk::new(tenants.clone(), 1);
+        let (begins, begun) = channel();
+        let (fail, fails) = channel();
+        let disk = Arc::new(SlowDisk { begins, fails: Mutex::new(fails) });
+        let service = router(tenants.clone(), desk.foreman(), Arc::new(OneSite(disk)));
+        let service = TowerToHyperService::new(service);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ask_and_go = |method: &str, path: &str, body: &'static str| {
+            let request = axum::http::Request::builder()
+                .method(method)
+                .uri(path)
+                .header("content-type", "application/json")
+                .body(HttpBody::from(body))
+                .unwrap();
+            runtime.block_on(async {
+                let asked = tokio::spawn(service.call(request));
+                while begun.try_recv().is_err() {
+                    tokio::task::yield_now().await;
+                }
+                asked.abort();
+                assert!(asked.await.unwrap_err().is_cancelled());
+                fail.send(()).unwrap();
+            });
+        };
+        let becomes = |is_so: &dyn Fn() -> bool| {
+            let undone = async {
+                while !is_so() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            let limit = Duration::from_secs(20);
+            runtime.block_on(async { tokio::time::timeout(limit, undone).await }).is_ok()
+        };
+        ask_and_go("POST", "/v1/tenants", r#"{"name": "late"}"#);
+        assert!(becomes(&|| tenants.get("late").is_none()), "it was made and not kept");
+        tenants.register("gold", &contract::Slo::default(), None, None).unwrap();
+        let before = tenants.get("gold").unwrap().share;
+        ask_and_go("PUT", "/v1/tenants/gold", r#"{"share": {"weight": 7}}"#);
+        let is_as_before = || tenants.get("gold").unwrap().share == before;
+        assert!(becomes(&is_as_before), "it was changed and not kept");
+    }
 }
