@@ -322,6 +322,29 @@ fn who_was_given_up_serves_nothing() {
     is_served(&old);
 }
 
+/// Behind the last step it may not be told that it is given up: it would serve what the older one has
+/// taken back. So it is ended.
+#[test]
+fn who_was_given_up_behind_the_last_step_is_ended() {
+    let place = Place::new();
+    let old = place.start();
+    let mut clients = Clients::connect(&old);
+    let mut new = begin(staying(place.launch(), "heir:commit:3000"));
+    wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
+    new.suspend();
+    wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
+    assert!(old.log().contains("was ended"), "{}", old.log());
+    assert!(!new.wait().success(), "it was not waked: {}", new.log());
+    assert_eq!(clients.alive(), 0, "they had been given to it: {}", old.log());
+    is_served(&old);
+    let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
+    place.client().add_tenant(&tenant).unwrap();
+    let next = place.take_over();
+    let tenants = place.client().tenants().unwrap();
+    assert!(tenants.iter().any(|tenant| tenant.name == "late"), "{}", next.log());
+    is_served(&next);
+}
+
 #[test]
 fn who_has_no_room_for_all_is_refused() {
     let place = Place { workers: "1..4", ..Place::new() };

@@ -5,7 +5,7 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// See the module.
 #[derive(Debug)]
@@ -43,6 +43,15 @@ impl Process {
             }
         }
     }
+
+    /// Ends it, also one that stands still. It has ended only when [`has_ended`](Process::has_ended) says
+    /// so: what waits for a disk in the kernel ends later.
+    ///
+    /// # Errors
+    /// When it is another user's, in no namespace of processes below this one's, or has ended.
+    pub fn kill(&self) -> Result<()> {
+        Ok(pidfd_send_signal(&self.pidfd, Signal::KILL)?)
+    }
 }
 
 #[cfg(test)]
@@ -60,6 +69,18 @@ mod tests {
         assert!(!process.has_ended());
         drop(child.stdin.take());
         child.wait().unwrap();
+        assert!(process.has_ended());
+        assert!(process.kill().is_err(), "nobody is there any more");
+    }
+
+    #[test]
+    fn who_stands_still_is_ended_all_the_same() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        let process = Process::passed(pidfd_open(pid, PidfdFlags::empty()).unwrap());
+        rustix::process::kill_process(pid, Signal::STOP).unwrap();
+        process.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
         assert!(process.has_ended());
     }
 }

@@ -32,6 +32,12 @@ const GIVING_MAX: Duration = Duration::from_secs(60);
 /// changes it refuses.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
+/// How long what the other process has said before its end may take to be heard.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
+/// Why the other process is ended.
+const GIVEN_UP: &str = "the new process does not answer and was ended";
+
 /// Without a connection for so long, it is looked whether there are more.
 const LULL: Duration = Duration::from_millis(5);
 
@@ -486,9 +492,16 @@ impl<'a> Giver<'a> {
         self.talk.say(Kind::Commit, &words)?;
         step("giver", "commit");
         self.changes.is_committed = true;
-        // Only its end gives it back from here on, whatever it says: it may own everything already.
-        let (mut over, asked) = (None, grounds.clock.now());
-        let mut answers = false;
+        self.hear_committed()
+    }
+
+    /// Waits until the other process has said that everything is its own. From here on only its end gives
+    /// that back, whatever it says: so it is ended when it does not answer. It serves nothing but what it
+    /// was given before it has answered.
+    fn hear_committed(&mut self) -> Result<(), String> {
+        let (grounds, asked) = (self.grounds.clone(), self.grounds.clock.now());
+        let (mut over, mut says_more, mut answers, mut is_given_up) = (None, true, false, false);
+        let mut ended_at = None;
         loop {
             match self.courier.next_soon() {
                 Some(Event::Heard(number, heard)) if number == self.number => match heard {
@@ -497,19 +510,38 @@ impl<'a> Giver<'a> {
                         return Ok(());
                     }
                     Ok(message) => over = over.or(Some(unexpected(&message))),
-                    Err(why) => over = over.or(Some(why)),
+                    Err(why) => {
+                        over = over.or(Some(why));
+                        says_more = false;
+                    }
                 },
                 Some(Event::Knock(stream)) => Giver::refuse(stream, "another is taking over"),
                 // What became quiet too late stays.
                 _ => self.courier.return_all(),
             }
+            let now = grounds.clock.now();
             if self.heir.as_ref().is_none_or(Process::has_ended) {
-                return Err(over.unwrap_or(Over::Ended).into());
+                // Its last words may be on their way still.
+                let ended_at = *ended_at.get_or_insert(now);
+                if !says_more || now.since(ended_at) >= LAST_WORDS_MAX {
+                    return Err(over.unwrap_or(Over::Ended).into());
+                }
             }
-            if !answers && grounds.clock.now().since(asked) >= ANSWER_MAX {
+            if !answers && now.since(asked) >= ANSWER_MAX {
                 // Whoever asks for a change is told to try again, and does not wait as well.
                 grounds.hold_apis(false);
                 answers = true;
+            }
+            if !is_given_up && now.since(asked) >= STEP_MAX {
+                is_given_up = true;
+                over = over.or(Some(Over::Nonsense(GIVEN_UP.to_owned())));
+                if let Some(Err(error)) = self.heir.as_ref().map(Process::kill) {
+                    tracing::error!(
+                        %error,
+                        "a new process does not answer and cannot be ended: nobody new is let in \
+                         until it has ended"
+                    );
+                }
             }
         }
     }

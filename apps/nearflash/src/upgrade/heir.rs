@@ -384,8 +384,11 @@ impl Taker<'_> {
                     .map_err(|error| format!("the older process leaves otherwise: {error}"))?;
                 self.inherit(std::mem::take(&mut left.spent));
                 let held = self.names(&left);
-                self.serve(Hold::Names(held), told);
+                // Before the older one ends, which would look like the end of the service.
+                super::tell_service_manager();
+                // First: the older one takes everything back from who ends without having said so.
                 let _ = self.talk.say(Kind::Committed, &[]); // its end shows where messages are heard
+                self.serve(Hold::Names(held), told);
                 step("heir", "committed");
                 self.left = Some(left.connections);
             }
@@ -630,8 +633,6 @@ impl Taker<'_> {
         self.grounds.live.fabric().iter().for_each(|fabric| fabric.keep_inherited());
         self.serves = true;
         self.took = grounds.clock.now() - self.began;
-        // Before the older one ends, which would look like the end of the service.
-        super::tell_service_manager();
         let _ = told.send(Ok(())); // the process may be ending already
     }
 
@@ -657,6 +658,7 @@ impl Taker<'_> {
     fn end(&mut self, ended: &Ended, told: &Told) {
         if !self.serves {
             log::tell("the older process has ended before its time; this one takes all".to_owned());
+            super::tell_service_manager();
             self.serve(Hold::All, told);
         }
         if let Ended::Gone = ended {
