@@ -136,6 +136,16 @@ pub enum Tell {
         /// How many may be on their way at a time: each is paused until those before it have landed.
         at_once: u16,
     },
+    /// Connections that together ask for such a part of what all of the worker's do are to move to another
+    /// worker: about as much, never one that asks for much more, and none that asks for nothing.
+    Relieve {
+        /// The part, in thousandths.
+        permille: u16,
+        /// To whom.
+        to: u16,
+        /// As in [`Give`](Tell::Give).
+        at_once: u16,
+    },
     /// The worker is to say what its connections are, from a place of its table on: exactly one
     /// [`Report::Listed`] follows.
     List {

@@ -421,9 +421,12 @@ impl Foreman {
                 tracing::info!(worker, "retired: the others are enough");
                 self.retire_in(&mut crew, worker);
             }
-            Step::Shift { from, to, count } => {
-                tracing::info!(from, to, count, "connections move: one worker has too much");
-                self.give(from, to, count);
+            Step::Shift { from, to, permille } => {
+                tracing::info!(from, to, permille, "connections move: one worker has too much");
+                let to = to as u16;
+                // One that is lost is given with the next look, or not at all.
+                let relief = Tell::Relieve { permille, to, at_once: GIVEN_AT_ONCE };
+                let _full = self.ways[from].send(relief);
             }
         }
     }

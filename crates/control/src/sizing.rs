@@ -5,7 +5,9 @@
 //! about to miss its latency while they are busy more often than not. One is retired when the others
 //! would still be idle much of the time. What keeps it from going to and fro: a retirement is only
 //! decided where its outcome is far below what adds one ([`RETIRE_BELOW`] < [`STRAINED_ABOVE`]), what
-//! is seen must have been so for a while, and after each step nothing is done for a while.
+//! is seen must have been so for a while, and after each step nothing is done for a while. Between two
+//! workers half of their difference moves, by connections that make no more than three quarters of it:
+//! then it is smaller behind each step, and workers do not change places.
 //!
 //! What is deliberately not here: how connections move, and what a worker is.
 
@@ -37,6 +39,10 @@ pub const RETIRE_AFTER: Duration = Duration::from_secs(10);
 /// See [`ADD_AFTER`].
 pub const SHIFT_AFTER: Duration = Duration::from_secs(3);
 
+/// For how long a worker that was given connections by a shift gives none: who chooses them goes by
+/// messages, of which one may ask for a thousand times as much as another.
+pub const KEEP: Duration = Duration::from_secs(60);
+
 /// How long nothing is done after a step, until its outcome has been measured.
 pub const SETTLE: Duration = Duration::from_secs(4);
 
@@ -60,14 +66,14 @@ pub enum Step {
     Add,
     /// This one is to serve no more.
     Retire(usize),
-    /// So many connections are to move.
+    /// Connections are to move that make such a part of what their worker does.
     Shift {
         /// From whom.
         from: usize,
         /// To whom.
         to: usize,
-        /// How many.
-        count: usize,
+        /// The part, in thousandths.
+        permille: u16,
     },
 }
 
@@ -81,6 +87,11 @@ pub struct Sizing {
     uneven_since: Option<Instant>,
     /// Nothing is done before.
     rests_until: Instant,
+    /// Workers that were given connections by a shift, and until when they give none.
+    keeping: Vec<(usize, Instant)>,
+    /// Who was last to give connections away, how many it had, and until when it is not asked again if it
+    /// has as many: none of them fitted.
+    asked: Option<(usize, usize, Instant)>,
 }
 
 impl Sizing {
@@ -94,6 +105,8 @@ impl Sizing {
             idle_since: None,
             uneven_since: None,
             rests_until: Instant::ZERO,
+            keeping: Vec::new(),
+            asked: None,
         }
     }
 
@@ -114,7 +127,8 @@ impl Sizing {
         let mean = sum / count as f64;
         let too_few = mean >= ADD_ABOVE || (strain >= STRAIN_MAX && mean >= STRAINED_ABOVE);
         let too_many = count > 1 && sum / (count - 1) as f64 <= RETIRE_BELOW && strain < STRAIN_MAX;
-        let shift = uneven(serving);
+        self.keeping.retain(|(_, until)| now < *until);
+        let shift = uneven(serving).filter(|(from, ..)| self.may_give(now, from));
         let lasts = |since: &mut Option<Instant>, is_so: bool, after: Duration| {
             *since = if is_so { since.or(Some(now)) } else { None };
             since.is_some_and(|since| now.since(since) >= after)
@@ -127,16 +141,29 @@ impl Sizing {
         let step = match (add, retire, last, shift) {
             (true, ..) => Step::Add,
             (_, true, Some(last), _) => Step::Retire(last),
-            (_, _, _, Some(shift)) if moves => shift,
+            (_, _, _, Some((from, to, permille))) if moves => {
+                self.keeping.push((to, now + KEEP));
+                self.asked = Some((from.worker, from.connections, now + KEEP));
+                Step::Shift { from: from.worker, to, permille }
+            }
             _ => return Step::Stay,
         };
         self.rest(now, SETTLE);
         step
     }
+
+    /// Whether a worker may be asked to give some of its connections to another.
+    fn may_give(&self, now: Instant, from: &Seen) -> bool {
+        let in_vain = self.asked.is_some_and(|(worker, connections, until)| {
+            worker == from.worker && from.connections >= connections && now < until
+        });
+        !in_vain && self.keeping.iter().all(|(worker, _)| *worker != from.worker)
+    }
 }
 
-/// The shift that would make the busiest and the idlest worker alike, if they are far apart.
-fn uneven(serving: &[Seen]) -> Option<Step> {
+/// What would make the busiest and the idlest worker alike, if they are far apart: from whom, to whom,
+/// and which part of what the one does, in thousandths.
+fn uneven(serving: &[Seen]) -> Option<(Seen, usize, u16)> {
     let by_busy = |a: &&Seen, b: &&Seen| a.busy.total_cmp(&b.busy);
     let (busiest, idlest) = (serving.iter().max_by(by_busy)?, serving.iter().min_by(by_busy)?);
     let apart = busiest.busy - idlest.busy;
@@ -145,8 +172,7 @@ fn uneven(serving: &[Seen]) -> Option<Step> {
         return None;
     }
     let share = apart / (2.0 * busiest.busy);
-    let count = (busiest.connections as f64 * share).floor().max(1.0) as usize;
-    Some(Step::Shift { from: busiest.worker, to: idlest.worker, count })
+    Some((*busiest, idlest.worker, (share * 1e3).round() as u16))
 }
 
 #[cfg(test)]
@@ -161,6 +187,8 @@ mod tests {
         now: Instant,
         /// What was done, with the second.
         steps: Vec<(u64, Step)>,
+        /// What a connection's messages say that it asks for.
+        messages: fn(f64) -> f64,
     }
 
     impl Server {
@@ -168,7 +196,8 @@ mod tests {
             let mut workers = vec![Vec::new(); least];
             (0..connections).for_each(|n| workers[n % least].push(each));
             let now = Instant::from_nanos(1_000_000_000);
-            Server { sizing: Sizing::new(least, most), workers, now, steps: Vec::new() }
+            let sizing = Sizing::new(least, most);
+            Server { sizing, workers, now, steps: Vec::new(), messages: |load| load }
         }
 
         fn load(&mut self, each: f64) {
@@ -218,9 +247,20 @@ mod tests {
                         self.workers[n % count].push(load);
                     }
                 }
-                Step::Shift { from, to, count } => {
-                    let moved: Vec<f64> = self.workers[from].drain(..count).collect();
-                    self.workers[to].extend(moved);
+                Step::Shift { from, to, permille } => {
+                    // As a worker chooses (crates/target/src/moving.rs), who goes by messages.
+                    let messages = self.messages;
+                    let sum: f64 = self.workers[from].iter().copied().map(messages).sum();
+                    let (wanted, mut taken) = (sum * f64::from(permille) / 1e3, 0.0);
+                    let all = std::mem::take(&mut self.workers[from]);
+                    for load in all {
+                        let with = taken + messages(load);
+                        let goes = taken < wanted && with <= 1.5 * wanted;
+                        if goes {
+                            taken = with;
+                        }
+                        self.workers[if goes { to } else { from }].push(load);
+                    }
                 }
             }
         }
@@ -336,5 +376,70 @@ mod tests {
         server.workers[0] = vec![0.9];
         server.run(60, calm);
         assert_eq!(server.steps, []);
+    }
+    /// Two workers with these connections, in virtual time.
+    fn two(loads: [&[f64]; 2]) -> Server {
+        let mut server = Server::new(2, 2, 0, 0.0);
+        server.workers = loads.map(<[f64]>::to_vec).to_vec();
+        server
+    }
+
+    fn apart(server: &Server) -> f64 {
+        let busy: Vec<f64> = server.workers.iter().map(|conns| conns.iter().sum()).collect();
+        (busy[0] - busy[1]).abs()
+    }
+
+    #[test]
+    fn a_heavy_connection_with_light_ones_behind_it_does_not_go_to_and_fro() {
+        let light = [0.02; 10];
+        let heavy: Vec<f64> = [0.7].into_iter().chain([0.02; 5]).collect();
+        let mut server = two([&heavy, &light[..2]]);
+        server.run(60, calm);
+        let before = server.steps.clone();
+        server.run(3_600, calm);
+        assert_eq!(server.steps.len() - before.len(), 0, "{:?}", server.steps);
+        assert!(server.workers[0].contains(&0.7), "the others made room for it");
+        // Where another can be had for less.
+        let mut server = two([&[0.5, 0.3, 0.1, 0.05], &light[..2]]);
+        server.run(60, calm);
+        assert!(apart(&server) < UNEVEN_BY, "{:?}", server.workers);
+    }
+
+    #[test]
+    fn unequal_connections_settle_however_they_lie() {
+        let mut chance = 11_u64;
+        let mut draw = || {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (chance >> 40) as f64 / (1u64 << 24) as f64
+        };
+        for _ in 0..500 {
+            let mut server = two([&[], &[]]);
+            for _ in 0..2 + (draw() * 12.0) as usize {
+                let load = 0.6 * draw().powi(3);
+                server.workers[usize::from(draw() < 0.3)].push(load);
+            }
+            let begun = apart(&server);
+            server.run(120, calm);
+            assert!(apart(&server) <= begun + 1e-9);
+            let before = server.workers.clone();
+            server.run(1_200, calm);
+            assert_eq!(server.workers, before, "{:?}", server.steps);
+        }
+    }
+
+    /// Where messages say nothing of what they cost, the time does.
+    #[test]
+    fn a_worker_that_was_given_something_keeps_it_for_a_while() {
+        let mut server = two([&[0.7, 0.02, 0.02, 0.02], &[0.02, 0.02]]);
+        server.messages = |_| 1.0;
+        server.run(600, calm);
+        assert!(!server.steps.is_empty());
+        for two in server.steps.windows(2) {
+            let [(at, Step::Shift { from, .. }), (later, Step::Shift { from: back, .. })] = two
+            else {
+                panic!("{:?}", server.steps)
+            };
+            assert!(from == back || later - at >= KEEP.as_secs(), "{:?}", server.steps);
+        }
     }
 }

@@ -125,6 +125,8 @@ pub(crate) struct Progress {
     /// Bytes given to the transport; less what it has not sent, those that have left.
     pub(crate) queued: u64,
     pub(crate) messages_seen: u32,
+    /// Messages between two housekeepings lately: half of it is what the last one saw.
+    pub(crate) messages_lately: u32,
     pub(crate) left_seen: u64,
     /// Housekeepings since a message was left half received, and since frames waited unsent.
     pub(crate) idle_receiving: u32,

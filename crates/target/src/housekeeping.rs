@@ -120,6 +120,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
         }
         let told = std::mem::replace(&mut self.protocols, [0; Protocol::ALL.len()]);
+        self.moves.messages_lately = 0;
         for index in 0..self.conns.len() {
             let Some(id) = self.open_id(index) else { continue };
             let unsent = self.transport.unsent(id);
@@ -128,7 +129,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let progress = &mut conn.progress;
             let half_received =
                 conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();
-            let received = progress.messages != progress.messages_seen;
+            let news = progress.messages.wrapping_sub(progress.messages_seen);
+            let received = news > 0;
+            progress.messages_lately = progress.messages_lately / 2 + news.div_ceil(2);
+            self.moves.messages_lately += u64::from(progress.messages_lately);
             let left = progress.queued - unsent as u64;
             let sent = left != progress.left_seen;
             // Whoever has no right to anything, and is not kept waiting for one, may not stay either.

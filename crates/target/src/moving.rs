@@ -51,6 +51,8 @@ pub(crate) struct Moves {
     pub(crate) stranded: Vec<Parcel>,
     /// At most one for each worker.
     errands: Vec<Errand>,
+    /// Messages of all connections between two housekeepings lately.
+    pub(crate) messages_lately: u64,
 }
 
 /// A connection that is to leave. Who ends its wait: completions of the network and of devices, or
@@ -122,6 +124,31 @@ struct Errand {
     at_once: u16,
     /// The first place of the connections' table that has not been looked at.
     next: usize,
+    /// What they are to take with them; `None`: whatever that is.
+    load: Option<Load>,
+}
+
+/// Messages between two housekeepings that leave with those who make them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Load {
+    wanted: u64,
+    taken: u64,
+}
+
+impl Load {
+    /// Whether there is some left to be taken.
+    fn is_left(self) -> bool {
+        self.taken < self.wanted
+    }
+
+    /// With whoever makes so many; `None` if he is not to go. More than was wanted may go, but less than
+    /// would make the other worker the one that has too much: where half of a difference is wanted, half
+    /// of that difference is what is left at most.
+    fn with(self, messages: u32) -> Option<Load> {
+        let taken = self.taken + u64::from(messages);
+        let goes = messages > 0 && self.is_left() && 2 * taken <= 3 * self.wanted;
+        goes.then_some(Load { taken, ..self })
+    }
 }
 
 impl Moves {
@@ -182,7 +209,19 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn order_gift(&mut self, count: u32, to: u16, at_once: u16) {
         self.moves.errands.retain(|errand| errand.to != to);
         if count > 0 && to != self.line.worker {
-            self.moves.errands.push(Errand { to, left: count, at_once, next: 0 });
+            let errand = Errand { to, left: count, at_once, next: 0, load: None };
+            self.moves.errands.push(errand);
+        }
+    }
+
+    /// Lets connections leave that make such a part of all messages.
+    pub(crate) fn order_relief(&mut self, permille: u16, to: u16, at_once: u16) {
+        self.moves.errands.retain(|errand| errand.to != to);
+        let load =
+            Load { wanted: self.moves.messages_lately * u64::from(permille) / 1_000, taken: 0 };
+        if load.is_left() && to != self.line.worker {
+            let errand = Errand { to, left: u32::MAX, at_once, next: 0, load: Some(load) };
+            self.moves.errands.push(errand);
         }
     }
 
@@ -244,18 +283,22 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Finds connections that may leave for whoever shall have some.
     fn run_errands(&mut self) {
-        while let Some(&Errand { to, left, at_once, next }) = self.moves.errands.first() {
-            let end = (next + GIVE_BATCH).min(self.conns.len());
-            let (mut left, mut at) = (left, next);
-            while at < end && left > 0 && !self.moves.gives_enough() {
-                let id = self.conns[at].as_ref().map(|conn| conn.id);
-                at += 1;
-                if id.is_some_and(|id| self.begin_move(id, to, false).is_ok()) {
-                    left -= 1;
+        while let Some(&(mut errand)) = self.moves.errands.first() {
+            let end = (errand.next + GIVE_BATCH).min(self.conns.len());
+            while errand.next < end && errand.left > 0 && !self.moves.gives_enough() {
+                let conn = self.conns[errand.next].as_ref();
+                errand.next += 1;
+                let Some(conn) = conn else { continue };
+                let (id, messages) = (conn.id, conn.progress.messages_lately);
+                let load = errand.load.map(|load| load.with(messages));
+                if load != Some(None) && self.begin_move(id, errand.to, false).is_ok() {
+                    errand.left -= 1;
+                    errand.load = load.flatten();
                 }
             }
-            if left > 0 && at < self.conns.len() && !self.is_draining() {
-                self.moves.errands[0] = Errand { to, left, at_once, next: at };
+            let goes_on = errand.left > 0 && errand.load.is_none_or(Load::is_left);
+            if goes_on && errand.next < self.conns.len() && !self.is_draining() {
+                self.moves.errands[0] = errand;
                 return;
             }
             self.moves.errands.remove(0);

@@ -83,6 +83,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 }
                 Tell::Move { conn, to } => self.order_move(conn, to),
                 Tell::Give { count, to, at_once } => self.order_gift(count, to, at_once),
+                Tell::Relieve { permille, to, at_once } => self.order_relief(permille, to, at_once),
                 Tell::List { from } => self.list(from),
                 Tell::Arrive(parcel) => self.arrive(parcel),
                 Tell::Landed { ticket, conn, pause } => self.landed(ticket, conn, pause),

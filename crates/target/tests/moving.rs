@@ -90,6 +90,35 @@ fn requests_that_wait_for_slots_are_taken_out_of_their_lines() {
     assert_eq!(rig.say(2, b"P\x00"), [answered(2, 0, Status::Ok), invited(2, 2)]);
 }
 
+/// By messages: whoever makes more than what is to go stays, and who makes none is not worth a move.
+#[test]
+fn a_part_of_the_load_leaves_and_not_the_connection_that_is_nearly_all_of_it() {
+    let mut rig = Rig::new(16, &[(UNIT, 16), (4 * UNIT, 3)]);
+    (0..4).for_each(|index| rig.connect(index, 1));
+    let second = std::time::Duration::from_secs(1);
+    // Until nobody knows any more that they said hello.
+    (0..3).for_each(|_| drop(rig.pass(2 * second)));
+    for (conn, requests) in [(0, 12), (1, 2), (3, 2)] {
+        for n in 0..requests {
+            assert_eq!(rig.say(conn, b"R\x01"), [answered(conn, n, Status::Ok)]);
+        }
+    }
+    rig.pass(2 * second);
+    assert_eq!(rig.tell(Tell::Relieve { permille: 380, to: 1, at_once: 16 }), []);
+    let mut left = Vec::new();
+    while let Some(parcel) = rig.departed() {
+        left.push(parcel.peer);
+        let conn = ConnId { index: 0, generation: 0 };
+        let landed = Tell::Landed { ticket: parcel.ticket, conn, pause: Default::default() };
+        assert_eq!(rig.tell(landed), []);
+    }
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(rig.say(0, b"R\x01"), [answered(0, 12, Status::Ok)], "the heavy one is there");
+    rig.pass(2 * second);
+    assert_eq!(rig.tell(Tell::Relieve { permille: 500, to: 1, at_once: 16 }), []);
+    assert!(rig.departed().is_none(), "it is all that there is");
+}
+
 /// More than may leave at the same time: those who are behind have their turn when others have landed.
 #[test]
 fn whoever_is_given_away_behind_many_is_not_forgotten() {
