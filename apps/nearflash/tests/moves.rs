@@ -146,6 +146,38 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
     faultless(bench);
 }
 
+/// Nobody tells the server to: it finds the load and its end by itself.
+#[test]
+fn a_worker_is_added_for_a_load_and_retired_behind_it() {
+    let place = Place::new();
+    let server = place.start("1..2");
+    let url = format!("reflex://{}", server.address());
+    let mut client = place.client();
+    let mut second = || {
+        let worker = client.workers().unwrap().workers.swap_remove(1);
+        (worker.state, worker.connections)
+    };
+    assert_eq!(second().0, WorkerState::Parked);
+    // Who else uses the machine may keep the load from being one.
+    let mut is_shared = false;
+    for _ in 0..3 {
+        let mut load = verifying(&url, "7", "--connections 8 --queue-depth 32");
+        while !is_shared && load.try_wait().unwrap().is_none() {
+            let (state, connections) = second();
+            is_shared = state == WorkerState::Active && connections > 0;
+        }
+        faultless(load);
+        if is_shared {
+            break;
+        }
+    }
+    assert!(is_shared, "one worker had all of it: {}", server.log());
+    let light = verifying(&url, "25", "--connections 4 --queue-depth 1 --rate 200");
+    wait_until("its part of the connections", PATIENCE, || second().1 > 0);
+    wait_until("a worker that rests", 2 * PATIENCE, || second() == (WorkerState::Parked, 0));
+    faultless(light);
+}
+
 #[test]
 fn half_a_message_moves_along() {
     let place = Place::new();
