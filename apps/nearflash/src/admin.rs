@@ -11,7 +11,7 @@ use std::sync::Arc;
 use contract::Happening;
 use control::admin::{
     AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
-    Record, Router, Running, Site, router, scrape_router, start_audited,
+    Record, Router, Running, Site, router, start_audited,
 };
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
@@ -163,15 +163,13 @@ impl Office {
         &self,
         tenants: &Tenants,
         crew: Crew,
-        metrics_tenants: usize,
+        scraped: &Router,
         mut heir: Option<&mut Heir>,
     ) -> Result<Vec<Opened>, String> {
         let foreman = crew.foreman.clone();
         let site: Arc<dyn Site> = Arc::new(crew);
-        let router = || {
-            let scraped = scrape_router(tenants.clone(), metrics_tenants);
-            router(tenants.clone(), foreman.clone(), site.clone()).merge(scraped)
-        };
+        // The same by all doors, so that what is done one at a time is.
+        let router = router(tenants.clone(), foreman, site).merge(scraped.clone());
         match &self.wanted {
             Some(Wanted::Nowhere) => {
                 warn_of_none("as it was told");
@@ -179,9 +177,10 @@ impl Office {
             }
             Some(Wanted::At(each)) => {
                 let opened = each.iter();
-                opened.map(|address| self.open_at(address, router(), heir.as_deref_mut())).collect()
+                let open = |address| self.open_at(address, router.clone(), heir.as_deref_mut());
+                opened.map(open).collect()
             }
-            None => Ok(self.open_default(router(), heir).into_iter().collect()),
+            None => Ok(self.open_default(router, heir).into_iter().collect()),
         }
     }
 
@@ -366,8 +365,7 @@ pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
 /// Answers scrapes at an address of their own; an heir's are held.
 pub(crate) fn open_metrics(
     address: SocketAddr,
-    tenants: &Tenants,
-    metrics_tenants: usize,
+    scraped: Router,
     heir: Option<&mut Heir>,
 ) -> Result<Opened, String> {
     if !address.ip().is_loopback() {
@@ -384,7 +382,6 @@ pub(crate) fn open_metrics(
         |error: &dyn std::fmt::Display| format!("cannot offer metrics at {address}: {error}");
     let listener = passed.flatten().map_or_else(bind, Ok).map_err(|error| fail(&error))?;
     let socket = listener.try_clone().map_err(|error| fail(&error))?;
-    let scraped = scrape_router(tenants.clone(), metrics_tenants);
     let running = start_audited(scraped, Door::Tcp(socket.into()), is_held, None, give_way)
         .map_err(|error| fail(&error))?;
     Ok(Opened { listener, role: Role::Metrics, wanted, running })

@@ -44,6 +44,38 @@ fn operators_elsewhere_do_what_their_token_is_good_for() {
     assert!(server.runs());
 }
 
+/// Workers have one ring for traces each, and what costs them time is not for who may only read.
+#[test]
+fn one_trace_runs_at_a_time_whichever_door_it_came_by() {
+    let office = Office::new();
+    let _server = office.start();
+    let mut ann = office.client(ANN);
+    assert_eq!(refusal(office.client(BOB).trace(0.0, 1).unwrap_err()), Code::Forbidden);
+    let path = office.path("admin.sock").display().to_string();
+    let mut socket = Client::new(path.parse().unwrap()).unwrap();
+    let tracing = std::thread::spawn(move || {
+        // Whoever looks whether somebody traces is one who does, for a moment.
+        loop {
+            match socket.trace(3.0, 1) {
+                Err(error) if error.code() == Some(Code::Taken) => {}
+                other => return other.map(drop),
+            }
+        }
+    });
+    wait_until("somebody who traces", PATIENCE, || {
+        assert!(!tracing.is_finished(), "the two doors know nothing of each other");
+        ann.trace(0.0, 1).is_err_and(|error| error.code() == Some(Code::Taken))
+    });
+    tracing.join().unwrap().unwrap();
+    ann.trace(0.0, 1).unwrap();
+    let audit = std::fs::read_to_string(office.path("audit")).unwrap();
+    let of = |who: &str| {
+        let mut lines = audit.lines().filter(|line| line.contains("/v1/trace"));
+        lines.any(|line| line.contains(who))
+    };
+    assert!(of("\"bob\"") && of("\"ann\"") && of("\"uid\""), "{audit}");
+}
+
 #[test]
 fn nobody_comes_from_elsewhere_without_tls_and_tokens() {
     let office = Office::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::ListenerId;
 use control::Tenants;
-use control::admin::Running;
+use control::admin::{Running, scrape_router};
 use io::{Listener, TcpOptions};
 
 use super::Args;
@@ -69,11 +69,13 @@ impl Doors {
         crew: Crew,
         mut heir: Option<&mut Heir>,
     ) -> Result<(), String> {
-        let (wanted, most) = (office.wanted(), args.metrics_tenants);
-        self.apis.extend(office.serve(tenants, crew, most, heir.as_deref_mut())?);
+        // One for all doors: they scrape one at a time.
+        let scraped = scrape_router(tenants.clone(), args.metrics_tenants);
+        let wanted = office.wanted();
+        self.apis.extend(office.serve(tenants, crew, &scraped, heir.as_deref_mut())?);
         let has_admin = !self.apis.is_empty();
         if let Some(address) = args.metrics {
-            self.apis.push(admin::open_metrics(address, tenants, most, heir.as_deref_mut())?);
+            self.apis.push(admin::open_metrics(address, scraped, heir.as_deref_mut())?);
         }
         for api in &self.apis {
             self.sockets.push(Arc::new(api.socket()));

@@ -297,10 +297,15 @@ impl Auditor {
     }
 }
 
-/// Whether a request is to change something. A check is a question, though it has a body.
+/// Whether a request is to change something. A check is a question, though it has a body; a trace has
+/// workers do something that they do not do otherwise, and tells of single requests.
 pub(super) fn is_change(method: &Method, path: &str) -> bool {
-    let asks = *method == Method::POST && path == "/v1/tenants/check";
-    !(asks || matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS))
+    match *method {
+        Method::OPTIONS => false,
+        Method::GET | Method::HEAD => path == "/v1/trace",
+        Method::POST => path != "/v1/tenants/check",
+        _ => true,
+    }
 }
 
 fn is_stranger(status: StatusCode) -> bool {
@@ -514,6 +519,9 @@ mod tests {
             (Method::PUT, "/v1/tenants/check", true),
             (Method::POST, "/v1/tenants", true),
             (Method::PATCH, "/", true),
+            (Method::GET, "/v1/trace", true),
+            (Method::HEAD, "/v1/trace", true),
+            (Method::OPTIONS, "/v1/trace", false),
         ] {
             assert_eq!(is_change(&method, path), changes, "{method} {path}");
         }

@@ -43,7 +43,7 @@ const SCRAPE_MAX: Duration = Duration::from_secs(5);
 struct Scraped {
     tenants: crate::Tenants,
     tenants_max: usize,
-    /// One scrape at a time.
+    /// One scrape at a time, by whatever door: a router that is cloned has the same.
     turn: Arc<Semaphore>,
 }
 

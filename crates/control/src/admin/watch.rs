@@ -32,7 +32,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 struct Watched {
     tenants: crate::Tenants,
-    /// One trace at a time.
+    /// One trace at a time, by whatever door: a router that is cloned has the same.
     tracing: Arc<Mutex<()>>,
 }
 
@@ -258,6 +258,8 @@ struct Wanted {
 #[utoipa::path(
     get,
     path = "/v1/trace",
+    description = "It costs workers time, so a token has to be one that may change things, and the audit \
+                   log has a line of it.",
     params(Wanted),
     responses(
         (status = 200, description = "Trace events in JSON"),
