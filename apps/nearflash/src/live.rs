@@ -331,10 +331,17 @@ impl Live {
         let config = inner.base.with(&changes);
         let world = World::of(config, &self.ground, &inner.open, true)
             .map_err(|error| Problem::new(Code::Invalid, error))?;
+        self.clear_probes(&world)?;
         self.prepare(&needs)?;
         inner.keep(changes)?;
         self.adopt(&mut inner, world);
         Ok(())
+    }
+
+    /// Has no probes where a change takes their place away or gives it to somebody. To be called before
+    /// that is kept.
+    fn clear_probes(&self, after: &World) -> Result<(), Problem> {
+        self.recalibrations().map_or(Ok(()), |probing| probing.clear_for(&after.spaces))
     }
 
     /// Gives a change the room that it needs.
@@ -359,9 +366,6 @@ impl Live {
     fn adopt(&self, inner: &mut Inner, after: World) {
         let before = &inner.world;
         let (more, less) = world::moves(&before.spaces, &after.spaces);
-        if let Some(recalibrations) = self.recalibrations() {
-            recalibrations.spaces_change(&after.spaces);
-        }
         self.place(&more);
         if let (Some(fabric), Some(from), Some(to)) = (self.fabric(), &before.nvme, &after.nvme) {
             reconcile::reconcile(&fabric, from, to);

@@ -37,6 +37,9 @@ const GIVE_WAY_MAX: u32 = 20;
 /// How long to wait for the end of one that nobody wants any more.
 const END_MAX: Duration = Duration::from_secs(10);
 
+/// How long a change of namespaces waits for probes to end where they may write.
+const CLEAR_MAX: Duration = Duration::from_secs(2);
+
 /// Between two looks whether that is so.
 const END_PAUSE: Duration = Duration::from_millis(5);
 
@@ -395,22 +398,34 @@ impl Recalibrations {
         Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
     }
 
-    /// A namespace is another one from now on, or none, or new: nobody writes to where one was that was
-    /// scratch, or where another has come to be. Called before anybody else can have its place.
-    pub(crate) fn spaces_change(&self, spaces: &[Space]) {
+    /// A namespace is to be another one, or none, or new: nobody may write then to where one was that was
+    /// scratch, or where another comes to be. Called before that is kept, by who keeps others from
+    /// beginning to probe there.
+    ///
+    /// # Errors
+    /// That probes are in flight there. They end, and nothing may change before.
+    pub(crate) fn clear_for(&self, spaces: &[Space]) -> Result<(), Problem> {
         let orders = {
             let inner = self.lock();
-            let Some((Some(scratch), orders)) = &inner.probing else { return };
+            let Some((Some(scratch), orders)) = &inner.probing else { return Ok(()) };
             let meets = |other: &Space| other.number != scratch.number && scratch.meets(other);
             let stays = |one: &Space| (one.number, one.place) == (scratch.number, scratch.place);
             if spaces.iter().any(stays) && !spaces.iter().any(meets) {
-                return;
+                return Ok(());
             }
             orders.clone()
         };
         orders.stop();
-        if !self.wait_until(|| orders.is_over()) {
-            tracing::error!("probes are still in flight where a namespace was");
+        // Those that never began do not end, either.
+        let is_theirs = |probing: &(_, Arc<Orders>)| Arc::ptr_eq(&probing.1, &orders);
+        let is_over = || orders.is_over() || !self.lock().probing.as_ref().is_some_and(is_theirs);
+        match self.wait_so_long(CLEAR_MAX, is_over) {
+            true => Ok(()),
+            false => {
+                let message = "probes of a recalibration are still at the device, where a namespace would \
+                               change; nothing was changed, and no more follow: try again";
+                Err(Problem::new(Code::Busy, message))
+            }
         }
     }
 
@@ -423,7 +438,11 @@ impl Recalibrations {
     }
 
     fn wait_until(&self, is_so: impl Fn() -> bool) -> bool {
-        let end = self.tools.clock.now() + END_MAX;
+        self.wait_so_long(END_MAX, is_so)
+    }
+
+    fn wait_so_long(&self, limit: Duration, is_so: impl Fn() -> bool) -> bool {
+        let end = self.tools.clock.now() + limit;
         while !is_so() {
             if self.tools.clock.now() >= end {
                 return false;

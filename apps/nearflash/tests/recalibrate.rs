@@ -8,6 +8,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::Hello;
+use control::admin::Client;
 use serde_json::Value;
 use support::{Launch, Operator, PATIENCE, Server, V2, now, pattern, wait_until};
 
@@ -174,6 +175,28 @@ fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
     place.told(&["device", "model", "disk", "--reset"]);
     assert_eq!(price(&place), Some(10.0));
     assert_eq!(place.json(&["device", "show", "disk"])["recalibrated"], false);
+    drop(server);
+}
+
+#[test]
+fn scratch_stays_while_a_probe_may_still_write_there() {
+    let place = Place::new("", "");
+    let config = std::fs::read_to_string(place.path("nearflash.toml")).unwrap();
+    let slow = config.replace(OLD, &format!("{OLD}&delay=6s"));
+    std::fs::write(place.path("nearflash.toml"), slow).unwrap();
+    let server = place.start();
+    place.told(&["device", "recalibrate", "disk", "--scratch", "scratch"]);
+    let mut client = Client::new(place.admin().parse().unwrap()).unwrap();
+    // The first has no probes, and what the second has sent is at the device for long.
+    wait_until("a step with probes", PATIENCE, || {
+        client.recalibration("disk").is_ok_and(|told| told.steps >= 2)
+    });
+    let said = place.refused(&["namespace", "rm", "scratch"]);
+    assert!(said.contains("still at the device"), "{said}");
+    let names = place.told(&["namespace", "list"]);
+    assert!(names.contains("scratch"), "it is as it was: {names}");
+    let goes = || place.run(&["namespace", "rm", "scratch"]).status.success();
+    wait_until("the end of the probes", PATIENCE, goes);
     drop(server);
 }
 
