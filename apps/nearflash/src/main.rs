@@ -105,13 +105,24 @@ fn main() -> ExitCode {
         Command::Serve(args) => args.log(),
         _ => (log::Form::Text, None),
     };
-    let result = log::start(form, filter).and_then(|()| run(cli.command));
+    let result = log::start(form, filter).and_then(|()| {
+        keep_secrets(&cli.command);
+        run(cli.command)
+    });
     match result {
         Ok(code) => code,
         Err(error) => {
             log::say(error);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Servers have keys and data in their memory, commands at least tokens, and many of them keys.
+fn keep_secrets(command: &Command) {
+    let may_be_seen = matches!(command, Command::Serve(args) if args.allows_core_dumps());
+    if !may_be_seen && let Err(error) = io::keep_memory_secret() {
+        tracing::warn!("{error}");
     }
 }
 

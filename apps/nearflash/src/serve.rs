@@ -137,6 +137,11 @@ impl Args {
         self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
     }
 
+    /// Whether whoever wants one may have a core dump.
+    pub(crate) fn allows_core_dumps(&self) -> bool {
+        self.core_dumps
+    }
+
     /// The form of the log, and what is in it.
     pub(crate) fn log(&self) -> (log::Form, Option<&str>) {
         (self.log_format, Some(&self.log))
@@ -276,11 +281,6 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 /// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
-    if !args.core_dumps
-        && let Err(error) = io::keep_memory_secret()
-    {
-        tracing::warn!("{error}");
-    }
     let base = merge(&args)?;
     // Before there are others: workers alone go to their processors.
     if let Some(Err(error)) = base.pinned().map(|cpus| io::keep_off_cpus(cpus)) {

@@ -4,9 +4,11 @@ mod support;
 
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use support::{Launch, Server};
+use support::{Launch, PATIENCE, Server, nearflash, wait_until};
+
+const NOBODY: u32 = 65_534;
 
 /// Whether the end of a process that dumps its memory is told of here.
 fn cores_are_dumped() -> bool {
@@ -46,7 +48,6 @@ fn no_secret_is_in_a_core_dump() {
 /// where no cores are dumped, too.
 #[test]
 fn not_even_its_own_user_looks_into_a_server() {
-    const NOBODY: u32 = 65_534;
     let own = rustix::process::geteuid();
     let user = if own.is_root() { NOBODY } else { own.as_raw() };
     let start = |options: &[&str]| {
@@ -70,4 +71,30 @@ fn not_even_its_own_user_looks_into_a_server() {
     };
     assert_eq!(reads(&start(&[])), (0, false), "its memory is root's");
     assert_eq!(reads(&start(&["--core-dumps"])), (user, true), "and would be its user's");
+}
+
+/// Commands have tokens, and keys of hosts.
+#[test]
+fn nor_does_it_look_into_a_command() {
+    let server = Launch::device("mem:1MiB").start();
+    let url = format!("reflex://{}", server.address());
+    let mut load = nearflash(&["bench", &url, "--seconds", "60", "--rate", "10"]);
+    let own = rustix::process::geteuid();
+    if own.is_root() {
+        load.uid(NOBODY).gid(NOBODY);
+    }
+    let mut load = load.current_dir("/").stdout(Stdio::null()).spawn().unwrap();
+    let file = format!("/proc/{}/environ", load.id());
+    // It may not have come to that yet.
+    wait_until("a memory that is root's", PATIENCE, || {
+        std::fs::metadata(&file).unwrap().uid() == 0 && has_begun(&load)
+    });
+    load.kill().unwrap();
+    load.wait().unwrap();
+}
+
+/// Whether the program that was to be run runs: until then its process is a copy of this one.
+fn has_begun(child: &Child) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
+    text.contains("bench")
 }
