@@ -1,9 +1,10 @@
 //! What the program writes to standard error while it runs: which events, in which form, and how many
 //! of a kind.
 //!
-//! A peer can cause an event for each thing it does wrong, as often as it likes. So of each place in
-//! the code that warns or tells, so many events a period are written; the others are counted, and
-//! told of in a line of their own when the period is over. What is deliberately not here: files and
+//! A peer can cause an event for each thing it does wrong, as often as it likes; some of them are errors,
+//! such as a reservation that a full disk does not keep. So of each place in the code so many events a
+//! period are written, of errors more; the others are counted, and told of in a line of their own when
+//! the period is over. Errors have cells of their own, which no warning can use up. What is deliberately not here: files and
 //! their rotation, which is what journals and containers are for.
 
 use std::fmt::Display;
@@ -22,6 +23,9 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 /// Events of one place in the code that are written in a [`PERIOD`].
 const BURST: u32 = 20;
+
+/// Errors of one place that are.
+const BURST_OF_ERRORS: u32 = 100;
 
 /// How long left-out events are counted.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -61,7 +65,7 @@ pub(crate) fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
         Form::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
         Form::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
     };
-    tracing_subscriber::registry().with(lines.with_filter(Limit::new(&LIMITS))).with(which).init();
+    tracing_subscriber::registry().with(lines.with_filter(Limit::new())).with(which).init();
     Ok(())
 }
 
@@ -70,7 +74,7 @@ pub(crate) fn tell_what_is_left_out() {
     let telling = || {
         loop {
             std::thread::sleep(PERIOD);
-            let left_out = LIMITS.take_left_out();
+            let left_out = LIMITS.take_left_out() + ERRORS.take_left_out();
             if left_out > 0 {
                 tracing::warn!(
                     left_out,
@@ -128,12 +132,13 @@ impl Teller {
 }
 
 /// How much of each place was written, shared by all threads.
-static LIMITS: Limits = Limits {
-    cells: [const { Cell { period: AtomicU64::new(0), written: AtomicU32::new(0) } }; CELLS],
-    left_out: AtomicU64::new(0),
-};
+static LIMITS: Limits = Limits::new(BURST);
+
+/// The same of errors.
+static ERRORS: Limits = Limits::new(BURST_OF_ERRORS);
 
 struct Limits {
+    burst: u32,
     cells: [Cell; CELLS],
     left_out: AtomicU64,
 }
@@ -145,6 +150,12 @@ struct Cell {
 }
 
 impl Limits {
+    const fn new(burst: u32) -> Limits {
+        let cells =
+            [const { Cell { period: AtomicU64::new(0), written: AtomicU32::new(0) } }; CELLS];
+        Limits { burst, cells, left_out: AtomicU64::new(0) }
+    }
+
     /// Whether an event of a place may be written in a period, by number. Two threads at the begin of
     /// a period may write a few more.
     fn takes(&self, place: usize, period: u64) -> bool {
@@ -152,7 +163,7 @@ impl Limits {
         if cell.period.swap(period, Ordering::Relaxed) != period {
             cell.written.store(0, Ordering::Relaxed);
         }
-        let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < BURST;
+        let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < self.burst;
         if !is_taken {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             Happening::LogLeftOut.count();
@@ -167,14 +178,13 @@ impl Limits {
 
 /// Leaves out what is too much.
 struct Limit {
-    limits: &'static Limits,
     started: Instant,
 }
 
 impl Limit {
     #[expect(clippy::disallowed_methods, reason = "a log is written in real time")]
-    fn new(limits: &'static Limits) -> Limit {
-        Limit { limits, started: Instant::now() }
+    fn new() -> Limit {
+        Limit { started: Instant::now() }
     }
 }
 
@@ -185,18 +195,16 @@ impl Filter<Registry> for Limit {
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
         let metadata = event.metadata();
-        // Errors are our own; who asks for more than what is told wants all of it. What is said of
-        // changes is bounded where it is said.
-        if *metadata.level() == Level::ERROR
-            || *metadata.level() > Level::INFO
-            || metadata.target() == AUDIT
-        {
+        // Who asks for more than what is told wants all of it. What is said of changes is bounded where
+        // it is said.
+        if *metadata.level() > Level::INFO || metadata.target() == AUDIT {
             return true;
         }
+        let limits = if *metadata.level() == Level::ERROR { &ERRORS } else { &LIMITS };
         let place = metadata.file().map_or(0, |file| file.len() * 31)
             + metadata.line().unwrap_or(0) as usize;
         let period = 1 + self.started.elapsed().as_secs() / PERIOD.as_secs();
-        self.limits.takes(place, period)
+        limits.takes(place, period)
     }
 }
 
@@ -206,16 +214,41 @@ mod tests {
 
     #[test]
     fn a_place_has_a_burst_a_period_and_others_have_theirs() {
-        let limits = Limits {
-            cells: std::array::from_fn(|_| Cell {
-                period: AtomicU64::new(0),
-                written: AtomicU32::new(0),
-            }),
-            left_out: AtomicU64::new(0),
-        };
+        let limits = Limits::new(20);
         let written = |place, period| (0..1_000).filter(|_| limits.takes(place, period)).count();
         assert_eq!([written(7, 1), written(8, 1), written(7, 2)], [20, 20, 20]);
         assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
+    }
+
+    /// As many as a peer causes.
+    #[test]
+    fn errors_are_limited_too_and_not_by_warnings() {
+        #[derive(Clone, Default)]
+        struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let subscriber = tracing_subscriber::registry().with(layer.with_filter(Limit::new()));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..1_000 {
+                tracing::warn!("a warning");
+                tracing::error!("an error");
+            }
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let count = |what: &str| text.matches(what).count();
+        // A period may end in between.
+        assert!((20..=40).contains(&count("a warning")), "{}", count("a warning"));
+        assert!((100..=200).contains(&count("an error")), "{}", count("an error"));
     }
 
     #[test]
