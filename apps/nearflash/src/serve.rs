@@ -655,6 +655,7 @@ fn stop_on_signal(
                 std::process::exit(130);
             }
             plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
+            upgrade::ask_for_time(plan.limits.drain);
         }
     });
 }

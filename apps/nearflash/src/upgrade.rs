@@ -34,7 +34,7 @@ pub(crate) use command::{Args, run};
 pub(crate) use courier::Courier;
 pub(crate) use estate::{Role, wanted};
 pub(crate) use heir::Heir;
-pub(crate) use notify::ready as tell_service_manager;
+pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
 
 /// The permissions of the upgrade socket: the user who runs the server, and root.
 const MODE: u32 = 0o600;

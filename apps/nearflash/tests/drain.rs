@@ -49,6 +49,29 @@ impl Operator for Place {
     }
 }
 
+/// A service manager kills who takes longer than its unit says, unless it is asked for more.
+#[test]
+fn a_server_asks_its_manager_for_as_much_time_as_it_may_take_to_drain() {
+    let folder = tempfile::tempdir().unwrap();
+    let notified = folder.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&notified).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let config = "[limits]\ndrain_seconds = 3600\n\
+                  [[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
+                  [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+    let variable = format!("export NOTIFY_SOCKET={}", notified.display());
+    let mut server = Launch::config(config).after(&[], &variable).start();
+    let heard = || {
+        let mut words = [0; 256];
+        let length = manager.recv(&mut words).expect("it says something");
+        String::from_utf8_lossy(&words[..length]).into_owned()
+    };
+    assert!(heard().contains("READY=1"));
+    server.terminate();
+    assert_eq!(heard().trim(), "EXTEND_TIMEOUT_USEC=3620000000");
+    assert!(server.wait().success());
+}
+
 const READ: Command = Command::Read(Range::new(0, 8));
 
 #[test]
