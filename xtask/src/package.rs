@@ -34,6 +34,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/systemd/nearflash.service", "usr/lib/systemd/system/nearflash.service", 0o644),
     ("packaging/nearflash.toml", "etc/nearflash/nearflash.toml", 0o640),
+    ("packaging/logrotate/nearflash", "etc/logrotate.d/nearflash", 0o644),
     ("README.md", "usr/share/doc/nearflash/README.md", 0o644),
     ("CHANGELOG.md", "usr/share/doc/nearflash/changelog", 0o644),
     ("LICENSE-MIT", "usr/share/doc/nearflash/LICENSE-MIT", 0o644),
@@ -110,6 +111,7 @@ pub(crate) fn check(binary: Option<&Path>) -> Result<PathBuf, String> {
     let say = |path: &Path, error| format!("{}: {error}", path.display());
     let text = fs::read_to_string(&packaged).map_err(|error| say(&packaged, error))?;
     let text = text.replace("/var/lib/nearflash", &out.join("state").display().to_string());
+    let text = text.replace("/var/log/nearflash", &out.display().to_string());
     let tried = out.join("tried.toml");
     fs::write(&tried, text).map_err(|error| say(&tried, error))?;
     let mut check = Command::new(tree.join("usr/bin/nearflash"));

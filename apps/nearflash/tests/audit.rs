@@ -155,6 +155,9 @@ fn no_kind_of_change_is_without_a_line() {
     let id = connection["id"].as_str().unwrap().to_owned();
     let other = (1 - connection["worker"].as_u64().unwrap()).to_string();
     let host = host_nqn(3);
+    let path = |name: &str| audited.path(name).display().to_string();
+    let (batch, trace) = (path("batch.json"), path("trace.json"));
+    std::fs::write(&batch, r#"{"changes": [{"add": {"name": "many"}}]}"#).unwrap();
     let changes: &[(&[&str], &str, &str)] = &[
         (&["conn", "move", &id, "--to", &other], "POST /v1/connections/", "/move"),
         (&["worker", "add"], "PUT /v1/workers/2", ""),
@@ -173,6 +176,20 @@ fn no_kind_of_change_is_without_a_line() {
         (&["listener", "drain", "3"], "POST /v1/listeners/3", "/drain"),
         (&["listener", "resume", "3"], "POST /v1/listeners/3", "/resume"),
         (&["listener", "rm", "3"], "DELETE /v1/listeners/3", ""),
+        (&["tenant", "apply", &batch], "PATCH /v1/tenants", ""),
+        (&["device", "add", "sim", "sim:a?size=16MiB"], "POST /v1/devices", ""),
+        (
+            &["device", "recalibrate", "sim", "--when-idle"],
+            "POST /v1/devices/sim/",
+            "/recalibration",
+        ),
+        (
+            &["device", "recalibrate", "sim", "--cancel"],
+            "DELETE /v1/devices/sim/",
+            "/recalibration",
+        ),
+        (&["device", "model", "sim", "--reset"], "DELETE /v1/devices/sim/model", ""),
+        (&["trace", "--seconds", "0.1", "--sample", "1/1", "-o", &trace], "GET /v1/trace", ""),
     ];
     for (n, (words, begins, ends)) in changes.iter().enumerate() {
         audited.told(words);
@@ -184,6 +201,11 @@ fn no_kind_of_change_is_without_a_line() {
         assert_eq!(line["outcome"], "done", "{line}");
         assert_eq!(line["who"]["uid"], rustix::process::geteuid().as_raw(), "{line}");
     }
+    // To accept there has to be something that was found, and what was refused has a line as well.
+    audited.refused(&["device", "recalibrate", "sim", "--accept"]);
+    let line = audited.lines("audit.log").pop().unwrap();
+    assert_eq!(line["path"], "/v1/devices/sim/recalibration", "{line}");
+    assert_eq!((&line["method"], &line["outcome"]), (&json!("PUT"), &json!("refused")), "{line}");
     drop(client);
 }
 

@@ -43,8 +43,8 @@ pub(super) fn build(
          tail-latency and throughput objective of each tenant.\n"
     );
     fs::write(control.join("control"), about).map_err(|e| say(&control, e))?;
-    fs::write(control.join("conffiles"), "/etc/nearflash/nearflash.toml\n")
-        .map_err(|e| say(&control, e))?;
+    let files = "/etc/nearflash/nearflash.toml\n/etc/logrotate.d/nearflash\n";
+    fs::write(control.join("conffiles"), files).map_err(|e| say(&control, e))?;
     for script in SCRIPTS {
         let from = shell::root().join("packaging/debian").join(script);
         install(&from, &control.join(script), 0o755)?;
