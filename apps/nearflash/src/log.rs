@@ -4,8 +4,8 @@
 //! A peer can cause an event for each thing it does wrong, as often as it likes; some of them are errors,
 //! such as a reservation that a full disk does not keep. So of each place in the code so many events a
 //! period are written, of errors more; the others are counted, and told of in a line of their own when
-//! the period is over. Errors have cells of their own, which no warning can use up. What is deliberately not here: files and
-//! their rotation, which is what journals and containers are for.
+//! the period is over. Errors have cells of their own, which no warning can use up. What is
+//! deliberately not here: files and their rotation, which is what journals and containers are for.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};

@@ -87,7 +87,7 @@ fn nor_does_it_look_into_a_command() {
     let file = format!("/proc/{}/environ", load.id());
     // It may not have come to that yet.
     wait_until("a memory that is root's", PATIENCE, || {
-        std::fs::metadata(&file).unwrap().uid() == 0 && has_begun(&load)
+        has_begun(&load) && std::fs::metadata(&file).unwrap().uid() == 0
     });
     load.kill().unwrap();
     load.wait().unwrap();
