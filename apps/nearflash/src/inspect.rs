@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args as ClapArgs, Subcommand};
 
 use crate::config::Config;
+use crate::live::Changes;
 use crate::serve;
 
 /// `nearflash config …`
@@ -36,16 +37,18 @@ enum Command {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     match &args.command {
         Command::Check { file } => {
-            let (base, config) = read(file)?;
+            let (base, changes) = read(file)?;
+            let config = base.with(&changes);
             let text = std::fs::read_to_string(file).unwrap_or_default();
             serve::check_config(&base, &config).map_err(|found| found.told(Some((file, &text))))?;
-            if let Some(exposed) = base.exposed(file) {
-                println!("warning: {exposed}");
+            for warning in base.exposed(file).into_iter().chain(changes.dormant(&base)) {
+                println!("warning: {warning}");
             }
             println!("{}: a server would start", file.display());
         }
         Command::Show { file } => {
-            let (_, mut config) = read(file)?;
+            let (base, changes) = read(file)?;
+            let mut config = base.with(&changes);
             let state = serve::state_of(file).display().to_string();
             config.state.get_or_insert(state);
             print!("{}", config.to_toml()?);
@@ -55,10 +58,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration of a file, without and with the changes that were made since.
-fn read(file: &Path) -> Result<(Config, Config), String> {
+/// The configuration of a file, and the changes that were made since.
+fn read(file: &Path) -> Result<(Config, Changes), String> {
     let base = Config::read(file)?;
     let (_, changes) = serve::open_state_of(None, false, Some(file), &base)?;
-    let config = base.with(&changes);
-    Ok((base, config))
+    Ok((base, changes))
 }

@@ -315,6 +315,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     if let Some(heir) = heir {
         heir.check_state(store.as_ref().map(Store::at).as_ref())?;
     }
+    changes.dormant(&base).into_iter().for_each(|line| tracing::warn!("{line}"));
     let config = base.with(&changes);
     let draft = Draft::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
     if args.check {

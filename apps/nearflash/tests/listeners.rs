@@ -242,6 +242,44 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
     assert_eq!(NvmeQueue::admin(third, 3, SUBSYSTEM).unwrap().namespaces(), [1]);
 }
 
+/// The state file alone says it, and no operator can edit that.
+#[test]
+fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_start() {
+    let place = Place::new("");
+    let subsystem = format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n");
+    let of_hosts = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n".repeat(2);
+    let (with, without) = (format!("{of_hosts}{subsystem}"), &of_hosts[..of_hosts.len() / 2]);
+    let without = format!("{without}{subsystem}");
+    place.configure(&with);
+    let states = || {
+        let shown = place.json(&["subsystem", "show", SUBSYSTEM]);
+        let ana = shown["ana"].as_array().unwrap().iter();
+        let each = ana.map(|one| (one["listener"].as_u64().unwrap(), one["state"].to_string()));
+        each.collect::<Vec<_>>()
+    };
+    let inaccessible = vec![(2, "\"inaccessible\"".to_owned())];
+    let mut server = place.start();
+    place.told(&["listener", "ana", "2", "inaccessible"]);
+    assert_eq!(states(), inaccessible);
+    // A reload takes it as a start does.
+    place.configure(&without);
+    server.hang_up();
+    server.await_log("listener 2");
+    wait_until("the reload", PATIENCE, || place.listed().len() == 1);
+    assert_eq!(states(), []);
+    server.kill();
+    let mut server = place.start();
+    server.await_log("what was said of listener 2");
+    assert_eq!((states(), place.listed().len()), (vec![], 1));
+    // It is said of no other listener, and of it when it is back.
+    place.add("nvme-tcp://127.0.0.1:0");
+    assert_eq!(place.listed().iter().map(|one| one.0).collect::<Vec<_>>(), [1, 3]);
+    place.configure(&with);
+    server.kill();
+    let _server = place.start();
+    assert_eq!(states(), inaccessible);
+}
+
 #[test]
 fn a_tenant_stays_while_a_listener_or_who_came_by_it_is_there() {
     let place = Place::new("[[tenant]]\nname = \"other\"\n");

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::kept::KeptReservation;
 use super::models::KeptModel;
 use crate::config::{
-    Config, DeviceConfig, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig, TenantConfig,
+    AnaConfig, Config, DeviceConfig, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig,
+    TenantConfig,
 };
+use crate::listen::{ListenAt, Protocol};
 
 /// Things by their names; `None` for one that is gone.
 pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
@@ -77,6 +79,39 @@ impl Changes {
             .collect()
     }
 
+    /// What was said of ways through listeners that a configuration has no more, or that speak something
+    /// else now: for each of them a line that names it. Nothing is made of it, and it stays, for the
+    /// listener may come back, until its subsystem changes again.
+    pub(crate) fn dormant(&self, base: &Config) -> Vec<String> {
+        let listen = self.listeners_of(base);
+        let mut lines = Vec::new();
+        for (nqn, subsystem) in &self.subsystems {
+            let ana = subsystem.iter().flat_map(|subsystem| &subsystem.ana);
+            for ana in ana.filter(|ana| !leads_hosts(&listen, ana)) {
+                lines.push(format!(
+                    "subsystem {nqn}: what was said of listener {} with `listener ana` counts for \
+                     nothing: there is no such listener of NVMe's",
+                    ana.listener
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Whether something is kept of ways through a listener of this number.
+    pub(crate) fn names_way(&self, number: u16) -> bool {
+        let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
+        ana.any(|ana| ana.listener == number)
+    }
+
+    /// The subsystems that were changed, without what counts for nothing.
+    fn subsystems_over(&self, listen: &[ListenConfig]) -> Changed<String, SubsystemConfig> {
+        let mut all = self.subsystems.clone();
+        let each = all.values_mut().flatten();
+        each.for_each(|subsystem| subsystem.ana.retain(|ana| leads_hosts(listen, ana)));
+        all
+    }
+
     /// The listeners of a configuration with these changes made, by number.
     fn listeners_of(&self, base: &Config) -> Vec<ListenConfig> {
         let mut all = base.numbered_listeners(&self.added_listeners());
@@ -115,12 +150,20 @@ impl Config {
         config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
         config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
         let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
-        config.subsystem = over(self.subsystems_named(own), &changes.subsystems, nqn);
+        let subsystems = changes.subsystems_over(&config.listen);
+        config.subsystem = over(self.subsystems_named(own), &subsystems, nqn);
         config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
         config.measured_models = changes.models.clone();
         config.is_settled = true;
         config
     }
+}
+
+/// Whether a way is there, or may be: what is wrong with a listener's URL is another mistake.
+fn leads_hosts(listen: &[ListenConfig], ana: &AnaConfig) -> bool {
+    let found = listen.iter().find(|one| one.number == Some(ana.listener));
+    let parsed = found.map(|one| ListenAt::parse(&one.url));
+    parsed.is_some_and(|parsed| parsed.map_or(true, |at| at.protocol == Protocol::NvmeTcp))
 }
 
 /// The list with these changes made: what was there keeps its place.
@@ -139,6 +182,7 @@ fn over<K: Ord, T: Clone>(list: Vec<T>, changed: &Changed<K, T>, key: impl Fn(&T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::AnaWord;
 
     #[test]
     fn changes_replace_remove_and_add() {
@@ -209,6 +253,40 @@ mod tests {
         assert_eq!(with.subsystem[0].hosts, Some(vec!["nqn.x:a".to_owned()]));
         let named = Config::parse("[[subsystem]]\nnqn = \"nqn.x:b\"\n").unwrap();
         assert_eq!(Changes::default().of(&named).own_name, None);
+    }
+
+    /// A start would refuse what only the state file says, and nobody could edit that.
+    #[test]
+    fn what_was_said_of_a_listener_that_is_gone_is_left_out_and_told_and_stays() {
+        let config = |urls: &[&str]| {
+            let one = |url| format!("[[listen]]\nurl = \"{url}\"\n");
+            let subsystem = "[[subsystem]]\nnqn = \"nqn.x:a\"\n".to_owned();
+            Config::parse(&(urls.iter().map(one).collect::<String>() + &subsystem)).unwrap()
+        };
+        let way = |listener| AnaConfig { listener, group: 1, state: AnaWord::Inaccessible };
+        let nqn = Some("nqn.x:a".to_owned());
+        let subsystem =
+            SubsystemConfig { nqn, ana: vec![way(1), way(2)], ..SubsystemConfig::default() };
+        let changed = [("nqn.x:a".to_owned(), Some(subsystem)), ("gone".to_owned(), None)].into();
+        let changes = Changes { subsystems: changed, ..Changes::default() };
+        let (first, second) = ("nvme-tcp://127.0.0.1:1", "nvme-tcp://127.0.0.1:2");
+        let ways = |urls: &[&str]| {
+            let base = config(urls);
+            let with = base.with(&changes);
+            let ways = with.subsystem[0].ana.iter().map(|ana| ana.listener);
+            (ways.collect::<Vec<u16>>(), changes.dormant(&base).len())
+        };
+        assert_eq!(ways(&[first, second]), (vec![1, 2], 0));
+        assert_eq!(ways(&[first]), (vec![1], 1));
+        assert_eq!(ways(&[first, "reflex://127.0.0.1:2"]), (vec![1], 1));
+        assert_eq!(ways(&[first, "nonsense"]), (vec![1, 2], 0), "that is another mistake");
+        let told = changes.dormant(&config(&[first]));
+        assert!(told[0].contains("nqn.x:a") && told[0].contains("listener 2"), "{told:?}");
+        assert!(changes.names_way(2) && !changes.names_way(3));
+        // The file's own is the operator's to mend.
+        let text = "[[subsystem]]\nana = [{ listener = 9, state = \"inaccessible\" }]\n";
+        let said = Config::parse(text).unwrap().with(&Changes::default());
+        assert_eq!(said.subsystem[0].ana.len(), 1);
     }
 
     #[test]

@@ -335,6 +335,8 @@ impl Live {
                 && inner.departed.iter().all(|at| at.number != *number)
                 && configured.iter().all(|one| one.number != Some(*number))
                 && !inner.changes.listeners.contains_key(number)
+                // What was said of the ways through another would be said of this one.
+                && !inner.changes.names_way(*number)
         };
         (1..=NUMBER_MAX).find(is_free).ok_or_else(|| {
             let message = format!("all {NUMBER_MAX} numbers of listeners were used");

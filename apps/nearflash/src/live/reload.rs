@@ -38,6 +38,8 @@ impl Live {
         }
         later.extend(self.close_devices(&mut inner, &wanted));
         self.follow_devices(&before_devices, &inner.world.config.all_devices());
+        let dormant = inner.changes.dormant(&inner.base);
+        dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
         self.show(&inner);
         Ok(later)
     }
