@@ -65,33 +65,50 @@ impl Wakers {
         self.0.workers.set(wakers).expect("workers start once");
     }
 
-    /// Starts the thread that computes what authentications wait for, so that no worker does.
-    pub(crate) fn start_calculator(&self, fabric: Arc<Fabric>) -> Result<(), String> {
-        let calculate = move || {
-            loop {
+    /// Starts the thread that computes what authentications wait for, so that no worker does. It is
+    /// there from the start of a server, whatever listens: a fabric may be made by a thread of low
+    /// priority, and would give it that.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(crate) fn start_calculator(
+        &self,
+        fabric: Arc<OnceLock<Arc<Fabric>>>,
+    ) -> Result<(), String> {
+        let compute = move || {
+            if let Some(fabric) = fabric.get() {
                 while fabric.compute() {}
-                thread::park();
             }
         };
-        let spawned = thread::Builder::new().name("nvme-auth".to_owned()).spawn(calculate);
-        let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
-        self.0.calculator.set(thread).expect("a fabric is made once");
-        Ok(())
+        start(&self.0.calculator, "nvme-auth", compute)
     }
 
-    /// Starts the thread that keeps reservations, whenever one has changed.
+    /// Starts the thread that keeps reservations, whenever one has changed; as early, and for the same
+    /// reason.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
     pub(crate) fn start_keeper(&self, keep: impl Fn() + Send + 'static) -> Result<(), String> {
-        let body = move || {
-            loop {
-                thread::park();
-                keep();
-            }
-        };
-        let spawned = thread::Builder::new().name("nvme-keep".to_owned()).spawn(body);
-        let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
-        self.0.keeper.set(thread).expect("a fabric is made once");
-        Ok(())
+        start(&self.0.keeper, "nvme-keep", keep)
     }
+}
+
+/// Starts a thread that does something whenever it is woken.
+fn start(
+    slot: &OnceLock<Thread>,
+    name: &str,
+    body: impl Fn() + Send + 'static,
+) -> Result<(), String> {
+    let body = move || {
+        loop {
+            thread::park();
+            body();
+        }
+    };
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
+    slot.set(thread).expect("a server starts once");
+    Ok(())
 }
 
 impl Surroundings for Wakers {

@@ -97,7 +97,6 @@ pub(crate) struct Ground {
 /// A server's configuration, which changes.
 pub(crate) struct Live {
     ground: Ground,
-    me: Weak<Live>,
     /// Where changes are recorded; there once the server is about to run.
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// There once the server runs.
@@ -248,10 +247,10 @@ impl Live {
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let has_older = AtomicBool::new(false);
-        let live = Arc::new_cyclic(|me| {
-            let me = me.clone();
-            Live { ground, me, audit, gate, recalibrations, has_older, inner, is_stuck, seen }
-        });
+        let live = Live { ground, audit, gate, recalibrations, has_older, inner, is_stuck, seen };
+        let live = Arc::new(live);
+        live.ground.wakers.start_calculator(live.ground.fabric.clone())?;
+        live.start_keeper()?;
         live.make_fabric(&live.lock())?;
         Ok(live)
     }
@@ -278,8 +277,8 @@ impl Live {
         }
         let fabric = inner.world.fabric(&self.ground)?;
         assert!(self.ground.fabric.set(fabric).is_ok(), "it is made under a lock");
-        let live = self.me.upgrade().expect("whoever calls has it");
-        live.keep_reservations(inner)
+        self.keep_reservations(inner);
+        Ok(())
     }
 
     /// Where operators' changes are recorded.

@@ -20,7 +20,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::admin::{AddTenant, AdminAddress, Client, ClientError, SetTenant, Slo};
+use control::admin::{AddListener, AddTenant, AdminAddress, Client, ClientError, SetTenant, Slo};
 use serde_json::Value;
 use support::{Launch, PATIENCE, Server, V2, now, wait_until};
 
@@ -200,6 +200,18 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
             assert_ne!(first, cpu, "{} may run on {allowed}", name.trim());
         }
     }
+}
+
+/// They would inherit the low priority of the thread that opens it.
+#[test]
+fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener() {
+    let place = Place::new();
+    let state = place.folder.path().join("state").display().to_string();
+    let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
+    let wanted = AddListener { url: "nvme-tcp://127.0.0.1:0".to_owned() };
+    place.client().add_listener(&wanted).unwrap();
+    let worker = nice(&server, "worker-0");
+    assert_eq!(["nvme-auth", "nvme-keep"].map(|name| nice(&server, name)), [worker; 2]);
 }
 
 /// How many tenants, or as `NEARFLASH_CROWD` says.

@@ -162,9 +162,23 @@ impl Live {
         Ok(())
     }
 
-    /// Puts back the reservations that were kept, and starts the thread that keeps them from now on.
-    pub(super) fn keep_reservations(self: Arc<Live>, inner: &Inner) -> Result<(), String> {
-        let Some(fabric) = self.fabric() else { return Ok(()) };
+    /// Starts the thread that keeps reservations, if they are to be kept.
+    pub(super) fn start_keeper(self: &Arc<Live>) -> Result<(), String> {
+        if self.lock().store.is_none() {
+            return Ok(());
+        }
+        let keeper = Arc::downgrade(self);
+        let keep = move || {
+            if let Some(live) = keeper.upgrade() {
+                live.keep_reservations_now();
+            }
+        };
+        self.ground.wakers.start_keeper(keep)
+    }
+
+    /// Puts back the reservations that were kept, and has them kept from now on.
+    pub(super) fn keep_reservations(&self, inner: &Inner) {
+        let Some(fabric) = self.fabric() else { return };
         for kept in &inner.changes.reservations {
             let is_it = inner.world.uuid_of(&kept.subsystem, kept.nsid) == Some(kept.uuid);
             let reserved = kept.reserved().filter(|_| is_it);
@@ -174,12 +188,9 @@ impl Live {
                 tracing::warn!(subsystem, nsid, "a kept reservation fits no namespace any more");
             }
         }
-        if inner.store.is_none() {
-            return Ok(());
+        if inner.store.is_some() {
+            fabric.keep_reservations();
         }
-        fabric.keep_reservations();
-        let keeper = self.clone();
-        self.ground.wakers.start_keeper(move || keeper.keep_reservations_now())
     }
 
     /// Keeps the reservations as they are now, and lets those hosts know who wait for that.

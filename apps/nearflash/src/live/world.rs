@@ -71,9 +71,7 @@ impl World {
     pub(super) fn fabric(&self, ground: &Ground) -> Result<Arc<Fabric>, String> {
         let nvme = self.nvme.as_ref().expect("a listener speaks it");
         let fabric = Fabric::new(nvme, ground.clock.now(), Box::new(ground.wakers.clone()));
-        let fabric = fabric.map_err(|error| error.to_string())?;
-        ground.wakers.start_calculator(fabric.clone())?;
-        Ok(fabric)
+        fabric.map_err(|error| error.to_string())
     }
 
     fn plan<'a>(
