@@ -200,8 +200,8 @@ pub enum Tell {
         until: Option<Instant>,
     },
     /// A connection is to end: no more requests are taken from it, and it ends when what it has in flight
-    /// has ended, or then: exactly one [`Report::Ends`] follows, at once. A later word about the same one
-    /// replaces this one's time.
+    /// has ended, or then: exactly one [`Report::Ends`] follows, at once, or once it has landed if it is on
+    /// its way to another worker. A later word about the same one replaces this one's time.
     End {
         /// Which.
         conn: ConnId,
@@ -233,6 +233,13 @@ pub enum Stays {
     TooMany,
     /// The other worker had no room for it, is not there, or is its own.
     NoRoom,
+    /// It has moved while it was asked about, and has another name now.
+    Elsewhere {
+        /// Whose it is; no worker's number: it is in another process.
+        worker: u16,
+        /// Its name there.
+        conn: ConnId,
+    },
 }
 
 impl fmt::Display for Stays {
@@ -246,6 +253,7 @@ impl fmt::Display for Stays {
             }
             Stays::TooMany => "too many connections leave its worker already; try again",
             Stays::NoRoom => "the other worker has no room for it",
+            Stays::Elsewhere { .. } => "it has just moved, and has another name now",
         })
     }
 }

@@ -35,6 +35,9 @@ pub const GIVEN_AT_ONCE: u16 = 16;
 /// Those that it gives to another process, which costs more steps for each lot.
 pub const HANDED_AT_ONCE: u16 = 32;
 
+/// How often a connection that is to end is followed to another worker.
+const FOLLOWED_MAX: usize = 8;
+
 /// Orders that wait for their answers at a time.
 const WAITING_MAX: usize = 256;
 
@@ -358,14 +361,28 @@ impl Foreman {
         conn: ConnId,
         limit: Duration,
     ) -> Result<ConnectionInfo, OrderRefused> {
-        let number = self.check(worker)?;
-        let tell = Tell::End { conn, until: self.tenants.now() + limit };
-        match self.order(worker, Key::Ends(number, conn), tell)? {
-            Report::Ends { begun: Ok(listed), .. } => Ok(self.told(worker, listed)),
-            Report::Ends { begun: Err(Stays::TooMany), .. } => Err(OrderRefused::ManyEnd),
-            Report::Ends { begun: Err(_), .. } => Err(OrderRefused::NoConnection(worker, conn)),
-            Report::Moved { .. } | Report::Listed { .. } => Err(OrderRefused::NoAnswer),
+        self.check(worker)?;
+        let gone = OrderRefused::NoConnection(worker, conn);
+        let until = self.tenants.now() + limit;
+        let (mut worker, mut conn) = (worker, conn);
+        for _ in 0..FOLLOWED_MAX {
+            // It has left for another process where that is no worker.
+            let number = self.check(worker).map_err(|_| gone)?;
+            match self.order(worker, Key::Ends(number, conn), Tell::End { conn, until })? {
+                Report::Ends { begun: Ok(listed), .. } => return Ok(self.told(worker, listed)),
+                Report::Ends {
+                    begun: Err(Stays::Elsewhere { worker: at, conn: name }), ..
+                } => {
+                    (worker, conn) = (usize::from(at), name);
+                }
+                Report::Ends { begun: Err(Stays::TooMany), .. } => {
+                    return Err(OrderRefused::ManyEnd);
+                }
+                Report::Ends { begun: Err(Stays::Gone), .. } => return Err(gone),
+                _ => return Err(OrderRefused::NoAnswer),
+            }
         }
+        Err(OrderRefused::NoAnswer)
     }
 
     /// A connection with the name of its tenant.
@@ -631,19 +648,72 @@ mod tests {
         assert_eq!(state(), WorkerState::Parked);
     }
 
+    /// What a worker is told next.
+    fn next(boxes: &mut PostBox) -> Tell {
+        loop {
+            match boxes.poll() {
+                Some(tell) => break tell,
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_to_end_is_followed_to_where_it_has_moved() {
+        let (mut desk, foreman, mut boxes) = crew(2);
+        let (here, there) =
+            (ConnId { index: 7, generation: 1 }, ConnId { index: 0, generation: 4 });
+        let peer = contract::Peer::Local { uid: 0 };
+        let listed = Listed {
+            conn: there,
+            peer,
+            tenant: None,
+            listener: 0,
+            in_flight: 0,
+            messages: 0,
+            can_move: true,
+            can_leave: true,
+            is_ending: true,
+        };
+        let end = |worker| {
+            let ordering = foreman.clone();
+            let limit = Duration::from_secs(1);
+            std::thread::spawn(move || ordering.end_connection(worker, here, limit))
+        };
+        let until = Instant::ZERO + Duration::from_secs(1);
+        let ending = end(0);
+        assert_eq!(next(&mut boxes[0]), Tell::End { conn: here, until });
+        let elsewhere = Stays::Elsewhere { worker: 1, conn: there };
+        boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
+        desk.serve(at(1));
+        assert_eq!(next(&mut boxes[1]), Tell::End { conn: there, until });
+        boxes[1].report(Report::Ends { worker: 1, conn: there, begun: Ok(listed) });
+        desk.serve(at(1));
+        assert_eq!(ending.join().unwrap(), Ok(ConnectionInfo { worker: 1, listed, tenant: None }));
+        // In another process, or on the move for ever.
+        let ending = end(0);
+        next(&mut boxes[0]);
+        let elsewhere = Stays::Elsewhere { worker: 2, conn: there };
+        boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
+        desk.serve(at(1));
+        assert_eq!(ending.join().unwrap(), Err(OrderRefused::NoConnection(0, here)));
+        let ending = end(0);
+        for _ in 0..FOLLOWED_MAX {
+            next(&mut boxes[0]);
+            let elsewhere = Stays::Elsewhere { worker: 0, conn: here };
+            boxes[0].report(Report::Ends { worker: 0, conn: here, begun: Err(elsewhere) });
+            desk.serve(at(1));
+        }
+        assert_eq!(ending.join().unwrap(), Err(OrderRefused::NoAnswer));
+    }
+
     #[test]
     fn who_orders_a_move_hears_of_that_and_of_no_other() {
         let (mut desk, foreman, mut boxes) = crew(2);
         let conn = ConnId { index: 7, generation: 1 };
         let ordering = foreman.clone();
         let first = std::thread::spawn(move || ordering.move_connection(0, conn, 1));
-        let tell = loop {
-            match boxes[0].poll() {
-                Some(tell) => break tell,
-                None => std::thread::yield_now(),
-            }
-        };
-        assert_eq!(tell, Tell::Move { conn, to: 1 });
+        assert_eq!(next(&mut boxes[0]), Tell::Move { conn, to: 1 });
         let second = foreman.move_connection(0, conn, 1);
         assert_eq!(second, Err(OrderRefused::Stays(Stays::TooMany)));
         assert_eq!(boxes[0].poll(), None, "the worker is told once");

@@ -128,7 +128,7 @@ impl Office {
                 Err(Stays::Busy) => self.marks.hit(Mark::MovedBusy),
                 Err(Stays::Gone) => self.marks.hit(Mark::MovedGone),
                 Err(Stays::Session) => panic!("every session moves"),
-                Err(Stays::TooMany | Stays::NoRoom) => {}
+                Err(Stays::TooMany | Stays::NoRoom | Stays::Elsewhere { .. }) => {}
             }
         }
         if self.sabotage == Sabotage::EarlyReuse {

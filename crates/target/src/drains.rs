@@ -1,9 +1,11 @@
 //! Connections that are told to end, a bounded number of them in a turn.
 
 use contract::{
-    ConnId, Device, End, Instant, ListenerId, Mailbox, Report, Scheduler, Session, Stays, Transport,
+    ConnId, Device, End, Instant, Listed, ListenerId, Mailbox, Report, Scheduler, Session, Stays,
+    Transport,
 };
 
+use crate::moving::Away;
 use crate::worker::Worker;
 
 /// Drains of listeners, or of all, that go on at a time; of more, the oldest is forgotten, whose
@@ -55,8 +57,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.drains.push(Drain { which, until, next: 0 });
     }
 
-    /// A connection is to end; the control plane is told at once whether it does.
+    /// A connection is to end; the control plane is told at once whether it does, or when it is known
+    /// where one is that is between two workers.
     pub(crate) fn order_end(&mut self, conn: ConnId, until: Instant) {
+        if self.moves.asks_for_away(conn) {
+            return;
+        }
         let begun = match self.begin_end(conn, until) {
             Ok(()) => {
                 let ending = self.conns[conn.index as usize].as_deref();
@@ -64,6 +70,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
             Err(why) => Err(why),
         };
+        self.report_end(conn, begun);
+    }
+
+    /// Whoever wanted a connection to end while it was away learns where it is.
+    pub(crate) fn report_whereabouts(&mut self, away: &Away, found: Stays) {
+        (0..away.asked_for).for_each(|_| self.report_end(away.conn, Err(found)));
+    }
+
+    fn report_end(&mut self, conn: ConnId, begun: Result<Listed, Stays>) {
         self.line.mailbox.report(Report::Ends { worker: self.line.worker, conn, begun });
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::{
     COUNTED, ConnId, Device, End, Instant, Mailbox, Notice, Protocol, Reply, Scheduler, Session,
-    Transport,
+    Stays, Transport,
 };
 
 use crate::worker::Worker;
@@ -116,7 +116,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if overdue {
             // Their workers may be gone.
             let (away, lost) = self.moves.give_up();
-            away.iter().for_each(|away| self.settle(away));
+            for away in &away {
+                self.settle(away);
+                self.report_whereabouts(away, Stays::Gone);
+            }
             lost.iter().for_each(|parcel| self.sessions.lost(&parcel.session));
         }
         let told = std::mem::replace(&mut self.protocols, [0; Protocol::ALL.len()]);

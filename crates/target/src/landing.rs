@@ -34,12 +34,20 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.moves.post(&mut self.line.mailbox, from, tell);
     }
 
-    /// A connection that found no room elsewhere goes on here.
-    pub(crate) fn come_home(&mut self, parcel: Box<Parcel>) {
+    /// A connection that found no room elsewhere goes on here, under this name; `None`: not yet, as there
+    /// is no room here, either.
+    pub(crate) fn come_home(&mut self, parcel: Box<Parcel>) -> Option<ConnId> {
         match self.land(parcel) {
-            Ok(id) if self.is_draining() => self.finish(id),
-            Ok(_) => {}
-            Err(parcel) => self.moves.stranded.push(*parcel),
+            Ok(id) => {
+                if self.is_draining() {
+                    self.finish(id);
+                }
+                Some(id)
+            }
+            Err(parcel) => {
+                self.moves.stranded.push(*parcel);
+                None
+            }
         }
     }
 

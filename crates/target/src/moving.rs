@@ -102,8 +102,11 @@ impl Leaving {
 #[derive(Debug)]
 pub(crate) struct Away {
     pub(crate) ticket: Ticket,
-    conn: ConnId,
+    pub(crate) conn: ConnId,
+    to: u16,
     is_ordered: bool,
+    /// So often it was to end meanwhile: as often it is told where it is.
+    pub(crate) asked_for: u16,
     /// Of each of its requests.
     charged: Vec<TenantId>,
     grant: Option<Arc<Grant>>,
@@ -176,6 +179,12 @@ impl Moves {
         let gives = !self.errands.is_empty() && !self.gives_enough();
         let late = self.leaving.iter().map(|leaving| leaving.due(quieting)).min();
         [retry.then(|| now + RETRY), gives.then_some(now), late].into_iter().flatten().min()
+    }
+
+    /// Whether a connection that is to end is away: then that is told when it has landed.
+    pub(crate) fn asks_for_away(&mut self, conn: ConnId) -> bool {
+        let found = self.away.iter_mut().find(|away| away.conn == conn);
+        found.map(|away| away.asked_for = away.asked_for.saturating_add(1)).is_some()
     }
 
     /// Sends to another worker, now or later.
@@ -269,7 +278,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         for _ in 0..self.moves.stranded.len() {
             let parcel = Box::new(self.moves.stranded.swap_remove(0));
-            self.come_home(parcel);
+            let _still_nowhere = self.come_home(parcel);
         }
         self.run_errands();
         for n in (0..self.moves.leaving.len()).rev() {
@@ -455,7 +464,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.moves.away.push(Away {
             ticket,
             conn: id,
+            to,
             is_ordered,
+            asked_for: 0,
             charged: parcel.requests.iter().map(|request| request.tenant).collect(),
             grant: conn.grant.take(),
             entered: conn.entered,
@@ -529,6 +540,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let Some(away) = self.take_away(ticket) else { return };
         self.settle(&away);
         self.line.meters.worker.count_moved(pause);
+        self.report_whereabouts(&away, Stays::Elsewhere { worker: away.to, conn });
         if away.is_ordered {
             self.report_move(away.conn, Ok((conn, pause)));
         }
@@ -541,13 +553,19 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A connection that was given away came back.
     pub(crate) fn returned(&mut self, parcel: Box<Parcel>) {
-        if let Some(away) = self.take_away(parcel.ticket) {
-            self.settle(&away);
+        let away = self.take_away(parcel.ticket);
+        if let Some(away) = &away {
+            self.settle(away);
             if away.is_ordered {
                 self.report_move(away.conn, Err(Stays::NoRoom));
             }
         }
-        self.come_home(parcel);
+        let home = self.come_home(parcel);
+        if let Some(away) = away {
+            let worker = self.line.worker;
+            let found = home.map_or(Stays::NoRoom, |conn| Stays::Elsewhere { worker, conn });
+            self.report_whereabouts(&away, found);
+        }
     }
 
     /// Says what some of its connections are.

@@ -83,8 +83,11 @@ fn one_that_leaves_for_another_worker_ends_here() {
     let mut rig = held();
     rig.say(0, b"Q\x01B\x01");
     rig.tell(Tell::Move { conn: name(0, 0), to: 1 });
-    // It has half a request, so it is away; its name is nobody's any more.
-    assert!(rig.departed().is_some());
+    // It has half a request, so it is away; its name is nobody's once it has landed.
+    let parcel = rig.departed().expect("it is quiet");
+    let landed = Tell::Landed { ticket: parcel.ticket, conn: name(3, 2), pause: Duration::ZERO };
+    rig.tell(landed);
+    assert!(matches!(rig.reported(), Some(Report::Moved { .. })));
     assert_eq!(end(&mut rig, name(0, 0), Instant::ZERO + LATER), Err(Stays::Gone));
     assert_eq!(rig.reported(), None, "one report follows");
     rig.say(1, b"W\x01");
@@ -94,6 +97,32 @@ fn one_that_leaves_for_another_worker_ends_here() {
     assert_eq!(rig.worker.connections(), 0);
     let stayed = Report::Moved { worker: 0, conn: name(1, 0), ended: Err(Stays::Gone) };
     assert_eq!(rig.reported(), Some(stayed));
+}
+
+/// It is nobody's then, and still there.
+#[test]
+fn of_one_that_is_between_two_workers_is_told_where_it_is_once_it_has_landed() {
+    for comes_back in [false, true] {
+        let mut rig = held();
+        rig.hang_up(1);
+        rig.tell(Tell::Move { conn: name(0, 0), to: 1 });
+        let parcel = rig.departed().expect("it is quiet");
+        let until = Instant::ZERO + LATER;
+        (0..2).for_each(|_| drop(rig.tell(Tell::End { conn: name(0, 0), until })));
+        assert_eq!(rig.reported(), None, "nobody knows yet");
+        let ticket = parcel.ticket;
+        let landed = Tell::Landed { ticket, conn: name(3, 2), pause: Duration::ZERO };
+        rig.tell(if comes_back { Tell::Returned(parcel) } else { landed });
+        let (worker, conn) = if comes_back { (0, name(1, 0)) } else { (1, name(3, 2)) };
+        let mut told: Vec<Report> = std::iter::from_fn(|| rig.reported()).collect();
+        told.retain(|report| !matches!(report, Report::Moved { .. }));
+        let begun = Err(Stays::Elsewhere { worker, conn });
+        let ends = Report::Ends { worker: 0, conn: name(0, 0), begun };
+        assert_eq!(told, [ends.clone(), ends], "each who asked");
+        if comes_back {
+            assert_eq!(end(&mut rig, conn, until), Ok(0));
+        }
+    }
 }
 
 #[test]
