@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 
 use contract::{Command, Hello, Range, Slo, Status};
-use control::admin::{AddTenant, AdminAddress, Client, Code};
+use control::admin::{AddTenant, AdminAddress, Client, Code, WorkerState};
 use rustix::process::{Pid, Signal};
 use support::{
     Answer, Launch, PATIENCE, SLOW_MODEL, Server, V1, V2, nearflash, now, pattern, result, v1_head,
@@ -538,16 +538,30 @@ fn what_cannot_be_taken_over_goes_on() {
 fn nothing_changes_meanwhile_and_everything_after_it_failed() {
     let place = Place::new();
     let old = place.start();
+    let mut one = V2::connect(old.address());
     let mut new = begin(staying(place.launch(), "heir:prepare"));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
     let refused = place.client().add_tenant(&tenant).unwrap_err();
     assert_eq!(refused.code(), Some(Code::Busy));
+    let mut client = place.client();
+    let listed = client.connections().unwrap().connections.remove(0);
+    let (id, other) = (listed.id.as_str(), 1 - listed.worker);
+    for refused in [
+        client.end_connection(id, 0).unwrap_err(),
+        client.move_connection(id, other).unwrap_err(),
+        client.set_worker(1, WorkerState::Parked).unwrap_err(),
+    ] {
+        assert_eq!(refused.code(), Some(Code::Busy), "{refused}");
+        assert!(refused.to_string().contains("a new process is taking over"), "{refused}");
+    }
     let mut v2 = V2::connect(old.address());
     assert_eq!(v2.register("late", Slo::default()).unwrap_err().0, Status::Retry);
     new.kill();
     old.await_log("this server goes on");
     place.client().add_tenant(&tenant).unwrap();
+    assert_eq!(one.read_blocks(0, 8).len(), 4096, "it is where it was");
+    place.client().end_connection(id, 0).unwrap();
 }
 
 #[test]

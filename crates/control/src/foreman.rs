@@ -15,6 +15,7 @@ use contract::{ConnId, Instant, Listed, ListenerId, Meters, Report, Stays, Tell,
 use crate::post::Way;
 use crate::sizing::{Seen, Sizing, Step};
 use crate::tenants::Tenants;
+use crate::words::UPGRADING;
 
 /// How long a worker may take to answer an order: far longer than a move is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,6 +117,8 @@ pub enum OrderRefused {
     ManyEnd,
     /// There are too many orders, or the worker does not answer.
     NoAnswer,
+    /// Another process takes over, with the connections.
+    Upgrading,
 }
 
 impl fmt::Display for OrderRefused {
@@ -137,6 +140,7 @@ impl fmt::Display for OrderRefused {
                 f.write_str("as many connections of the worker as may end already; try again")
             }
             OrderRefused::NoAnswer => f.write_str("the worker does not answer; try again"),
+            OrderRefused::Upgrading => f.write_str(UPGRADING),
         }
     }
 }
@@ -274,6 +278,12 @@ impl Foreman {
         heard.ok_or(OrderRefused::NoAnswer)
     }
 
+    /// # Errors
+    /// Another process takes over: what is ordered of this one would be in vain.
+    fn check_thawed(&self) -> Result<(), OrderRefused> {
+        self.tenants.book().check_thawed().map_err(|_| OrderRefused::Upgrading)
+    }
+
     fn check(&self, worker: usize) -> Result<u16, OrderRefused> {
         match worker < self.meters.len() {
             true => Ok(worker as u16),
@@ -292,6 +302,7 @@ impl Foreman {
         to: usize,
     ) -> Result<Moved, OrderRefused> {
         let (from, number) = (self.check(worker)?, self.check(to)?);
+        self.check_thawed()?;
         if self.crew().states[to] != WorkerState::Active {
             return Err(OrderRefused::NotActive(to));
         }
@@ -351,10 +362,12 @@ impl Foreman {
     }
 
     /// Ends a connection in order: no more requests are taken from it, and it ends when what it has in
-    /// flight has ended, or when the time is over. What it is while it ends; does not wait for that.
+    /// flight has ended, or when the time is over. One that is on its way to another worker is followed.
+    /// What it is while it ends; does not wait for that.
     ///
     /// # Errors
-    /// There is none of this name (any more), too many end already, or the worker does not answer.
+    /// There is none of this name (any more), too many end already, the worker does not answer, or another
+    /// process takes over.
     pub fn end_connection(
         &self,
         worker: usize,
@@ -362,6 +375,7 @@ impl Foreman {
         limit: Duration,
     ) -> Result<ConnectionInfo, OrderRefused> {
         self.check(worker)?;
+        self.check_thawed()?;
         let gone = OrderRefused::NoConnection(worker, conn);
         let until = self.tenants.now() + limit;
         let (mut worker, mut conn) = (worker, conn);
@@ -532,8 +546,9 @@ impl Foreman {
     /// Lets a worker take connections; the first that rests unless it is named. Its number.
     ///
     /// # Errors
-    /// When there is none that rests, or none of this number.
+    /// When there is none that rests, or none of this number, or another process takes over.
     pub fn add(&self, worker: Option<usize>) -> Result<usize, OrderRefused> {
+        self.check_thawed()?;
         let now = self.tenants.now();
         let mut crew = self.crew();
         let rests = |n: &usize| crew.states[*n] != WorkerState::Active;
@@ -553,13 +568,14 @@ impl Foreman {
     /// when the time is over that they have.
     ///
     /// # Errors
-    /// When it is the one that listens, or there is none of this number.
+    /// When it is the one that listens, or there is none of this number, or another process takes over.
     pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), OrderRefused> {
         let now = self.tenants.now();
         self.check(worker)?;
         if worker == 0 {
             return Err(OrderRefused::Listens);
         }
+        self.check_thawed()?;
         let mut crew = self.crew();
         crew.drain_at[worker] = limit.map(|limit| now + limit);
         if crew.states[worker] == WorkerState::Active {
@@ -705,6 +721,22 @@ mod tests {
             desk.serve(at(1));
         }
         assert_eq!(ending.join().unwrap(), Err(OrderRefused::NoAnswer));
+    }
+
+    #[test]
+    fn while_another_process_takes_over_nothing_is_ordered() {
+        let (_desk, foreman, mut boxes) = crew(2);
+        let conn = ConnId { index: 7, generation: 1 };
+        let before = foreman.workers();
+        foreman.tenants.book().freeze(true);
+        let refused = OrderRefused::Upgrading;
+        assert_eq!(foreman.move_connection(0, conn, 1), Err(refused));
+        assert_eq!(foreman.end_connection(0, conn, Duration::ZERO), Err(refused));
+        assert_eq!((foreman.retire(1, None), foreman.add(None)), (Err(refused), Err(refused)));
+        assert_eq!(foreman.workers(), before);
+        assert!(boxes.iter_mut().all(|own| own.poll().is_none()), "no worker has heard of it");
+        foreman.tenants.book().freeze(false);
+        foreman.retire(1, None).unwrap();
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl From<OrderRefused> for Problem {
             OrderRefused::NoWorker(_) => Code::NoWorker,
             OrderRefused::NoConnection(..) => Code::NoConnection,
             OrderRefused::Stays(contract::Stays::Gone) => Code::NoConnection,
-            OrderRefused::ManyEnd => Code::Busy,
+            OrderRefused::ManyEnd | OrderRefused::Upgrading => Code::Busy,
             OrderRefused::Stays(_)
             | OrderRefused::Listens
             | OrderRefused::AllServe
@@ -243,7 +243,7 @@ async fn get_connection(
         (status = 400, description = "The name makes no sense", body = Failure),
         (status = 404, description = "There is no such connection (any more), or worker", body = Failure),
         (status = 408, description = "The worker did not answer in time", body = Failure),
-        (status = 409, description = "Too many are ending already", body = Failure),
+        (status = 409, description = "Too many are ending already, or another process takes over", body = Failure),
     )
 )]
 async fn end_connection(
@@ -324,7 +324,7 @@ async fn get_worker(
         (status = 204),
         (status = 400, description = "The body makes no sense", body = Failure),
         (status = 404, description = "There is no such worker", body = Failure),
-        (status = 409, description = "It is the one that listens", body = Failure),
+        (status = 409, description = "It is the one that listens, or another process takes over", body = Failure),
     )
 )]
 async fn set_worker(

@@ -16,7 +16,9 @@ impl Book {
         self.is_frozen = is_frozen;
     }
 
-    pub(super) fn check_thawed(&self) -> Result<(), Refusal> {
+    /// # Errors
+    /// That nothing changes now.
+    pub(crate) fn check_thawed(&self) -> Result<(), Refusal> {
         if self.is_frozen { Err(Refusal::Upgrading) } else { Ok(()) }
     }
 
