@@ -414,6 +414,24 @@ impl TokenScheduler {
     }
 }
 
+/// A worker that lets go of its device serves nobody there any more. Those that it holds it lets go of as
+/// well: their rates are pooled again, and the numbers of those that leave become free.
+impl Drop for TokenScheduler {
+    fn drop(&mut self) {
+        for tenant in 0..self.locals.len() as u32 {
+            match self.locals[tenant as usize].place {
+                Place::Away | Place::Newcomer => continue,
+                Place::Critical | Place::BestEffort | Place::Resting => {}
+            }
+            let terms = self.shared.tenants[tenant as usize].terms();
+            match terms.class {
+                Class::LatencyCritical => self.release(tenant),
+                Class::BestEffort | Class::Leaving | Class::Vacant => self.give_up(tenant),
+            }
+        }
+    }
+}
+
 /// What best effort can do without of what it makes. It keeps an eighth, so that it does not starve
 /// where workers are stalled for ever.
 pub(crate) fn spare(made: i64) -> i64 {

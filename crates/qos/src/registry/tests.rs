@@ -221,6 +221,32 @@ impl Process {
     }
 }
 
+/// Or what is removed later would keep its number for as long as the process lives.
+#[test]
+fn a_scheduler_that_is_dropped_holds_nobody() {
+    let (mut process, strict, shares) = Process::new();
+    let idle = process.registry.shared().lent();
+    process.round(1);
+    process.ask(strict, 4096);
+    process.ask(shares, 1 << 20);
+    assert_eq!(process.round(2), 1, "one rests, and one saves for what it cannot pay yet");
+    process.scheduler.withdraw(shares, &mut |_| true, &mut Vec::new());
+    let holders = |tenant: TenantId, registry: &Registry| {
+        registry.shared().tenants[tenant.0 as usize].terms().holders
+    };
+    let Process { mut registry, scheduler, .. } = process;
+    assert_eq!((scheduler.queued(), [strict, shares].map(|t| holders(t, &registry))), (0, [1, 1]));
+    assert!(registry.shared().lent() < idle);
+    drop(scheduler);
+    assert_eq!([strict, shares].map(|tenant| holders(tenant, &registry)), [0, 0]);
+    assert_eq!(registry.shared().lent(), idle, "what they make is made for others");
+    let now = Instant::from_nanos(3_000);
+    for tenant in [strict, shares] {
+        registry.unregister(tenant, now).unwrap();
+        assert!(registry.remove(tenant, now));
+    }
+}
+
 /// A process whose strict tenant has read 1 MiB, which is 206 ms more than it may be ahead.
 fn indebted() -> (Process, TenantId, TenantId) {
     let (mut process, strict, shares) = Process::new();
