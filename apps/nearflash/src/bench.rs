@@ -133,18 +133,18 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     match run(arguments) {
         Ok(report) => {
             if arguments.json {
-                println!("{}", report.json());
+                outln!("{}", report.json());
             } else {
-                print!("{}", report.table());
+                out!("{}", report.table());
             }
             if report.is_good() { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
         Err(Problem::Usage(text)) => {
-            eprintln!("error: {text}\n\nFor more information, try 'nearflash bench --help'.");
+            errln!("error: {text}\n\nFor more information, try 'nearflash bench --help'.");
             ExitCode::from(2)
         }
         Err(Problem::Failed(text)) => {
-            eprintln!("error: {text}");
+            errln!("error: {text}");
             ExitCode::from(1)
         }
     }

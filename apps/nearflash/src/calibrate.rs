@@ -105,15 +105,15 @@ pub(crate) fn main(args: &Args) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Usage(text)) => {
-            eprintln!("error: {text}\n\nFor more information, try 'nearflash calibrate --help'.");
+            errln!("error: {text}\n\nFor more information, try 'nearflash calibrate --help'.");
             ExitCode::from(2)
         }
         Err(Stop::Failed(text)) => {
-            eprintln!("error: {text}");
+            errln!("error: {text}");
             ExitCode::FAILURE
         }
         Err(Stop::Interrupted) => {
-            eprintln!("interrupted: no device model was written");
+            errln!("interrupted: no device model was written");
             ExitCode::from(INTERRUPTED)
         }
     }
@@ -138,9 +138,7 @@ fn run(args: &Args) -> Result<(), Stop> {
         precondition::run(bed.volume(), &is_stopped)?;
     }
     if !writes {
-        eprintln!(
-            "note: without --allow-writes only reads are measured: there will be no write cost"
-        );
+        errln!("note: without --allow-writes only reads are measured: there will be no write cost");
     }
     let clock = Clock::start();
     let mut calibration = Calibration::new(course);

@@ -69,22 +69,22 @@ enum Word {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let lines: Vec<Vec<Word>> = args.addresses.iter().map(|address| line(args, address)).collect();
     if !args.run {
-        lines.iter().for_each(|line| println!("{}", shown(line)));
+        lines.iter().for_each(|line| outln!("{}", shown(line)));
         return Ok(ExitCode::SUCCESS);
     }
     check_machine()?;
     for (line, address) in lines.iter().zip(&args.addresses) {
-        println!("{}", shown(line));
+        outln!("{}", shown(line));
         let before = devices(Path::new(BLOCKS), &address.subsystem);
         connect(line)?;
         match appeared(&address.subsystem, &before) {
             found if !found.is_empty() => {
                 for name in found {
-                    println!("/dev/{name} ({})", address.subsystem);
+                    outln!("/dev/{name} ({})", address.subsystem);
                 }
             }
             _ if !before.is_empty() => {
-                println!("one more path to /dev/{}", before.join(", /dev/"));
+                outln!("one more path to /dev/{}", before.join(", /dev/"));
             }
             _ => {
                 return Err(format!(

@@ -70,16 +70,16 @@ A write costs the drive as much as ten reads.
 /// Runs the demonstration; fails when a promise was broken although the scheduler was on.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
-    println!("{INTRODUCTION}");
+    outln!("{INTRODUCTION}");
     let mut seen = play(args.slow, args.seconds, true)?;
     if !seen.is_kept() && args.slow.is_none() {
         // A stall longer than an objective breaks it, whoever schedules; at a slower pace the
         // scheduler alone is seen.
-        println!("A or B was held up; once more, and slower, to tell why.\n");
+        outln!("A or B was held up; once more, and slower, to tell why.\n");
         let slower = (seen.slow() * SLOWER).min(SLOWEST);
         seen = play(Some(slower), args.seconds, true)?;
     }
-    print!("{}", seen.text());
+    out!("{}", seen.text());
     Ok(if seen.is_kept() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn play(slow: Option<u32>, seconds: u64, show: bool) -> Result<Seen, 
         None => find_pace()?,
     };
     if show {
-        println!("{}\n", pace_text(pace));
+        outln!("{}\n", pace_text(pace));
     }
     let slow = pace.slow;
     let times = Times { warmup: WARMUP, measured: Duration::from_secs(seconds) };

@@ -104,14 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let applied = if args.apply { apply(&machine, &mut findings) } else { Vec::new() };
     for line in applied.iter().map(|applied| applied.as_ref().unwrap_or_else(|failed| failed)) {
         // What programs read is the JSON alone.
-        if args.json { eprintln!("{line}") } else { println!("{line}") }
+        if args.json { errln!("{line}") } else { outln!("{line}") }
     }
     if !applied.is_empty() && !args.json {
-        println!();
+        outln!();
     }
     if args.json {
         let text = serde_json::to_string_pretty(&findings).map_err(|e| e.to_string())?;
-        println!("{text}");
+        outln!("{text}");
     } else {
         print(&findings);
     }
@@ -176,19 +176,19 @@ fn print(findings: &[Finding]) {
             Grade::Advice => "advice ",
             Grade::Problem => "PROBLEM",
         };
-        println!("{mark}  {:width$}  {}", finding.subject, finding.found);
+        outln!("{mark}  {:width$}  {}", finding.subject, finding.found);
         let indent = " ".repeat(11 + width);
         for line in wrapped(&finding.advice, 88_usize.saturating_sub(width)) {
-            println!("{indent}{line}");
+            outln!("{indent}{line}");
         }
         if let Some(Fix { file, value }) = &finding.fix {
-            println!("{indent}echo {value} > /{file}");
+            outln!("{indent}echo {value} > /{file}");
         }
     }
     let fixes = findings.iter().filter(|finding| finding.fix.is_some()).count();
     if fixes > 0 {
         let changes = if fixes == 1 { "change" } else { "changes" };
-        println!(
+        outln!(
             "\n`nearflash doctor --apply`, as root, makes the {fixes} {changes} shown as `echo`."
         );
     }

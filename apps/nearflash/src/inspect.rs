@@ -42,18 +42,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
             let text = std::fs::read_to_string(file).unwrap_or_default();
             serve::check_config(&base, &config).map_err(|found| found.told(Some((file, &text))))?;
             for warning in base.exposed(file).into_iter().chain(changes.dormant(&base)) {
-                println!("warning: {warning}");
+                outln!("warning: {warning}");
             }
-            println!("{}: a server would start", file.display());
+            outln!("{}: a server would start", file.display());
         }
         Command::Show { file } => {
             let (base, changes) = read(file)?;
             let mut config = base.with(&changes);
             let state = serve::state_of(file).display().to_string();
             config.state.get_or_insert(state);
-            print!("{}", config.to_toml()?);
+            out!("{}", config.to_toml()?);
         }
-        Command::Schema => println!("{}", Config::schema()),
+        Command::Schema => outln!("{}", Config::schema()),
     }
     Ok(ExitCode::SUCCESS)
 }

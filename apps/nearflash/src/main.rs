@@ -1,6 +1,14 @@
 //! `nearflash`: share NVMe flash over an ordinary network. This program is wiring only: it joins
 //! the worker, the devices and the sockets, and speaks to the person at the terminal.
 #![forbid(unsafe_code)]
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "who reads it may be gone: `print.rs`"
+)]
+
+#[macro_use]
+mod print;
 
 mod admin;
 mod audit;
@@ -107,7 +115,7 @@ fn main() -> ExitCode {
     };
     let result = log::start(form, filter).and_then(|()| {
         keep_secrets(&cli.command);
-        run(cli.command)
+        print::run(|| run(cli.command))
     });
     match result {
         Ok(code) => code,

@@ -55,8 +55,8 @@ impl Common {
     /// Prints an answer: as JSON, or as the text that `text` makes of it.
     fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         match self.json {
-            true => println!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
-            false => println!("{}", text(answer)),
+            true => outln!("{}", serde_json::to_string_pretty(answer).expect("it has no maps")),
+            false => outln!("{}", text(answer)),
         }
     }
 

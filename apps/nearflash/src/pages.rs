@@ -2,7 +2,7 @@
 //! line's own description, so that it cannot differ from it.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,11 +28,8 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionArgs) -> Result<ExitCode, String> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "nearflash", &mut script);
-    match io::stdout().write_all(&script) {
-        // Whoever reads may stop early.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    out!("{}", String::from_utf8_lossy(&script));
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(args: &ManArgs) -> Result<ExitCode, String> {

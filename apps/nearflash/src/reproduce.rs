@@ -74,7 +74,7 @@ fn names() -> impl Iterator<Item = &'static str> {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     child::end_with_us()?;
     let machine = Machine::describe();
-    println!("{machine}\n");
+    outln!("{machine}\n");
     let wanted: Vec<&str> =
         names().filter(|name| args.names.iter().any(|n| n == name || *n == ALL)).collect();
     std::fs::create_dir_all(&args.output)
@@ -83,14 +83,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let mut done = Vec::new();
     for name in wanted {
         let Some(figure) = make(name, args, &bed)? else { continue };
-        println!("{}", terminal(&figure));
+        outln!("{}", terminal(&figure));
         files::write(&args.output, &figure)?;
         done.push(figure);
     }
     let report = html::report(&done, &machine, args.quick);
     let path = args.output.join("report.html");
     std::fs::write(&path, report).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
-    println!("written to {}", path.display());
+    outln!("written to {}", path.display());
     let met = done.iter().all(Figure::is_met);
     Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
 fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
     let options = Options { seed: args.seed, quick: args.quick };
     if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {
-        println!("{name}: in virtual time …");
+        outln!("{name}: in virtual time …");
         let mut figure = make(&options);
         if !args.virtual_only {
             confirm::confirm(&mut figure, bed)?;
@@ -111,7 +111,7 @@ fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
         return Ok(None);
     }
     let (_, measure) = REAL.iter().find(|(other, _)| *other == name).expect("every name is known");
-    println!("{name}: in real time …");
+    outln!("{name}: in real time …");
     let mut figure = measure(bed)?;
     paper::overlay(&mut figure);
     Ok(Some(figure))

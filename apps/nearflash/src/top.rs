@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let mut client = args.reach.client().map_err(say)?;
     let data = look(&mut client, None).map_err(say)?;
     if args.once || !std::io::stdout().is_terminal() {
-        println!("{}", rows::plain(&data));
+        outln!("{}", rows::plain(&data));
         return Ok(ExitCode::SUCCESS);
     }
     if !(0.1..=3600.0).contains(&args.every) {

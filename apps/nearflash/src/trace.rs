@@ -53,10 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     });
     std::fs::write(&args.output, all.to_string())
         .map_err(|error| format!("cannot write {}: {error}", args.output.display()))?;
-    println!(
-        "{count} requests are in {}; open it at https://ui.perfetto.dev",
-        args.output.display()
-    );
+    outln!("{count} requests are in {}; open it at https://ui.perfetto.dev", args.output.display());
     Ok(ExitCode::SUCCESS)
 }
 

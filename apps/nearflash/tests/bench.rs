@@ -48,6 +48,42 @@ fn local_devices_and_servers_are_measured_alike() {
     }
 }
 
+/// As with `nearflash bench … | head -1`.
+#[test]
+fn a_command_whose_output_nobody_reads_ends_quietly() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&config, "[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    let commands: [&[&str]; 6] = [
+        &["bench", "mem:1MiB", "--warmup", "0", "--seconds", "0.1"],
+        &["bench", "mem:1MiB", "--warmup", "0", "--seconds", "0.1", "--json"],
+        &["config", "schema"],
+        &["config", "check", config],
+        &["config", "show", config],
+        &["completions", "bash"],
+    ];
+    for words in commands {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        let output = command.args(words).stdin(Stdio::null()).stdout(writer).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.as_str()), (Some(128 + 13), ""), "{words:?}");
+        // Nor need anybody read what goes wrong.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        let both = command.args(words).stdin(Stdio::null()).stdout(writer.try_clone().unwrap());
+        assert_eq!(both.stderr(writer).status().unwrap().code(), Some(128 + 13), "{words:?}");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    let output = command.args(["config", "schema"]).stdout(full).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.starts_with("nearflash: cannot write to standard output: "), "{said}");
+}
+
 #[test]
 fn verified_traffic_of_every_shape_finds_nothing_wrong() {
     let server = Launch::device("mem:16MiB").start();

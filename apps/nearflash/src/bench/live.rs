@@ -44,7 +44,7 @@ impl Live {
 
     /// Tells the user something beside the bar.
     pub(super) fn note(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("note: {text}"));
+        self.bar.suspend(|| errln!("note: {text}"));
     }
 
     /// Shows what was measured since the last call.

@@ -129,7 +129,7 @@ impl Door {
                 look(bring_up(&ring, &clock, &mut host))
             }
             Err(no_ring) => {
-                eprintln!("note: {no_ring}; using epoll, which is a little slower");
+                errln!("note: {no_ring}; using epoll, which is a little slower");
                 let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
                 let (mut host, clock) = self.open::<EpollSockets>(&epoll)?;
                 look(bring_up(&epoll, &clock, &mut host))

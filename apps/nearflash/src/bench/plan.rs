@@ -156,7 +156,7 @@ fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Proble
             };
             let bytes = blocks.map(|blocks| blocks * BLOCK_BYTES as u64);
             if bytes.is_none() && arguments.span.is_none() {
-                eprintln!(
+                errln!(
                     "note: this server cannot say how large its device is; using the first {} \
                      (see --span)",
                     bytes_text(BLIND_SPAN_BYTES)

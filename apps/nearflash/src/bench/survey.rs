@@ -72,7 +72,7 @@ pub(super) fn look(
     match Ring::new() {
         Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
         Err(no_ring) => {
-            eprintln!("note: {no_ring}; using epoll, which is a little slower");
+            errln!("note: {no_ring}; using epoll, which is a little slower");
             let epoll = EpollReactor::new().map_err(Failure::Local)?;
             look_on::<EpollSockets>(&epoll, server, options, namespace)
         }

@@ -116,17 +116,17 @@ impl Findings<'_> {
         write_whole(plot, &svg?)?;
         write_whole(output, &text)?;
         if json {
-            println!("{}", self.json(&measured, fit.as_ref(), file.as_ref()));
+            outln!("{}", self.json(&measured, fit.as_ref(), file.as_ref()));
         } else {
-            print!("{}", self.table(fit.as_ref(), file.as_ref()));
-            println!("\nwrote {} and {}", output.display(), plot.display());
+            out!("{}", self.table(fit.as_ref(), file.as_ref()));
+            outln!("\nwrote {} and {}", output.display(), plot.display());
             match fit {
-                Some(_) => println!(
+                Some(_) => outln!(
                     "next: nearflash serve --device {} --model {}",
                     self.spec,
                     output.display()
                 ),
-                None => println!(
+                None => outln!(
                     "missing: the write cost and the mixed rates; calibrate again with \
                      --allow-writes, which overwrites the device"
                 ),

@@ -27,7 +27,7 @@ const SHOW_GAP: Duration = Duration::from_millis(100);
 /// Preconditions a device that is measured in real time. Simulated flash is worn in from the start.
 pub(super) fn run(volume: Option<&Volume>, is_stopped: &dyn Fn() -> bool) -> Result<(), Stop> {
     let Some(volume) = volume else {
-        eprintln!("note: simulated flash is worn in already; there is nothing to precondition");
+        errln!("note: simulated flash is worn in already; there is nothing to precondition");
         return Ok(());
     };
     let ring = Ring::new().map_err(|e| e.to_string())?;

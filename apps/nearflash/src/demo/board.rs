@@ -79,7 +79,7 @@ impl<'a> Board<'a> {
             self.draw(&text);
         } else if elapsed.as_secs() > self.told {
             self.told = elapsed.as_secs();
-            println!("   {when}: {}", line(&got));
+            outln!("   {when}: {}", line(&got));
         }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Board<'a> {
     pub(super) fn finish(&mut self, got: &[Got], below: &str) {
         let text = table(self.phase, got, "", self.style);
         self.draw(&text);
-        println!("{below}\n");
+        outln!("{below}\n");
     }
 
     fn window(&self) -> Vec<Got> {
@@ -108,9 +108,8 @@ impl<'a> Board<'a> {
         }
         screen.push_str(text);
         self.drawn = if self.is_live { text.lines().count() } else { 0 };
-        let mut output = std::io::stdout().lock();
-        let _ = output.write_all(screen.as_bytes()); // whoever closed the terminal sees nothing
-        let _ = output.flush();
+        out!("{screen}");
+        let _ = std::io::stdout().flush(); // the next word to nobody ends it
     }
 }
 

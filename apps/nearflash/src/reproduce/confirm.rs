@@ -27,7 +27,7 @@ pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
 
 /// The device alone, at a load that any machine drives.
 fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
-    println!("{}: a point in real time …", figure.id);
+    outln!("{}: a point in real time …", figure.id);
     let share = f64::from(reads) / 100.0;
     let load = Load { iops, reads: share, requests: 300_000, pages: 1, seed: bed.seed };
     let meant = offer(&Preset::A.model(), 1.0, load).read_p95_us;
@@ -46,7 +46,7 @@ fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), St
 
 /// Figure 5 with a real server and real clients, as fast as the machine drives them.
 fn figure_5(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
-    println!("{}: in real time …", figure.id);
+    outln!("{}: in real time …", figure.id);
     let seconds = if bed.quick { 2 } else { 5 };
     let seen = demo::play(Some(bed.pace()?), seconds, false)?;
     let scale = match seen.slow() {

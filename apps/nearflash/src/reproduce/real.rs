@@ -44,7 +44,7 @@ impl Bed {
     /// once.
     pub(super) fn pace(&self) -> Result<u32, String> {
         if self.pace.get().is_none() {
-            println!("finding this machine's pace …");
+            outln!("finding this machine's pace …");
             let _ = self.pace.set(demo::find_pace()?.slow); // it was empty
         }
         Ok(*self.pace.get().expect("it was just set"))

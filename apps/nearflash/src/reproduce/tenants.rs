@@ -110,7 +110,7 @@ const TENANTS: usize = 32;
 
 /// Adds whether everybody got what was promised.
 fn confirm(figure: &mut Figure, bed: &Bed, what: &str, tenants: &[Tenant]) -> Result<(), String> {
-    println!("{}: in real time …", figure.id);
+    outln!("{}: in real time …", figure.id);
     let slow = bed.pace()?;
     let mut promises: Vec<Promise<'_>> = Vec::new();
     for tenant in tenants {
