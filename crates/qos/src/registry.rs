@@ -4,9 +4,11 @@
 //! they visit it, so nothing is sent to them and nothing is locked. What is deliberately not here:
 //! names, access rules and files.
 
+mod batch;
 mod holding;
 mod undo;
 
+use batch::Grants;
 pub use undo::Lot;
 
 use alloc::collections::BTreeSet;
@@ -126,6 +128,7 @@ pub struct Registry {
     totals: Totals,
     /// Whether latency-critical tenants can have back what they did not use.
     pays_arrears: bool,
+    grants: Grants,
 }
 
 impl Registry {
@@ -152,6 +155,7 @@ impl Registry {
             told: alloc::vec![0; tenants_max],
             totals: Totals::default(),
             pays_arrears: true,
+            grants: Grants::default(),
         }
     }
 
@@ -642,7 +646,7 @@ impl Registry {
             self.shared.idle_shares.change(-1, now_nanos);
         }
         self.grant(n, now_nanos);
-        if overcommitted || self.is_overcommitted() {
+        if (overcommitted || self.is_overcommitted()) && !self.grants.put_off() {
             self.grant_all(now);
         }
         if !alone_before && alone {
@@ -710,7 +714,8 @@ impl Registry {
     }
 
     /// Tells the workers the terms of all latency-critical tenants: first those that fall.
-    fn grant_all(&self, now: Instant) {
+    fn grant_all(&mut self, now: Instant) {
+        self.grants.count();
         for falls in [true, false] {
             for (tenant, _) in self.standing.iter() {
                 let n = tenant.0 as usize;

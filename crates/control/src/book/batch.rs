@@ -76,17 +76,32 @@ impl Book {
         now: Instant,
     ) -> Result<Undo, (usize, Refusal)> {
         let (mut undo, mut names) = (Undo(Vec::new()), HashSet::new());
-        for (n, change) in changes.iter().enumerate() {
-            let made = match names.insert(change.name()) {
-                true => self.begin_one(change, now, &mut undo),
-                false => Err(Refusal::Invalid("a batch has one change of a tenant".to_owned())),
-            };
-            if let Err(refusal) = made {
+        let begun = self.in_a_row(now, |book| {
+            for (n, change) in changes.iter().enumerate() {
+                let made = match names.insert(change.name()) {
+                    true => book.begin_one(change, now, &mut undo),
+                    false => Err(Refusal::Invalid("a batch has one change of a tenant".to_owned())),
+                };
+                made.map_err(|refusal| (n, refusal))?;
+            }
+            Ok(())
+        });
+        match begun {
+            Ok(()) => Ok(undo),
+            Err(refused) => {
                 self.undo_batch(undo, now);
-                return Err((n, refusal));
+                Err(refused)
             }
         }
-        Ok(undo)
+    }
+
+    /// Makes many changes. On a device that was promised more than it makes each would cost what all
+    /// tenants do.
+    fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut Book) -> R) -> R {
+        self.devices.iter_mut().for_each(|device| device.registry.begin_row());
+        let made = make(self);
+        self.devices.iter_mut().for_each(|device| device.registry.end_row(now));
+        made
     }
 
     fn begin_one(
@@ -121,27 +136,31 @@ impl Book {
     /// Nothing of a batch has been made. What tenants had is theirs again, whether or not they would be
     /// admitted with it today, and though all is frozen by now.
     pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
-        for (tenant, before) in undo.0.into_iter().rev() {
-            let Some(before) = before else {
-                self.unregister_of(tenant, now);
-                continue;
-            };
-            for (device, lot) in self.devices.iter_mut().zip(before.lots) {
-                device.registry.put_back(tenant, lot, now);
+        self.in_a_row(now, |book| {
+            for (tenant, before) in undo.0.into_iter().rev() {
+                let Some(before) = before else {
+                    book.unregister_of(tenant, now);
+                    continue;
+                };
+                for (device, lot) in book.devices.iter_mut().zip(before.lots) {
+                    device.registry.put_back(tenant, lot, now);
+                }
+                let entry = book.entry_mut(tenant);
+                (entry.slo, entry.tokens_needed) = (before.slo, before.tokens_needed);
             }
-            let entry = self.entry_mut(tenant);
-            (entry.slo, entry.tokens_needed) = (before.slo, before.tokens_needed);
-        }
+        });
     }
 
     /// Ends the tenants that a batch removes, though all is frozen by now: it was begun before.
     pub fn end_batch(&mut self, changes: &[TenantChange], now: Instant) {
-        for change in changes {
-            let TenantChange::Remove { name } = change else { continue };
-            // Or it has ended by itself.
-            if let Ok(tenant) = self.known(name) {
-                self.unregister_of(tenant, now);
+        self.in_a_row(now, |book| {
+            for change in changes {
+                let TenantChange::Remove { name } = change else { continue };
+                // Or it has ended by itself.
+                if let Ok(tenant) = book.known(name) {
+                    book.unregister_of(tenant, now);
+                }
             }
-        }
+        });
     }
 }

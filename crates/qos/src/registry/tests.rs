@@ -178,6 +178,56 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     assert_eq!((registry.left(), registry.shared().lent()), (20_000_000, 42_000_000));
 }
 
+/// Or a batch of changes would cost as many times what all tenants do.
+#[test]
+fn a_row_of_changes_works_out_once_what_all_have() {
+    const MANY: u32 = 1_000;
+    let now = Instant::ZERO;
+    let change = |in_a_row: bool| {
+        let mut registry = Registry::new(DeviceModel::device_a(), MANY as usize);
+        for _ in 0..MANY {
+            registry.register(&slo(500, 400, 100), now).unwrap();
+        }
+        registry.adjust(Adjustment { rate_permille: 200, ..Adjustment::NONE }, now);
+        let all = || (0..MANY).map(TenantId);
+        let before: Vec<Lot> = all().map(|tenant| registry.lot_of(tenant)).collect();
+        let mut seen = Vec::new();
+        let mut row = |registry: &mut Registry, make: &dyn Fn(&mut Registry)| {
+            let rounds = registry.grants.rounds;
+            if in_a_row {
+                registry.begin_row();
+            }
+            make(registry);
+            if in_a_row {
+                registry.end_row(now);
+                assert!(registry.grants.rounds <= rounds + 1);
+            }
+            let shared = registry.shared();
+            let terms = shared.tenants.iter().map(|cell| cell.terms());
+            let terms: Vec<_> = terms.map(|terms| (terms.class, terms.rate)).collect();
+            seen.push((terms, shared.share(), shared.lent(), registry.left()));
+        };
+        row(&mut registry, &|registry| {
+            for tenant in all().filter(|tenant| tenant.0 % 2 == 0) {
+                registry.change(tenant, &slo(0, 0, 0), now).unwrap();
+            }
+        });
+        assert!(registry.promised() > registry.device_rate(), "they have parts still");
+        row(&mut registry, &|registry| {
+            all().zip(&before).for_each(|(tenant, lot)| registry.put_back(tenant, *lot, now));
+        });
+        row(&mut registry, &|registry| {
+            for tenant in all().filter(|tenant| tenant.0 % 8 > 0) {
+                registry.unregister(tenant, now).unwrap();
+            }
+        });
+        assert!(registry.left() > 0, "all have what they were promised");
+        row(&mut registry, &|_| {});
+        seen
+    };
+    assert_eq!(change(true), change(false));
+}
+
 /// What was made, and what became of it, in one process.
 fn adds_up(registry: &Registry, schedulers: &[&TokenScheduler]) {
     let all = schedulers.iter().map(|one| one.totals()).chain([registry.totals()]);
