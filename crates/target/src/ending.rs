@@ -8,7 +8,11 @@ use contract::{
 
 use crate::inflight::InFlight;
 use crate::metering::Ended;
+use crate::quota::Stand;
 use crate::worker::Worker;
+
+/// Connections that wait for a tenant with nothing in flight and are called in a turn.
+const CALLS_MAX: usize = 256;
 
 /// What is known of a request that is in flight no more.
 struct Gone {
@@ -140,22 +144,50 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     /// The next connection in a tenant's line may go on. All may if the tenant has nothing in flight:
-    /// the next might not ask for anything of it any more, and no other end would call those behind.
+    /// the next might not ask for anything of it any more, and no other end would call those behind. Of
+    /// these the first go on now, and [others](Worker::call_on) later.
     #[inline(never)]
     fn call_next(&mut self, tenant: TenantId) {
-        let calls_all = self.quotas.holds_nothing(tenant);
-        while let Some((id, stand)) = self.quotas.next_in_line(tenant) {
-            let Some(conn) = self.find(id).filter(|conn| conn.stand == Some(stand)) else {
-                continue;
-            };
-            conn.stand = None;
-            if conn.stalled.is_some() {
-                self.look_again(id);
-                if !calls_all {
-                    break;
-                }
+        if self.quotas.holds_nothing(tenant) {
+            self.quotas.call_all(tenant);
+            while self.called < CALLS_MAX {
+                let Some(next) = self.quotas.next_called(tenant) else { return };
+                self.call(next);
+                self.called += 1;
+            }
+            return;
+        }
+        while let Some(next) = self.quotas.next_in_line(tenant) {
+            if self.call(next) {
+                return;
             }
         }
+    }
+
+    /// Goes on calling those who wait for tenants that had nothing in flight, a bounded number of them
+    /// in a turn; the tenants take turns.
+    #[inline(never)]
+    pub(crate) fn call_on(&mut self) {
+        while self.called < CALLS_MAX {
+            let Some(tenant) = self.quotas.next_calling() else { return };
+            if let Some(next) = self.quotas.next_called(tenant) {
+                self.call(next);
+            }
+            self.called += 1;
+        }
+    }
+
+    /// A connection may go on, if it stands in that place still and waits; whether it does.
+    fn call(&mut self, (id, stand): (ConnId, Stand)) -> bool {
+        let Some(conn) = self.find(id).filter(|conn| conn.stand == Some(stand)) else {
+            return false;
+        };
+        conn.stand = None;
+        let waits = conn.stalled.is_some();
+        if waits {
+            self.look_again(id);
+        }
+        waits
     }
 
     /// Answers a request that no stream counts as running: a barrier, or one whose payload was bad.

@@ -56,6 +56,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if self.awaited.is_waiting() {
             self.go_on_awaiting();
         }
+        self.called = 0;
+        if self.quotas.is_calling() {
+            self.call_on();
+        }
         self.take_stalled();
         while let Some(mut chunk) = self.inbox.pop_front() {
             let stop = self.take_chunk(&mut chunk);

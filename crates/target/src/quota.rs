@@ -36,6 +36,8 @@ struct Holding {
     /// Its connections that wait for less of that, the first in front, and some that wait no more: at
     /// most twice as many as the worker has connections.
     line: VecDeque<(ConnId, Stand)>,
+    /// All up to this place are being called.
+    called_to: Option<u64>,
 }
 
 /// What the tenants of a worker hold, by their numbers.
@@ -44,6 +46,8 @@ pub(crate) struct Quotas {
     holdings: Vec<Holding>,
     /// Places in lines that were given.
     stands: u64,
+    /// Tenants that have [`Holding::called_to`], each once: it is the first one's turn.
+    calling: VecDeque<TenantId>,
 }
 
 impl Quotas {
@@ -126,6 +130,39 @@ impl Quotas {
         self.of(tenant).line.pop_front()
     }
 
+    /// All who stand in the tenant's line now are to be called, a few at a time.
+    pub(crate) fn call_all(&mut self, tenant: TenantId) {
+        let last = self.stands;
+        if self.of(tenant).called_to.replace(last).is_none() {
+            self.calling.push_back(tenant);
+        }
+    }
+
+    /// Whether some are to be called.
+    #[inline]
+    pub(crate) fn is_calling(&self) -> bool {
+        !self.calling.is_empty()
+    }
+
+    /// The next that is to be called of a tenant, and whose place it was; `None`: there are no more.
+    pub(crate) fn next_called(&mut self, tenant: TenantId) -> Option<(ConnId, Stand)> {
+        let holding = self.of(tenant);
+        let to = holding.called_to?;
+        if holding.line.front().is_some_and(|(_, stand)| stand.number <= to) {
+            return holding.line.pop_front();
+        }
+        holding.called_to = None;
+        self.calling.retain(|other| *other != tenant);
+        None
+    }
+
+    /// The tenant whose turn it is to have one called; the others come first from then on.
+    pub(crate) fn next_calling(&mut self) -> Option<TenantId> {
+        let tenant = self.calling.pop_front()?;
+        self.calling.push_back(tenant);
+        Some(tenant)
+    }
+
     /// Whether it has nothing in flight, so that no end of a request would call whoever waits.
     pub(crate) fn holds_nothing(&mut self, tenant: TenantId) -> bool {
         self.of(tenant).slots == 0
@@ -174,6 +211,28 @@ mod tests {
         assert!(quotas.of(TenantId(0)).line.len() <= 8);
         let first = quotas.next_in_line(TenantId(0)).map(|(id, _)| id);
         assert_eq!(first, Some(conn(0)), "who stayed is still the first");
+    }
+
+    #[test]
+    fn tenants_that_call_all_take_turns_and_call_nobody_who_came_later() {
+        let mut quotas = Quotas::default();
+        let conn = |index| ConnId { index, generation: 1 };
+        let tenants = [TenantId(0), TenantId(1)];
+        for (tenant, index) in [(0, 0), (0, 1), (0, 2), (1, 3)] {
+            quotas.stand_in_line(tenants[tenant], conn(index), None, 8, |_, _| true);
+        }
+        tenants.iter().for_each(|tenant| quotas.call_all(*tenant));
+        quotas.stand_in_line(tenants[0], conn(4), None, 8, |_, _| true);
+        let mut called = Vec::new();
+        while let Some(tenant) = quotas.next_calling() {
+            called.extend(quotas.next_called(tenant).map(|(id, _)| id.index));
+        }
+        assert_eq!(called, [0, 3, 1, 2]);
+        assert!(!quotas.is_calling());
+        quotas.call_all(tenants[0]);
+        assert_eq!(quotas.next_called(tenants[0]).map(|(id, _)| id.index), Some(4));
+        assert!(quotas.is_calling() && quotas.next_called(tenants[0]).is_none());
+        assert!(!quotas.is_calling());
     }
 
     #[test]

@@ -143,6 +143,8 @@ pub struct Load {
     pub put_off: usize,
     /// Requests that their fences, or another process, hold.
     pub fenced: usize,
+    /// Connections that are to be looked at, as what they waited for may be over.
+    pub called: usize,
 }
 
 /// Received bytes that have not been taken yet.
@@ -187,6 +189,8 @@ pub struct Worker<T, D, S, P, M = NoMailbox> {
     pub(crate) fillable: Vec<ConnId>,
     /// Connections whose stall may be over.
     pub(crate) stalled: VecDeque<ConnId>,
+    /// Connections that were called in this turn though nothing of their tenant's had ended for them.
+    pub(crate) called: usize,
     /// Connections that wait for what the worker is short of, each once, the first in front.
     pub(crate) starving: VecDeque<ConnId>,
     /// Bytes kept for stalled connections.
@@ -287,6 +291,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             inbox: VecDeque::with_capacity(1024),
             fillable: Vec::with_capacity(64),
             stalled: VecDeque::new(),
+            called: 0,
             starving: VecDeque::new(),
             carried: 0,
             greetings: Vec::new(),
@@ -599,7 +604,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        if self.batch >= self.limits.batch {
+        if self.batch >= self.limits.batch || self.quotas.is_calling() {
             return Some(self.now);
         }
         let devices = self
@@ -635,7 +640,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let buffers = self.pool.taken() - usize::from(self.spare.is_some());
         let put_off = self.awaited.put_off();
         let fenced = self.devices.iter().map(|attached| attached.fenced.len()).sum();
-        Load { in_flight: self.in_flight.len(), buffers, carried: self.carried, put_off, fenced }
+        let (in_flight, called) = (self.in_flight.len(), self.stalled.len());
+        Load { in_flight, buffers, carried: self.carried, put_off, fenced, called }
     }
 
     /// Whether nothing is in flight and every buffer is in its pool: what the simulated world

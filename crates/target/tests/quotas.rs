@@ -39,6 +39,39 @@ fn who_was_supplied_beside_its_line_is_called_by_the_next() {
     assert!(rig.worker.is_at_rest());
 }
 
+/// Thousands of connections of one tenant may wait, and all of them may go on when it has nothing in
+/// flight; others need not wait for all those.
+#[test]
+fn of_many_who_may_go_on_a_bounded_number_does_so_in_a_turn() {
+    const MANY: u32 = 2_000;
+    let mut rig = Rig::new(3, &[(UNIT, 4)]);
+    rig.connect(0, 1);
+    rig.impoverish(&[1]);
+    assert_eq!(rig.say(0, &READ.repeat(2)), []);
+    for conn in 1..=MANY {
+        rig.connect(conn, 1);
+        assert_eq!(rig.say(conn, READ), []);
+    }
+    assert_eq!(rig.worker.load().in_flight, 2, "all others wait in its line");
+    rig.set_poor(&[]);
+    let mut said = Vec::new();
+    let mut turns = 0;
+    while said.len() < 2 + MANY as usize {
+        assert!(rig.turn() || turns == 0, "nobody else would wake it: {} are answered", said.len());
+        let called = rig.worker.load().called;
+        assert!(called <= 300, "{called} at once");
+        said.extend(rig.take_said());
+        turns += 1;
+        assert!(turns < 10 * MANY, "{} are answered", said.len());
+    }
+    said.sort();
+    let mut all: Vec<_> = (0..=MANY).map(|conn| answered(conn, 0)).collect();
+    all.push(answered(0, 1));
+    all.sort();
+    assert_eq!(said, all);
+    assert!(rig.worker.is_at_rest());
+}
+
 const TENANTS: u32 = 3;
 const CONNECTIONS: u32 = 4;
 const SLOTS: usize = 9;

@@ -435,8 +435,13 @@ impl Rig {
 
     /// The scheduler lets go nothing of these tenants from now on, and what comes of all others.
     pub(crate) fn impoverish(&mut self, tenants: &[u32]) -> Vec<(u32, Vec<u8>)> {
-        *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
+        self.set_poor(tenants);
         self.turns()
+    }
+
+    /// The same from the next turn on.
+    pub(crate) fn set_poor(&mut self, tenants: &[u32]) {
+        *self.poor.borrow_mut() = tenants.iter().map(|tenant| TenantId(*tenant)).collect();
     }
 
     /// Time passes in which nobody says anything.
@@ -448,9 +453,20 @@ impl Rig {
     /// Turns until nothing more happens.
     pub(crate) fn turns(&mut self) -> Vec<(u32, Vec<u8>)> {
         for _ in 0..100 {
-            self.now = Instant::from_nanos(self.now.as_nanos() + 1_000);
-            self.worker.turn(self.now);
+            self.turn();
         }
+        self.take_said()
+    }
+
+    /// One turn: whether it wants the next at once.
+    pub(crate) fn turn(&mut self) -> bool {
+        self.now = Instant::from_nanos(self.now.as_nanos() + 1_000);
+        let turn = self.worker.turn(self.now);
+        turn.progressed || turn.wake_at.is_some_and(|at| at <= self.now)
+    }
+
+    /// The heads that were said since the last time.
+    pub(crate) fn take_said(&mut self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut self.network.0.borrow_mut().said)
     }
 }
