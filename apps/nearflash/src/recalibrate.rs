@@ -34,6 +34,9 @@ const AUTOMATIC_PERIOD: Duration = Duration::from_secs(600);
 /// How often one gives way and begins anew at most.
 const GIVE_WAY_MAX: u32 = 20;
 
+/// How often to ask where probes may write, where a change of an operator is in the way.
+const SCRATCH_TRIES: u32 = 20;
+
 /// How long to wait for the end of one that nobody wants any more.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -274,15 +277,20 @@ impl Recalibrations {
     fn measure(&self, device: &str) {
         let orders = Arc::new(Orders::default());
         let Some(asked) = self.begin(device) else { return };
-        let scratch = match self.scratch(device, &asked, &orders) {
-            Ok(scratch) => scratch,
-            Err(problem) => {
-                return self.end(device, Phase::Refused, Some(problem.message));
-            }
-        };
         let is_cancelled = || {
             let inner = self.lock();
             inner.is_halted || inner.jobs.get(device).is_none_or(|job| job.is_cancelled)
+        };
+        let rest = || {
+            std::thread::sleep(PERIOD);
+            !is_cancelled()
+        };
+        let scratch = match patiently(|| self.scratch(device, &asked, &orders), rest) {
+            Ok(scratch) => scratch,
+            Err(_) if is_cancelled() => return self.end(device, Phase::Cancelled, None),
+            Err(problem) => {
+                return self.end(device, Phase::Refused, Some(problem.message));
+            }
         };
         let tell = |recalibration: &qos::recalibrate::Recalibration, last: Option<&_>| {
             if let Some(job) = self.lock().jobs.get_mut(device) {
@@ -459,6 +467,21 @@ impl Recalibrations {
     }
 }
 
+/// Tries something that a change which is being made may be in the way of, a bounded number of times.
+/// `rest` waits, and says whether to go on.
+fn patiently<T>(
+    mut attempt: impl FnMut() -> Result<T, Problem>,
+    mut rest: impl FnMut() -> bool,
+) -> Result<T, Problem> {
+    for _ in 1..SCRATCH_TRIES {
+        match attempt() {
+            Err(problem) if problem.code == Code::Busy && rest() => {}
+            done => return done,
+        }
+    }
+    attempt()
+}
+
 impl Job {
     fn new(device: &str, asked: StartRecalibration, automatic: bool, now: Instant) -> Job {
         let told = words::waiting(device, asked, automatic);
@@ -545,5 +568,34 @@ impl Recalibrator for Recalibrations {
         self.live.keep_model(device, None)?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, configured, now)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A measurement that nobody did anything wrong about would be refused.
+    #[test]
+    fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
+        let tried = |fails: u32, code, rests: u32| {
+            let (mut tries, mut rested) = (0, 0);
+            let attempt = || {
+                tries += 1;
+                if tries > fails { Ok(()) } else { Err(Problem::new(code, "another change")) }
+            };
+            let rest = || {
+                rested += 1;
+                rested <= rests
+            };
+            let done = patiently(attempt, rest);
+            (done.map_err(|problem| problem.code), tries)
+        };
+        let ever = u32::MAX;
+        assert_eq!(tried(0, Code::Busy, ever), (Ok(()), 1));
+        assert_eq!(tried(3, Code::Busy, ever), (Ok(()), 4));
+        assert_eq!(tried(ever, Code::Busy, ever), (Err(Code::Busy), SCRATCH_TRIES));
+        assert_eq!(tried(3, Code::Invalid, ever), (Err(Code::Invalid), 1));
+        assert_eq!(tried(ever, Code::Busy, 1), (Err(Code::Busy), 2), "nobody wants it any more");
     }
 }

@@ -214,15 +214,19 @@ pub(super) fn list(changes: &mut Changes, subsystem: &SubsystemConfig, listed: V
 }
 
 /// What a device's configuration names goes with that only: a start would look for it.
-fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
-    check_named_scratch(world, &space.name)?;
-    check_named_scratch(world, &space.number.0.to_string())
+pub(super) fn check_scratch(world: &World, space: &Space) -> Result<(), Problem> {
+    let is_it = |scratch: &str| find(world, scratch).is_ok_and(|one| one.number == space.number);
+    no_scratch(world, &space.name, is_it)
 }
 
 /// # Errors
-/// A device's configuration has a namespace of this name, or number, as scratch.
+/// A device's configuration has a namespace of this name as scratch.
 pub(super) fn check_named_scratch(world: &World, name: &str) -> Result<(), Problem> {
-    let names = |scratch: &Option<String>| scratch.as_deref() == Some(name);
+    no_scratch(world, name, |scratch| scratch == name)
+}
+
+fn no_scratch(world: &World, name: &str, is_it: impl Fn(&str) -> bool) -> Result<(), Problem> {
+    let names = |scratch: &Option<String>| scratch.as_deref().is_some_and(&is_it);
     let mut devices = world.config.device.iter();
     match devices.find(|device| names(&device.recalibrate_scratch)) {
         None => Ok(()),

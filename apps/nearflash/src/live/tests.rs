@@ -105,6 +105,22 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     live.keep_tenant("nobody").unwrap();
 }
 
+/// However the device's configuration names it: a start looks for that number.
+#[test]
+fn a_namespace_that_a_device_has_as_scratch_stays() {
+    for (scratch, stays) in [("ns2", true), ("2", true), ("02", true), ("ns1", false)] {
+        let config = format!(
+            "{DISK}recalibrate_scratch = \"{scratch}\"\n\
+             [[namespace]]\ndevice = \"disk\"\nsize = \"32MiB\"\n[[namespace]]\ndevice = \"disk\"\n"
+        );
+        let live = live(&config);
+        let inner = live.lock();
+        let space = namespaces::find(&inner.world, "ns2").unwrap();
+        let checked = namespaces::check_scratch(&inner.world, space);
+        assert_eq!(checked.is_err(), stays, "{scratch}: {checked:?}");
+    }
+}
+
 #[test]
 fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     let live = live(DISK);
