@@ -3,36 +3,23 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use contract::{Command, Hello, Range, Status};
-use support::{Launch, NvmeQueue, Operator, PATIENCE, SLOW_MODEL, Server, V2, pattern, wait_until};
+use support::{
+    Launch, NvmeQueue, Operator, PATIENCE, Place, SLOW_MODEL, Server, V2, pattern, wait_until,
+};
 use wire::nvme::Event;
 
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:disks";
 
-/// A directory for the files of one server.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
     /// With a configuration of a file and listeners for clients and hosts, and this.
-    fn new(rest: &str) -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
-        place.configure(&place.spec("first"), rest);
+    fn with(rest: &str) -> Place {
+        let place = Place::new();
+        place.configure(&place.file("first"), rest);
         place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A device that is a file.
-    fn spec(&self, name: &str) -> String {
-        format!("file:{}?size=16MiB", self.path(name).display())
     }
 
     fn configure(&self, spec: &str, rest: &str) {
@@ -63,12 +50,6 @@ impl Place {
     }
 }
 
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
-}
-
 /// What a namespace reads, by a connection of its own.
 fn read(server: &Server, namespace: u16) -> (Status, Vec<u8>) {
     V2::connect(server.address()).call_in(namespace, READ, &[])
@@ -82,11 +63,11 @@ fn write(server: &Server, namespace: u16, version: u8) {
 
 #[test]
 fn a_disk_is_added_without_a_restart_and_is_there_again() {
-    let place = Place::new("");
+    let place = Place::with("");
     let mut server = place.start();
     let mut before = V2::connect(server.address());
     let mut host = NvmeQueue::admin(server.listener(1), 1, SUBSYSTEM).unwrap();
-    let told = place.told(&["device", "add", "second", &place.spec("second")]);
+    let told = place.told(&["device", "add", "second", &place.file("second")]);
     assert_eq!(told, "added second, 16 MiB, without a model\n");
     assert_eq!(place.devices(), ["first", "second"]);
     let told = place.told(&["namespace", "add", "logs", "4MiB", "--device", "second"]);
@@ -117,12 +98,12 @@ fn a_disk_is_added_without_a_restart_and_is_there_again() {
 
 #[test]
 fn promises_hold_on_a_new_disk_and_keep_it_there() {
-    let place = Place::new("");
+    let place = Place::with("");
     let _server = place.start();
     place.told(&["tenant", "add", "old"]);
     let model = place.path("slow.toml");
     std::fs::write(&model, SLOW_MODEL).unwrap();
-    let (spec, model) = (place.spec("second"), model.display().to_string());
+    let (spec, model) = (place.file("second"), model.display().to_string());
     let told = place.told(&["device", "add", "second", &spec, "--model", &model]);
     assert_eq!(told, "added second, 16 MiB\n");
     let gold = ["tenant", "add", "gold", "--latency", "500us", "--iops", "3000"];
@@ -150,10 +131,10 @@ fn promises_hold_on_a_new_disk_and_keep_it_there() {
 
 #[test]
 fn a_disk_goes_when_nothing_is_on_it() {
-    let place = Place::new("");
+    let place = Place::with("");
     let mut server = place.start();
-    place.told(&["device", "add", "second", &place.spec("second")]);
-    place.told(&["device", "add", "third", &place.spec("third")]);
+    place.told(&["device", "add", "second", &place.file("second")]);
+    place.told(&["device", "add", "third", &place.file("third")]);
     place.told(&["namespace", "add", "logs", "4MiB", "--device", "second"]);
     place.told(&["namespace", "add", "more", "4MiB", "--device", "third"]);
     write(&server, 2, 4);
@@ -167,7 +148,7 @@ fn a_disk_goes_when_nothing_is_on_it() {
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap();
     let leads = |link: std::fs::DirEntry| std::fs::read_link(link.path()).unwrap_or_default();
     assert!(open.flatten().map(leads).all(|path| path != place.path("second")));
-    let other = Launch::device(&place.spec("second")).start();
+    let other = Launch::device(&place.file("second")).start();
     assert_eq!(V2::connect(other.address()).read_blocks(64, 8), pattern(64, 8, 4));
     drop(other);
     assert_eq!(read(&server, 3), (Status::Ok, pattern(64, 8, 5)), "the others are as they were");
@@ -176,7 +157,7 @@ fn a_disk_goes_when_nothing_is_on_it() {
     let said = place.refused(&["device", "rm", "nothing"]);
     assert!(said.contains("there is no device \"nothing\"") && said.contains("third"), "{said}");
     // The disk comes back, under its old name.
-    place.told(&["device", "add", "second", &place.spec("second")]);
+    place.told(&["device", "add", "second", &place.file("second")]);
     place.told(&["namespace", "add", "again", "4MiB", "--device", "second"]);
     write(&server, 4, 6);
     server.kill();
@@ -188,11 +169,11 @@ fn a_disk_goes_when_nothing_is_on_it() {
 
 #[test]
 fn a_device_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() {
-    let place = Place::new("");
+    let place = Place::with("");
     let server = place.start();
     std::fs::create_dir(place.path("folder")).unwrap();
     let folder = format!("file:{}", place.path("folder").display());
-    let first = place.spec("first");
+    let first = place.file("first");
     for (name, spec, word) in [
         ("first", "null:1MiB", "there is a device \"first\" already"),
         ("7", "null:1MiB", "not digits alone"),
@@ -221,7 +202,7 @@ fn a_device_that_cannot_be_is_refused_with_the_reason_and_leaves_nothing() {
 
 #[test]
 fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
-    let place = Place::new("");
+    let place = Place::with("");
     let server = place.start();
     let done = AtomicBool::new(false);
     let written = std::thread::scope(|scope| {
@@ -241,7 +222,7 @@ fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
         };
         let writers = [writer(0), writer(8192)];
         for n in 0..6 {
-            place.told(&["device", "add", "more", &place.spec("more")]);
+            place.told(&["device", "add", "more", &place.file("more")]);
             place.told(&["namespace", "add", &format!("n{n}"), "1MiB", "--device", "more"]);
             place.told(&["namespace", "rm", &format!("n{n}")]);
             place.told(&["device", "rm", "more"]);
@@ -254,10 +235,10 @@ fn clients_that_write_all_the_time_notice_nothing_of_disks_that_come_and_go() {
 
 #[test]
 fn an_upgrade_takes_them_over_wherever_they_are() {
-    let place = Place::new("");
+    let place = Place::with("");
     let mut old = place.start();
     for name in ["second", "third"] {
-        place.told(&["device", "add", name, &place.spec(name)]);
+        place.told(&["device", "add", name, &place.file(name)]);
     }
     place.told(&["namespace", "add", "more", "4MiB", "--device", "third"]);
     place.told(&["device", "rm", "second"]);
@@ -273,20 +254,20 @@ fn an_upgrade_takes_them_over_wherever_they_are() {
     // Its place in this process is another than in the first.
     place.told(&["namespace", "rm", "more"]);
     place.told(&["device", "rm", "third"]);
-    place.told(&["device", "add", "third", &place.spec("third")]);
+    place.told(&["device", "add", "third", &place.file("third")]);
 }
 
 #[test]
 fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
-    let place = Place::new("");
+    let place = Place::with("");
     let server = place.start();
     let more = |size: &str, namespace: bool| {
-        let spec = place.spec("second").replace("16MiB", size);
+        let spec = place.file("second").replace("16MiB", size);
         let device = format!("[[device]]\nname = \"second\"\nspec = \"{spec}\"\n");
         let space = "[[namespace]]\nname = \"logs\"\ndevice = \"second\"\nsize = \"4MiB\"\n\
                      [[tenant]]\nname = \"tin\"\ndevice = \"second\"\n";
         place.configure(
-            &place.spec("first"),
+            &place.file("first"),
             &format!("{device}{}", if namespace { space } else { "" }),
         );
         server.hang_up();
@@ -302,12 +283,12 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     assert_eq!(read(&server, 2), (Status::Ok, pattern(64, 8, 9)));
     more("16MiB", false);
     wait_until("the end of the namespace", PATIENCE, || read(&server, 2).0 != Status::Ok);
-    place.configure(&place.spec("first"), "");
+    place.configure(&place.file("first"), "");
     server.hang_up();
     wait_until("the end of the device", PATIENCE, || place.devices() == ["first"]);
     // One that cannot be opened leaves everything as it was.
     place.configure(
-        &place.spec("first"),
+        &place.file("first"),
         "[[device]]\nname = \"a\"\nspec = \"null:1MiB\"\n[[device]]\nname = \"b\"\nspec = \"file:/nowhere\"\n",
     );
     server.hang_up();
@@ -318,10 +299,10 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
 /// Places of devices are no places in the list of those that are there.
 #[test]
 fn who_is_behind_a_removed_disk_goes_on() {
-    let place = Place::new("");
+    let place = Place::with("");
     let mut server = place.start();
     for name in ["second", "third"] {
-        place.told(&["device", "add", name, &place.spec(name)]);
+        place.told(&["device", "add", name, &place.file(name)]);
     }
     place.told(&["namespace", "add", "logs", "4MiB", "--device", "third"]);
     place.told(&["device", "rm", "second"]);
@@ -335,10 +316,10 @@ fn who_is_behind_a_removed_disk_goes_on() {
 /// Without namespaces in the file their numbers are the devices' places.
 #[test]
 fn a_reload_lets_no_namespace_be_on_another_disk() {
-    let place = Place::new("");
+    let place = Place::with("");
     let configure = |names: &[&str]| {
         let device = |name: &&str| {
-            format!("[[device]]\nname = \"{name}\"\nspec = \"{}\"\n", place.spec(name))
+            format!("[[device]]\nname = \"{name}\"\nspec = \"{}\"\n", place.file(name))
         };
         let devices: String = names.iter().map(device).collect();
         let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";

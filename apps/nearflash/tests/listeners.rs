@@ -4,34 +4,25 @@
 mod support;
 
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AddListener, AdminAddress, Client, RemoveListener};
+use control::admin::{AddListener, RemoveListener};
 use support::{
-    Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V1, V2, free_port, pattern, wait_until,
+    Answer, Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V1, V2, free_port, pattern,
+    wait_until,
 };
 use wire::nvme::{Event, LogPage};
 
 const READ: Command = Command::Read(Range::new(64, 8));
 const SUBSYSTEM: &str = "nqn.2026-11.org.example:listeners";
 
-/// A directory for the files of one server.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
     /// With a configuration of a file and a listener, and this.
-    fn new(rest: &str) -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
+    fn with(rest: &str) -> Place {
+        let place = Place::new();
         place.configure(&format!("[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n{rest}"));
         place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
     }
 
     fn configure(&self, rest: &str) {
@@ -62,16 +53,6 @@ impl Place {
         each.map(|one| (one["number"].as_u64().unwrap(), one["url"].as_str().unwrap().to_owned()))
             .collect()
     }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.path("admin.sock"))).unwrap()
-    }
-}
-
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
 }
 
 fn address(url: &str) -> SocketAddr {
@@ -85,7 +66,7 @@ fn is_closed(at: SocketAddr) -> bool {
 
 #[test]
 fn a_listener_that_is_added_serves_and_is_there_again() {
-    let place = Place::new("");
+    let place = Place::with("");
     let mut server = place.start();
     let told = place.told(&["listener", "add", &format!("reflex://{}", free_port())]);
     assert!(told.starts_with("listens at reflex://127.0.0.1:"), "{told}");
@@ -110,7 +91,7 @@ fn a_listener_that_is_added_serves_and_is_there_again() {
 /// Or the numbers of a process would be used up by listeners that nobody knows any more.
 #[test]
 fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
-    let place = Place::new("");
+    let place = Place::with("");
     let _server = place.start();
     let numbers = || place.listed().iter().map(|one| one.0).collect::<Vec<_>>();
     let remove = |at: SocketAddr| place.told(&["listener", "rm", &format!("reflex://{at}")]);
@@ -135,7 +116,7 @@ fn a_number_is_free_when_nobody_is_left_who_came_by_its_listener() {
 
 #[test]
 fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
-    let place = Place::new("");
+    let place = Place::with("");
     let server = place.start();
     let first = place.add(&format!("reflex://{}", free_port()));
     let mut here: Vec<V2> = (0..4).map(|_| V2::connect(first)).collect();
@@ -182,7 +163,7 @@ fn who_came_by_a_listener_that_is_removed_stays_unless_it_is_drained() {
 
 #[test]
 fn a_listener_that_cannot_be_is_refused_with_the_reason() {
-    let place = Place::new("");
+    let place = Place::with("");
     let server = place.start();
     let before = place.listed();
     let taken = format!("reflex://{}", server.address());
@@ -205,7 +186,7 @@ fn a_listener_that_cannot_be_is_refused_with_the_reason() {
 
 #[test]
 fn the_first_listener_of_hosts_may_be_a_new_one() {
-    let place = Place::new(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
+    let place = Place::with(&format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"));
     let _server = place.start();
     let first = place.add(&format!("nvme-tcp://{}", free_port()));
     let mut host = NvmeQueue::admin(first, 1, SUBSYSTEM).unwrap();
@@ -245,7 +226,7 @@ fn the_first_listener_of_hosts_may_be_a_new_one() {
 /// The state file alone says it, and no operator can edit that.
 #[test]
 fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_start() {
-    let place = Place::new("");
+    let place = Place::with("");
     let subsystem = format!("[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n");
     let of_hosts = "[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n".repeat(2);
     let (with, without) = (format!("{of_hosts}{subsystem}"), &of_hosts[..of_hosts.len() / 2]);
@@ -282,7 +263,7 @@ fn what_was_said_of_a_listener_that_the_configuration_has_no_more_holds_up_no_st
 
 #[test]
 fn a_tenant_stays_while_a_listener_or_who_came_by_it_is_there() {
-    let place = Place::new("[[tenant]]\nname = \"other\"\n");
+    let place = Place::with("[[tenant]]\nname = \"other\"\n");
     let _server = place.start();
     place.told(&["tenant", "add", "gold"]);
     let at = place.add("reflex://127.0.0.1:0?tenant=gold");
@@ -306,7 +287,7 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
         let one = |port: &u16| format!("[[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n");
         ports.iter().map(one).collect::<String>()
     };
-    let place = Place::new("");
+    let place = Place::with("");
     place.configure(&listen(&[one]));
     let server = place.start();
     let added = place.add("reflex://127.0.0.1:0");
@@ -347,7 +328,7 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
 
 #[test]
 fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
-    let place = Place::new("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
+    let place = Place::with("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
     let mut old = place.start();
     let stays = place.add("reflex://127.0.0.1:0?tenant=gold");
     let goes = place.add(&format!("reflex://{}?tenant=gold", free_port()));
@@ -377,7 +358,7 @@ fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
 
 #[test]
 fn opening_and_closing_is_put_on_record() {
-    let place = Place::new("");
+    let place = Place::with("");
     let log = place.path("audit.log");
     place.configure(&format!(
         "[admin]\naudit = \"{}\"\n[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
@@ -405,7 +386,7 @@ fn opening_and_closing_is_put_on_record() {
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
-    let place = Place::new("");
+    let place = Place::with("");
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
     std::fs::write(place.path("nearflash.toml"), config).unwrap();

@@ -3,39 +3,25 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use contract::{Command, Hello, Range, Status};
 use control::admin::{
-    AddNamespace, AddTenant, AdminAddress, ChangeTenant, ChangeTenants, Client, ClientError,
-    RemoveNamed, RemoveNamespace,
+    AddNamespace, AddTenant, ChangeTenant, ChangeTenants, Client, ClientError, RemoveNamed,
+    RemoveNamespace,
 };
 use serde_json::Value;
 use support::{
-    Launch, NvmeQueue, Operator, PATIENCE, Server, V2, complaint, host_nqn, pattern, wait_until,
-    words,
+    Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V2, complaint, host_nqn, pattern,
+    wait_until, words,
 };
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
 
-/// A directory for the files of one server.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     /// Writes the configuration: a file device, a listener of each protocol, and this.
     fn configure(&self, rest: &str) {
         let text = format!(
@@ -55,12 +41,6 @@ impl Place {
 
     fn start(&self) -> Server {
         self.launch().start()
-    }
-}
-
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
     }
 }
 
@@ -422,7 +402,7 @@ fn kill_at_random(
     let (mut old, mut new, mut done) = (0_u32, 0_u32, 0_u64);
     for _ in 0..kills {
         let mut server = place.start();
-        let mut client = Client::new(AdminAddress::Unix(place.path("admin.sock"))).unwrap();
+        let mut client = place.client();
         let there = count(&mut client);
         assert!(there == answered || there == asked, "{there}: neither {answered} nor {asked}");
         if answered != asked {
@@ -628,7 +608,7 @@ fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     place.configure("[limits]\ntenants = 4096\n");
     let mut server = place.start();
     place.told(&["tenant", "add", "first"]);
-    let client = || Client::new(AdminAddress::Unix(place.path("admin.sock"))).unwrap();
+    let client = || place.client();
     let add = |n: u32| {
         let name = format!("t{n}");
         ChangeTenant::Add(AddTenant { name, device: None, slo: None, share: None })

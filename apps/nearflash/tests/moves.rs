@@ -3,12 +3,11 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use control::admin::{AdminAddress, Client, ClientError, Code, WorkerState};
+use control::admin::{Client, ClientError, Code, WorkerState};
 use support::{
-    Launch, PATIENCE, Server, V1, V2, faultless, pattern, v1_head, verifying, wait_until,
+    Launch, PATIENCE, Place, Server, V1, V2, faultless, pattern, v1_head, verifying, wait_until,
 };
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -19,40 +18,19 @@ const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 const PAUSE_P50_MAX: Duration = Duration::from_millis(100);
 const PAUSE_P99_MAX: Duration = Duration::from_secs(2);
 
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("admin.sock")
-    }
-
-    /// A server with so many workers.
-    fn start(&self, workers: &str) -> Server {
-        let socket = self.socket();
-        let words = ["--workers", workers, "--admin", socket.to_str().unwrap()];
-        words.into_iter().fold(Launch::device("mem:16MiB"), Launch::with).start()
+    fn start(&self) -> Server {
+        self.crewed(Launch::device("mem:16MiB")).start()
     }
 
     /// The same with a subsystem for NVMe hosts alone.
-    fn start_nvme(&self, workers: &str) -> Server {
-        let socket = self.socket();
+    fn start_nvme(&self) -> Server {
         let text = format!(
             "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
              [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
              [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
         );
-        let words = ["--workers", workers, "--admin", socket.to_str().unwrap()];
-        words.into_iter().fold(Launch::config(&text), Launch::with).start()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+        self.crewed(Launch::config(&text)).start()
     }
 }
 
@@ -105,7 +83,7 @@ fn a_verifying_load_notices_nothing_but_pauses() {
         "?v=1 --connections 2 --queue-depth 32",
     ] {
         let place = Place::new();
-        let server = place.start("2");
+        let server = place.start();
         let (target, words) = words.split_once(' ').unwrap_or((words, ""));
         load_and_move(&place, &format!("reflex://{}{target}", server.address()), words);
     }
@@ -119,7 +97,7 @@ fn an_nvme_host_notices_nothing_but_pauses_on_its_admin_queue_and_the_others() {
         ("?digests=both", "--connections 2 --queue-depth 4 --block-size 16KiB"),
     ] {
         let place = Place::new();
-        let server = place.start_nvme("2");
+        let server = place.start_nvme();
         let url = format!("nvme-tcp://{}/{SUBSYSTEM}{query}", server.address());
         load_and_move(&place, &url, words);
     }
@@ -127,8 +105,8 @@ fn an_nvme_host_notices_nothing_but_pauses_on_its_admin_queue_and_the_others() {
 
 #[test]
 fn a_worker_with_nvme_hosts_is_retired_under_load() {
-    let place = Place::new();
-    let server = place.start_nvme("1..2");
+    let place = Place::new().of_workers("1..2");
+    let server = place.start_nvme();
     let mut client = place.client();
     let of_each = |client: &mut Client| -> Vec<usize> {
         client.workers().unwrap().workers.iter().map(|worker| worker.connections).collect()
@@ -181,7 +159,7 @@ fn a_worker_is_added_for_a_load_and_retired_behind_it() {
 #[test]
 fn half_a_message_moves_along() {
     let place = Place::new();
-    let server = place.start("2");
+    let server = place.start();
     let mut client = place.client();
     let other = |client: &mut Client| {
         let of = &client.connections().unwrap().connections[0];
@@ -202,8 +180,8 @@ fn half_a_message_moves_along() {
 
 #[test]
 fn workers_are_added_and_retired_under_load() {
-    let place = Place::new();
-    let server = place.start("1..2");
+    let place = Place::new().of_workers("1..2");
+    let server = place.start();
     let mut client = place.client();
     let state = |client: &mut Client| client.workers().unwrap().workers[1].state;
     let of_each = |client: &mut Client| -> Vec<usize> {

@@ -3,41 +3,27 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
-use control::admin::{AdminAddress, Client, Code, SetHost, SetNamespace, SetSubsystem};
-use support::{Launch, NvmeQueue, PATIENCE, Server, faultless, host_nqn, verifying, wait_until};
+use control::admin::{Code, SetHost, SetNamespace, SetSubsystem};
+use support::{
+    Launch, NvmeQueue, PATIENCE, Place, Server, faultless, host_nqn, verifying, wait_until,
+};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
-struct Place {
-    folder: tempfile::TempDir,
-    workers: &'static str,
-}
-
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), workers: "2" }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("admin.sock")
-    }
-
     /// A server that is not started, with a listener of each protocol, and more of a configuration.
     fn launch(&self, more: &str) -> Launch {
-        let device = self.folder.path().join("device").display().to_string();
+        let device = self.file("device");
         let text = format!(
-            "[[device]]\nname = \"disk\"\nspec = \"file:{device}?size=16MiB\"\n\
+            "[[device]]\nname = \"disk\"\nspec = \"{device}\"\n\
              [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
              [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
              [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n{more}"
         );
-        let socket = self.socket();
-        let words = ["--workers", self.workers, "--admin", socket.to_str().unwrap()];
-        words.into_iter().fold(Launch::config(&text), Launch::with)
+        self.crewed(Launch::config(&text))
     }
 
     fn start(&self) -> Server {
@@ -47,18 +33,6 @@ impl Place {
     /// A server that takes over.
     fn take_over(&self) -> Server {
         self.launch("").with("--upgrade").start()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.socket())).unwrap()
-    }
-
-    /// The other ends of all connections.
-    fn peers(&self) -> Vec<String> {
-        let connections = self.client().connections().unwrap().connections;
-        let mut peers: Vec<String> = connections.into_iter().map(|one| one.peer).collect();
-        peers.sort();
-        peers
     }
 }
 
@@ -80,7 +54,7 @@ fn taken(server: &Server) -> usize {
 
 /// A load of so many connections, the admin queue's among them, is taken over twice while it runs.
 fn take_over_twice(query: &str, words: &str, connections: usize) {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let mut load = bench(&old, query, "30", words);
     // A client that begins looks at the subsystem by another connection first, which ends.
@@ -124,7 +98,7 @@ fn a_load_with_digests_notices_nothing_but_pauses() {
 
 #[test]
 fn a_host_keeps_its_controller_its_event_request_and_its_reservation() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let at = old.address();
     let mut admin = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
@@ -153,7 +127,7 @@ const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 
 #[test]
 fn a_host_that_has_proven_who_it_is_need_not_do_so_again() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let more = format!("authenticate = true\n[[host]]\nnqn = \"{FRIEND}\"\nkey = \"{KEY}\"\n");
     let mut old = place.launch(&more).start();
     let mut program = Process::new(env!("CARGO_BIN_EXE_nearflash"));
@@ -218,7 +192,7 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
         ("giver:yours:4000", false),
         ("heir:controller", true),
     ] {
-        let place = Place::new();
+        let place = Place::in_memory();
         let launch = |of: &str| match at.starts_with(of) {
             true => staying(place.launch(""), at),
             false => place.launch(""),
@@ -244,7 +218,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
         ("giver:commit", true),
         ("giver:rest", true),
     ] {
-        let place = Place::new();
+        let place = Place::in_memory();
         let mut old = staying(place.launch(""), at).start();
         let mut disk = Disk::connect(&old);
         let new = place.launch("").with("--upgrade").begin();
@@ -258,7 +232,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
 
 #[test]
 fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let mut disk = Disk::connect(&old);
     let nobody = "hosts = [\"nqn.2026-11.io.nearflash:nobody\"]\n";
@@ -273,7 +247,7 @@ fn a_controller_that_the_new_configuration_does_not_have_ends_in_order() {
 /// Writes of whoever is shut out, or of what is taken away, may be at the devices by the older process.
 #[test]
 fn what_hosts_may_reach_does_not_change_before_the_older_is_at_rest() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let hosts = format!("hosts = [\"{}\", \"{FRIEND}\"]\n", host_nqn(1));
     let mut old = staying(place.launch(&hosts), "giver:committed").start();
     let mut disk = Disk::connect(&old);

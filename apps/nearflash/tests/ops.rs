@@ -20,33 +20,16 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::admin::{AddListener, AddTenant, AdminAddress, Client, ClientError, SetTenant, Slo};
+use control::admin::{AddListener, AddTenant, Client, ClientError, SetTenant, Slo};
 use serde_json::Value;
-use support::{Launch, PATIENCE, Server, V2, now, wait_until};
-
-/// A server's sockets and files, in memory.
-struct Place {
-    folder: tempfile::TempDir,
-}
+use support::{Launch, PATIENCE, Place, Server, V2, now, wait_until};
 
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("admin.sock")
-    }
-
     /// A server of this device, not started.
     fn launch(&self, device: &str, words: &[&str]) -> Launch {
         let socket = self.socket();
         let own = ["--admin", socket.to_str().unwrap()];
         own.iter().chain(words).fold(Launch::device(device), |launch, word| launch.with(word))
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.socket())).unwrap()
     }
 }
 
@@ -99,7 +82,7 @@ fn repetitions() -> usize {
 #[test]
 #[ignore = "measures; see `cargo xtask bench ops`"]
 fn idle_connections() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
     let mut clients: Vec<V2> = (0..1_000).map(|_| V2::connect(server.address())).collect();
     clients.iter_mut().for_each(|client| assert_eq!(client.read_blocks(0, 8).len(), 4096));
@@ -121,7 +104,7 @@ fn idle_connections() {
 #[test]
 #[ignore = "measures; see `cargo xtask bench ops`"]
 fn moves() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "2"]).start();
     let words = "--verify --read-percent 50 --connections 4 --queue-depth 32";
     let mut load = bench(&format!("reflex://{}", server.address()), 10.0, words);
@@ -167,7 +150,7 @@ fn nice(server: &Server, name: &str) -> i32 {
 
 #[test]
 fn workers_go_before_threads_that_answer_operators() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = place.launch("mem:16MiB", &["--workers", "1"]).start();
     // Work that waits has threads of its own, which live on for a while.
     ask(&place.socket(), "/v1/connections");
@@ -205,8 +188,8 @@ fn all_other_threads_keep_off_a_processor_that_is_a_workers() {
 /// They would inherit the low priority of the thread that opens it.
 #[test]
 fn what_works_for_hosts_runs_as_workers_do_whoever_opened_their_first_listener() {
-    let place = Place::new();
-    let state = place.folder.path().join("state").display().to_string();
+    let place = Place::in_memory();
+    let state = place.path("state").display().to_string();
     let server = place.launch("mem:16MiB", &["--workers", "1", "--state", &state]).start();
     let wanted = AddListener { url: "nvme-tcp://127.0.0.1:0".to_owned() };
     place.client().add_listener(&wanted).unwrap();
@@ -358,7 +341,7 @@ fn scrapes() {
     for (words, name) in
         [(&[][..], "default"), (&["--metrics-tenants", "10000"], "with metrics of all")]
     {
-        let place = Place::new();
+        let place = Place::in_memory();
         let server = crowded(&place, &tenants, words);
         for n in 0..active {
             let mut client = V2::with_token(server.address(), &format!("{n:05}")).unwrap();
@@ -396,7 +379,7 @@ fn worker_time(server: &Server) -> Duration {
 #[test]
 #[ignore = "measures; see `cargo xtask bench ops`"]
 fn tenants_by_the_ten_thousand() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let server = crowded(&place, "", &[]);
     let slo = |iops| Slo {
         latency_us: 10_000,

@@ -6,40 +6,24 @@ mod support;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 
 use contract::{Command, Hello, Range, Slo, Status};
-use control::admin::{AddTenant, AdminAddress, Client, Code, WorkerState};
+use control::admin::{AddTenant, Code, WorkerState};
 use rustix::process::{Pid, Signal};
 use support::{
-    Answer, Launch, PATIENCE, SLOW_MODEL, Server, V1, V2, nearflash, now, pattern, result, v1_head,
-    verifying, wait_until,
+    Answer, Launch, PATIENCE, Place, SLOW_MODEL, Server, V1, V2, nearflash, now, pattern, result,
+    v1_head, verifying, wait_until,
 };
 
-struct Place {
-    folder: tempfile::TempDir,
-    device: String,
-    workers: &'static str,
-}
-
 impl Place {
-    fn new() -> Place {
-        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let device = format!("file:{}?size=16MiB", folder.path().join("device").display());
-        Place { folder, device, workers: "2" }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("admin.sock")
+    fn device(&self) -> String {
+        self.file("device")
     }
 
     /// A server that is not started.
     fn launch(&self) -> Launch {
-        let socket = self.socket();
-        ["--workers", self.workers, "--admin", socket.to_str().unwrap()]
-            .into_iter()
-            .fold(Launch::device(&self.device), Launch::with)
+        self.crewed(Launch::device(&self.device()))
     }
 
     fn start(&self) -> Server {
@@ -49,18 +33,6 @@ impl Place {
     /// A server that takes over.
     fn take_over(&self) -> Server {
         self.launch().with("--upgrade").start()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.socket())).unwrap()
-    }
-
-    /// The other ends of all connections.
-    fn peers(&self) -> Vec<String> {
-        let connections = self.client().connections().unwrap().connections;
-        let mut peers: Vec<String> = connections.into_iter().map(|one| one.peer).collect();
-        peers.sort();
-        peers
     }
 }
 
@@ -77,7 +49,7 @@ fn told(server: &Server) -> (u64, u64, u64) {
 
 /// A load of so many connections is taken over twice while it runs.
 fn take_over_twice(words: &str, connections: usize) {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let (target, words) = words.split_once(' ').unwrap_or((words, ""));
     let mut load = verifying(&format!("reflex://{}{target}", old.address()), "30", words);
@@ -225,7 +197,7 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         ("heir:taken", 4),
         ("heir:commit", 0),
     ] {
-        let place = Place::new();
+        let place = Place::in_memory();
         let old =
             if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
         let old = old.start();
@@ -259,7 +231,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         ("heir:commit:4000", 4),
         ("heir:committed:4000", 4),
     ] {
-        let place = Place::new();
+        let place = Place::in_memory();
         let old =
             if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
         let mut old = old.start();
@@ -280,7 +252,7 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
 #[test]
 fn before_it_has_anything_the_newer_ends_with_the_older() {
     for at in ["giver:hello", "giver:prepare", "giver:ready"] {
-        let place = Place::new();
+        let place = Place::in_memory();
         let mut old = staying(place.launch(), at).start();
         let mut new = begin(place.launch());
         old.await_log("stays at");
@@ -302,7 +274,7 @@ fn is_served_after_all(place: &Place) {
 /// other's end.
 #[test]
 fn who_was_given_up_serves_nothing() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let mut large = V1::connect(old.address());
@@ -347,7 +319,7 @@ fn who_was_given_up_behind_the_last_step_is_ended() {
 
 #[test]
 fn who_has_no_room_for_all_is_refused() {
-    let place = Place { workers: "1..4", ..Place::new() };
+    let place = Place::in_memory().of_workers("1..4");
     let old = place.start();
     let mut clients: Vec<V1> = (0..150).map(|_| V1::connect(old.address())).collect();
     wait_until("connections", PATIENCE, || place.peers().len() == clients.len());
@@ -361,7 +333,7 @@ fn who_has_no_room_for_all_is_refused() {
 
 #[test]
 fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
-    let place = Place { workers: "1", ..Place::new() };
+    let place = Place::in_memory().of_workers("1");
     let mut old = staying(place.launch(), "giver:yours:4000").start();
     let mut clients = Clients::connect(&old);
     let new = begin(place.launch());
@@ -375,8 +347,8 @@ fn who_is_told_to_stop_meanwhile_does_not_take_back_what_it_gave() {
 
 #[test]
 fn what_operators_changed_is_not_lost_by_another_state_file() {
-    let place = Place::new();
-    let state = |name: &str| place.folder.path().join(name).display().to_string();
+    let place = Place::in_memory();
+    let state = |name: &str| place.path(name).display().to_string();
     let with_state = |name: &str| place.launch().with("--state").with(&state(name));
     let old = with_state("state").start();
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
@@ -387,7 +359,7 @@ fn what_operators_changed_is_not_lost_by_another_state_file() {
         old.await_log("this server goes on");
     }
     // The same file by another way.
-    std::os::unix::fs::symlink(place.folder.path(), place.folder.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(place.path("."), place.path("link")).unwrap();
     let new = with_state("link/state").with("--upgrade").start();
     let tenants = place.client().tenants().unwrap();
     assert!(tenants.iter().any(|tenant| tenant.name == "late"), "{}", new.log());
@@ -395,7 +367,7 @@ fn what_operators_changed_is_not_lost_by_another_state_file() {
 
 #[test]
 fn who_would_end_with_the_older_process_is_refused() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let watched = place.launch().after(&[], "export NOTIFY_SOCKET=/nonexistent/notify").start();
     let (code, said) = place.launch().with("--upgrade").fail();
     assert!(code == 1 && said.contains("systemctl reload"), "{said}");
@@ -405,7 +377,7 @@ fn who_would_end_with_the_older_process_is_refused() {
         println!("left out: this user may not have a container's process numbers");
         return;
     }
-    let place = Place::new();
+    let place = Place::in_memory();
     let first = place.launch().after(&contain, "true").start();
     let mut clients = Clients::connect(&first);
     let (code, said) = place.launch().with("--upgrade").fail();
@@ -415,12 +387,12 @@ fn who_would_end_with_the_older_process_is_refused() {
 
 #[test]
 fn files_of_sockets_follow_the_new_configuration() {
-    let place = Place::new();
-    let path = |name: &str| place.folder.path().join(name);
+    let place = Place::in_memory();
+    let path = |name: &str| place.path(name);
     let launch = |mode: &str, admin: &str| {
         let listen = format!("reflex+unix:{}?mode={mode}", path("data").display());
         let (admin, upgrade) = (path(admin), path("upgrade"));
-        let words = ["--device", &place.device, "--listen", &listen, "--admin"];
+        let words = ["--device", &place.device(), "--listen", &listen, "--admin"];
         let launch = Launch::new(&words).with(admin.to_str().unwrap());
         launch.with("--upgrade-socket").with(upgrade.to_str().unwrap())
     };
@@ -440,7 +412,7 @@ fn the_way_to_the_kernel_may_be_another() {
         return; // which says it for all servers
     }
     for (before, after) in [("epoll", "auto"), ("auto", "epoll")] {
-        let place = Place { workers: "1", ..Place::new() };
+        let place = Place::in_memory().of_workers("1");
         let by = |way: &str| place.launch().with("--interface").with(way);
         let mut old = by(before).start();
         let url = format!("reflex://{}", old.address());
@@ -462,7 +434,7 @@ const PAUSE_P99_US_MAX: u64 = 1_000_000;
 
 #[test]
 fn a_thousand_connections_under_load_move_in_time() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let url = format!("reflex://{}", old.address());
     let mut load = verifying(&url, "30", "--connections 1000 --queue-depth 1 --threads 1");
@@ -482,7 +454,7 @@ fn a_thousand_connections_under_load_move_in_time() {
 
 #[test]
 fn half_a_message_and_clients_tenants_move_along() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let mut v1 = V1::connect(old.address());
     let payload = pattern(0, 8, 3);
@@ -509,7 +481,7 @@ fn half_a_message_and_clients_tenants_move_along() {
 
 #[test]
 fn what_cannot_be_taken_over_goes_on() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let old = place.start();
     let mut clients = Clients::connect(&old);
     let refused = |launch: Launch, words: &str| {
@@ -518,16 +490,16 @@ fn what_cannot_be_taken_over_goes_on() {
     };
     let admin = place.socket();
     let with_admin = |launch: Launch| launch.with("--admin").with(admin.to_str().unwrap());
-    let other = format!("{}-other", place.folder.path().join("device").display());
+    let other = format!("{}-other", place.path("device").display());
     refused(
         with_admin(Launch::device(&format!("file:{other}?size=1MiB"))),
         "in this configuration",
     );
-    let listens = ["--device", &place.device, "--listen", "reflex://127.0.0.1:1"];
+    let listens = ["--device", &place.device(), "--listen", "reflex://127.0.0.1:1"];
     refused(with_admin(Launch::new(&listens)), "this configuration does not");
-    refused(Launch::device(&place.device).with("--admin").with("/nonexistent/x"), "no server");
+    refused(Launch::device(&place.device()).with("--admin").with("/nonexistent/x"), "no server");
     assert_eq!(clients.alive(), 4);
-    let memory = Place::new();
+    let memory = Place::in_memory();
     let words = ["--admin", memory.socket().to_str().unwrap()].map(str::to_owned);
     let launch = || words.iter().fold(Launch::device("mem:1MiB"), |launch, word| launch.with(word));
     let _server = launch().start();
@@ -536,7 +508,7 @@ fn what_cannot_be_taken_over_goes_on() {
 
 #[test]
 fn nothing_changes_meanwhile_and_everything_after_it_failed() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let old = place.start();
     let mut one = V2::connect(old.address());
     let mut new = begin(staying(place.launch(), "heir:prepare"));
@@ -566,15 +538,15 @@ fn nothing_changes_meanwhile_and_everything_after_it_failed() {
 
 #[test]
 fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
-    let place = Place::new();
-    let notified = place.folder.path().join("notify");
+    let place = Place::in_memory();
+    let notified = place.path("notify");
     let manager = UnixDatagram::bind(&notified).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
     let run = || {
         let mut command = nearflash(&[]);
-        command.args(["upgrade", "--device", &place.device, "--workers", "2", "--admin"]);
+        command.args(["upgrade", "--device", &place.device(), "--workers", "2", "--admin"]);
         command.arg(place.socket()).args(["--listen", "reflex://127.0.0.1:0"]);
         command.env("NOTIFY_SOCKET", &notified);
         let mut command = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -606,11 +578,11 @@ fn the_command_returns_when_the_new_server_serves_and_says_its_number() {
 
 #[test]
 fn unix_sockets_are_the_new_ones_and_go_with_it() {
-    let place = Place::new();
-    let data = place.folder.path().join("data.sock");
+    let place = Place::in_memory();
+    let data = place.path("data.sock");
     let listen = format!("reflex+unix:{}", data.display());
     let launch = || {
-        let words = ["--device", &place.device, "--listen", &listen];
+        let words = ["--device", &place.device(), "--listen", &listen];
         Launch::new(&words).with("--admin").with(place.socket().to_str().unwrap())
     };
     let mut old = launch().start();
@@ -663,7 +635,7 @@ fn a_tenant_in_deficit_stays_there() {
 /// A new process that is about to serve, and does not come to it: nobody else waits for that.
 #[test]
 fn operators_are_answered_while_the_new_process_hesitates() {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.start();
     let mut clients = Clients::connect(&old);
     let new = begin(staying(place.launch(), "heir:commit:6000"));

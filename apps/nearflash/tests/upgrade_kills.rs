@@ -4,12 +4,10 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::process::Child;
 
-use control::admin::{AdminAddress, Client};
 use serde_json::Value;
-use support::{Begun, Launch, PATIENCE, Server, verifying, wait_until};
+use support::{Begun, Launch, PATIENCE, Place, Server, verifying, wait_until};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
 
@@ -28,48 +26,23 @@ const UNKNOWN: [u64; 2] = [0, 3 * 8];
 /// Connections of both.
 const CONNECTIONS: usize = 4 + (1 + 3);
 
-/// A server of two namespaces, one for each load.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.folder.path().join("admin.sock")
-    }
-
-    /// A server that is not started, and stays at a step if the step is one of its own.
+    /// A server of two namespaces, one for each load, that is not started, and stays at a step if the step is one of its own.
     fn launch(&self, own: &str, at: &str) -> Launch {
         let mut text = String::new();
         for name in ["one", "other"] {
-            let file = self.folder.path().join(name);
-            let file = file.display();
-            text += &format!("[[device]]\nname = \"{name}\"\nspec = \"file:{file}?size=16MiB\"\n");
+            let file = self.file(name);
+            text += &format!("[[device]]\nname = \"{name}\"\nspec = \"{file}\"\n");
         }
         text += &format!(
             "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
              [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
         );
-        let socket = self.socket();
-        let words = ["--workers", "2", "--admin", socket.to_str().unwrap()];
-        let launch = words.into_iter().fold(Launch::config(&text), Launch::with);
+        let launch = self.crewed(Launch::config(&text));
         match at.starts_with(own) {
             true => launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}")),
             false => launch,
         }
-    }
-
-    /// The other ends of all connections.
-    fn peers(&self) -> Vec<String> {
-        let mut client = Client::new(AdminAddress::Unix(self.socket())).unwrap();
-        let Ok(list) = client.connections() else { return Vec::new() };
-        let mut peers: Vec<String> = list.connections.into_iter().map(|one| one.peer).collect();
-        peers.sort();
-        peers
     }
 
     /// Both loads, once they have all their connections.
@@ -122,7 +95,7 @@ fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str)
 
 /// The newer process is killed while one of the two is at this step. `kept`: all connections were the older's.
 fn kill_the_newer(at: &str, kept: bool) {
-    let place = Place::new();
+    let place = Place::in_memory();
     let old = place.launch("giver", at).start();
     let (loads, peers) = place.load(&old);
     let mut new = take_over(&place, &old, at);
@@ -133,7 +106,7 @@ fn kill_the_newer(at: &str, kept: bool) {
 
 /// The older process is killed. `kept`: all connections were the newer's.
 fn kill_the_older(at: &str, kept: bool) {
-    let place = Place::new();
+    let place = Place::in_memory();
     let mut old = place.launch("giver", at).start();
     let (loads, peers) = place.load(&old);
     let new = take_over(&place, &old, at);

@@ -1,0 +1,67 @@
+//! A directory for the files of the servers of one test, and their admin API there.
+
+use std::path::PathBuf;
+
+use control::admin::{AdminAddress, Client};
+
+use super::{Launch, Operator};
+
+/// See the module. Each test program adds how its servers are started.
+pub(crate) struct Place {
+    folder: tempfile::TempDir,
+    workers: &'static str,
+}
+
+impl Place {
+    /// On a disk.
+    pub(crate) fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), workers: "2" }
+    }
+
+    /// In memory, for what is measured or killed.
+    pub(crate) fn in_memory() -> Place {
+        Place { folder: tempfile::tempdir_in("/dev/shm").unwrap(), ..Place::new() }
+    }
+
+    /// The same for servers of so many workers; two unless told.
+    pub(crate) fn of_workers(self, workers: &'static str) -> Place {
+        Place { workers, ..self }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("admin.sock")
+    }
+
+    /// A device that is a file here.
+    pub(crate) fn file(&self, name: &str) -> String {
+        format!("file:{}?size=16MiB", self.path(name).display())
+    }
+
+    /// A server with these workers whose admin API is here.
+    pub(crate) fn crewed(&self, launch: Launch) -> Launch {
+        let admin = self.admin();
+        ["--workers", self.workers, "--admin", &admin].into_iter().fold(launch, Launch::with)
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(AdminAddress::Unix(self.socket())).unwrap()
+    }
+
+    /// The other ends of all connections; nobody where the server does not say.
+    pub(crate) fn peers(&self) -> Vec<String> {
+        let Ok(list) = self.client().connections() else { return Vec::new() };
+        let mut peers: Vec<String> = list.connections.into_iter().map(|one| one.peer).collect();
+        peers.sort();
+        peers
+    }
+}
+
+impl Operator for Place {
+    fn admin(&self) -> String {
+        self.socket().display().to_string()
+    }
+}
