@@ -16,6 +16,7 @@ mod disks;
 mod drain;
 mod files;
 mod freeze;
+mod growth;
 mod kept;
 mod listeners;
 mod models;
@@ -331,8 +332,11 @@ impl Live {
         let world = World::of(config, &self.ground, &inner.open, true)
             .map_err(|error| Problem::new(Code::Invalid, error))?;
         self.clear_probes(&world)?;
-        self.prepare(&needs)?;
-        inner.keep(changes)?;
+        let growth = self.write_sizes_down(&mut inner, &needs)?;
+        if let Err(problem) = self.prepare(&needs).and_then(|()| inner.keep(changes)) {
+            growth.take_back(&mut inner);
+            return Err(problem);
+        }
         self.adopt(&mut inner, world);
         Ok(())
     }

@@ -182,6 +182,15 @@ impl Volume {
         }
     }
 
+    /// Takes back that it was made larger, if it has more blocks: nobody may have had those.
+    pub(crate) fn cut(&self, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            _ if blocks >= self.blocks() => Ok(()),
+            Storage::File(volume) => volume.cut(blocks).map_err(|error| error.to_string()),
+            _ => Err("only a device that is a file can be made smaller".to_owned()),
+        }
+    }
+
     /// Makes a range read as zeroes, in which nothing is in flight.
     pub(crate) fn blank(&self, first: u64, blocks: u64) -> Result<(), String> {
         match &self.storage {

@@ -465,10 +465,13 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
     let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(24, |n| n.parse().expect("a number"));
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let config = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"a\"\n\
-                  [[namespace]]\ndevice = \"disk\"\nsize = \"1MiB\"\n\
-                  [[subsystem]]\nnqn = \"nqn.2026-11.org.example:configured\"\n\
-                  [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n";
+    // A file that grows, and the namespace that has the rest of it because nobody has said its size.
+    let config = format!(
+        "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\nmodel = \"a\"\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.org.example:configured\"\n\
+         [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n",
+        path("disk")
+    );
     std::fs::write(path("nearflash.toml"), config).unwrap();
     let admin = path("admin.sock");
     let start = || -> Server {

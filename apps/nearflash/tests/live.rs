@@ -593,6 +593,8 @@ fn a_change_that_cannot_be_kept_is_not_made() {
         assert!(said.contains("cannot keep the change"), "{words:?}: {said}");
     }
     assert_eq!((host.namespaces(), host.blocks(1)), (vec![1], Ok(16 * MIB / 512)));
+    // A namespace without a size would have more at the next start.
+    assert_eq!(std::fs::metadata(place.path("disk")).unwrap().len(), 16 * MIB);
     wait_until("the end of the tenant", PATIENCE, || {
         !place.told(&["tenant", "list"]).contains("gold")
     });

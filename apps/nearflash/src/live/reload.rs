@@ -73,6 +73,7 @@ impl Live {
             ));
         }
         self.clear_probes(&world)?;
+        self.check_rests(&world)?;
         for space in &world.spaces {
             let volume = self.ground.places.get(space.place.device).expect("it was just found");
             let grown = volume.grow(space.end());

@@ -8,8 +8,9 @@ use control::{Desk, PostBox};
 use flash::Spec;
 use target::{Access, Fences, Listeners, Namespaces};
 
+use super::files::power::{self, Fault};
 use super::*;
-use crate::config::Mistakes;
+use crate::config::{Mistakes, Room};
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
 use crate::tenancy;
@@ -19,6 +20,11 @@ const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
 
 /// A server without workers, that has this.
 fn live(config: &str) -> Arc<Live> {
+    live_that_keeps(config, None)
+}
+
+/// The same, which keeps changes there.
+fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     let base = Config::parse(config).unwrap();
     let clock = Clock::start();
     let now: control::Clock = Arc::new(move || clock.now());
@@ -57,7 +63,7 @@ fn live(config: &str) -> Arc<Live> {
         insecure: false,
         drain_limit: Duration::from_secs(10),
     };
-    Live::new(ground, Vec::new(), base, Changes::default(), None).unwrap()
+    Live::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
 }
 
 /// Opens its gate, behind which nobody is: what is ordered is done at once.
@@ -119,6 +125,88 @@ fn a_namespace_that_a_device_has_as_scratch_stays() {
         let checked = namespaces::check_scratch(&inner.world, space);
         assert_eq!(checked.is_err(), stays, "{scratch}: {checked:?}");
     }
+}
+
+/// What a device does to a change that makes it larger, and what is there when a server starts again.
+struct Grown {
+    is_done: bool,
+    /// There were no more calls than that.
+    is_over: bool,
+    /// Bytes of the file.
+    bytes: u64,
+    /// Names of namespaces, and their sizes in bytes.
+    namespaces: Vec<(String, u64)>,
+}
+
+/// Adds a namespace to a device that has no room for it, while calls to the disk of the state file have a
+/// fault from the `n`-th on.
+fn grow(n: usize, fault: fn(usize) -> Fault) -> Grown {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, state) = (folder.path().join("disk"), folder.path().join("state"));
+    let config =
+        format!("[[device]]\nname = \"disk\"\nspec = \"file:{}?size=1MiB\"\n", disk.display());
+    let (store, _) = Store::open(&state, false).unwrap();
+    let live = live_that_keeps(&config, Some(store));
+    let wanted = AddNamespace {
+        name: "more".to_owned(),
+        bytes: 1 << 20,
+        device: None,
+        read_only: false,
+        subsystems: None,
+    };
+    let made = power::set_fault(Fault::None);
+    power::set_fault(fault(made + n));
+    let is_done = live.add_namespace(&wanted).is_ok();
+    let is_over = power::set_fault(Fault::None) <= made + n;
+    drop(live);
+    let bytes = std::fs::metadata(&disk).unwrap().len();
+    let (_, changes) = Store::open(&state, false).unwrap();
+    let room = Room { place: 0, blocks: bytes / 512, grows: false };
+    let spaces = Config::parse(&config).unwrap().with(&changes).spaces(&[room]).unwrap();
+    let namespaces = spaces.iter().map(|one| (one.name.clone(), one.place.blocks * 512)).collect();
+    Grown { is_done, is_over, bytes, namespaces }
+}
+
+#[test]
+fn a_change_that_is_not_kept_makes_no_other_namespace_larger() {
+    let old = || vec![("ns1".to_owned(), 1 << 20)];
+    let new = || [old(), vec![("more".to_owned(), 1 << 20)]].concat();
+    let mut failures = 0;
+    for n in 0.. {
+        // The disk fails once.
+        let found = grow(n, Fault::Once);
+        if found.is_done {
+            assert_eq!((found.bytes, found.namespaces), (2 << 20, new()));
+            match found.is_over {
+                true => break,
+                // What comes behind the change does not matter to it.
+                false => continue,
+            }
+        }
+        assert_eq!((found.bytes, found.namespaces), (1 << 20, old()), "failure {n}");
+        // As of a process that is killed.
+        let found = grow(n, Fault::From);
+        let is_either = found.namespaces == old() || found.namespaces == new();
+        assert!(!found.is_done && is_either, "death {n}: {:?}", found.namespaces);
+        failures += 1;
+    }
+    assert!(failures > 10, "{failures} calls: the sizes are written down, and then the change");
+}
+
+#[test]
+fn a_reload_makes_no_device_larger_that_a_namespace_has_the_rest_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    let config = |rest: &str| {
+        let spec = format!("file:{}?size=1MiB", disk.display());
+        let device = format!("[[device]]\nname = \"disk\"\nspec = \"{spec}\"\n");
+        format!("{device}[[namespace]]\ndevice = \"disk\"\n{rest}")
+    };
+    let live = live(&config(""));
+    let more = "[[namespace]]\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n";
+    let said = live.reload(Config::parse(&config(more)).unwrap()).unwrap_err().message;
+    assert!(said.contains("write that one's size down"), "{said}");
+    assert_eq!(std::fs::metadata(&disk).unwrap().len(), 1 << 20);
 }
 
 #[test]

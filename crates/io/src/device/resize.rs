@@ -1,7 +1,7 @@
 //! Changes of a volume's size while queues to it are open, and making ranges of it blank.
 //!
-//! What is deliberately not here: making a file smaller. What lies behind a namespace's end is given
-//! back by making it blank.
+//! What is deliberately not here: making a file smaller that somebody uses. What lies behind a
+//! namespace's end is given back by making it blank.
 
 use std::sync::atomic::Ordering;
 
@@ -41,6 +41,25 @@ impl FileVolume {
             .map_err(|errno| Error::system("cannot make the file larger", errno))?;
         self.shared.blocks.fetch_max(blocks, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Makes the file smaller again, durably, if it has more blocks: to take back that it was
+    /// [made larger](FileVolume::grow), before anybody has used that. Nothing may be in flight behind
+    /// its new end.
+    ///
+    /// # Errors
+    /// It is a block device, or the file system refuses.
+    pub fn cut(&self, blocks: u64) -> Result<(), Error> {
+        if blocks >= self.shared.blocks() {
+            return Ok(());
+        }
+        if self.shared.is_block_device {
+            return Err(Error::new("a block device has the size that it has"));
+        }
+        let failed = |errno| Error::system("cannot make the file smaller again", errno);
+        rustix::fs::ftruncate(&self.shared.file, blocks * BLOCK_BYTES as u64).map_err(failed)?;
+        self.shared.blocks.fetch_min(blocks, Ordering::AcqRel);
+        rustix::fs::fsync(&self.shared.file).map_err(failed)
     }
 
     /// Makes `blocks` from `first` on read as zeroes, durably; a file gives the space back. The

@@ -1,0 +1,117 @@
+//! Devices that are made larger for a change, and what that must not do whatever becomes of it.
+//!
+//! A namespace without a size has the rest of its device, and a device that is a file has as much as the
+//! file. So the sizes of those are written down before a file grows, as what they are; and a file is cut
+//! back when the change is not kept that it has grown for.
+
+use std::sync::Arc;
+
+use control::admin::{Code, Problem};
+
+use super::world::World;
+use super::{Changes, Inner, Live, Need};
+use crate::config::{Config, NamespaceConfig, Space};
+use crate::volumes::Volume;
+
+/// What there was before devices grow.
+#[derive(Default)]
+pub(super) struct Growth {
+    /// The devices, with the blocks that they had.
+    devices: Vec<(Arc<Volume>, u64)>,
+    /// What was kept, where sizes were written down since.
+    before: Option<Changes>,
+}
+
+impl Live {
+    /// Writes down the sizes of the namespaces that have the rest of a device which a change makes
+    /// larger.
+    ///
+    /// # Errors
+    /// They cannot be kept; then no device may grow.
+    pub(super) fn write_sizes_down(
+        &self,
+        inner: &mut Inner,
+        needs: &[Need],
+    ) -> Result<Growth, Problem> {
+        let (mut growth, mut changes) = (Growth::default(), inner.changes.clone());
+        let config = inner.base.with(&inner.changes);
+        for need in needs {
+            let volume = self.ground.places.get(need.device).expect("it was just found");
+            let blocks = volume.blocks();
+            if need.first + need.blocks <= blocks {
+                continue;
+            }
+            growth.devices.push((volume, blocks));
+            let device = self.ground.places.name(need.device);
+            for space in with_the_rest(&config, &inner.world.spaces, need.device) {
+                let said = NamespaceConfig::of(space, &device);
+                changes.namespaces.insert(space.number.0, Some(said));
+            }
+        }
+        if changes != inner.changes {
+            let before = inner.changes.clone();
+            inner.keep(changes)?;
+            growth.before = Some(before);
+        }
+        Ok(growth)
+    }
+
+    /// Refuses a configuration by which a device grows that a namespace has the rest of.
+    pub(super) fn check_rests(&self, world: &World) -> Result<(), Problem> {
+        for space in &world.spaces {
+            let device = space.place.device;
+            let volume = self.ground.places.get(device).expect("it was just found");
+            if space.end() <= volume.blocks() {
+                continue;
+            }
+            if let Some(other) = with_the_rest(&world.config, &world.spaces, device).next() {
+                let message = format!(
+                    "device {:?} has to be larger for namespace {:?}, and namespace {:?} has the rest of \
+                     it: write that one's size down",
+                    self.ground.places.name(device),
+                    space.name,
+                    other.name
+                );
+                return Err(Problem::new(Code::Invalid, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The namespaces that have the rest of a device, because nobody has said their size.
+fn with_the_rest<'a>(
+    config: &'a Config,
+    spaces: &'a [Space],
+    device: usize,
+) -> impl Iterator<Item = &'a Space> {
+    let said =
+        move |number: u16| config.namespace.iter().find(move |one| one.number == Some(number));
+    let has_rest = move |space: &&Space| said(space.number.0).is_some_and(|one| one.size.is_none());
+    spaces.iter().filter(move |space| space.place.device == device).filter(has_rest)
+}
+
+impl Growth {
+    /// Takes it back, because the change was not made that it was for.
+    pub(super) fn take_back(self, inner: &mut Inner) {
+        if self.devices.is_empty() {
+            return;
+        }
+        if let Err(why) = self.try_take_back(inner) {
+            tracing::warn!(why, "a device stays larger than it has to be; no namespace has that");
+        }
+    }
+
+    fn try_take_back(self, inner: &mut Inner) -> Result<(), String> {
+        if inner.is_in_doubt() {
+            // A restart may find the change that failed, and would need the room.
+            let kept = inner.changes.clone();
+            inner.keep(kept).map_err(|problem| problem.message)?;
+        }
+        for (volume, blocks) in self.devices {
+            volume.cut(blocks)?;
+        }
+        // What has the rest is as large as it was by now.
+        self.before.map_or(Ok(()), |before| inner.keep(before)).map_err(|problem| problem.message)
+    }
+}
