@@ -98,6 +98,8 @@ pub(crate) struct Ground {
 /// A server's configuration, which changes.
 pub(crate) struct Live {
     ground: Ground,
+    /// What is changed is kept.
+    keeps_changes: bool,
     /// Where changes are recorded; there once the server is about to run.
     audit: OnceLock<Option<Arc<AuditFile>>>,
     /// There once the server runs.
@@ -230,7 +232,7 @@ impl Live {
         let world = World::of(base.with(&changes), &ground, &open, false)?;
         let world = Arc::new(world);
         let (retired, departed) = (Vec::new(), Vec::new());
-        let (is_frozen, keeps_later) = (false, false);
+        let (is_frozen, keeps_later, keeps_changes) = (false, false, store.is_some());
         let places = places_of(&base);
         let inner = Inner {
             base,
@@ -248,7 +250,17 @@ impl Live {
         let inner = Mutex::new(inner);
         let (audit, gate, recalibrations) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let has_older = AtomicBool::new(false);
-        let live = Live { ground, audit, gate, recalibrations, has_older, inner, is_stuck, seen };
+        let live = Live {
+            ground,
+            keeps_changes,
+            audit,
+            gate,
+            recalibrations,
+            has_older,
+            inner,
+            is_stuck,
+            seen,
+        };
         let live = Arc::new(live);
         live.ground.wakers.start_calculator(live.ground.fabric.clone())?;
         live.start_keeper()?;

@@ -52,6 +52,13 @@ impl Common {
         }
     }
 
+    /// Says what the last answer warned of.
+    fn warn(&self, client: &Client) {
+        if let Some(warning) = client.warning() {
+            eprintln!("nearflash: warning: {warning}");
+        }
+    }
+
     /// Prints an answer: as JSON, or as the text that `text` makes of it.
     fn print<T: Serialize>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         match self.json {

@@ -312,6 +312,9 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
 /// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
 fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode, String> {
     let (store, changes) = open_state(args, &base)?;
+    if store.is_none() && !args.check {
+        warn_of_no_state(args, &base);
+    }
     if let Some(heir) = heir {
         heir.check_state(store.as_ref().map(Store::at).as_ref())?;
     }
@@ -432,6 +435,17 @@ fn located(args: &Args, mistakes: &Mistakes) -> String {
 fn open_state(args: &Args, config: &Config) -> Result<(Option<Store>, Changes), String> {
     let file = args.config.as_deref();
     open_state_of(args.state.as_deref(), args.previous_state, file, config)
+}
+
+/// Says that changes are kept nowhere, unless nobody can make any or whoever runs this has said so.
+fn warn_of_no_state(args: &Args, config: &Config) {
+    let is_said = args.state.is_some() || config.state.is_some();
+    if !is_said && config.admin.listen != Some(Wanted::Nowhere) {
+        log::say(
+            "warning: what is changed while this server runs is forgotten when it ends, such as where \
+             namespaces are: name a file for it with --state, or none to run without",
+        );
+    }
 }
 
 /// The same for a configuration `file`, with the path that the command line has.

@@ -605,6 +605,35 @@ fn a_change_that_cannot_be_kept_is_not_made() {
 }
 
 #[test]
+fn a_server_that_keeps_nothing_says_so() {
+    let place = Place::new();
+    place.configure("");
+    let disk = format!("file:{}?size=16MiB", place.path("disk").display());
+    let arguments =
+        ["--device", &disk, "--listen", "reflex://127.0.0.1:0", "--admin", &place.admin()];
+    let changes: [&[&str]; 4] = [
+        &["namespace", "add", "more", "1MiB"],
+        &["namespace", "resize", "more", "2MiB"],
+        &["device", "add", "other", "null:1MiB"],
+        &["namespace", "rm", "more"],
+    ];
+    let warned = |words: &[&str]| {
+        let ran = place.run(words);
+        assert!(ran.status.success(), "{words:?}: {}", complaint(&ran));
+        complaint(&ran).contains("keeps no changes")
+    };
+    let mut server = Launch::new(&arguments).start();
+    server.await_log("is forgotten when it ends");
+    assert!(changes.iter().all(|words| warned(words)));
+    assert!(!warned(&["namespace", "list"]) && !warned(&["tenant", "add", "gold"]));
+    server.kill();
+    let state = place.path("state").display().to_string();
+    let server = Launch::new(&arguments).with("--state").with(&state).start();
+    assert!(!changes.iter().any(|words| warned(words)));
+    assert!(!server.log().contains("forgotten"), "{}", server.log());
+}
+
+#[test]
 fn a_batch_of_tenants_is_made_whole_or_not_at_all() {
     let place = Place::new();
     place.configure("[limits]\ntenants = 4096\n");

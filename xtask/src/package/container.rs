@@ -220,6 +220,10 @@ mod tests {
         let recipe = Recipe::parse(&text).unwrap();
         assert_eq!((recipe.uid, recipe.gid, &*recipe.directory), (65_534, 65_534, "/data"));
         assert_eq!(recipe.command[..2], ["/nearflash", "serve"]);
+        let state =
+            recipe.command.iter().position(|word| word == "--state").expect("it keeps changes");
+        let state = Path::new(&recipe.command[state + 1]);
+        assert!(state.starts_with(&recipe.directory), "{state:?} is in the volume");
         assert_eq!(recipe.copies[1].2, 65_534, "the user's own directories");
         for line in ["RUN true", "COPY a", "USER nobody", "FROM debian"] {
             assert!(Recipe::parse(line).unwrap_err().contains(line), "{line}");

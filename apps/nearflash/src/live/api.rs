@@ -13,6 +13,10 @@ use control::admin::{
 use super::Live;
 
 impl Estate for Live {
+    fn keeps_changes(&self) -> bool {
+        self.keeps_changes
+    }
+
     fn namespaces(&self) -> Result<Namespaces, Problem> {
         Ok(self.told_namespaces())
     }

@@ -145,6 +145,7 @@ impl Command {
             }
             Command::Recalibrate(what) => return what.run(common, &mut client),
         }
+        common.warn(&client);
         Ok(ExitCode::SUCCESS)
     }
 }

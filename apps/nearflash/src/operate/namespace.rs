@@ -112,6 +112,7 @@ impl Command {
                 common.print(&all, |all| list(&all.namespaces));
             }
         }
+        common.warn(client);
         Ok(ExitCode::SUCCESS)
     }
 }

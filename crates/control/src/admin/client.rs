@@ -36,6 +36,7 @@ use super::model::{
 use super::problem::{Code, Failure, Problem};
 use super::settings::{DeviceSettings, SetDevice};
 use super::tls::Pass;
+use super::unkept::WARNING;
 use super::watch::{Flows, Stages};
 
 /// How long to wait for an answer.
@@ -103,6 +104,8 @@ pub struct Client {
     pass: Option<Pass>,
     runtime: Runtime,
     sender: Option<SendRequest<Full<Bytes>>>,
+    /// What the last answer warned of.
+    warning: Option<String>,
 }
 
 impl fmt::Debug for Client {
@@ -127,7 +130,7 @@ impl Client {
     pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
-        Ok(Client { address, pass, runtime, sender: None })
+        Ok(Client { address, pass, runtime, sender: None, warning: None })
     }
 
     /// All tenants.
@@ -614,6 +617,11 @@ impl Client {
         self.ask(method, path, None::<&()>).map(|(status, _)| status.as_u16())
     }
 
+    /// What the last answer warned of, such as that the change is not kept.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
     fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, ClientError> {
         self.call(Method::GET, path, None::<&()>)
     }
@@ -625,12 +633,14 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let (address, pass, sender) = (&self.address, self.pass.as_ref(), &mut self.sender);
-        self.runtime.block_on(async {
+        let answer = self.runtime.block_on(async {
             let exchange = exchange((address, pass), sender, method, path, body);
             tokio::time::timeout(PATIENCE, exchange)
                 .await
                 .map_err(|_| unreachable(address, io::ErrorKind::TimedOut.into()))?
-        })
+        })?;
+        self.warning = answer.warning;
+        Ok((answer.status, answer.body))
     }
 
     fn call<T: DeserializeOwned>(
@@ -679,6 +689,13 @@ fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
     ClientError::Unreachable { address: address.clone(), error }
 }
 
+/// What a server says to a request.
+struct Answer {
+    status: StatusCode,
+    warning: Option<String>,
+    body: Bytes,
+}
+
 /// Sends a request and receives its answer, over a new connection unless the last one is still good.
 async fn exchange(
     (address, pass): (&AdminAddress, Option<&Pass>),
@@ -686,7 +703,7 @@ async fn exchange(
     method: Method,
     path: &str,
     body: Option<&impl Serialize>,
-) -> Result<(StatusCode, Bytes), ClientError> {
+) -> Result<Answer, ClientError> {
     let broken = |error: hyper::Error| ClientError::Broken(error.to_string());
     let host = match address {
         AdminAddress::Unix(_) | AdminAddress::Tcp(_) => "localhost".to_owned(),
@@ -710,10 +727,12 @@ async fn exchange(
     open.ready().await.map_err(broken)?;
     let response = open.send_request(request).await.map_err(broken)?;
     let status = response.status();
+    let warning = response.headers().get(WARNING).and_then(|text| text.to_str().ok());
+    let warning = warning.map(str::to_owned);
     let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let answer = answer.map_err(|e| ClientError::Broken(e.to_string()))?.to_bytes();
     *sender = Some(open);
-    Ok((status, answer))
+    Ok(Answer { status, warning, body: answer })
 }
 
 async fn connect(

@@ -30,6 +30,11 @@ use crate::book::TenantChange;
 /// taken a change; each says why it does not do what was asked, and then nothing has changed.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
 pub trait Estate: Send + Sync {
+    /// Whether what is changed is there again when the server starts again.
+    fn keeps_changes(&self) -> bool {
+        true
+    }
+
     /// The namespaces.
     fn namespaces(&self) -> Result<Namespaces, Problem>;
 

@@ -32,6 +32,7 @@ mod server;
 mod settings;
 mod tls;
 mod tokens;
+mod unkept;
 mod watch;
 
 pub use axum::Router;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::StatusCode;
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch};
 use axum::{Json, Router};
@@ -53,6 +54,8 @@ pub(super) struct Api {
 
 /// The API as a service, without time-outs and without asking who calls.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
+    let warned = middleware::from_fn_with_state(site.clone(), super::unkept::warn);
+    let estate = super::estate_routes::routes().route_layer(warned);
     Router::new()
         .route(
             "/v1/tenants",
@@ -72,7 +75,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .merge(super::settings::routes())
         .merge(super::listeners::routes())
         .merge(super::devices::routes())
-        .merge(super::estate_routes::routes())
+        .merge(estate)
         .merge(super::watch::watch_router(tenants.clone()))
         .merge(super::dashboard::dashboard_router(tenants.clone()))
         .route("/openapi.json", get(async || Json(openapi::document())))

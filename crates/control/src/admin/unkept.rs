@@ -1,0 +1,40 @@
+//! What is said in the answer to a change that is gone when the server ends.
+//!
+//! Where nothing is kept, namespaces and devices that were added are forgotten, and what others put in
+//! their place reads and writes their blocks. Whoever has just placed data there has to know.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::routes::Site;
+
+/// The header of an answer that says so.
+pub(super) const WARNING: HeaderName = HeaderName::from_static("nearflash-warning");
+
+/// What it says.
+const NOT_KEPT: &str = "this server keeps no changes: this one is forgotten when it ends, and what was \
+                        stored by it is not found again; start the server with --state FILE";
+
+/// The resources whose changes place data.
+const PLACES: [&str; 2] = ["/v1/namespaces", "/v1/devices"];
+
+/// Warns of changes of namespaces and devices where they are not kept.
+pub(super) async fn warn(
+    State(site): State<Arc<dyn Site>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request.uri().path();
+    let places = PLACES.iter().any(|place| path.starts_with(place));
+    let changes = places && request.method() != Method::GET && request.method() != Method::HEAD;
+    let mut answer = next.run(request).await;
+    let is_kept = || site.estate().is_none_or(|estate| estate.keeps_changes());
+    if changes && answer.status().is_success() && !is_kept() {
+        answer.headers_mut().insert(WARNING, HeaderValue::from_static(NOT_KEPT));
+    }
+    answer
+}
