@@ -123,8 +123,23 @@ impl Live {
         let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
         let old: HashMap<&str, &TenantConfig> =
             inner.base.tenant.iter().map(|old| (old.name.as_str(), old)).collect();
+        let first = |config: &Config| config.device_names().into_iter().next();
+        let (first_before, first_now) = (first(&inner.base), first(base));
         for tenant in &base.tenant {
             let before = old.get(tenant.name.as_str()).copied();
+            let device_of = |one: &TenantConfig, first: &Option<String>| {
+                one.device.clone().or_else(|| first.clone())
+            };
+            if let Some(before) = before.filter(|_| !is_changed(&tenant.name)) {
+                let on = device_of(before, &first_before);
+                if on != device_of(tenant, &first_now) {
+                    later.push(format!("tenant {:?} (its device would be another)", tenant.name));
+                    let mut stays = before.clone();
+                    stays.device = on;
+                    kept.push(stays);
+                    continue;
+                }
+            }
             let (slo, share, device) = (tenant.slo(), tenant.share(), tenant.device.as_deref());
             let done = match before {
                 _ if is_changed(&tenant.name) => Ok(()),

@@ -16,6 +16,7 @@ use crate::orders::Orders;
 use crate::tenancy;
 use crate::volumes::Volume;
 
+const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
 
 /// A server without workers, that has this.
@@ -200,13 +201,37 @@ fn a_reload_makes_no_device_larger_that_a_namespace_has_the_rest_of() {
     let config = |rest: &str| {
         let spec = format!("file:{}?size=1MiB", disk.display());
         let device = format!("[[device]]\nname = \"disk\"\nspec = \"{spec}\"\n");
-        format!("{device}[[namespace]]\ndevice = \"disk\"\n{rest}")
+        format!("{device}{LISTENER}[[namespace]]\ndevice = \"disk\"\n{rest}")
     };
     let live = live(&config(""));
     let more = "[[namespace]]\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n";
     let said = live.reload(Config::parse(&config(more)).unwrap()).unwrap_err().message;
     assert!(said.contains("write that one's size down"), "{said}");
     assert_eq!(std::fs::metadata(&disk).unwrap().len(), 1 << 20);
+}
+
+#[test]
+fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
+    let config = |devices: [&str; 2], of_gold: &str| {
+        let device = |name: &str| format!("[[device]]\nname = \"{name}\"\nspec = \"null:1MiB\"\n");
+        let namespace = format!("{LISTENER}[[namespace]]\ndevice = \"a\"\n");
+        let gold = format!("[[tenant]]\nname = \"gold\"\n{of_gold}");
+        format!("{}{namespace}{gold}", devices.map(device).concat())
+    };
+    let live = live(&config(["a", "b"], ""));
+    let (_orders, _boxes) = open_gate(&live);
+    let reload = |text: &str| live.reload(Config::parse(text).unwrap()).unwrap();
+    // Named in the file, or the first by another order.
+    for new in [config(["a", "b"], "device = \"b\"\n"), config(["b", "a"], "")] {
+        let later = reload(&new);
+        assert!(later.iter().any(|why| why.contains("\"gold\" (its device")), "{later:?}");
+        assert_eq!(live.ground.tenants.get("gold").unwrap().device, "a");
+        // As when another process takes over.
+        let mut inner = live.lock();
+        inner.keep_tenants(&live.ground.tenants.list()).unwrap();
+        assert!(inner.changes.tenants.is_empty(), "{:?}", inner.changes.tenants);
+    }
+    assert_eq!(reload(&config(["a", "b"], "")), Vec::<String>::new());
 }
 
 #[test]
