@@ -22,10 +22,8 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::interface::Interface;
+use crate::serve::state_file::SERVICE_CONFIG;
 use machine::Machine;
-
-/// The configuration of the server that the system runs.
-const SYSTEM_CONFIG: &str = "/etc/nearflash/nearflash.toml";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -97,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     let machine = Machine::this();
     let mut findings = vec![interface()];
     findings.extend(advice::all(&machine));
-    findings.extend(configuration(Path::new(SYSTEM_CONFIG)));
+    findings.extend(configuration(Path::new(SERVICE_CONFIG)));
     if !args.no_measure {
         findings.extend(measure::all()?);
     }

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, Subcommand};
 
 use crate::config::Config;
 use crate::live::Changes;
-use crate::serve;
+use crate::serve::{self, state_file};
 
 /// `nearflash config …`
 #[derive(ClapArgs, Debug)]
@@ -23,34 +23,57 @@ enum Command {
     Check {
         /// The configuration file
         file: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Print the configuration that a server would have: with what was changed while servers ran, and
     /// every default. Keys and tokens are not shown
     Show {
         /// The configuration file
         file: PathBuf,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Print the JSON Schema of configuration files, for editors
     Schema,
 }
 
+/// Where to find what was changed.
+#[derive(ClapArgs, Debug)]
+struct Kept {
+    /// Where changes of running servers are kept, or none [default: what the configuration says; for that
+    /// of the system's service what this keeps, else beside the file]
+    #[arg(long, value_name = "FILE")]
+    state: Option<String>,
+}
+
+/// What a configuration file says.
+struct Read {
+    base: Config,
+    /// With what was changed since.
+    config: Config,
+    changes: Changes,
+    /// Where that was found.
+    state: Option<PathBuf>,
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     match &args.command {
-        Command::Check { file } => {
-            let (base, changes) = read(file)?;
-            let config = base.with(&changes);
+        Command::Check { file, kept } => {
+            let Read { base, config, changes, state } = read(file, kept)?;
             let text = std::fs::read_to_string(file).unwrap_or_default();
             serve::check_config(&base, &config).map_err(|found| found.told(Some((file, &text))))?;
             for warning in base.exposed(file).into_iter().chain(changes.dormant(&base)) {
                 outln!("warning: {warning}");
             }
+            outln!("state file: {}", told(state.as_deref()));
             outln!("{}: a server would start", file.display());
         }
-        Command::Show { file } => {
-            let (base, changes) = read(file)?;
-            let mut config = base.with(&changes);
-            let state = serve::state_of(file).display().to_string();
-            config.state.get_or_insert(state);
+        Command::Show { file, kept } => {
+            let Read { mut config, state, .. } = read(file, kept)?;
+            let path = state.as_ref().map_or("none".to_owned(), |path| path.display().to_string());
+            config.state = Some(path);
+            outln!("# state file: {}", told(state.as_deref()));
             out!("{}", config.to_toml()?);
         }
         Command::Schema => outln!("{}", Config::schema()),
@@ -58,9 +81,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration of a file, and the changes that were made since.
-fn read(file: &Path) -> Result<(Config, Changes), String> {
+/// Where what was changed is kept, in words.
+fn told(state: Option<&Path>) -> String {
+    match state {
+        None => "none".to_owned(),
+        Some(path) if path.exists() => path.display().to_string(),
+        Some(path) => format!("{}, where nothing is kept yet", path.display()),
+    }
+}
+
+/// The configuration of a file, without and with the changes that were made since.
+fn read(file: &Path, kept: &Kept) -> Result<Read, String> {
     let base = Config::read(file)?;
-    let (_, changes) = serve::open_state_of(None, false, Some(file), &base)?;
-    Ok((base, changes))
+    let state = state_file::path_of_others(kept.state.as_deref(), file, &base)?;
+    let (_, changes) = state_file::open(state.as_deref(), false)?;
+    let config = base.with(&changes);
+    Ok(Read { base, config, changes, state })
 }

@@ -5,10 +5,11 @@ mod clash;
 mod doors;
 mod draft;
 mod duty;
+pub(crate) mod state_file;
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -36,7 +37,7 @@ use crate::config::{Config, DeviceConfig, ListenConfig, Mistakes};
 use crate::crew_size::CrewSize;
 use crate::fabric::Wakers;
 use crate::interface::{Chosen, Interface, Way};
-use crate::live::{Changes, Gate, Ground, Live, Store};
+use crate::live::{Gate, Ground, Live, Store};
 use crate::log;
 use crate::orders::Orders;
 use crate::places::Places;
@@ -311,9 +312,11 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
 
 /// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
 fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode, String> {
-    let (store, changes) = open_state(args, &base)?;
+    let (told, file) = (args.state.as_deref(), args.config.as_deref());
+    let (store, changes) =
+        state_file::open(state_file::path(told, file, &base).as_deref(), args.previous_state)?;
     if store.is_none() && !args.check {
-        warn_of_no_state(args, &base);
+        state_file::warn_of_none(told, &base);
     }
     if let Some(heir) = heir {
         heir.check_state(store.as_ref().map(Store::at).as_ref())?;
@@ -429,56 +432,6 @@ fn located(args: &Args, mistakes: &Mistakes) -> String {
     let Some(file) = &args.config else { return mistakes.told(None) };
     let text = std::fs::read_to_string(file).unwrap_or_default();
     mistakes.told(Some((file, &text)))
-}
-
-/// What was changed while servers of this configuration ran, and where further changes are kept.
-fn open_state(args: &Args, config: &Config) -> Result<(Option<Store>, Changes), String> {
-    let file = args.config.as_deref();
-    open_state_of(args.state.as_deref(), args.previous_state, file, config)
-}
-
-/// Says that changes are kept nowhere, unless nobody can make any or whoever runs this has said so.
-fn warn_of_no_state(args: &Args, config: &Config) {
-    let is_said = args.state.is_some() || config.state.is_some();
-    if !is_said && config.admin.listen != Some(Wanted::Nowhere) {
-        log::say(
-            "warning: what is changed while this server runs is forgotten when it ends, such as where \
-             namespaces are: name a file for it with --state, or none to run without",
-        );
-    }
-}
-
-/// The same for a configuration `file`, with the path that the command line has.
-pub(crate) fn open_state_of(
-    told: Option<&str>,
-    previous: bool,
-    file: Option<&Path>,
-    config: &Config,
-) -> Result<(Option<Store>, Changes), String> {
-    let path = match (told.or(config.state.as_deref()), file) {
-        (Some("none"), _) | (None, None) => None,
-        (Some(path), _) => Some(PathBuf::from(path)),
-        (None, Some(config)) => Some(state_of(config)),
-    };
-    match path {
-        Some(path) => {
-            let (store, changes) = Store::open(&path, previous)?;
-            Ok((Some(store), changes))
-        }
-        None if previous => Err("there is no state file: name it with --state".to_owned()),
-        None => Ok((None, Changes::default())),
-    }
-}
-
-/// The state file of a configuration file: in the directory that the service manager gave for such
-/// things, else beside it.
-pub(crate) fn state_of(config: &Path) -> PathBuf {
-    let beside = config.with_extension("state");
-    let given = std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty());
-    match (given, beside.file_name()) {
-        (Some(given), Some(name)) => PathBuf::from(given).join(name),
-        _ => beside,
-    }
 }
 
 /// Finds what is wrong with a configuration, as `--check` does.

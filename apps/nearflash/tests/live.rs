@@ -566,6 +566,22 @@ fn a_configuration_is_checked_and_shown_without_a_server() {
     place.configure("[[namespace]]\ndevise = \"disk\"\n");
     let said = complaint(&run(&["check", &file]));
     assert!(said.contains("nearflash.toml:9: ") && said.contains("devise"), "{said}");
+    place.configure("");
+    let said = |words: &[&str]| String::from_utf8(run(words).stdout).unwrap();
+    let beside = place.path("nearflash.state").display().to_string();
+    let other = place.path("other.state").display().to_string();
+    let nothing = format!("state file: {beside}, where nothing is kept yet\n");
+    assert!(said(&["check", &file]).starts_with(&nothing));
+    // What servers have kept elsewhere.
+    let mut server = place.launch().with("--state").with(&other).start();
+    place.told(&["namespace", "add", "logs", "1MiB"]);
+    server.kill();
+    let found = format!("state file: {other}\n");
+    assert!(said(&["check", &file, "--state", &other]).starts_with(&found));
+    let shown = said(&["show", &file, "--state", &other]);
+    assert!(shown.contains("name = \"logs\"") && shown.starts_with(&format!("# {found}")), "{shown}");
+    assert!(!said(&["show", &file]).contains("name = \"logs\""));
+    assert!(said(&["show", &file, "--state", "none"]).contains("state = \"none\""));
     let schema = run(&["schema"]).stdout;
     assert!(serde_json::from_slice::<Value>(&schema).unwrap()["properties"]["device"].is_object());
 }
