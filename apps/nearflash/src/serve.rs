@@ -5,6 +5,7 @@ mod clash;
 mod doors;
 mod draft;
 mod duty;
+mod reload;
 pub(crate) mod state_file;
 
 use std::io::Write;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use contract::{BufPool, Happening, ListenerId};
+use contract::{BufPool, ListenerId};
 use control::{Desk, Foreman, PostBox, Tenants};
 use flash::Decorated;
 use io::{
@@ -130,7 +131,8 @@ pub(crate) struct Args {
 impl Args {
     /// What it says that no configuration does.
     fn beside(&self) -> Beside {
-        Beside { insecure: self.insecure, metrics: self.metrics, interface: self.interface }
+        let (insecure, metrics, interface) = (self.insecure, self.metrics, self.interface);
+        Beside { insecure, metrics, interface, grows: false }
     }
 
     /// What it is about, for records: its configuration file.
@@ -360,7 +362,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     desk.set_wake(wakers.len(), wake);
     start_desk(desk, &wakers)?;
     let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
-    let reload = move || reload(&words, &reloaded, &desk);
+    let reload = move || reload::reload(&words, &reloaded, &desk);
     stop_on_signal(signals, plan.clone(), wakers.clone(), reload);
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
@@ -626,26 +628,4 @@ fn stop_on_signal(
             upgrade::ask_for_time(plan.limits.drain);
         }
     });
-}
-
-/// Reads the configuration again, and says what became of it.
-fn reload(args: &Args, live: &Live, office: &Office) {
-    let reload = || merge(args).and_then(|config| live.reload(config).map_err(|p| p.message));
-    let reloaded = office.reload(&args.about(), reload);
-    if reloaded.is_ok() {
-        Happening::ReloadDone.count();
-    }
-    match reloaded {
-        Err(error) => {
-            Happening::ReloadRefused.count();
-            log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
-        }
-        Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),
-        Ok(later) => {
-            let later = later.join(", ");
-            log::tell(format!(
-                "the configuration is reloaded; these need an upgrade or a restart: {later}"
-            ));
-        }
-    }
 }

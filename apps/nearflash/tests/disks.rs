@@ -276,7 +276,7 @@ fn a_reload_opens_and_closes_devices_and_says_what_it_cannot() {
     wait_until("the new namespace", PATIENCE, || read(&server, 2).0 == Status::Ok);
     write(&server, 2, 9);
     assert!(place.told(&["tenant", "list"]).contains("second"));
-    more("32MiB", true);
+    more("8MiB", true);
     server.await_log(
         "these need an upgrade or a restart: [[device]] (device \"second\" would be another)",
     );

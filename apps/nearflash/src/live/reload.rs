@@ -7,10 +7,18 @@ use control::admin::{Code, Problem};
 use control::{Book, Origin, TenantInfo};
 
 use super::world::World;
-use super::{Inner, Live};
+use super::{Changes, Inner, Live};
 use crate::config::{Config, TenantConfig};
 
 impl Live {
+    /// What was changed so far.
+    ///
+    /// # Errors
+    /// The disk that keeps it does not answer.
+    pub(crate) fn changes(&self) -> Result<Changes, Problem> {
+        Ok(self.lock_for_change()?.changes.clone())
+    }
+
     /// Takes another configuration, as far as that can be; returns what needs a restart.
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub(crate) struct Beside {
     pub(crate) insecure: bool,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) interface: Interface,
+    /// Devices that are files are made larger where a namespace needs that, as while a server runs.
+    pub(crate) grows: bool,
 }
 
 /// See the module.
@@ -80,7 +82,12 @@ impl Draft {
             };
             let clock = Clock::start();
             let tenants = tenancy::tenants(&needs, clock_of(clock), mistakes);
-            let (_, spaces) = parts_or(base, config, &listen, &blocks, &tenants, mistakes);
+            let room = |(room, spec): (Room, &Spec)| {
+                let grows = beside.grows && is_file(spec, room.blocks);
+                Room { grows, ..room }
+            };
+            let rooms: Vec<Room> = rooms(&blocks).zip(&specs).map(room).collect();
+            let (_, spaces) = parts_or(base, config, &listen, &rooms, &tenants, mistakes);
             check_scratch(base, &spaces, mistakes);
             let geometry = |blocks: &u64| Null::new(*blocks).geometry();
             let geometries: Vec<Geometry> = blocks.iter().map(geometry).collect();
@@ -237,20 +244,29 @@ pub(super) fn parts(
     blocks: &[u64],
     tenants: &Tenants,
 ) -> Result<Parts, Mistakes> {
-    Mistakes::collect(|mistakes| parts_or(base, config, listen, blocks, tenants, mistakes).0)
+    let rooms: Vec<Room> = rooms(blocks).collect();
+    Mistakes::collect(|mistakes| parts_or(base, config, listen, &rooms, tenants, mistakes).0)
+}
+
+/// Devices of these sizes, by their places.
+fn rooms(blocks: &[u64]) -> impl Iterator<Item = Room> {
+    blocks.iter().enumerate().map(|(place, blocks)| Room { place, blocks: *blocks, grows: false })
+}
+
+/// Whether a device is a file, which has a size before it is opened.
+fn is_file(spec: &Spec, blocks: u64) -> bool {
+    matches!(spec.source, Source::File { .. }) && blocks != Volume::UNKNOWN_BLOCKS
 }
 
 fn parts_or(
     base: &Config,
     config: &Config,
     listen: &[ListenAt],
-    blocks: &[u64],
+    rooms: &[Room],
     tenants: &Tenants,
     mistakes: &mut Mistakes,
 ) -> (Parts, Vec<Space>) {
-    let room = |(place, blocks): (usize, &u64)| Room { place, blocks: *blocks, grows: false };
-    let rooms: Vec<Room> = blocks.iter().enumerate().map(room).collect();
-    let spaces = config.spaces_or(&rooms, mistakes);
+    let spaces = config.spaces_or(rooms, mistakes);
     let namespaces = table(&spaces);
     // What was removed since is no mistake of the configuration.
     let configured: Vec<u16> =

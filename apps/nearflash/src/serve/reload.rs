@@ -1,0 +1,43 @@
+//! The configuration of a server that runs, read again: checked as at a start, then taken as far as that
+//! can be, and told.
+
+use contract::Happening;
+
+use super::draft::{Beside, Draft};
+use super::{Args, located, merge};
+use crate::admin::Office;
+use crate::config::Config;
+use crate::live::Live;
+use crate::log;
+
+/// Reads the configuration again, and says what became of it.
+pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
+    let reload = || read(args, live).and_then(|config| live.reload(config).map_err(|p| p.message));
+    let reloaded = office.reload(&args.about(), reload);
+    if reloaded.is_ok() {
+        Happening::ReloadDone.count();
+    }
+    match reloaded {
+        Err(error) => {
+            Happening::ReloadRefused.count();
+            log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
+        }
+        Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),
+        Ok(later) => {
+            let later = later.join(", ");
+            log::tell(format!(
+                "the configuration is reloaded; these need an upgrade or a restart: {later}"
+            ));
+        }
+    }
+}
+
+/// The configuration, if a server would start with it and what was changed since.
+fn read(args: &Args, live: &Live) -> Result<Config, String> {
+    let base = merge(args)?;
+    let changes = live.changes().map_err(|problem| problem.message)?;
+    let beside = Beside { grows: true, ..args.beside() };
+    let draft = Draft::of(&base, &base.with(&changes), beside);
+    draft.map_err(|mistakes| located(args, &mistakes))?;
+    Ok(base)
+}
