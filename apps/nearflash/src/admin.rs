@@ -16,12 +16,12 @@ use control::admin::{
 use control::{Foreman, Tenants};
 use io::{Listener, TcpOptions, UnixPath};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::audit::AuditFile;
 use crate::config::AdminConfig;
 use crate::credentials::CredentialFiles;
-use crate::live::Live;
+use crate::live::{Live, Reloaded};
 use crate::log;
 use crate::recalibrate::Recalibrations;
 use crate::upgrade::{Heir, Role, Socket};
@@ -246,8 +246,8 @@ impl Office {
     pub(crate) fn reload(
         &self,
         about: &str,
-        reload: impl FnOnce() -> Result<Vec<String>, String>,
-    ) -> Result<Vec<String>, String> {
+        reload: impl FnOnce() -> Result<Reloaded, String>,
+    ) -> Result<Reloaded, String> {
         if let Some(audit) = &self.audit {
             audit.reopen()?;
             audit.ready()?;
@@ -258,18 +258,20 @@ impl Office {
             None => Ok(()),
         };
         let mut reloaded = usable.and_then(|()| reload());
-        if let (Ok(later), Some((credentials, files))) = (&mut reloaded, &self.credentials)
+        if let (Ok(done), Some((credentials, files))) = (&mut reloaded, &self.credentials)
             && let Err(error) = files.renew(credentials)
         {
-            later.push(format!("[admin] ({error})"));
+            done.later.push(format!("[admin] ({error})"));
         }
         let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
         let who = Caller::Signal { signal: "SIGHUP" };
         let mut record = Record::beside_http(who, "RELOAD", about, outcome);
-        if let Ok(later) = &reloaded
-            && !later.is_empty()
-        {
-            record.after = Some(json!({ "needs_restart": later }));
+        if let Ok(Reloaded { later, overruled }) = &reloaded {
+            let lists = [("needs_restart", later), ("overruled", overruled)].into_iter();
+            let lists = lists.filter(|(_, list)| !list.is_empty());
+            let lists: Map<String, Value> =
+                lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();
+            record.after = (!lists.is_empty()).then_some(Value::Object(lists));
         }
         self.keep(&record);
         reloaded

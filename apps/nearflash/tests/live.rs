@@ -512,6 +512,22 @@ fn a_reload_that_is_refused_has_changed_no_promise() {
     wait_until("the third value", PATIENCE, || weight() == 4);
 }
 
+#[test]
+fn a_reload_names_what_operators_have_changed() {
+    let place = Place::new();
+    let gold = |weight: u32| format!("[[tenant]]\nname = \"gold\"\nweight = {weight}\n");
+    place.configure(&gold(2));
+    let server = place.start();
+    place.told(&["tenant", "set", "gold", "--weight", "5"]);
+    // Whose size is written down by that.
+    place.told(&["namespace", "add", "more", "1MiB"]);
+    let size = "[[namespace]]\ndevice = \"disk\"\nsize = \"8MiB\"\n";
+    place.configure(&format!("{size}{}", gold(3)));
+    server.hang_up();
+    server.await_log("stay so whatever the file says: tenant \"gold\", namespace \"ns1\"");
+    assert!(place.told(&["namespace", "list"]).contains("16 MiB"));
+}
+
 /// Its hosts would be charged to nobody, or to whoever gets its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {

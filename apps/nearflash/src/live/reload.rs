@@ -7,8 +7,17 @@ use control::admin::{Code, Problem};
 use control::{Book, Origin, TenantInfo};
 
 use super::world::World;
-use super::{Changes, Inner, Live};
+use super::{Changes, Inner, Live, overruled};
 use crate::config::{Config, TenantConfig};
+
+/// What a reload has not done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reloaded {
+    /// What needs a restart.
+    pub(crate) later: Vec<String>,
+    /// What has changed in the file and is as operators have changed it all the same.
+    pub(crate) overruled: Vec<String>,
+}
 
 impl Live {
     /// What was changed so far.
@@ -19,14 +28,15 @@ impl Live {
         Ok(self.lock_for_change()?.changes.clone())
     }
 
-    /// Takes another configuration, as far as that can be; returns what needs a restart.
+    /// Takes another configuration, as far as that can be; returns what is not as it says.
     ///
     /// # Errors
     /// What is wrong with it; then nothing has changed.
-    pub(crate) fn reload(&self, new: Config) -> Result<Vec<String>, Problem> {
+    pub(crate) fn reload(&self, new: Config) -> Result<Reloaded, Problem> {
         self.await_older()?;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
+        let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);
         let (before_devices, wanted) = (inner.world.config.all_devices(), base.all_devices());
         // Tenants may be on those that are new.
@@ -49,7 +59,7 @@ impl Live {
         let dormant = inner.changes.dormant(&inner.base);
         dormant.into_iter().for_each(|line| tracing::warn!("{line}"));
         self.show(&inner);
-        Ok(later)
+        Ok(Reloaded { later, overruled })
     }
 
     /// Takes all but the tenants.

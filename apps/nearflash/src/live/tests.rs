@@ -220,7 +220,7 @@ fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
     };
     let live = live(&config(["a", "b"], ""));
     let (_orders, _boxes) = open_gate(&live);
-    let reload = |text: &str| live.reload(Config::parse(text).unwrap()).unwrap();
+    let reload = |text: &str| live.reload(Config::parse(text).unwrap()).unwrap().later;
     // Named in the file, or the first by another order.
     for new in [config(["a", "b"], "device = \"b\"\n"), config(["b", "a"], "")] {
         let later = reload(&new);
@@ -240,11 +240,11 @@ fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     let (orders, _boxes) = open_gate(&live);
     let config = format!("{DISK}[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n");
     orders.cannot_listen(ListenerId(0), "no descriptors are left".to_owned());
-    let later = live.reload(Config::parse(&config).unwrap()).unwrap();
+    let later = live.reload(Config::parse(&config).unwrap()).unwrap().later;
     assert!(later.iter().any(|why| why.contains("no descriptors are left")), "{later:?}");
     assert!(live.listeners().unwrap().listeners.is_empty());
     // It is tried again, and not called by what the other was.
-    assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), Vec::<String>::new());
+    assert_eq!(live.reload(Config::parse(&config).unwrap()).unwrap(), Reloaded::default());
     let listed = live.listeners().unwrap().listeners;
     assert_eq!(listed.iter().map(|one| one.number).collect::<Vec<_>>(), [1]);
     assert!(live.lock().open[0].at.id != ListenerId(0) && live.open_sockets().1.is_empty());

@@ -7,7 +7,7 @@ use super::draft::{Beside, Draft};
 use super::{Args, located, merge};
 use crate::admin::Office;
 use crate::config::Config;
-use crate::live::Live;
+use crate::live::{Live, Reloaded};
 use crate::log;
 
 /// Reads the configuration again, and says what became of it.
@@ -22,14 +22,22 @@ pub(super) fn reload(args: &Args, live: &Live, office: &Office) {
             Happening::ReloadRefused.count();
             log::tell(format!("the configuration is not reloaded, nothing has changed: {error}"));
         }
-        Ok(later) if later.is_empty() => log::tell("the configuration is reloaded".to_owned()),
-        Ok(later) => {
-            let later = later.join(", ");
-            log::tell(format!(
-                "the configuration is reloaded; these need an upgrade or a restart: {later}"
-            ));
+        Ok(reloaded) => log::tell(told(&reloaded)),
+    }
+}
+
+/// What became of it, in words.
+fn told(Reloaded { later, overruled }: &Reloaded) -> String {
+    let mut told = "the configuration is reloaded".to_owned();
+    for (what, list) in [
+        ("these need an upgrade or a restart", later),
+        ("these were changed while the server ran, and stay so whatever the file says", overruled),
+    ] {
+        if !list.is_empty() {
+            told.push_str(&format!("; {what}: {}", list.join(", ")));
         }
     }
+    told
 }
 
 /// The configuration, if a server would start with it and what was changed since.

@@ -1,0 +1,104 @@
+//! Entries of a configuration that have changed and do not count, because operators have changed the same
+//! while the server ran.
+
+use super::Changes;
+use super::changes::Changed;
+use crate::config::{Config, NamespaceConfig, SubsystemConfig};
+
+/// What differs between two configurations and is as these changes say all the same, by name.
+pub(super) fn overruled(old: &Config, new: &Config, changes: &Changes) -> Vec<String> {
+    let mut all = Vec::new();
+    let devices = (old.all_devices(), new.all_devices());
+    add(
+        &mut all,
+        &changes.devices,
+        &devices,
+        |one| one.name.clone(),
+        |name| format!("device {name:?}"),
+    );
+    let tenants = (old.tenant.clone(), new.tenant.clone());
+    add(
+        &mut all,
+        &changes.tenants,
+        &tenants,
+        |one| one.name.clone(),
+        |name| format!("tenant {name:?}"),
+    );
+    let number = |one: &NamespaceConfig| one.number.unwrap_or_default();
+    let namespaces = (old.numbered_namespaces(), new.numbered_namespaces());
+    let name_of = |number: &u16| {
+        let is_it = |one: &&NamespaceConfig| one.number == Some(*number);
+        let known = || namespaces.1.iter().chain(&namespaces.0);
+        known().find(is_it).and_then(|one| one.name.clone()).unwrap_or_default()
+    };
+    add(&mut all, &changes.namespaces, &namespaces, number, |number| {
+        format!("namespace {:?}", name_of(number))
+    });
+    let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
+    let subsystems = (old.subsystems_named(own), new.subsystems_named(own));
+    let nqn = |one: &SubsystemConfig| one.nqn.clone().unwrap_or_default();
+    add(&mut all, &changes.subsystems, &subsystems, nqn, |nqn| format!("subsystem {nqn}"));
+    let hosts = (old.host.clone(), new.host.clone());
+    add(&mut all, &changes.hosts, &hosts, |one| one.nqn.clone(), |nqn| format!("host {nqn}"));
+    all
+}
+
+/// The same of one kind, of which these `were` there, and `are`.
+fn add<K: Ord, T: PartialEq>(
+    all: &mut Vec<String>,
+    changed: &Changed<K, T>,
+    (were, are): &(Vec<T>, Vec<T>),
+    key: impl Fn(&T) -> K,
+    name: impl Fn(&K) -> String,
+) {
+    for (of, now) in changed {
+        let was = were.iter().find(|one| key(one) == *of);
+        let is = are.iter().find(|one| key(one) == *of);
+        if was != is && is != now.as_ref() {
+            all.push(name(of));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_changed_and_does_not_count_is_named() {
+        let parse = |text: &str| Config::parse(text).unwrap();
+        let old = parse(
+            "[[tenant]]\nname = \"gold\"\nweight = 2\n[[tenant]]\nname = \"tin\"\n\
+             [[host]]\nnqn = \"nqn.x:a\"\n[[subsystem]]\nnqn = \"nqn.x:s\"\n",
+        );
+        let new = parse(
+            "[[device]]\nname = \"d\"\nspec = \"null:1MiB\"\n\
+             [[namespace]]\ndevice = \"d\"\nsize = \"1MiB\"\n\
+             [[tenant]]\nname = \"gold\"\nweight = 3\n[[tenant]]\nname = \"tin\"\nweight = 4\n",
+        );
+        let tenants = |text: &str| {
+            let each = parse(text).tenant.into_iter();
+            each.map(|one| (one.name.clone(), Some(one))).collect::<Changed<String, _>>()
+        };
+        let mut changes = Changes {
+            // The one was given what it has in the new file as well.
+            tenants: tenants(
+                "[[tenant]]\nname = \"gold\"\nweight = 7\n[[tenant]]\nname = \"tin\"\nweight = 4\n",
+            ),
+            namespaces: [(1, None), (9, None)].into(),
+            subsystems: [("nqn.x:s".to_owned(), old.subsystem.first().cloned())].into(),
+            hosts: [("nqn.x:a".to_owned(), None)].into(),
+            devices: [("d".to_owned(), None)].into(),
+            ..Changes::default()
+        };
+        assert_eq!(
+            overruled(&old, &new, &changes),
+            ["device \"d\"", "tenant \"gold\"", "namespace \"ns1\"", "subsystem nqn.x:s"],
+            "a host that is gone is gone from both"
+        );
+        assert_eq!(overruled(&new, &new, &changes), Vec::<String>::new());
+        changes.tenants.insert("gold".to_owned(), None);
+        assert_eq!(overruled(&new, &old, &changes).len(), 4);
+        assert_eq!(overruled(&old, &new, &Changes::default()), Vec::<String>::new());
+    }
+}
