@@ -327,6 +327,28 @@ fn a_reload_opens_and_closes_listeners_and_says_what_it_cannot() {
 }
 
 #[test]
+fn a_reload_opens_a_listener_that_leads_to_a_namespace_of_the_same_reload() {
+    let space = |n: u32| {
+        let offset = 4 * (n - 1);
+        format!("[[namespace]]\ndevice = \"disk\"\noffset = \"{offset}MiB\"\nsize = \"4MiB\"\n")
+            .replace("\"0MiB\"", "\"0\"")
+    };
+    let place = Place::new(&space(1));
+    let server = place.start();
+    let there = free_port();
+    let first = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+    let listen = |n: u32| format!("{first}[[listen]]\nurl = \"reflex://{there}?namespace={n}\"\n");
+    place.configure(&format!("{}{}{}", listen(2), space(1), space(2)));
+    server.hang_up();
+    wait_until("the new listener", PATIENCE, || !is_closed(there));
+    assert_eq!(V2::connect(there).call(READ, &[]).0, Status::Ok);
+    // To one that is nowhere.
+    place.configure(&format!("{}{}", listen(3), space(1)));
+    server.hang_up();
+    server.await_log("there is no namespace 3");
+}
+
+#[test]
 fn an_upgrade_takes_them_over_and_who_came_by_one_that_is_gone() {
     let place = Place::with("[[tenant]]\nname = \"gold\"\n[[tenant]]\nname = \"default\"\n");
     let mut old = place.start();

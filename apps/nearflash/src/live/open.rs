@@ -106,7 +106,7 @@ impl Live {
         self.forget_departed(&mut inner);
         at.number = self.vacant_number(&inner)?;
         at.id = self.vacant_id(at.number, &[])?;
-        let mut bound = self.bind(&inner, at)?;
+        let mut bound = self.bind(&inner.world.config, at)?;
         // From now on it is asked for where it is: whoever was told the address finds it there again.
         let at = ListenAt { endpoint: bound.open.endpoint().clone(), ..bound.open.at };
         bound.open = Open::of(&bound.listener, at);
@@ -191,13 +191,14 @@ impl Live {
         Ok(plan)
     }
 
-    /// Binds what is new; beside that, the listeners as they will be.
+    /// Binds what is new in this configuration; beside that, the listeners as they will be.
     pub(super) fn make_ready(
         &self,
         inner: &Inner,
+        config: &Config,
         plan: Plan,
     ) -> Result<(Ready, Vec<Open>), Problem> {
-        let bound = plan.new.into_iter().map(|at| self.bind(inner, at));
+        let bound = plan.new.into_iter().map(|at| self.bind(config, at));
         let bound = bound.collect::<Result<Vec<Bound>, _>>()?;
         let ready = Ready { bound, gone: plan.gone };
         let open = ready.apply(&inner.open);
@@ -271,8 +272,7 @@ impl Live {
     }
 
     /// Checks and binds a listener, by which nobody is let in yet.
-    fn bind(&self, inner: &Inner, at: ListenAt) -> Result<Bound, Problem> {
-        let config = &inner.world.config;
+    fn bind(&self, config: &Config, at: ListenAt) -> Result<Bound, Problem> {
         if at.endpoint.is_exposed() && !config.has_access_rules() && !self.ground.insecure {
             return Err(invalid(format!(
                 "{} is reachable from other machines and no [[access]] rule says who may come in; \
@@ -280,11 +280,9 @@ impl Live {
                 at.endpoint
             )));
         }
-        let is_there = |number| inner.world.spaces.iter().any(|space| space.number == number);
-        if at.protocol == Protocol::Reflex && !is_there(at.namespace) {
-            let number = at.namespace.0;
-            return Err(invalid(format!("{}: there is no namespace {number}", at.endpoint)));
-        }
+        let named: Vec<u16> =
+            config.numbered_namespaces().iter().filter_map(|one| one.number).collect();
+        check_lead(&at, |number| named.contains(&number))?;
         tenancy::make_default(&at, config, &self.ground.tenants).map_err(invalid)?;
         let lead = tenancy::lead(&at, &self.ground.tenants.book()).map_err(invalid)?;
         let bound = at.bind(&self.ground.tcp);
@@ -379,6 +377,12 @@ impl Live {
 }
 
 impl Ready {
+    /// Whether all of them lead to namespaces that will be.
+    pub(super) fn check_leads(&self, world: &World) -> Result<(), Problem> {
+        let is_there = |number| world.spaces.iter().any(|space| space.number.0 == number);
+        self.bound.iter().try_for_each(|bound| check_lead(&bound.open.at, is_there))
+    }
+
     /// The listeners as they will be.
     fn apply(&self, open: &[Open]) -> Vec<Open> {
         let stays = |open: &&Open| !self.gone.contains(&open.at.number);
@@ -406,6 +410,15 @@ impl Inner {
             }
         }
         changes
+    }
+}
+
+/// A namespace that nobody names is that of the listener.
+fn check_lead(at: &ListenAt, is_there: impl Fn(u16) -> bool) -> Result<(), Problem> {
+    let number = at.namespace.0;
+    match at.protocol == Protocol::Reflex && !is_there(number) {
+        true => Err(invalid(format!("{}: there is no namespace {number}", at.endpoint))),
+        false => Ok(()),
     }
 }
 

@@ -71,7 +71,8 @@ impl Live {
             base.listen = inner.base.listen.clone();
             Default::default()
         });
-        let (ready, open) = self.make_ready(inner, plan)?;
+        // They may lead to namespaces that are new.
+        let (ready, open) = self.make_ready(inner, &base.with(&inner.changes), plan)?;
         let wanted =
             |base: &Config| World::of(base.with(&inner.changes), &self.ground, &open, true);
         let mut world = wanted(&base).map_err(invalid)?;
@@ -91,6 +92,7 @@ impl Live {
             ));
         }
         self.clear_probes(&world)?;
+        ready.check_leads(&world)?;
         self.check_rests(&world)?;
         for space in &world.spaces {
             let volume = self.ground.places.get(space.place.device).expect("it was just found");
