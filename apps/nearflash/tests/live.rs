@@ -528,6 +528,29 @@ fn a_reload_names_what_operators_have_changed() {
     assert!(place.told(&["namespace", "list"]).contains("16 MiB"));
 }
 
+#[test]
+fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_says_otherwise() {
+    let place = Place::new();
+    let with = |scratch: &str| {
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"mem:2MiB\"\n{scratch}\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"1MiB\"\n\
+             [[namespace]]\nname = \"spare\"\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n"
+        );
+        std::fs::write(place.path("nearflash.toml"), text).unwrap();
+    };
+    with("recalibrate_scratch = \"spare\"\n");
+    let server = place.start();
+    let said = place.refused(&["namespace", "rm", "spare"]);
+    assert!(said.contains("recalibrate_scratch") && said.contains("reload"), "{said}");
+    with("");
+    server.hang_up();
+    server.await_log("the configuration is reloaded");
+    assert!(!server.log().contains("restart"), "{}", server.log());
+    place.told(&["namespace", "rm", "spare"]);
+}
+
 /// Its hosts would be charged to nobody, or to whoever gets its number.
 #[test]
 fn a_reload_removes_no_tenant_that_hosts_are_charged_to() {
