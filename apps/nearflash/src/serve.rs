@@ -12,7 +12,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -363,7 +363,7 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     start_desk(desk, &wakers)?;
     let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
     let reload = move || reload::reload(&words, &reloaded, &desk);
-    stop_on_signal(signals, plan.clone(), wakers.clone(), reload);
+    stop_on_signal(signals, plan.clone(), wakers.clone(), reload)?;
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
@@ -607,18 +607,24 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
 }
 
 /// On the first signal all workers drain, if they do not, and soon if they do; on the second, or where
-/// another process has everything, the process ends at once. SIGHUP has the configuration read again.
+/// another process has everything, the process ends at once. SIGHUP has the configuration read again, by
+/// a thread of its own: that may take as long as a disk does, and whoever wants the process to end is
+/// heard meanwhile. Of those that come while it reads, one more has it read once more behind that.
 fn stop_on_signal(
     mut signals: Signals,
     plan: Arc<Plan>,
     wakers: Vec<Waker>,
     reload: impl Fn() + Send + 'static,
-) {
-    std::thread::spawn(move || {
+) -> Result<(), String> {
+    let (asked, asking) = sync_channel(1);
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let reloads = thread("reloads").spawn(move || asking.into_iter().for_each(|()| reload()));
+    let heard = thread("signals").spawn(move || {
         let mut is_told = false;
         for signal in signals.forever() {
             if signal == SIGHUP {
-                reload();
+                // It is full when one is to come that has not begun: that reads what this one would.
+                let _ = asked.try_send(());
                 continue;
             }
             if plan.orders.are_given() || std::mem::replace(&mut is_told, true) {
@@ -628,4 +634,6 @@ fn stop_on_signal(
             upgrade::ask_for_time(plan.limits.drain);
         }
     });
+    let started = reloads.and(heard).map(drop);
+    started.map_err(|error| format!("cannot start a thread: {error}"))
 }
