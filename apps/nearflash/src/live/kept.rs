@@ -92,6 +92,15 @@ impl Inner {
         self.keep(changes)
     }
 
+    /// Keeps these reservations.
+    pub(super) fn keep_those(&mut self, reservations: Vec<KeptReservation>) -> Result<(), Problem> {
+        if reservations == self.changes.reservations && !self.is_in_doubt() {
+            return Ok(());
+        }
+        let changes = Changes { reservations, ..self.changes.clone() };
+        self.keep(changes)
+    }
+
     /// Keeps a tenant; `None` for one that is gone.
     fn keep_tenant(&mut self, name: &str, info: Option<&TenantInfo>) -> Result<(), Problem> {
         let now = self.to_keep(name, info);
@@ -207,13 +216,7 @@ impl Live {
             Some(KeptReservation::of(reserved, uuid))
         };
         let reservations: Vec<KeptReservation> = reserved.iter().filter_map(kept).collect();
-        let outcome = match reservations == inner.changes.reservations {
-            true => Ok(()),
-            false => {
-                let changes = Changes { reservations, ..inner.changes.clone() };
-                inner.keep(changes)
-            }
-        };
+        let outcome = inner.keep_those(reservations);
         if let Err(problem) = &outcome {
             tracing::error!(error = problem.message, "a reservation is not kept");
         }

@@ -234,6 +234,26 @@ fn a_tenant_stays_on_its_device_and_is_not_kept_there() {
     assert_eq!(reload(&config(["a", "b"], "")), Vec::<String>::new());
 }
 
+/// What failed at the very last may be what a restart finds, as long as nothing else is kept.
+#[test]
+fn reservations_are_kept_again_while_it_is_in_doubt_what_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(&folder.path().join("state"), false).unwrap();
+    let live = live_that_keeps(DISK, Some(store));
+    let mut inner = live.lock();
+    inner.keep(Changes::default()).unwrap();
+    let made = power::set_fault(Fault::None);
+    power::set_fault(Fault::From(made));
+    assert!(inner.keep(Changes::default()).is_err() && inner.is_in_doubt());
+    assert!(inner.keep_those(Vec::new()).is_err(), "they are not known to be kept");
+    power::set_fault(Fault::None);
+    inner.keep_those(Vec::new()).unwrap();
+    assert!(!inner.is_in_doubt());
+    let made = power::set_fault(Fault::None);
+    inner.keep_those(Vec::new()).unwrap();
+    assert_eq!(power::set_fault(Fault::None), made, "nothing is to be written");
+}
+
 #[test]
 fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     let live = live(DISK);
