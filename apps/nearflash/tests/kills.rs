@@ -17,6 +17,9 @@ use support::{Launch, Server};
 const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
 const MIB: u64 = 1 << 20;
 
+/// Of so many kills some meet a change that is under way.
+const KILLS_MIN: u32 = 12;
+
 /// Things of each kind that come and go.
 const NAMES: u64 = 3;
 
@@ -43,8 +46,8 @@ struct State {
     hosts: BTreeMap<String, (bool, Option<String>)>,
     /// Those that are files.
     listeners: BTreeSet<String>,
-    /// Whether they fail fast, and after how many seconds they are idle.
-    devices: BTreeMap<String, (bool, u32)>,
+    /// Whether they have a model, whether they fail fast, and after how many seconds they are idle.
+    devices: BTreeMap<String, (bool, bool, u32)>,
 }
 
 /// Of a configured one: that of the configuration has all namespaces.
@@ -82,7 +85,7 @@ impl State {
             devices: devices
                 .map(|one| {
                     let said = one.settings.unwrap();
-                    (one.name, (said.fail_fast, said.recalibrate_idle_seconds))
+                    (one.name, (one.has_model, said.fail_fast, said.recalibrate_idle_seconds))
                 })
                 .collect(),
         }
@@ -120,7 +123,7 @@ enum Change {
     RemoveHost(String),
     AddListener(String),
     RemoveListener(String),
-    AddDevice(String),
+    AddDevice(String, bool),
     SetDevice(String, bool, u32),
     RemoveDevice(String),
 }
@@ -201,11 +204,12 @@ impl Change {
             Change::RemoveHost(nqn) => drop(state.hosts.remove(nqn)),
             Change::AddListener(url) => assert!(state.listeners.insert(url.clone())),
             Change::RemoveListener(url) => assert!(state.listeners.remove(url)),
-            Change::AddDevice(name) => {
-                assert_eq!(state.devices.insert(name.clone(), (false, 60)), None);
+            Change::AddDevice(name, has_model) => {
+                assert_eq!(state.devices.insert(name.clone(), (*has_model, false, 60)), None);
             }
             Change::SetDevice(name, fail_fast, seconds) => {
-                *state.devices.get_mut(name).unwrap() = (*fail_fast, *seconds);
+                let device = state.devices.get_mut(name).unwrap();
+                *device = (device.0, *fail_fast, *seconds);
             }
             Change::RemoveDevice(name) => assert!(state.devices.remove(name).is_some()),
             Change::Authenticate(nqn, ..)
@@ -318,10 +322,10 @@ impl Change {
             Change::RemoveListener(url) => {
                 client.remove_listener(url, RemoveListener::default()).map(drop)
             }
-            Change::AddDevice(name) => {
+            Change::AddDevice(name, has_model) => {
                 let (name, spec) = (name.clone(), "null:1MiB".to_owned());
                 let (correct_online, bound_depth, fail_fast) = (false, false, false);
-                let model = None;
+                let model = has_model.then(|| "a".to_owned());
                 let new = AddDevice { name, spec, model, correct_online, bound_depth, fail_fast };
                 client.add_device(&new).map(drop)
             }
@@ -408,7 +412,7 @@ impl Chance {
                     }
                     true if self.roll(2) == 0 => Change::SetDevice(name, false, seconds),
                     true => Change::RemoveDevice(name),
-                    false => Change::AddDevice(name),
+                    false => Change::AddDevice(name, self.roll(2) == 0),
                 }
             }
         }
@@ -532,4 +536,5 @@ fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
         "{kills} kills in {done} changes: {old} found the state before a change, {new} the one after"
     );
     found.iter().for_each(|(kind, (old, new))| println!("{kind}: {old} before, {new} after"));
+    assert!(kills < KILLS_MIN || old + new > 0, "none of {kills} kills met a change");
 }

@@ -437,6 +437,7 @@ fn kill_at_random(
     println!(
         "{kills} kills in {done} changes: {old} found the state before a change, {new} the one after it"
     );
+    assert!(kills < 12 || old + new > 0, "none of {kills} kills met a change");
 }
 
 #[test]
@@ -549,6 +550,26 @@ fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_say
     server.await_log("the configuration is reloaded");
     assert!(!server.log().contains("restart"), "{}", server.log());
     place.told(&["namespace", "rm", "spare"]);
+}
+
+#[test]
+fn a_server_ends_when_it_is_told_to_while_a_reload_hangs() {
+    let place = Place::new();
+    place.configure("");
+    let mut server = place.start();
+    let file = place.path("nearflash.toml");
+    // Whoever reads it waits for somebody who writes.
+    let make_pipe = |path: &std::path::Path| {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    make_pipe(&place.path("pipe"));
+    std::fs::rename(place.path("pipe"), &file).unwrap();
+    for _ in 0..3 {
+        server.hang_up();
+    }
+    server.terminate();
+    assert!(server.wait().success());
 }
 
 /// Its hosts would be charged to nobody, or to whoever gets its number.
