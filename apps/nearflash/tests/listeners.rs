@@ -333,7 +333,7 @@ fn a_reload_opens_a_listener_that_leads_to_a_namespace_of_the_same_reload() {
         format!("[[namespace]]\ndevice = \"disk\"\noffset = \"{offset}MiB\"\nsize = \"4MiB\"\n")
             .replace("\"0MiB\"", "\"0\"")
     };
-    let place = Place::new(&space(1));
+    let place = Place::with(&space(1));
     let server = place.start();
     let there = free_port();
     let first = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";

@@ -127,8 +127,8 @@ fn a_worker_with_nvme_hosts_is_retired_under_load() {
 /// Nobody tells the server to: it finds the load and its end by itself.
 #[test]
 fn a_worker_is_added_for_a_load_and_retired_behind_it() {
-    let place = Place::new();
-    let server = place.start("1..2");
+    let place = Place::new().of_workers("1..2");
+    let server = place.start();
     let url = format!("reflex://{}", server.address());
     let mut client = place.client();
     let mut second = || {
