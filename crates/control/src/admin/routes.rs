@@ -427,6 +427,7 @@ pub(super) mod documented {
 #[cfg(test)]
 mod tests {
     use super::super::estate::*;
+    use super::super::{DeviceSettings, Drain, DrainServer, SetDevice};
     use super::*;
     use std::sync::Mutex;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -458,6 +459,7 @@ mod tests {
             set_namespace(&str, &SetNamespace) -> Namespace;
             remove_namespace(&str, RemoveNamespace) -> ();
             add_device(&AddDevice) -> OpenedDevice;
+            set_device(&str, &SetDevice) -> DeviceSettings;
             remove_device(&str) -> ();
             subsystems() -> Subsystems;
             subsystem(&str) -> Subsystem;
@@ -474,8 +476,14 @@ mod tests {
             set_ana(&str, &SetAna) -> Listener;
             drain_listener(&str, Duration) -> Listener;
             resume_listener(&str) -> Listener;
+            drain_server(DrainServer) -> Drain;
+            drain_of_server() -> Drain;
             remove_tenant(&str) -> ();
             change_tenants(&[crate::TenantChange]) -> ();
+        }
+
+        fn device_settings(&self) -> Vec<DeviceSettings> {
+            Vec::new()
         }
 
         fn keep_tenant(&self, _: &str) -> Result<(), Problem> {
