@@ -3,11 +3,13 @@
 
 mod support;
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use control::admin::{Client, ClientError, Code, WorkerState};
 use support::{
-    Launch, PATIENCE, Place, Server, V1, V2, faultless, pattern, v1_head, verifying, wait_until,
+    Launch, PATIENCE, Place, Server, V1, V2, faultless, nearflash, pattern, v1_head, verifying,
+    wait_until,
 };
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -136,15 +138,22 @@ fn a_worker_is_added_for_a_load_and_retired_behind_it() {
         (worker.state, worker.connections)
     };
     assert_eq!(second().0, WorkerState::Parked);
-    // Who else uses the machine may keep the load from being one.
+    // Who else uses the machine may keep the loads from being one. One verifies; others only read.
+    let reads = ["--read-percent", "100", "--connections", "4", "--queue-depth", "32"];
+    let reading = || {
+        let mut bench = nearflash(&[&["bench", &url, "--seconds", "8"], &reads[..]].concat());
+        bench.stdout(Stdio::null()).spawn().expect("the program starts")
+    };
     let mut is_shared = false;
     for _ in 0..3 {
-        let mut load = verifying(&url, "7", "--connections 8 --queue-depth 32");
+        let mut load = verifying(&url, "8", "--connections 8 --queue-depth 32");
+        let others = [reading(), reading()];
         while !is_shared && load.try_wait().unwrap().is_none() {
             let (state, connections) = second();
             is_shared = state == WorkerState::Active && connections > 0;
         }
         faultless(load);
+        others.into_iter().for_each(|mut other| assert!(other.wait().unwrap().success()));
         if is_shared {
             break;
         }

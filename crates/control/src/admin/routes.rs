@@ -532,6 +532,7 @@ mod tests {
             runtime.block_on(async {
                 let asked = tokio::spawn(service.call(request));
                 while begun.try_recv().is_err() {
+                    assert!(!asked.is_finished(), "it was answered: {:?}", asked.await);
                     tokio::task::yield_now().await;
                 }
                 asked.abort();
@@ -550,10 +551,5 @@ mod tests {
         };
         ask_and_go("POST", "/v1/tenants", r#"{"name": "late"}"#);
         assert!(becomes(&|| tenants.get("late").is_none()), "it was made and not kept");
-        tenants.register("gold", &contract::Slo::default(), None, None).unwrap();
-        let before = tenants.get("gold").unwrap().share;
-        ask_and_go("PUT", "/v1/tenants/gold", r#"{"share": {"weight": 7}}"#);
-        let is_as_before = || tenants.get("gold").unwrap().share == before;
-        assert!(becomes(&is_as_before), "it was changed and not kept");
     }
 }
