@@ -55,7 +55,7 @@ impl Common {
     /// Says what the last answer warned of.
     fn warn(&self, client: &Client) {
         if let Some(warning) = client.warning() {
-            eprintln!("nearflash: warning: {warning}");
+            errln!("nearflash: warning: {warning}");
         }
     }
 
@@ -70,7 +70,7 @@ impl Common {
     /// Says in between how far a command is; programs wait for its end.
     fn note<T>(&self, answer: &T, text: impl FnOnce(&T) -> String) {
         if !self.json {
-            println!("{}", text(answer));
+            outln!("{}", text(answer));
         }
     }
 }
