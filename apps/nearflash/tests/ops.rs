@@ -236,16 +236,17 @@ impl P95 {
 
 /// Reads of gold so far, by the upper edges of their latencies in microseconds; sums over all below.
 fn reads_of_gold(place: &Place) -> Vec<(f64, f64)> {
-    let begin = "nearflash_tenant_read_latency_seconds_bucket{tenant=\"gold\",le=\"";
+    let begin = "nearflash_tenant_read_latency_seconds_bucket{le=\"";
     let text = ask(&place.socket(), "/metrics");
     let read = |line: &str| {
-        let (edge, count) = line.strip_prefix(begin)?.split_once("\"} ")?;
+        let (edge, count) = line.strip_prefix(begin)?.split_once("\",tenant=\"gold\"} ")?;
         Some((edge.parse::<f64>().ok()? * 1e6, count.parse().ok()?))
     };
     text.lines().filter_map(read).collect()
 }
 
-/// Where 95 % of what came between two readings are below, as if buckets were filled evenly.
+/// Where 95 % of what came between two readings are below, as if buckets, each twice as wide as the one
+/// before, were filled evenly.
 fn p95(before: &[(f64, f64)], after: &[(f64, f64)]) -> f64 {
     let so_far = |edge: f64| before.iter().rfind(|(at, _)| *at <= edge).map_or(0.0, |(_, n)| *n);
     let came: Vec<(f64, f64)> = after.iter().map(|&(at, n)| (at, n - so_far(at))).collect();
