@@ -74,19 +74,6 @@ fn a_server_asks_its_manager_for_as_much_time_as_it_may_take_to_drain() {
 
 const READ: Command = Command::Read(Range::new(0, 8));
 
-/// Whether request 7 of a connection that is to end is answered before it does.
-fn is_answered_before_its_end(v2: &mut V2) -> bool {
-    let mut is_answered = false;
-    loop {
-        match v2.answer() {
-            Answer::Done { tag: 7, status: Status::Ok, .. } => is_answered = true,
-            Answer::Notice(Notice::Draining) => {}
-            Answer::End => return is_answered,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 #[test]
 fn a_drained_listener_ends_who_came_by_it_and_turns_others_away() {
     use ListenerState::{Drained, Open};
@@ -126,7 +113,7 @@ fn what_is_in_flight_ends_first_and_not_for_ever() {
         let begun = now();
         let told = place.client().drain_listener("1", deadline_ms).unwrap();
         assert_eq!(told.state, ListenerState::Draining);
-        let answered = is_answered_before_its_end(&mut v2);
+        let answered = v2.is_answered_before_its_end(7);
         assert_eq!(answered, is_answered, "{deadline_ms} ms, ended after {:?}", now() - begun);
         place.client().resume_listener("1").unwrap();
     }
@@ -178,7 +165,7 @@ fn the_last_requests_of_a_connection_that_is_ended_are_answered_in_time() {
         wait_until("a request", PATIENCE, || find().is_some());
         let said = place.told(&["conn", "end", &find().unwrap(), "--deadline", deadline]);
         assert!(said.contains(&format!("its 1 request in flight, or in {deadline} s")), "{said}");
-        let answered = is_answered_before_its_end(&mut v2);
+        let answered = v2.is_answered_before_its_end(7);
         assert_eq!(answered, is_answered, "{deadline} s");
     }
 }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
 
-use contract::{Command, Hello, Notice, Range, Status};
+use contract::{Command, Hello, Notice, Range};
 use control::admin::{AdminAddress, Client, Code, Drain, DrainState};
 use support::{Answer, Launch, Operator, PATIENCE, Server, V2, nearflash, wait_until};
 
@@ -57,19 +57,6 @@ impl Operator for Place {
     }
 }
 
-/// Whether the read was answered before the connection ended.
-fn is_answered(client: &mut V2) -> bool {
-    let mut answered = false;
-    loop {
-        match client.answer() {
-            Answer::Done { tag: 7, status: Status::Ok, .. } => answered = true,
-            Answer::Notice(Notice::Draining) => {}
-            Answer::End => return answered,
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 #[test]
 fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is() {
     let mut place = Place::start("mem:16MiB?delay=3s");
@@ -92,7 +79,7 @@ fn a_server_that_is_drained_answers_what_it_has_and_ends_and_says_how_far_it_is(
     wait_until("nobody at the door", PATIENCE, || knock().is_err());
     let added = place.run(&["listener", "add", "reflex://127.0.0.1:0"]);
     assert!(support::complaint(&added).contains("this server drains"));
-    assert!(is_answered(&mut busy));
+    assert!(busy.is_answered_before_its_end(7));
     assert!(place.server.wait().success());
     assert!(watching.wait().unwrap().success());
     let mut said = String::new();
@@ -116,7 +103,7 @@ fn what_takes_too_long_ends_with_the_time_of_the_order_or_else_of_the_configurat
         let (mut busy, _idle) = place.clients();
         let said = place.json(words);
         assert_eq!(said["ended"], true);
-        assert!(!is_answered(&mut busy), "{words:?}");
+        assert!(!busy.is_answered_before_its_end(7), "{words:?}");
         assert!(place.server.wait().success());
     }
 }
@@ -135,7 +122,7 @@ fn a_drain_that_is_asked_for_again_has_another_time_and_a_signal_a_short_one() {
     wait_until("the short time", PATIENCE, || {
         place.client().drain().is_ok_and(|drain| left(drain) < 2)
     });
-    assert!(!is_answered(&mut busy), "it has a second");
+    assert!(!busy.is_answered_before_its_end(7), "it has a second");
     assert!(place.server.wait().success(), "it ends in order");
 }
 
@@ -154,7 +141,7 @@ fn no_process_takes_over_from_one_that_drains() {
     client.drain_server(Some(600_000)).unwrap();
     let (_, said) = launch().with("--upgrade").fail();
     assert!(said.contains("this server drains"), "{said}");
-    assert!(is_answered(&mut busy));
+    assert!(busy.is_answered_before_its_end(7));
     assert!(server.wait().success());
     assert_eq!(client.drain().unwrap_err().code(), None::<Code>);
 }

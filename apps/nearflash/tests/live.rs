@@ -22,21 +22,12 @@ const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
 
 impl Place {
-    /// Writes the configuration: a file device, a listener of each protocol, and this.
     fn configure(&self, rest: &str) {
-        let text = format!(
-            "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\n\
-             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
-             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
-             {rest}",
-            self.path("disk").display(),
-        );
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+        self.configure_disk(rest);
     }
 
     fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
-        Launch::new(&["--config", &config, "--admin", &self.admin()])
+        self.configured()
     }
 
     fn start(&self) -> Server {

@@ -2,54 +2,24 @@
 
 mod support;
 
-use std::path::PathBuf;
-
 use contract::{Command, Hello, Range, Status};
-use support::{Launch, NvmeQueue, Operator, PATIENCE, Server, V2, host_nqn, wait_until};
+use support::{Launch, NvmeQueue, Operator, PATIENCE, Place, Server, V2, host_nqn, wait_until};
 use wire::nvme::Event;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
 const MIB: u64 = 1 << 20;
 
-/// A directory for the files of one server.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Writes the configuration: a file device, a listener of each protocol, and this.
     fn configure(&self, rest: &str) {
-        let text = format!(
-            "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\n\
-             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
-             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
-             {rest}",
-            self.path("disk").display(),
-        );
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+        self.configure_disk(rest);
     }
 
     fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
-        Launch::new(&["--config", &config, "--admin", &self.admin()])
+        self.configured()
     }
 
     fn start(&self) -> Server {
         self.launch().start()
-    }
-}
-
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
     }
 }
 

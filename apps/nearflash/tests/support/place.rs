@@ -47,6 +47,24 @@ impl Place {
         ["--workers", self.workers, "--admin", &admin].into_iter().fold(launch, Launch::with)
     }
 
+    /// Writes the configuration: a file device, a listener of each protocol, and this.
+    pub(crate) fn configure_disk(&self, rest: &str) {
+        let text = format!(
+            "[[device]]\nname = \"disk\"\nspec = \"{}\"\n\
+             [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
+             {rest}",
+            self.file("disk"),
+        );
+        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+    }
+
+    /// A server of the configuration here.
+    pub(crate) fn configured(&self) -> Launch {
+        let config = self.path("nearflash.toml").display().to_string();
+        Launch::new(&["--config", &config, "--admin", &self.admin()])
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::new(AdminAddress::Unix(self.socket())).unwrap()
     }

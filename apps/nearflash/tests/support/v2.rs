@@ -200,6 +200,21 @@ impl V2 {
         }
     }
 
+    /// Whether this request is answered before the connection ends, which is drained.
+    pub(crate) fn is_answered_before_its_end(&mut self, request: Tag) -> bool {
+        let mut is_answered = false;
+        loop {
+            match self.answer() {
+                Answer::Done { tag, status: Status::Ok, .. } if tag == request => {
+                    is_answered = true
+                }
+                Answer::Notice(Notice::Draining) => {}
+                Answer::End => return is_answered,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
     /// Expects that the server ends the connection within `limit`, whatever it says before.
     pub(crate) fn expect_end(&mut self, limit: Duration) {
         let end = super::now() + limit;
