@@ -23,20 +23,18 @@ impl Place {
     }
 
     fn configure(&self, spec: &str, rest: &str) {
-        let text = format!(
+        self.write_configuration(&format!(
             "[[device]]\nname = \"first\"\nspec = \"{spec}\"\n\
              [[namespace]]\nname = \"ns1\"\ndevice = \"first\"\nsize = \"8MiB\"\n\
              [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n\
              [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
              [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n{rest}"
-        );
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+        ));
     }
 
     fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
         // Of the workers all but the first rest.
-        Launch::new(&["--config", &config, "--admin", &self.admin(), "--workers", "1..3"])
+        self.configured().with("--workers").with("1..3")
     }
 
     fn start(&self) -> Server {
@@ -323,7 +321,7 @@ fn a_reload_lets_no_namespace_be_on_another_disk() {
         };
         let devices: String = names.iter().map(device).collect();
         let listen = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
-        std::fs::write(place.path("nearflash.toml"), devices + listen).unwrap();
+        place.write_configuration(&(devices + listen));
     };
     configure(&["a", "b"]);
     let server = place.start();

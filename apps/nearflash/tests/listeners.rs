@@ -26,15 +26,14 @@ impl Place {
     }
 
     fn configure(&self, rest: &str) {
-        let disk = self.path("disk");
-        let device = format!("name = \"disk\"\nspec = \"file:{}?size=16MiB\"", disk.display());
-        let text = format!("[[device]]\n{device}\n{rest}");
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
+        let disk = self.file("disk");
+        self.write_configuration(&format!(
+            "[[device]]\nname = \"disk\"\nspec = \"{disk}\"\n{rest}"
+        ));
     }
 
     fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
-        Launch::new(&["--config", &config, "--admin", &self.admin(), "--workers", "2"])
+        self.configured().with("--workers").with("2")
     }
 
     fn start(&self) -> Server {
@@ -411,7 +410,7 @@ fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
     let place = Place::with("");
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
-    std::fs::write(place.path("nearflash.toml"), config).unwrap();
+    place.write_configuration(config);
     // Of a seed, so that a run can be had again.
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut roll = |below: u64| {

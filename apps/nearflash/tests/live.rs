@@ -379,7 +379,7 @@ fn kill_at_random(
 ) {
     let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
     let place = Place::new();
-    std::fs::write(place.path("nearflash.toml"), config).unwrap();
+    place.write_configuration(config);
     // Of a seed, so that a run can be had again.
     let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut roll = |below: u64| {

@@ -46,7 +46,7 @@ fn a_reload_takes_what_can_change_and_names_the_rest() {
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
     assert!(NvmeQueue::admin(at, 2, SUBSYSTEM).is_err());
     assert!(place.told(&["tenant", "list"]).contains("tin"));
-    std::fs::write(place.path("nearflash.toml"), "workers = \"many\"").unwrap();
+    place.write_configuration("workers = \"many\"");
     server.hang_up();
     server.await_log("nothing has changed");
     assert_eq!(host.blocks(1), Ok(24 * MIB / 512));
@@ -73,7 +73,7 @@ fn a_reload_that_is_refused_has_changed_no_promise() {
              [[tenant]]\nname = \"gold\"\nweight = {weight}\n{rest}",
             subsystem()
         );
-        std::fs::write(place.path("nearflash.toml"), text).unwrap();
+        place.write_configuration(&text);
     };
     with(2, "");
     let server = place.start();
@@ -110,7 +110,7 @@ fn a_reload_names_what_operators_have_changed() {
              [[tenant]]\nname = \"gold\"\nweight = {weight}\n{rest}",
             place.path("disk").display()
         );
-        std::fs::write(place.path("nearflash.toml"), text).unwrap();
+        place.write_configuration(&text);
     };
     with(2, "");
     let server = place.start();
@@ -133,7 +133,7 @@ fn a_namespace_goes_that_was_overwritten_to_measure_its_device_once_a_reload_say
              [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"1MiB\"\n\
              [[namespace]]\nname = \"spare\"\ndevice = \"disk\"\noffset = \"1MiB\"\nsize = \"1MiB\"\n"
         );
-        std::fs::write(place.path("nearflash.toml"), text).unwrap();
+        place.write_configuration(&text);
     };
     with("recalibrate_scratch = \"spare\"\n");
     let server = place.start();

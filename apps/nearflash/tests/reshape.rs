@@ -3,14 +3,10 @@
 
 mod support;
 
-use std::path::PathBuf;
-
 use contract::{Command, Hello, Range, Status};
-use control::admin::{AdminAddress, Client, SetNamespace};
+use control::admin::SetNamespace;
 use serde_json::Value;
-use support::{
-    Answer, Launch, NvmeQueue, Operator, PATIENCE, Server, V2, nearflash, wait_until, words,
-};
+use support::{Answer, NvmeQueue, Operator, PATIENCE, Place, Server, V2, wait_until, words};
 use wire::nvme::{Event, LogPage, Status as NvmeStatus};
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:test";
@@ -18,59 +14,34 @@ const MIB: u64 = 1 << 20;
 const WRITE: Command = Command::Write { range: Range::new(0, 1), fua: false };
 const READ: Command = Command::Read(Range::new(0, 1));
 
-/// A directory for the files of one server.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
 impl Place {
-    /// A configuration with a namespace `data` of 16 MiB on this device, a listener of each protocol, and
-    /// this.
-    fn new(device: &str, rest: &str) -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
-        place.configure(device, "", rest);
+    /// A configuration with a namespace `data` of 16 MiB on this device, and a listener of each protocol.
+    fn of(device: &str) -> Place {
+        let place = Place::new();
+        place.hold_data(device, "");
         place
     }
 
-    /// On a file.
-    fn of_file(rest: &str) -> Place {
-        Place::new("", rest)
+    fn of_file() -> Place {
+        let place = Place::new();
+        place.hold_data(&place.file("disk"), "");
+        place
     }
 
     /// The same with this about the namespace.
-    fn configure(&self, device: &str, namespace: &str, rest: &str) {
-        let file = format!("file:{}?size=16MiB", self.path("disk").display());
-        let device = if device.is_empty() { &file } else { device };
-        let text = format!(
+    fn hold_data(&self, device: &str, namespace: &str) {
+        self.write_configuration(&format!(
             "[admin]\naudit = \"{}\"\n[[device]]\nname = \"disk\"\nspec = \"{device}\"\n\
              [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
              [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n\
              [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"16MiB\"\n{namespace}\n\
-             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\nnamespaces = [\"data\"]\n{rest}",
+             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\nnamespaces = [\"data\"]\n",
             self.path("audit.log").display(),
-        );
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
-        Launch::new(&["--config", &config, "--admin", &self.admin()])
+        ));
     }
 
     fn start(&self) -> Server {
-        self.launch().start()
-    }
-
-    /// What `nearflash config show` prints of it.
-    fn shown(&self) -> String {
-        let config = self.path("nearflash.toml").display().to_string();
-        let ran = nearflash(&["config", "show", &config]).output().unwrap();
-        assert!(ran.status.success());
-        String::from_utf8(ran.stdout).unwrap()
+        self.configured().start()
     }
 
     fn namespace(&self, name: &str) -> Value {
@@ -78,15 +49,9 @@ impl Place {
     }
 }
 
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
-}
-
 #[test]
 fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
-    let place = Place::of_file("");
+    let place = Place::of_file();
     let server = place.start();
     let at = server.listener(0);
     let mut host = NvmeQueue::admin(at, 1, SUBSYSTEM).unwrap();
@@ -116,7 +81,7 @@ fn a_namespace_that_is_closed_to_writes_is_so_for_hosts_and_clients_at_once() {
 /// Or whoever copies a namespace that was closed for that would miss what was acknowledged after.
 #[test]
 fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
-    let place = Place::new("mem:16MiB?delay=400ms", "");
+    let place = Place::of("mem:16MiB?delay=400ms");
     let server = place.start();
     let mut writer = V2::hello(server.listener(1), Hello::default()).unwrap();
     let in_flight = || {
@@ -137,7 +102,7 @@ fn a_write_that_a_device_has_is_carried_out_before_the_change_is_answered() {
 
 #[test]
 fn a_renamed_namespace_is_the_same_one_to_hosts_and_after_a_restart() {
-    let place = Place::of_file("");
+    let place = Place::of_file();
     let mut server = place.start();
     place.told(&["namespace", "add", "logs", "1MiB"]);
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
@@ -180,10 +145,10 @@ fn a_renamed_namespace_is_the_same_one_to_hosts_and_after_a_restart() {
 
 #[test]
 fn size_and_access_change_in_one_go() {
-    let place = Place::of_file("");
+    let place = Place::of_file();
     let server = place.start();
     let mut host = NvmeQueue::admin(server.listener(0), 1, SUBSYSTEM).unwrap();
-    let mut client = Client::new(AdminAddress::Unix(place.admin().into())).unwrap();
+    let mut client = place.client();
     let to = |mib: u64, read_only| SetNamespace {
         bytes: Some(mib * MIB),
         shrink: true,
@@ -199,12 +164,12 @@ fn size_and_access_change_in_one_go() {
 
 #[test]
 fn a_reload_closes_and_opens_a_namespace_that_no_operator_has_changed() {
-    let place = Place::of_file("");
+    let place = Place::of_file();
     let server = place.start();
     let mut client = V2::hello(server.listener(1), Hello::default()).unwrap();
     assert_eq!(client.call(WRITE, &[1; 512]).0, Status::Ok);
     for closed in [true, false] {
-        place.configure("", &format!("read_only = {closed}"), "");
+        place.hold_data(&place.file("disk"), &format!("read_only = {closed}"));
         server.hang_up();
         wait_until("the reload", PATIENCE, || place.namespace("data")["read_only"] == closed);
         let status = if closed { Status::ReadOnly } else { Status::Ok };
@@ -218,13 +183,13 @@ fn a_reload_closes_and_opens_a_namespace_that_no_operator_has_changed() {
 
 #[test]
 fn who_takes_over_keeps_what_was_changed() {
-    let place = Place::of_file("");
+    let place = Place::of_file();
     let mut old = place.start();
     let mut client = V2::hello(old.listener(1), Hello::default()).unwrap();
     let mut host = NvmeQueue::admin(old.listener(0), 1, SUBSYSTEM).unwrap();
     assert_eq!(client.call(WRITE, &[3; 512]).0, Status::Ok);
     place.told(&["namespace", "set", "1", "--name", "gold", "--read-only", "true"]);
-    let _new = place.launch().with("--upgrade").start();
+    let _new = place.configured().with("--upgrade").start();
     assert!(old.wait().success());
     assert_eq!(client.call(WRITE, &[4; 512]).0, Status::ReadOnly);
     assert_eq!(client.call(READ, &[]), (Status::Ok, vec![3; 512]));
@@ -236,7 +201,7 @@ fn who_takes_over_keeps_what_was_changed() {
 
 #[test]
 fn a_namespace_that_a_device_names_as_scratch_keeps_its_name() {
-    let place = Place::new("mem:16MiB\"\nmodel = \"a\"\nrecalibrate_scratch = \"data", "");
+    let place = Place::of("mem:16MiB\"\nmodel = \"a\"\nrecalibrate_scratch = \"data");
     let _server = place.start();
     let said = place.refused(&["namespace", "set", "data", "--name", "gold"]);
     assert!(said.contains("recalibrate_scratch"), "{said}");

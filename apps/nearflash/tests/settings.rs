@@ -4,55 +4,34 @@ mod support;
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::path::PathBuf;
 
 use contract::{Command, Range, Status};
-use control::admin::{
-    AdminAddress, Client, ClientError, Code, ListenerState, SetDevice, SetListener,
-};
+use control::admin::{ClientError, Code, ListenerState, SetDevice, SetListener};
 use serde_json::{Value, json};
-use support::{Launch, Operator, PATIENCE, Server, V2, nearflash, wait_until};
-
-/// A directory for the files of one server: a device with a model and one without.
-struct Place {
-    folder: tempfile::TempDir,
-}
+use support::{Operator, PATIENCE, Place, Server, V2, nearflash, wait_until};
 
 impl Place {
-    fn new() -> Place {
-        let place = Place { folder: tempfile::tempdir().unwrap() };
-        place.configure("model = \"a\"\n");
+    /// A device with a model and one without.
+    fn of_two_devices() -> Place {
+        let place = Place::new();
+        place.hold_disk("model = \"a\"\n");
         place
     }
 
-    /// This of the device that has a model.
-    fn configure(&self, device: &str) {
-        let text = format!(
-            "[[device]]\nname = \"disk\"\nspec = \"file:{}?size=16MiB\"\n{device}\
+    /// The same with this about the device that has a model.
+    fn hold_disk(&self, device: &str) {
+        self.write_configuration(&format!(
+            "[[device]]\nname = \"disk\"\nspec = \"{}\"\n{device}\
              [[device]]\nname = \"plain\"\nspec = \"null:16MiB\"\n\
              [[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"8MiB\"\n\
              [[namespace]]\nname = \"spare\"\ndevice = \"disk\"\noffset = \"8MiB\"\nsize = \"8MiB\"\n\
              [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n",
-            self.path("disk").display()
-        );
-        std::fs::write(self.path("nearflash.toml"), text).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn launch(&self) -> Launch {
-        let config = self.path("nearflash.toml").display().to_string();
-        Launch::new(&["--config", &config, "--admin", &self.admin()])
+            self.file("disk")
+        ));
     }
 
     fn start(&self) -> Server {
-        self.launch().start()
-    }
-
-    fn client(&self) -> Client {
-        Client::new(AdminAddress::Unix(self.admin().into())).unwrap()
+        self.configured().start()
     }
 
     fn device(&self, name: &str) -> Value {
@@ -64,12 +43,6 @@ impl Place {
     }
 }
 
-impl Operator for Place {
-    fn admin(&self) -> String {
-        self.path("admin.sock").display().to_string()
-    }
-}
-
 fn refused<T: std::fmt::Debug>(done: Result<T, ClientError>) -> (Option<Code>, String) {
     let error = done.unwrap_err();
     (error.code(), error.to_string())
@@ -77,7 +50,7 @@ fn refused<T: std::fmt::Debug>(done: Result<T, ClientError>) -> (Option<Code>, S
 
 #[test]
 fn what_a_device_does_is_changed_while_it_serves_and_stays() {
-    let place = Place::new();
+    let place = Place::of_two_devices();
     let mut server = place.start();
     let mut client = V2::connect(server.address());
     let read = Command::Read(Range::new(0, 8));
@@ -107,8 +80,7 @@ fn what_a_device_does_is_changed_while_it_serves_and_stays() {
     assert!(place.refused(&["namespace", "rm", "spare"]).contains("recalibrate_scratch"));
     server.kill();
     let config = place.path("nearflash.toml").display().to_string();
-    let shown = nearflash(&["config", "show", &config]).output().unwrap();
-    let shown = String::from_utf8(shown.stdout).unwrap();
+    let shown = place.shown();
     assert!(
         shown.contains("fail_fast = true") && shown.contains("recalibrate = \"idle\""),
         "{shown}"
@@ -116,7 +88,7 @@ fn what_a_device_does_is_changed_while_it_serves_and_stays() {
     assert!(nearflash(&["config", "check", &config]).status().unwrap().success());
     let mut old = place.start();
     check();
-    let _new = place.launch().with("--upgrade").start();
+    let _new = place.configured().with("--upgrade").start();
     assert!(old.wait().success());
     check();
     place.told(&["device", "set", "disk", "--correct-online", "false", "--recalibrate", "off"]);
@@ -127,7 +99,7 @@ fn what_a_device_does_is_changed_while_it_serves_and_stays() {
 
 #[test]
 fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
-    let place = Place::new();
+    let place = Place::of_two_devices();
     let _server = place.start();
     let mut client = place.client();
     let before = place.device("disk")["settings"].clone();
@@ -158,7 +130,7 @@ fn what_cannot_be_said_of_a_device_is_refused_with_what_to_do() {
 
 #[test]
 fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
-    let place = Place::new();
+    let place = Place::of_two_devices();
     let mut server = place.start();
     place.told(&["tenant", "add", "gold", "--latency", "500us", "--iops", "300k"]);
     let tokens = place.tokens();
@@ -181,21 +153,21 @@ fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
 
 #[test]
 fn a_reload_says_other_things_of_a_device_that_no_operator_has_changed() {
-    let place = Place::new();
+    let place = Place::of_two_devices();
     let server = place.start();
     let corrects = || place.device("disk")["correction"] != json!(null);
-    place.configure("model = \"a\"\ncorrect_online = true\n");
+    place.hold_disk("model = \"a\"\ncorrect_online = true\n");
     server.hang_up();
     wait_until("the reload", PATIENCE, corrects);
-    place.configure("model = \"cloud\"\ncorrect_online = true\n");
+    place.hold_disk("model = \"cloud\"\ncorrect_online = true\n");
     server.hang_up();
     server.await_log("(device \"disk\" would be another)");
-    place.configure("model = \"a\"\nrecalibrate_scratch = \"nothing\"\n");
+    place.hold_disk("model = \"a\"\nrecalibrate_scratch = \"nothing\"\n");
     server.hang_up();
     server.await_log("there is no namespace \"nothing\"");
     assert!(corrects(), "all of it or none");
     place.told(&["device", "set", "disk", "--bound-depth", "true"]);
-    place.configure("model = \"a\"\n");
+    place.hold_disk("model = \"a\"\n");
     server.hang_up();
     server.await_log("the configuration is reloaded\n");
     assert!(corrects(), "the operator's word holds");
@@ -203,7 +175,7 @@ fn a_reload_says_other_things_of_a_device_that_no_operator_has_changed() {
 
 #[test]
 fn a_listener_is_drained_and_opened_by_its_state_and_keeps_its_address() {
-    let place = Place::new();
+    let place = Place::of_two_devices();
     let server = place.start();
     let mut client = place.client();
     let url = client.listener("1").unwrap().url;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client};
 
-use super::{Launch, Operator};
+use super::{Launch, Operator, complaint, nearflash};
 
 /// See the module. Each test program adds how its servers are started.
 pub(crate) struct Place {
@@ -56,6 +56,11 @@ impl Place {
              {rest}",
             self.file("disk"),
         );
+        self.write_configuration(&text);
+    }
+
+    /// This is the configuration.
+    pub(crate) fn write_configuration(&self, text: &str) {
         std::fs::write(self.path("nearflash.toml"), text).unwrap();
     }
 
@@ -63,6 +68,14 @@ impl Place {
     pub(crate) fn configured(&self) -> Launch {
         let config = self.path("nearflash.toml").display().to_string();
         Launch::new(&["--config", &config, "--admin", &self.admin()])
+    }
+
+    /// What `nearflash config show` prints of it.
+    pub(crate) fn shown(&self) -> String {
+        let config = self.path("nearflash.toml").display().to_string();
+        let ran = nearflash(&["config", "show", &config]).output().unwrap();
+        assert!(ran.status.success(), "{}", complaint(&ran));
+        String::from_utf8(ran.stdout).unwrap()
     }
 
     pub(crate) fn client(&self) -> Client {
