@@ -277,8 +277,12 @@ impl Office {
         reloaded
     }
 
-    /// Records that this process has taken over from another.
+    /// Records that this process has taken over from another. That had the audit log opened anew by its
+    /// path whenever it was told to, while this one had opened it already.
     pub(crate) fn has_taken_over(&self, about: &str) {
+        if let Some(Err(error)) = self.audit.as_ref().map(|audit| audit.reopen()) {
+            tracing::error!(error, "records go on in the audit log that was opened at the start");
+        }
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
         Happening::UpgradeDone.count();

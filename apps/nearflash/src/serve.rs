@@ -285,6 +285,9 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     let base = merge(&args)?;
+    // Who has logs opened anew does not end a server that is about to start: it is done when it serves.
+    let hang_ups =
+        Signals::new([SIGHUP]).map_err(|error| format!("cannot take signals: {error}"))?;
     // Before there are others: workers alone go to their processors.
     if let Some(Err(error)) = base.pinned().map(|cpus| io::keep_off_cpus(cpus)) {
         tracing::warn!(%error, "answers to operators may hold up requests");
@@ -305,7 +308,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
             );
         }
     };
-    let served = serve(&args, base, &mut heir);
+    let served = serve(&args, base, &mut heir, hang_ups);
     if let (Err(why), Some(heir)) = (&served, &heir) {
         heir.stop(why);
     }
@@ -313,7 +316,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
 }
 
 /// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
-fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode, String> {
+fn serve(
+    args: &Args,
+    base: Config,
+    heir: &mut Option<Heir>,
+    signals: Signals,
+) -> Result<ExitCode, String> {
     let (told, file) = (args.state.as_deref(), args.config.as_deref());
     let (store, changes) =
         state_file::open(state_file::path(told, file, &base).as_deref(), args.previous_state)?;
@@ -341,8 +349,8 @@ fn serve(args: &Args, base: Config, heir: &mut Option<Heir>) -> Result<ExitCode,
     }
     let plan = Arc::new(plan);
     // Before the threads, so that a signal cannot come in between.
-    let signals =
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| format!("cannot take signals: {e}"))?;
+    let taken = [SIGTERM, SIGINT].into_iter().try_for_each(|signal| signals.add_signal(signal));
+    taken.map_err(|error| format!("cannot take signals: {error}"))?;
     // What is taken over is accepted from when it is ours.
     let listeners = doors.take_listeners();
     let (now, later) = if heir.is_none() { (listeners, vec![]) } else { (vec![], listeners) };

@@ -253,7 +253,14 @@ fn a_take_over_has_a_line_that_names_the_new_process() {
     let mut audited = Audited::start_after("true");
     let config = audited.path("nearflash.toml").display().to_string();
     let words = ["--config", &config, "--state", "none", "--upgrade"];
-    let heir = Launch::new(&words).after(&[], "unset NEARFLASH_ADMIN").start();
+    let stays = "unset NEARFLASH_ADMIN; export NEARFLASH_UPGRADE_STAY=heir:ready:3000";
+    let heir = Launch::new(&words).after(&[], stays).begin();
+    wait_until("the stay", PATIENCE, || heir.log().contains("stays at"));
+    // It has the log open; what rotates logs tells the one that serves.
+    std::fs::rename(audited.path("audit.log"), audited.path("audit.log.1")).unwrap();
+    audited.server.hang_up();
+    wait_until("a new log", PATIENCE, || audited.path("audit.log").exists());
+    let heir = heir.await_ready();
     assert!(audited.server.wait().success());
     wait_until("its line", PATIENCE, || {
         audited.lines("audit.log").iter().any(|line| line["method"] == "UPGRADE")

@@ -298,21 +298,50 @@ fn who_was_given_up_serves_nothing() {
 /// taken back. So it is ended.
 #[test]
 fn who_was_given_up_behind_the_last_step_is_ended() {
+    is_ended_standing_still("heir:commit:3000", "was ended", 0);
+}
+
+/// Names, exclusive requests and upgrades wait for its end.
+#[test]
+fn who_was_given_up_with_some_of_the_connections_is_ended() {
+    is_ended_standing_still("heir:yours:3000", "is ended", 200);
+}
+
+/// A new process stands still at this step, until the old one goes on.
+fn is_ended_standing_still(step: &str, said: &str, others: usize) {
     let place = Place::new();
     let old = place.start();
     let mut clients = Clients::connect(&old);
-    let mut new = begin(staying(place.launch(), "heir:commit:3000"));
+    let _others: Vec<V1> = (0..others).map(|_| V1::connect(old.address())).collect();
+    let mut new = begin(staying(place.launch(), step));
     wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
     new.suspend();
     wait_until("the end of its patience", 3 * PATIENCE, || old.log().contains("goes on"));
-    assert!(old.log().contains("was ended"), "{}", old.log());
+    assert!(old.log().contains(said), "{}", old.log());
     assert!(!new.wait().success(), "it was not waked: {}", new.log());
-    assert_eq!(clients.alive(), 0, "they had been given to it: {}", old.log());
+    let (kept, all) = (place.peers().len(), 4 + others);
+    let some_stayed = others > 0;
+    assert!(kept < all && (kept > 0) == some_stayed, "{kept} of {all}: {}", old.log());
+    assert!(some_stayed || clients.alive() == 0, "they had been given to it: {}", old.log());
     is_served(&old);
     let tenant = AddTenant { name: "late".to_owned(), slo: None, share: None, device: None };
     place.client().add_tenant(&tenant).unwrap();
     assert!(place.client().tenants().unwrap().iter().any(|tenant| tenant.name == "late"));
     is_served(&place.take_over());
+}
+
+/// What rotates logs does not know who serves already.
+#[test]
+fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
+    let place = Place::new();
+    place.configure_disk("");
+    let mut old = place.configured().start();
+    let new = begin(staying(place.configured(), "heir:hello:1000"));
+    wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
+    new.hang_up();
+    let new = new.await_ready();
+    assert!(old.wait().success());
+    new.await_log("the configuration is reloaded");
 }
 
 #[test]

@@ -455,9 +455,10 @@ impl Foreman {
             Step::Shift { from, to, permille } => {
                 tracing::info!(from, to, permille, "connections move: one worker has too much");
                 let to = to as u16;
-                // One that is lost is given with the next look, or not at all.
                 let relief = Tell::Relieve { permille, to, at_once: GIVEN_AT_ONCE };
-                let _full = self.ways[from].send(relief);
+                if self.ways[from].send(relief).is_err() {
+                    crew.sizing.forget_shift();
+                }
             }
         }
     }

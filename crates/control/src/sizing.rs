@@ -152,6 +152,12 @@ impl Sizing {
         step
     }
 
+    /// The worker that was just asked to give connections away was not told.
+    pub fn forget_shift(&mut self) {
+        self.keeping.pop();
+        self.asked = None;
+    }
+
     /// Whether a worker may be asked to give some of its connections to another.
     fn may_give(&self, now: Instant, from: &Seen) -> bool {
         let in_vain = self.asked.is_some_and(|(worker, connections, until)| {
@@ -425,6 +431,26 @@ mod tests {
             server.run(1_200, calm);
             assert_eq!(server.workers, before, "{:?}", server.steps);
         }
+    }
+
+    #[test]
+    fn who_was_not_told_is_asked_again() {
+        let seen = |worker, busy| Seen { worker, busy, connections: 40 };
+        let serving = [seen(0, 0.9), seen(1, 0.1)];
+        let shifts = |is_told: bool| {
+            let mut sizing = Sizing::new(2, 2);
+            let looks = (0..KEEP.as_secs()).map(|n| Instant::ZERO + Duration::from_secs(n));
+            let asked = looks.filter(|now| {
+                let asks = matches!(sizing.decide(*now, &serving, 0.0), Step::Shift { .. });
+                if asks && !is_told {
+                    sizing.forget_shift();
+                }
+                asks
+            });
+            asked.count()
+        };
+        assert_eq!(shifts(true), 1);
+        assert!(shifts(false) > 1);
     }
 
     /// Where messages say nothing of what they cost, the time does.

@@ -71,6 +71,11 @@ impl Link {
         let _ = self.stream.shutdown(std::net::Shutdown::Both); // it may have ended already
     }
 
+    /// Receives what has come by now and no more: from here on the other end fails to send.
+    pub fn shut_receiving(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Read); // it may have ended already
+    }
+
     /// Sends all bytes; the descriptors go with the first.
     ///
     /// # Errors

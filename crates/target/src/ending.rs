@@ -194,6 +194,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn answer_unstarted(&mut self, slot: Slot, status: Status) {
         let Gone { conn, tag, command, buf, .. } = self.remove(slot, Some(status));
         self.give_back(buf);
+        if status.is_ok() {
+            self.look_at_barrier(conn);
+        }
         self.reply(conn, &Reply::Done { tag, command, status }, None);
         self.retire(conn);
     }

@@ -6,8 +6,8 @@
 //! protocol, too. What is deliberately not here: a clock (`watch.rs` has one).
 
 use contract::{
-    COUNTED, CoarseBucket, Command, Completion, Device, Gauges, Instant, Kind, Mailbox, Meters,
-    NamespaceId, Protocol, Scheduler, Session, Stage, Status, TenantId, Transport,
+    COUNTED, CoarseBucket, Command, Completion, ConnId, Device, Gauges, Instant, Kind, Mailbox,
+    Meters, NamespaceId, Protocol, Scheduler, Session, Stage, Status, TenantId, Transport,
 };
 
 use crate::inflight::InFlight;
@@ -171,6 +171,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if kind == Kind::Read {
             self.await_leaving(conn, picked);
         }
+    }
+
+    /// Looks more closely at some of the barriers that have ended, which no device has seen: who asks
+    /// for them is the only one to divide them by.
+    pub(crate) fn look_at_barrier(&mut self, conn: ConnId) {
+        if !COUNTED || self.sampler.skip(1).is_none() {
+            return;
+        }
+        let Some(protocol) = self.find(conn).map(|conn| conn.session.protocol()) else { return };
+        self.line.meters.protocol(protocol).record(Kind::Other, 0);
     }
 
     /// The turn ends, whose replies had been written at `answered`.

@@ -152,7 +152,10 @@ impl Quotas {
             return holding.line.pop_front();
         }
         holding.called_to = None;
-        self.calling.retain(|other| *other != tenant);
+        // As a rule it is the last: its turn was just now.
+        if self.calling.pop_back_if(|last| *last == tenant).is_none() {
+            self.calling.retain(|other| *other != tenant);
+        }
         None
     }
 

@@ -59,3 +59,16 @@ fn one_request_in_64_is_counted_for_all_that_it_belongs_to() {
     assert_eq!((within(device, 5), within(reply, 5)), (picked, picked));
     assert_eq!(rig.meters.protocol(Protocol::NvmeTcp).read(), WorkReading::default());
 }
+
+#[test]
+fn barriers_are_looked_at_as_often_though_no_device_sees_them() {
+    let mut rig = Rig::new(64, &[(UNIT, 34)]);
+    rig.connect(0, 1);
+    for _ in 0..100 {
+        rig.say(0, &b"O\0".repeat(32));
+    }
+    let namespace = rig.meters.namespace(NamespaceId(1)).unwrap().work.read();
+    let picked = rig.meters.protocol(Protocol::Reflex).read().requests;
+    assert_eq!(namespace.requests, [0, 0, 3_200]);
+    assert!(picked[..2] == [0, 0] && (25..100).contains(&picked[2]), "{picked:?} of 3200");
+}

@@ -501,7 +501,7 @@ impl<'a> Giver<'a> {
     fn hear_committed(&mut self) -> Result<(), String> {
         let (grounds, asked) = (self.grounds.clone(), self.grounds.clock.now());
         let (mut over, mut says_more, mut answers, mut is_given_up) = (None, true, false, false);
-        let mut ended_at = None;
+        let (mut ended_at, mut is_killed) = (None, false);
         loop {
             match self.courier.next_soon() {
                 Some(Event::Heard(number, heard)) if number == self.number => match heard {
@@ -535,14 +535,26 @@ impl<'a> Giver<'a> {
             if !is_given_up && now.since(asked) >= STEP_MAX {
                 is_given_up = true;
                 over = over.or(Some(Over::Nonsense(GIVEN_UP.to_owned())));
-                if let Some(Err(error)) = self.heir.as_ref().map(Process::kill) {
-                    tracing::error!(
-                        %error,
-                        "a new process does not answer and cannot be ended: nobody new is let in \
-                         until it has ended"
-                    );
-                }
+                // It may be saying it this instant: that is heard, or cannot be said.
+                self.talk.hear_no_more();
             }
+            if is_given_up && !says_more && !is_killed {
+                is_killed = true;
+                self.end_heir();
+            }
+        }
+    }
+
+    /// Ends the other process, which does not answer.
+    fn end_heir(&self) {
+        // It may have said that it is the main process, with whose end the service would end.
+        super::tell_service_manager();
+        if let Some(Err(error)) = self.heir.as_ref().map(Process::kill) {
+            tracing::error!(
+                %error,
+                "a new process does not answer and cannot be ended: nobody new is let in until it \
+                 has ended"
+            );
         }
     }
 
@@ -598,13 +610,20 @@ impl<'a> Giver<'a> {
         grounds.wakers.iter().for_each(io::Waker::wake);
     }
 
-    /// Waits until nothing of what was given can be at a device any more.
+    /// Waits until nothing of what was given can be at a device any more. The other process, to whom
+    /// nobody listens any more, gives up what it was given; one that stands still is ended.
     fn await_end(&mut self) {
         let clock = self.grounds.clock;
-        let mut until = clock.now() + AFTERMATH;
+        let (began, mut is_killed) = (clock.now(), false);
+        let mut until = began + AFTERMATH;
         while clock.now() < until && !self.grounds.orders.word().stops() {
             if self.heir.as_ref().is_some_and(|heir| !heir.has_ended()) {
                 until = clock.now() + AFTERMATH;
+                if !is_killed && clock.now().since(began) >= STEP_MAX {
+                    is_killed = true;
+                    tracing::warn!("the new process, which was given connections, is ended");
+                    self.end_heir();
+                }
             }
             match self.courier.next_soon() {
                 Some(Event::Knock(stream)) => {

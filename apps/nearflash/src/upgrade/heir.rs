@@ -386,8 +386,13 @@ impl Taker<'_> {
                 let held = self.names(&left);
                 // Before the older one ends, which would look like the end of the service.
                 super::tell_service_manager();
-                // First: the older one takes everything back from who ends without having said so.
-                let _ = self.talk.say(Kind::Committed, &[]); // its end shows where messages are heard
+                // First: the older one takes everything back from who ends without having said so. One
+                // that lives and does not hear it takes everything back, too.
+                if let Err(over) = self.talk.say(Kind::Committed, &[])
+                    && !self.is_alone()
+                {
+                    return Err(over.into());
+                }
                 self.serve(Hold::Names(held), told);
                 step("heir", "committed");
                 self.left = Some(left.connections);

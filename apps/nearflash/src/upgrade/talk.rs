@@ -142,6 +142,11 @@ impl Talk {
         started.map(drop).map_err(|error| format!("cannot start a thread: {error}"))
     }
 
+    /// What was said by now is heard, and then the end; the other fails to say more.
+    pub(super) fn hear_no_more(&self) {
+        self.link.shut_receiving();
+    }
+
     /// Tells the other why it goes no further, if it still listens.
     pub(super) fn stop(&self, why: &str) {
         // It may not read any more.
@@ -189,6 +194,19 @@ mod tests {
         assert!(matches!(one.hear(), Err(Over::Stopped(why)) if why == "why"));
         assert!(matches!(one.hear(), Err(Over::Ended)));
         assert!(matches!(one.say(Kind::Ready, &[]), Err(Over::Ended)));
+    }
+
+    #[test]
+    fn who_hears_no_more_has_heard_all_that_was_said() {
+        let (one, other) = pair();
+        other.say(Kind::Committed, b"in time").unwrap();
+        one.hear_no_more();
+        assert!(matches!(other.say(Kind::Committed, b"too late"), Err(Over::Ended)));
+        let heard = one.hear().unwrap();
+        assert_eq!((heard.kind, &heard.body[..]), (Kind::Committed, &b"in time"[..]));
+        assert!(matches!(one.hear(), Err(Over::Ended)));
+        one.say(Kind::Stop, b"why").unwrap();
+        assert!(matches!(other.hear(), Err(Over::Stopped(why)) if why == "why"));
     }
 
     #[test]

@@ -96,6 +96,7 @@ pub struct StageTails {
 
 /// A worker in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct FlowOfWorker {
     /// Its number.
     pub number: usize,
@@ -124,6 +125,7 @@ pub struct FlowOfWorker {
 
 /// A namespace in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
 pub struct FlowOfNamespace {
     /// Its number.
     pub number: u16,

@@ -2,9 +2,10 @@
 //!
 //! The sessions speak a protocol of two bytes: `T n` belongs to tenant n from now on (0: to its own),
 //! `F n` has the rig's fence, `W n` asks to write n times 4 KiB when invited, `C n` to compare and
-//! write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4 KiB, `X n` breaks
-//! the protocol. `Q n` writes n times 4 KiB that follow: `B n` is all of them, `E n` their check, good
-//! (0) or not. A frame's head is `I n` for an invitation and `R n status` for an answer.
+//! write them, `P n` is the whole payload of its n-th request, `R n` reads n times 4 KiB, `O n` is a
+//! barrier, `X n` breaks the protocol. `Q n` writes n times 4 KiB that follow: `B n` is all of them,
+//! `E n` their check, good (0) or not. A frame's head is `I n` for an invitation and `R n status` for an
+//! answer.
 
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -191,6 +192,7 @@ impl Session for Speech {
             b'W' => Event::Awaited(self.request(Command::Write { range, fua: false }, units)),
             b'C' => Event::Awaited(self.request(Command::CompareAndWrite(range), 2 * units)),
             b'R' => Event::Request(self.request(Command::Read(range), 0)),
+            b'O' => Event::Request(self.request(Command::Barrier, 0)),
             b'Q' => Event::Request(self.request(Command::Write { range, fua: false }, units)),
             b'B' => Event::Payload { bytes: &ZEROES[..units * UNIT], end: None },
             b'E' => {
