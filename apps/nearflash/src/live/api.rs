@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use control::TenantChange;
 use control::admin::{
     AddDevice, AddListener, AddNamespace, AddSubsystem, DeviceSettings, Drain, DrainServer, Estate,
     Host, Hosts, Listener, Listeners, Namespace, Namespaces, OpenedDevice, Problem, RemoveListener,
     RemoveNamespace, RemovedListener, SetAna, SetDevice, SetHost, SetNamespace, SetSubsystem,
     Subsystem, Subsystems,
 };
+use control::{Admission, TenantChange};
 
 use super::Live;
 
@@ -137,7 +137,7 @@ impl Estate for Live {
         self.change_tenants_now(changes)
     }
 
-    fn keep_tenant(&self, name: &str) -> Result<(), Problem> {
-        self.keep_tenant_now(name)
+    fn change_tenant(&self, change: &TenantChange) -> Result<Admission, Problem> {
+        self.change_tenant_now(change)
     }
 }

@@ -2,10 +2,11 @@
 //! reservations, which hosts make.
 
 use std::collections::{HashMap, HashSet};
+use std::slice;
 use std::sync::Arc;
 
 use control::admin::{Problem, in_batch};
-use control::{Book, Origin, Refusal, State, TenantChange, TenantInfo};
+use control::{Admission, Book, Origin, Refusal, State, TenantChange, TenantInfo};
 use proto::nvme::{HostId, Nqn, Registrant, Reserved};
 use serde::{Deserialize, Serialize};
 use wire::nvme::ReservationKind;
@@ -119,13 +120,6 @@ impl Inner {
 }
 
 impl Live {
-    /// Keeps a tenant as the book has it.
-    pub(super) fn keep_tenant_now(&self, name: &str) -> Result<(), Problem> {
-        let mut inner = self.lock_for_change()?;
-        // Behind the lock, so that the last of several who change it keeps what it is.
-        inner.keep_tenant(name, self.ground.tenants.get(name).as_ref())
-    }
-
     /// Ends a tenant that nothing names any more. What cannot be kept does not happen.
     pub(super) fn end_tenant(&self, name: &str) -> Result<(), Problem> {
         let tenants = &self.ground.tenants;
@@ -147,17 +141,31 @@ impl Live {
     /// Makes changes of tenants, all of them or none. Those end last that are removed, as that cannot be
     /// undone.
     pub(super) fn change_tenants_now(&self, changes: &[TenantChange]) -> Result<(), Problem> {
+        self.change_all(changes, |n, refusal| in_batch(n, &changes[n], refusal))
+    }
+
+    /// Makes or changes one tenant.
+    pub(super) fn change_tenant_now(&self, change: &TenantChange) -> Result<Admission, Problem> {
+        self.change_all(slice::from_ref(change), |_, refusal| refusal.into())?;
+        Ok(self.ground.tenants.book().admission_of(change.name())?)
+    }
+
+    fn change_all(
+        &self,
+        changes: &[TenantChange],
+        refused: impl Fn(usize, Refusal) -> Problem,
+    ) -> Result<(), Problem> {
         let tenants = &self.ground.tenants;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
-        let refused = |(n, refusal)| in_batch(n, &changes[n], refusal);
         let is_gone = |change: &TenantChange| matches!(change, TenantChange::Remove { .. });
         for (n, change) in changes.iter().enumerate().filter(|(_, change)| is_gone(change)) {
             if let Some(by) = self.namer_of(&inner, change.name()) {
-                return Err(refused((n, Refusal::InUse { name: change.name().to_owned(), by })));
+                return Err(refused(n, Refusal::InUse { name: change.name().to_owned(), by }));
             }
         }
-        let undo = tenants.book().begin_batch(changes, tenants.now()).map_err(refused)?;
+        let begun = tenants.book().begin_batch(changes, tenants.now());
+        let undo = begun.map_err(|(n, refusal)| refused(n, refusal))?;
         let kept = changes.iter().map(|change| {
             let info = tenants.get(change.name()).filter(|_| !is_gone(change));
             (change.name().to_owned(), inner.to_keep(change.name(), info.as_ref()))

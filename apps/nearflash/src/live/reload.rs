@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use control::admin::{Code, Problem};
-use control::{Book, Origin, TenantInfo};
+use control::{Origin, TenantChange, Undo};
 
 use super::world::World;
 use super::{Changes, Inner, Live, overruled};
@@ -43,13 +43,14 @@ impl Live {
         let (opened, refused) = self.open_devices(&inner, &mut base)?;
         later.extend(refused);
         // Hosts may be charged to those who are new.
-        let (refused, before) = self.take_tenants(&inner, &mut base);
+        let (refused, undo) = self.take_tenants(&inner, &mut base);
         later.extend(refused);
         let taken = self.take_rest(&mut inner, base);
         match taken {
             Ok(more) => later.extend(more),
             Err(problem) => {
-                self.put_back(before);
+                let tenants = &self.ground.tenants;
+                tenants.book().undo_batch(undo, tenants.now());
                 self.close_again(&opened);
                 return Err(problem);
             }
@@ -112,32 +113,10 @@ impl Live {
         Ok(later)
     }
 
-    /// Tenants are as they were, the last that was changed first.
-    fn put_back(&self, before: Vec<(String, Option<TenantInfo>)>) {
-        let tenants = &self.ground.tenants;
-        for (name, info) in before.into_iter().rev() {
-            let done = match info {
-                None => tenants.unregister(&name),
-                Some(info) => {
-                    let share = (info.slo.latency_us == 0).then_some(info.share);
-                    tenants.change(&name, &info.slo, share).map(drop)
-                }
-            };
-            if let Err(refusal) = done {
-                tracing::error!(%refusal, name, "a tenant cannot be put back");
-            }
-        }
-    }
-
     /// Makes and changes the tenants of the configuration, but for those that were changed while the
-    /// server ran. What is refused is named, and stays as it was. Beside that, what those were that have
-    /// changed.
-    fn take_tenants(
-        &self,
-        inner: &Inner,
-        base: &mut Config,
-    ) -> (Vec<String>, Vec<(String, Option<TenantInfo>)>) {
-        let (mut later, mut changed) = (Vec::new(), Vec::new());
+    /// server ran. What is refused is named, and stays as it was. Beside that, what undoes it.
+    fn take_tenants(&self, inner: &Inner, base: &mut Config) -> (Vec<String>, Undo) {
+        let (mut later, mut undo) = (Vec::new(), Undo::default());
         let mut kept: Vec<TenantConfig> = Vec::new();
         let (tenants, now) = (&self.ground.tenants, self.ground.tenants.now());
         let is_changed = |name: &String| inner.changes.tenants.contains_key(name);
@@ -160,23 +139,16 @@ impl Live {
                     continue;
                 }
             }
-            let (slo, share, device) = (tenant.slo(), tenant.share(), tenant.device.as_deref());
-            let done = match before {
-                _ if is_changed(&tenant.name) => Ok(()),
-                Some(before) if before == tenant => Ok(()),
-                Some(_) => {
-                    let was = tenants.get(&tenant.name);
-                    let done = tenants.change(&tenant.name, &slo, share);
-                    done.map(|_| changed.push((tenant.name.clone(), was)))
-                }
-                None => {
-                    let mut book: std::sync::MutexGuard<'_, Book> = tenants.book();
-                    let origin = Origin::Configured;
-                    let name = &tenant.name;
-                    let made = book.register_sharing(name, &slo, share, device, origin, now);
-                    made.map(|_| changed.push((name.clone(), None)))
-                }
+            let (name, slo, share) = (tenant.name.clone(), tenant.slo(), tenant.share());
+            let change = match before {
+                _ if is_changed(&tenant.name) => None,
+                Some(before) if before == tenant => None,
+                Some(_) => Some(TenantChange::Set { name, slo, share }),
+                None => Some(TenantChange::Add { name, slo, share, device: tenant.device.clone() }),
             };
+            let done = change.map_or(Ok(()), |change| {
+                tenants.book().begin_change(&change, Origin::Configured, now, &mut undo)
+            });
             match done {
                 Ok(()) => kept.push(tenant.clone()),
                 Err(refusal) => {
@@ -186,7 +158,7 @@ impl Live {
             }
         }
         base.tenant = kept;
-        (later, changed)
+        (later, undo)
     }
 
     /// Removes the tenants that the configuration `before` had and the present one has not, once

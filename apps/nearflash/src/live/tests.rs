@@ -4,8 +4,9 @@ use std::sync::mpsc::channel;
 
 use contract::ListenerId;
 use control::admin::{AddNamespace, Estate};
-use control::{Desk, PostBox};
+use control::{Desk, PostBox, TenantChange};
 use flash::Spec;
+use qos::DeviceModel;
 use target::{Access, Fences, Listeners, Namespaces};
 
 use super::files::power::{self, Fault};
@@ -76,6 +77,16 @@ fn open_gate(live: &Live) -> (Arc<Orders>, Vec<PostBox>) {
     (orders, boxes)
 }
 
+/// A tenant that is promised nothing.
+fn plain(name: &str) -> TenantChange {
+    TenantChange::Add {
+        name: name.to_owned(),
+        slo: contract::Slo::default(),
+        share: None,
+        device: None,
+    }
+}
+
 #[test]
 fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     let live = live(DISK);
@@ -104,12 +115,12 @@ fn what_needs_no_disk_is_told_while_a_change_hangs_and_few_wait_for_it() {
     let begun = live.ground.clock.now();
     for _ in 0..100 {
         busy(live.add_namespace(&wanted).map(drop));
-        busy(live.keep_tenant("anybody"));
+        busy(live.change_tenant(&plain("anybody")).map(drop));
         busy(live.remove_tenant("anybody"));
     }
     assert!(live.ground.clock.now().since(begun) < SETTLE_MAX, "each waited");
     drop(hangs);
-    live.keep_tenant("nobody").unwrap();
+    live.change_tenant(&plain("somebody")).unwrap();
 }
 
 /// However the device's configuration names it: a start looks for that number.
@@ -268,4 +279,46 @@ fn a_listener_that_a_worker_has_refused_is_none_after_a_reload() {
     let listed = live.listeners().unwrap().listeners;
     assert_eq!(listed.iter().map(|one| one.number).collect::<Vec<_>>(), [1]);
     assert!(live.lock().open[0].at.id != ListenerId(0) && live.open_sockets().1.is_empty());
+}
+
+/// A device that has become slower since makes less than was promised on it.
+#[test]
+fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = Store::open(&folder.path().join("state"), false).unwrap();
+    let config = |of_gold: u32, more: &str| {
+        let tenant = |name: &str, iops: u32| {
+            format!("[[tenant]]\nname = \"{name}\"\nlatency_us = 2000\niops = {iops}\n")
+        };
+        let tenants = tenant("gold", of_gold) + &tenant("silver", 70_000);
+        format!("{DISK}model = \"a\"\n{LISTENER}{tenants}{more}")
+    };
+    let live = live_that_keeps(&config(70_000, ""), Some(store));
+    let tenants = &live.ground.tenants;
+    let slower = DeviceModel::device_a().slowed(4);
+    tenants.book().set_model("disk", slower, tenants.now()).unwrap();
+    let promised = || {
+        let device = &tenants.devices()[0];
+        assert!(device.tokens_promised > device.tokens.unwrap(), "{device:?}");
+        let gold = tenants.get("gold").unwrap();
+        (gold.slo.iops, gold.tokens_needed)
+    };
+    assert_eq!(promised(), (70_000, 70_000));
+    let slo = contract::Slo { iops: 20_000, ..tenants.get("gold").unwrap().slo };
+    let less = TenantChange::Set { name: "gold".to_owned(), slo, share: None };
+    let made = power::set_fault(Fault::None);
+    power::set_fault(Fault::From(made));
+    assert_eq!(live.change_tenant(&less).unwrap_err().code, Code::NotKept);
+    assert_eq!(live.change_tenant(&plain("new")).unwrap_err().code, Code::NotKept);
+    power::set_fault(Fault::None);
+    assert_eq!((promised(), tenants.find("new")), ((70_000, 70_000), None));
+    let nowhere = "[[tenant]]\nname = \"tin\"\n[[namespace]]\ndevice = \"disk\"\nsize = \"1GiB\"\n";
+    let refused = live.reload(Config::parse(&config(20_000, nowhere)).unwrap());
+    assert!(refused.unwrap_err().message.contains("do not fit"));
+    assert_eq!((promised(), tenants.find("tin")), ((70_000, 70_000), None));
+    // It would not be promised that today.
+    live.change_tenant(&less).unwrap();
+    let slo = contract::Slo { iops: 70_000, ..slo };
+    let more = TenantChange::Set { name: "gold".to_owned(), slo, share: None };
+    assert_eq!(live.change_tenant(&more).unwrap_err().code, Code::TooMuch);
 }

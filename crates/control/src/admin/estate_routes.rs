@@ -25,6 +25,7 @@ use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
 use super::settings::{DeviceSettings, SetDevice};
 use crate::book::TenantChange;
+use crate::words::Admission;
 
 /// What changes of a server while it runs, beside tenants. Its methods may wait until workers have
 /// taken a change; each says why it does not do what was asked, and then nothing has changed.
@@ -142,8 +143,8 @@ pub trait Estate: Send + Sync {
     /// with keeping them.
     fn change_tenants(&self, changes: &[TenantChange]) -> Result<(), Problem>;
 
-    /// Keeps a tenant as it is now. Called when an operator has made or changed it.
-    fn keep_tenant(&self, name: &str) -> Result<(), Problem>;
+    /// Makes or changes one tenant and keeps that, or does neither.
+    fn change_tenant(&self, change: &TenantChange) -> Result<Admission, Problem>;
 }
 
 pub(super) fn routes() -> Router<Api> {

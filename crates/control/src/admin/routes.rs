@@ -1,5 +1,6 @@
 //! The resources, and what their methods do.
 
+use std::slice;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
@@ -23,7 +24,8 @@ use super::model::{
 };
 use super::openapi;
 use super::problem::{Code, Failure, Problem};
-use crate::words::{self, Refusal};
+use crate::book::TenantChange;
+use crate::words;
 
 /// Bytes of a request's body at most.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -102,17 +104,17 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Makes a change of a tenant that the book has taken last: kept where the server keeps changes, or
-/// undone. Where it waits nobody drops it, so that no change stays half made.
-fn keep_or_undo(api: &Api, name: &str, undo: impl FnOnce()) -> Result<(), Problem> {
-    let Some(estate) = api.site.estate() else { return Ok(()) };
-    let made = api.tenants.get(name).as_ref().map(promise_of);
-    estate.keep_tenant(name).inspect_err(|_| {
-        // It may be gone already, or somebody has made it something else meanwhile.
-        if made == api.tenants.get(name).as_ref().map(promise_of) {
-            undo();
-        }
-    })
+/// Makes or changes a tenant, and keeps that where the server keeps changes, or does neither. Where it
+/// waits nobody drops it, so that no change stays half made.
+fn make(api: &Api, wanted: &TenantChange) -> Result<words::Admission, Problem> {
+    let done = match api.site.estate() {
+        Some(estate) => estate.change_tenant(wanted),
+        None => match api.tenants.apply(slice::from_ref(wanted)) {
+            Ok(()) => api.tenants.book().admission_of(wanted.name()).map_err(Problem::from),
+            Err((_, refusal)) => Err(refusal.into()),
+        },
+    };
+    done.map_err(|problem| with_ways(api, wanted, problem))
 }
 
 /// Changes a tenant where that may wait, and notes how it ended, also when the request is not waited
@@ -168,13 +170,10 @@ async fn add_tenant(
 ) -> Result<Response, Problem> {
     let slo = contract_slo(&wanted.slo)?;
     let admission = change(note, move |note| {
-        let (name, device) = (&wanted.name, wanted.device.as_deref());
+        let (name, device) = (wanted.name.clone(), wanted.device.clone());
         let share = wanted.share.clone().map(Into::into);
-        let admission = api.tenants.register(name, &slo, share, device);
-        let admission =
-            admission.map_err(|refusal| with_ways(refusal, || api.tenants.check(&slo, device)))?;
-        keep_or_undo(&api, name, || drop(api.tenants.unregister(name)))?;
-        tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant added");
+        let admission = make(&api, &TenantChange::Add { name, slo, share, device })?;
+        tracing::info!(tenant = wanted.name, tokens = admission.tokens_needed, "tenant added");
         note.after(&wanted);
         Ok(admission)
     });
@@ -182,13 +181,18 @@ async fn add_tenant(
 }
 
 /// Adds what would have to give, as a check finds it, where the rate does not suffice.
-fn with_ways(refusal: Refusal, check: impl FnOnce() -> Result<words::Verdict, Refusal>) -> Problem {
-    match refusal {
-        Refusal::TooMuch { .. } | Refusal::TooTight { .. } => match check() {
-            Ok(words::Verdict::Refused { ways, .. }) => Problem::refused(refusal, ways),
-            _ => refusal.into(),
-        },
-        other => other.into(),
+fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
+    if !matches!(problem.code, Code::TooMuch | Code::TooTight) {
+        return problem;
+    }
+    let checked = match wanted {
+        TenantChange::Add { slo, device, .. } => api.tenants.check(slo, device.as_deref()),
+        TenantChange::Set { name, slo, .. } => api.tenants.check_change(name, slo),
+        TenantChange::Remove { .. } => return problem,
+    };
+    match checked {
+        Ok(words::Verdict::Refused { refusal, ways }) => Problem::refused(refusal, ways),
+        _ => problem,
     }
 }
 
@@ -232,17 +236,10 @@ async fn set_tenant(
     let slo = contract_slo(&wanted.slo)?;
     let admission = change(note, move |note| {
         let before = api.tenants.get(&name);
-        let admission = api
-            .tenants
-            .change(&name, &slo, wanted.share.map(Into::into))
-            .map_err(|refusal| with_ways(refusal, || api.tenants.check_change(&name, &slo)))?;
+        let share = wanted.share.map(Into::into);
+        let admission = make(&api, &TenantChange::Set { name: name.clone(), slo, share })?;
         note.before(&before.as_ref().map(promise_of));
         note.after(&api.tenants.get(&name).as_ref().map(promise_of));
-        keep_or_undo(&api, &name, || {
-            let Some(before) = before else { return };
-            let share = (before.slo.latency_us == 0).then_some(before.share);
-            let _ = api.tenants.change(&name, &before.slo, share); // what it had fits
-        })?;
         tracing::info!(tenant = name, tokens = admission.tokens_needed, "tenant changed");
         Ok(admission)
     });
@@ -439,6 +436,7 @@ mod tests {
 
     /// An estate whose disk takes its time and then fails.
     struct SlowDisk {
+        tenants: crate::Tenants,
         begins: Sender<()>,
         fails: Mutex<Receiver<()>>,
     }
@@ -486,9 +484,13 @@ mod tests {
             Vec::new()
         }
 
-        fn keep_tenant(&self, _: &str) -> Result<(), Problem> {
+        fn change_tenant(&self, change: &crate::TenantChange) -> Result<crate::Admission, Problem> {
+            let (now, mut undo) = (contract::Instant::ZERO, crate::Undo::default());
+            let origin = crate::Origin::Operator;
+            self.tenants.book().begin_change(change, origin, now, &mut undo)?;
             self.begins.send(()).unwrap();
             self.fails.lock().unwrap().recv().unwrap();
+            self.tenants.book().undo_batch(undo, now);
             Err(Problem::new(Code::Internal, "the disk is full"))
         }
     }
@@ -518,7 +520,8 @@ mod tests {
         let (desk, _) = crate::Desk::new(tenants.clone(), 1);
         let (begins, begun) = channel();
         let (fail, fails) = channel();
-        let disk = Arc::new(SlowDisk { begins, fails: Mutex::new(fails) });
+        let fails = Mutex::new(fails);
+        let disk = Arc::new(SlowDisk { tenants: tenants.clone(), begins, fails });
         let service = router(tenants.clone(), desk.foreman(), Arc::new(OneSite(disk)));
         let service = TowerToHyperService::new(service);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,17 +1,17 @@
-//! Many changes of tenants at once: all of them are made, or none is.
+//! Many changes of tenants at once: all of them are made, or none is. What undoes a change.
 
 use std::collections::HashSet;
 
 use contract::{Instant, Slo, TenantId};
 use qos::Lot;
 
-use super::{Book, Origin};
-use crate::words::{Refusal, Share};
+use super::{Book, Origin, TOKEN};
+use crate::words::{Admission, Refusal, Share};
 
 /// One change of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TenantChange {
-    /// An operator's tenant is registered.
+    /// A tenant is registered.
     Add {
         /// Its name.
         name: String,
@@ -57,10 +57,10 @@ struct Before {
     lots: Vec<Lot>,
 }
 
-/// What undoes the part of a batch that is made: the tenants that it changed, and those that it made.
-#[derive(Debug)]
+/// What undoes changes that were begun: by name, the tenants that these changed, and those that they made.
+#[derive(Debug, Default)]
 #[must_use]
-pub struct Undo(Vec<(TenantId, Option<Before>)>);
+pub struct Undo(Vec<(String, TenantId, Option<Before>)>);
 
 impl Book {
     /// Registers and changes the tenants of a batch, in its order, and looks whether those can end that
@@ -75,11 +75,11 @@ impl Book {
         changes: &[TenantChange],
         now: Instant,
     ) -> Result<Undo, (usize, Refusal)> {
-        let (mut undo, mut names) = (Undo(Vec::new()), HashSet::new());
+        let (mut undo, mut names) = (Undo::default(), HashSet::new());
         let begun = self.in_a_row(now, |book| {
             for (n, change) in changes.iter().enumerate() {
                 let made = match names.insert(change.name()) {
-                    true => book.begin_one(change, now, &mut undo),
+                    true => book.begin_change(change, Origin::Operator, now, &mut undo),
                     false => Err(Refusal::Invalid("a batch has one change of a tenant".to_owned())),
                 };
                 made.map_err(|refusal| (n, refusal))?;
@@ -104,23 +104,28 @@ impl Book {
         made
     }
 
-    fn begin_one(
+    /// Makes one change as [`begin_batch`](Book::begin_batch) does, of a tenant of this origin if it makes
+    /// one, and says in `undo` what was before.
+    ///
+    /// # Errors
+    /// Why it is refused; then nothing is another.
+    pub fn begin_change(
         &mut self,
         change: &TenantChange,
+        origin: Origin,
         now: Instant,
         undo: &mut Undo,
     ) -> Result<(), Refusal> {
         match change {
             TenantChange::Add { name, slo, share, device } => {
-                let (origin, device) = (Origin::Operator, device.as_deref());
-                self.register_sharing(name, slo, *share, device, origin, now)?;
-                undo.0.push((self.known(name)?, None));
+                self.register_sharing(name, slo, *share, device.as_deref(), origin, now)?;
+                undo.0.push((name.clone(), self.known(name)?, None));
             }
             TenantChange::Set { name, slo, share } => {
                 let tenant = self.known(name)?;
                 let before = self.before(tenant);
                 self.change_sharing(name, slo, *share, now)?;
-                undo.0.push((tenant, Some(before)));
+                undo.0.push((name.clone(), tenant, Some(before)));
             }
             TenantChange::Remove { name } => drop(self.check_end(name)?),
         }
@@ -133,11 +138,31 @@ impl Book {
         Before { slo: entry.slo, tokens_needed: entry.tokens_needed, lots: lots.collect() }
     }
 
-    /// Nothing of a batch has been made. What tenants had is theirs again, whether or not they would be
-    /// admitted with it today, and though all is frozen by now.
+    /// What a tenant was admitted with, and what its device has left now.
+    ///
+    /// # Errors
+    /// When there is no such tenant.
+    pub fn admission_of(&self, name: &str) -> Result<Admission, Refusal> {
+        let tenant = self.known(name)?;
+        let entry = self.entry(tenant);
+        let device = &self.devices[entry.device];
+        Ok(Admission {
+            name: entry.name.clone(),
+            tenant,
+            device: device.name.clone(),
+            tokens_needed: entry.tokens_needed,
+            tokens_left: device.registry.left() / TOKEN,
+        })
+    }
+
+    /// Nothing of what was begun has been made. What tenants had is theirs again, whether or not they would
+    /// be admitted with it today, and though all is frozen by now. Those that have ended meanwhile stay so.
     pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
         self.in_a_row(now, |book| {
-            for (tenant, before) in undo.0.into_iter().rev() {
+            for (name, tenant, before) in undo.0.into_iter().rev() {
+                if book.find(&name) != Some(tenant) {
+                    continue;
+                }
                 let Some(before) = before else {
                     book.unregister_of(tenant, now);
                     continue;

@@ -259,3 +259,28 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
         }
     }
 }
+
+/// Its number may be another's by then.
+#[test]
+fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
+    let mut book = book();
+    let mine = Slo { iops: 100_000, latency_us: 500, read_percent: 100, ..Slo::default() };
+    let tenant = add(&mut book, "gold", mine).unwrap().tenant;
+    let name = "gold".to_owned();
+    let changes = [TenantChange::Set { name, slo: Slo::default(), share: None }];
+    let ends = |book: &mut Book| {
+        let undo = book.begin_batch(&changes, NOW).unwrap();
+        book.unregister("gold", NOW).unwrap();
+        (0..2).for_each(|n| book.meters(n).get(tenant).unwrap().end_epoch());
+        book.settle(NOW);
+        undo
+    };
+    let undo = ends(&mut book);
+    book.undo_batch(undo, NOW);
+    add(&mut book, "gold", mine).unwrap();
+    let undo = ends(&mut book);
+    assert_eq!(add(&mut book, "other", slo(0, 0, 0)).unwrap().tenant, tenant);
+    book.undo_batch(undo, NOW);
+    assert_eq!(book.info(tenant).slo.latency_us, 0);
+    assert_eq!(book.device_infos()[0].tokens_promised, 0);
+}
