@@ -1,8 +1,8 @@
 //! Devices that are made larger for a change, and what that must not do whatever becomes of it.
 //!
 //! A namespace without a size has the rest of its device, and a device that is a file has as much as the
-//! file. So the sizes of those are written down before a file grows, as what they are; and a file is cut
-//! back when the change is not kept that it has grown for.
+//! file. So the sizes of those are written down before a file grows, as what they are, but for a reload,
+//! which says them or is refused; and a file is cut back when the change is not made that it has grown for.
 
 use std::sync::Arc;
 
@@ -92,13 +92,26 @@ fn with_the_rest<'a>(
 }
 
 impl Growth {
+    /// Makes a device larger, if it has fewer blocks.
+    ///
+    /// # Errors
+    /// Why it is not; what has grown before is to be [taken back](Growth::take_back).
+    pub(super) fn grow(&mut self, volume: Arc<Volume>, blocks: u64) -> Result<(), String> {
+        let before = volume.blocks();
+        volume.grow(blocks)?;
+        if volume.blocks() > before {
+            self.devices.push((volume, before));
+        }
+        Ok(())
+    }
+
     /// Takes it back, because the change was not made that it was for.
     pub(super) fn take_back(self, inner: &mut Inner) {
         if self.devices.is_empty() {
             return;
         }
         if let Err(why) = self.try_take_back(inner) {
-            tracing::warn!(why, "a device stays larger than it has to be; no namespace has that");
+            tracing::warn!(why, "a device stays larger than it has to be");
         }
     }
 
@@ -108,7 +121,7 @@ impl Growth {
             let kept = inner.changes.clone();
             inner.keep(kept).map_err(|problem| problem.message)?;
         }
-        for (volume, blocks) in self.devices {
+        for (volume, blocks) in self.devices.into_iter().rev() {
             volume.cut(blocks)?;
         }
         // What has the rest is as large as it was by now.

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use control::admin::{Code, Problem};
 use control::{Origin, TenantChange, Undo};
 
+use super::growth::Growth;
 use super::world::World;
 use super::{Changes, Inner, Live, overruled};
 use crate::config::{Config, TenantConfig};
@@ -95,10 +96,13 @@ impl Live {
         self.clear_probes(&world)?;
         ready.check_leads(&world)?;
         self.check_rests(&world)?;
+        let mut growth = Growth::default();
         for space in &world.spaces {
             let volume = self.ground.places.get(space.place.device).expect("it was just found");
-            let grown = volume.grow(space.end());
-            grown.map_err(|error| Problem::new(Code::NoRoom, error))?;
+            if let Err(error) = growth.grow(volume, space.end()) {
+                growth.take_back(inner);
+                return Err(Problem::new(Code::NoRoom, error));
+            }
         }
         if let Err(problem) = self.serve(inner, world, ready) {
             later.push(format!("[[listen]] ({})", problem.message));

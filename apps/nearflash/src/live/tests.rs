@@ -322,3 +322,35 @@ fn what_a_tenant_gave_up_for_a_change_that_is_not_made_is_its_own_again() {
     let more = TenantChange::Set { name: "gold".to_owned(), slo, share: None };
     assert_eq!(live.change_tenant(&more).unwrap_err().code, Code::TooMuch);
 }
+
+#[test]
+fn devices_that_grew_for_a_reload_that_is_refused_are_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let device = |name: &str| {
+        let path = path(name);
+        let spec = format!("file:{}?size=1MiB", path.display());
+        format!("[[device]]\nname = \"{name}\"\nspec = \"{spec}\"\n")
+    };
+    let devices = device("first") + &device("second") + LISTENER;
+    let live = live(&devices);
+    let space =
+        |device: &str, rest: &str| format!("[[namespace]]\ndevice = \"{device}\"\nsize = {rest}\n");
+    let new = [
+        &devices,
+        &space("first", "\"1MiB\""),
+        &space("second", "\"1MiB\""),
+        &space("first", "\"1MiB\"\noffset = \"1MiB\""),
+        &space("first", "\"1MiB\"\noffset = \"2MiB\""),
+        // No file has as much.
+        &space("second", "\"8388608TiB\"\noffset = \"1MiB\""),
+    ];
+    let new = new.map(String::as_str).concat();
+    let said = live.reload(Config::parse(&new).unwrap()).unwrap_err().message;
+    assert!(said.contains("cannot make the file larger"), "{said}");
+    for name in ["first", "second"] {
+        assert_eq!(std::fs::metadata(path(name)).unwrap().len(), 1 << 20, "{name}");
+        let volume = live.ground.places.find(name).unwrap().volume;
+        assert_eq!(volume.bytes(), 1 << 20, "{name}");
+    }
+}
