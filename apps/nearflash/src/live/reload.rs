@@ -37,6 +37,7 @@ impl Live {
         self.await_older()?;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
+        self.check_stays()?;
         let overruled = overruled::overruled(&inner.base, &new, &inner.changes);
         let (mut base, mut later) = new.live_over(&inner.base);
         let (before_devices, wanted) = (inner.world.config.all_devices(), base.all_devices());

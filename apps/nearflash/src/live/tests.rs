@@ -354,3 +354,14 @@ fn devices_that_grew_for_a_reload_that_is_refused_are_as_they_were() {
         assert_eq!(volume.bytes(), 1 << 20, "{name}");
     }
 }
+
+#[test]
+fn a_server_that_drains_takes_no_other_configuration() {
+    let live = live(DISK);
+    let (orders, _boxes) = open_gate(&live);
+    orders.stop_by(live.ground.clock.now() + Duration::from_secs(600), &[]);
+    let problem = live.reload(Config::parse(&format!("{DISK}{LISTENER}")).unwrap()).unwrap_err();
+    assert_eq!(problem.code, Code::Busy);
+    assert!(problem.message.contains("this server drains"), "{}", problem.message);
+    assert!(!orders.word().listens() && live.listeners().unwrap().listeners.is_empty());
+}
