@@ -114,6 +114,9 @@ pub(crate) struct Live {
     inner: Mutex<Inner>,
     /// Somebody has waited for that in vain.
     is_stuck: AtomicBool,
+    /// Another process may take over, so that this one may not drain. Nothing is waited for while it is
+    /// locked: who stops a server may do so because its disk hangs.
+    is_given: Mutex<bool>,
     /// What there is to tell meanwhile.
     seen: Mutex<Arc<Seen>>,
 }
@@ -261,6 +264,7 @@ impl Live {
             has_older,
             inner,
             is_stuck,
+            is_given: Mutex::new(false),
             seen,
         };
         let live = Arc::new(live);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use control::UPGRADING;
 use control::admin::{Code, Drain, DrainServer, DrainState, Problem};
 
 use super::Live;
@@ -9,12 +10,14 @@ use super::Live;
 impl Live {
     pub(super) fn drain_all(&self, how: DrainServer) -> Result<Drain, Problem> {
         let gate = self.gate()?;
-        // Not to be waited for: who stops a server may do so because its disk hangs.
-        if let Ok(inner) = self.inner.try_lock() {
-            inner.check_thawed()?;
-        }
         let limit = how.deadline_ms.map_or(self.ground.drain_limit, Duration::from_millis);
-        gate.orders.stop_by(self.ground.clock.now() + limit, &gate.wakers);
+        {
+            let is_given = self.is_given.lock().expect("no holder of this lock panics");
+            if *is_given {
+                return Err(Problem::new(Code::Busy, UPGRADING));
+            }
+            gate.orders.stop_by(self.ground.clock.now() + limit, &gate.wakers);
+        }
         tracing::info!(limit_ms = limit.as_millis() as u64, "the server drains, as it was told");
         self.told_drain()
     }
@@ -30,6 +33,22 @@ impl Live {
             in_flight: workers.iter().map(|worker| u64::from(worker.in_flight)).sum(),
             left_ms: gate.orders.stops_by().filter(|_| drains).map(|until| left(until) as u64),
         })
+    }
+
+    /// From now on another process may take over, and no drain begins.
+    ///
+    /// # Errors
+    /// As [`check_stays`](Live::check_stays).
+    pub(super) fn forbid_drains(&self) -> Result<(), Problem> {
+        let mut is_given = self.is_given.lock().expect("no holder of this lock panics");
+        self.check_stays()?;
+        *is_given = true;
+        Ok(())
+    }
+
+    /// A drain may begin again.
+    pub(super) fn allow_drains(&self) {
+        *self.is_given.lock().expect("no holder of this lock panics") = false;
     }
 
     /// # Errors

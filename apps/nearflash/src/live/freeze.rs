@@ -21,18 +21,18 @@ impl Live {
     /// Keeps what is to be kept so far, and nothing any more.
     ///
     /// # Errors
-    /// When the server drains, that cannot be kept, or a record of it is owed to the audit log, which would be lost with this
-    /// process; then nothing is frozen.
+    /// When the server drains, that cannot be kept, or a record of it is owed to the audit log, which would
+    /// be lost with this process; then nothing is frozen.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         if let Some(audit) = self.audit.get().and_then(Option::as_ref) {
             audit.ready()?;
         }
-        self.check_stays().map_err(|problem| problem.message)?;
         self.halt_recalibrations(true);
         // Behind the lock, so that a change which is under way ends first, as a whole.
         let frozen = self.lock_for_change().and_then(|mut inner| {
             self.ground.tenants.book().freeze(true);
-            let kept = inner.keep_tenants(&self.ground.tenants.list());
+            let kept =
+                inner.keep_tenants(&self.ground.tenants.list()).and_then(|()| self.forbid_drains());
             inner.is_frozen = kept.is_ok();
             kept.inspect_err(|_| self.ground.tenants.book().freeze(false))
         });
@@ -49,6 +49,7 @@ impl Live {
             inner.is_frozen = false;
             std::mem::take(&mut inner.keeps_later)
         };
+        self.allow_drains();
         self.ground.tenants.book().freeze(false);
         self.halt_recalibrations(false);
         if keeps_later {

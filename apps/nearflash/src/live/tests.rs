@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 
 use contract::ListenerId;
-use control::admin::{AddNamespace, Estate};
+use control::admin::{AddNamespace, DrainServer, Estate};
 use control::{Desk, PostBox, TenantChange};
 use flash::Spec;
 use qos::DeviceModel;
@@ -364,4 +364,29 @@ fn a_server_that_drains_takes_no_other_configuration() {
     assert_eq!(problem.code, Code::Busy);
     assert!(problem.message.contains("this server drains"), "{}", problem.message);
     assert!(!orders.word().listens() && live.listeners().unwrap().listeners.is_empty());
+}
+
+#[test]
+fn a_server_drains_or_is_taken_over_but_not_both() {
+    let live = live(DISK);
+    let (orders, _boxes) = open_gate(&live);
+    live.freeze().unwrap();
+    let drain = || live.drain_server(DrainServer::default()).map_err(|problem| problem.code);
+    assert_eq!(drain(), Err(Code::Busy));
+    {
+        // As while a disk hangs.
+        let _hangs = live.lock();
+        assert_eq!(drain(), Err(Code::Busy));
+    }
+    assert!(!orders.word().stops());
+    live.thaw();
+    {
+        let _hangs = live.lock();
+        drain().unwrap();
+    }
+    assert!(orders.word().stops());
+    let refused = live.freeze().unwrap_err();
+    assert!(refused.contains("this server drains"), "{refused}");
+    assert!(!live.lock().is_frozen, "who waits is not told that another takes over");
+    live.change_tenant(&plain("late")).unwrap();
 }
