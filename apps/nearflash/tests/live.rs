@@ -513,10 +513,11 @@ fn a_server_that_keeps_nothing_says_so() {
     let disk = format!("file:{}?size=16MiB", place.path("disk").display());
     let admin = place.admin();
     let arguments = ["--device", &disk, "--listen", "reflex://127.0.0.1:0", "--admin", &admin];
-    let changes: [&[&str]; 4] = [
+    let changes: [&[&str]; 5] = [
         &["namespace", "add", "more", "1MiB"],
         &["namespace", "resize", "more", "2MiB"],
         &["device", "add", "other", "null:1MiB"],
+        &["device", "set", "other", "--fail-fast", "false"],
         &["namespace", "rm", "more"],
     ];
     let warned = |words: &[&str]| {

@@ -57,7 +57,8 @@ pub(super) struct Api {
 /// The API as a service, without time-outs and without asking who calls.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
     let warned = middleware::from_fn_with_state(site.clone(), super::unkept::warn);
-    let estate = super::estate_routes::routes().route_layer(warned);
+    let estate = super::estate_routes::routes().merge(super::settings::routes());
+    let estate = estate.route_layer(warned);
     Router::new()
         .route(
             "/v1/tenants",
@@ -74,7 +75,6 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .route("/v1/workers", get(list_workers))
         .merge(super::crew::routes())
         .merge(super::drain::routes())
-        .merge(super::settings::routes())
         .merge(super::listeners::routes())
         .merge(super::devices::routes())
         .merge(estate)
