@@ -1,10 +1,12 @@
 //! `nearflash drain`.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use control::admin::{ClientError, Drain, DrainState};
+use control::admin::{AdminAddress, ClientError, Drain, DrainState};
+use io::Clock;
 use serde_json::json;
 
 use super::{Common, Failure};
@@ -16,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// whatever the time.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Looks in a row without an answer that mean that the server has ended.
+/// Looks in a row that find nobody and mean that the server has ended.
 const SILENCE: u32 = 3;
 
 #[derive(Args, Clone, Debug)]
@@ -48,40 +50,86 @@ impl Command {
         }
         common.note(&begun, text);
         drop(client);
-        match wait(common, begun)? {
-            None => {
-                common.print(&json!({ "ended": true }), |_| "the server has ended".to_owned());
-                Ok(ExitCode::SUCCESS)
+        wait(common, begun)?;
+        common.print(&json!({ "ended": true }), |_| "the server has ended".to_owned());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Waits until the server has ended, and says how far it is.
+///
+/// # Errors
+/// It has not when its time is over, or that is not known.
+fn wait(common: &Common, begun: Drain) -> Result<(), Failure> {
+    let limit = Duration::from_millis(begun.left_ms.unwrap_or_default()) + GRACE;
+    let (clock, mut watch) = (Clock::start(), Watch::new(begun));
+    let end = clock.now() + limit;
+    while clock.now() < end {
+        std::thread::sleep(PERIOD);
+        let before = (watch.last.connections, watch.last.in_flight);
+        if watch.look(common.client().and_then(|mut client| client.drain()))? {
+            return Ok(());
+        }
+        if (watch.last.connections, watch.last.in_flight) != before {
+            common.note(&watch.last, text);
+        }
+    }
+    Err(Failure::Words(watch.overdue()))
+}
+
+/// What is known of a server that drains.
+struct Watch {
+    last: Drain,
+    /// Looks in a row that found nobody.
+    silent: u32,
+    /// Why the last look was not answered.
+    unanswered: Option<String>,
+}
+
+impl Watch {
+    fn new(last: Drain) -> Watch {
+        Watch { last, silent: 0, unanswered: None }
+    }
+
+    /// Whether the server has ended, as a look at it shows. One that cannot be reached may serve.
+    ///
+    /// # Errors
+    /// It says no.
+    fn look(&mut self, seen: Result<Drain, ClientError>) -> Result<bool, ClientError> {
+        match seen {
+            // Another one serves in its place.
+            Ok(Drain { state: DrainState::Serving, .. }) => return Ok(true),
+            Ok(now) => *self = Watch::new(now),
+            Err(ClientError::Refused(problem)) => return Err(ClientError::Refused(problem)),
+            Err(error) => {
+                self.silent = if is_nobody_there(&error) { self.silent + 1 } else { 0 };
+                self.unanswered = Some(error.to_string());
             }
-            Some(last) => Err(Failure::Words(format!(
+        }
+        Ok(self.silent == SILENCE)
+    }
+
+    /// What is said when its time is over.
+    fn overdue(&self) -> String {
+        match &self.unanswered {
+            None => format!(
                 "the server has not ended, although its time is over: {} requests are in flight",
-                last.in_flight
-            ))),
+                self.last.in_flight
+            ),
+            Some(why) => format!("it is not known whether the server has ended: {why}"),
         }
     }
 }
 
-/// Waits until the server has ended, and says how far it is; what was last told of one that does not.
-fn wait(common: &Common, begun: Drain) -> Result<Option<Drain>, Failure> {
-    let limit = Duration::from_millis(begun.left_ms.unwrap_or_default()) + GRACE;
-    let (mut last, mut silent) = (begun, 0);
-    for _ in 0..limit.as_millis() / PERIOD.as_millis() {
-        std::thread::sleep(PERIOD);
-        match common.client().and_then(|mut client| client.drain()) {
-            // Another one serves in its place.
-            Ok(Drain { state: DrainState::Serving, .. }) => return Ok(None),
-            Ok(now) => {
-                if (now.connections, now.in_flight) != (last.connections, last.in_flight) {
-                    common.note(&now, text);
-                }
-                (last, silent) = (now, 0);
-            }
-            Err(ClientError::Refused(problem)) => return Err(ClientError::Refused(problem).into()),
-            Err(_) if silent + 1 == SILENCE => return Ok(None),
-            Err(_) => silent += 1,
-        }
+/// Whether the machine says that nobody listens there.
+fn is_nobody_there(error: &ClientError) -> bool {
+    let ClientError::Unreachable { address, error } = error else { return false };
+    match error.kind() {
+        ErrorKind::ConnectionRefused => true,
+        // The name of a socket, not of a host.
+        ErrorKind::NotFound => matches!(address, AdminAddress::Unix(_)),
+        _ => false,
     }
-    Ok(Some(last))
 }
 
 fn text(drain: &Drain) -> String {
@@ -106,6 +154,39 @@ fn text(drain: &Drain) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_reached_may_not_have_ended() {
+        let drain =
+            Drain { state: DrainState::Draining, connections: 1, in_flight: 3, left_ms: None };
+        let unix = || AdminAddress::Unix("/nowhere".into());
+        let elsewhere = || AdminAddress::Tls { host: "server".to_owned(), port: 1 };
+        let failed = |address: AdminAddress, kind: ErrorKind| {
+            Err(ClientError::Unreachable { address, error: kind.into() })
+        };
+        let ended = |look: &dyn Fn() -> Result<Drain, ClientError>, looks: u32| {
+            let mut watch = Watch::new(drain);
+            let is_over = (0..looks).any(|_| watch.look(look()).unwrap());
+            (is_over, watch.overdue())
+        };
+        let refused = || failed(elsewhere(), ErrorKind::ConnectionRefused);
+        assert!(ended(&|| failed(unix(), ErrorKind::NotFound), SILENCE).0);
+        assert!(ended(&refused, SILENCE).0 && !ended(&refused, SILENCE - 1).0);
+        for kind in [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NotFound] {
+            let (is_over, said) = ended(&|| failed(elsewhere(), kind), 100);
+            assert!(!is_over && said.starts_with("it is not known whether"), "{kind}: {said}");
+        }
+        let no_token = || Err(ClientError::Pass("the token cannot be read".to_owned()));
+        let (is_over, said) = ended(&no_token, 100);
+        assert!(!is_over && said.ends_with("the token cannot be read"), "{said}");
+        let (is_over, said) = ended(&|| Ok(drain), 100);
+        assert!(!is_over && said.contains("3 requests are in flight"), "{said}");
+        // One that answers in between is there.
+        let mut watch = Watch::new(drain);
+        for look in [refused(), refused(), Ok(drain), refused(), refused()] {
+            assert!(!watch.look(look).unwrap());
+        }
+    }
 
     #[test]
     fn how_far_it_is_stands_in_a_line() {
