@@ -86,6 +86,9 @@ pub(crate) struct Config {
     /// Its namespaces and subsystems are all named, so that there being none means none.
     #[serde(skip)]
     pub(crate) is_settled: bool,
+    /// Models that operators have named, as they were read then, by device.
+    #[serde(skip)]
+    pub(crate) named_models: BTreeMap<String, String>,
     /// Models that took the place of those which are named, by device.
     #[serde(skip)]
     pub(crate) measured_models: BTreeMap<String, KeptModel>,

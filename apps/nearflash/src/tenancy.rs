@@ -227,7 +227,8 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
     let setups = each.iter().zip(specs).map(|(device, spec)| {
         are_known &= device.spec.parse::<Spec>().is_ok();
         let key = if device.model.is_some() { "model" } else { "" };
-        let made = mistakes.take(device.nth.key("device", key), setup(device, spec));
+        let read = config.named_models.get(&device.name);
+        let made = mistakes.take(device.nth.key("device", key), setup_again(device, spec, read));
         are_known &= made.is_some();
         made.unwrap_or_else(|| DeviceSetup {
             name: device.name.clone(),
@@ -240,8 +241,23 @@ fn setups(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> (Vec<Devi
 
 /// A device, with what is known of it.
 pub(crate) fn setup(device: &DeviceConfig, spec: &Spec) -> Result<DeviceSetup, String> {
+    setup_again(device, spec, None)
+}
+
+/// The same for one whose model was read before, and counts where it cannot be read any more.
+fn setup_again(
+    device: &DeviceConfig,
+    spec: &Spec,
+    read: Option<&String>,
+) -> Result<DeviceSetup, String> {
     let model = match &device.model {
-        Some(named) => Some(model(named)?),
+        Some(named) => Some(model(named).or_else(|why| {
+            let known = read.and_then(|text| ModelFile::parse(text).ok()?.model().ok());
+            let name = &device.name;
+            known
+                .inspect(|_| tracing::warn!(device = name, "{why}: it is as it was read last"))
+                .ok_or(why)
+        })?),
         None => preset(spec),
     };
     check_switches(device, model.is_some())?;
@@ -262,6 +278,11 @@ pub(crate) fn check_switches(device: &DeviceConfig, has_model: bool) -> Result<(
         )),
         _ => Ok(()),
     }
+}
+
+/// A model in the words of a model file, to be read again.
+pub(crate) fn text_of(model: &DeviceModel) -> String {
+    ModelFile::of("", "as it was named", model).to_toml()
 }
 
 /// The model of this name: a published one, or a file.

@@ -152,6 +152,27 @@ fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
 }
 
 #[test]
+fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
+    let place = Place::of_two_devices();
+    let mut server = place.start();
+    let file = place.path("model.toml");
+    let model = qos::ModelFile::of("disk", "a test", &qos::DeviceModel::cloud());
+    std::fs::write(&file, model.to_toml()).unwrap();
+    let named = file.display().to_string();
+    place.told(&["device", "set", "disk", "--model", &named]);
+    place.told(&["device", "add", "more", "null:16MiB", "--model", &named]);
+    let tokens = || ["disk", "more"].map(|name| place.device(name)["tokens"].clone());
+    let before = tokens();
+    server.kill();
+    std::fs::remove_file(&file).unwrap();
+    let server = place.start();
+    server.await_log("it is as it was read last");
+    assert_eq!(tokens(), before);
+    let said = place.refused(&["device", "set", "disk", "--model", &named]);
+    assert!(said.contains("No such file"), "{said}");
+}
+
+#[test]
 fn a_reload_says_other_things_of_a_device_that_no_operator_has_changed() {
     let place = Place::of_two_devices();
     let server = place.start();

@@ -50,6 +50,10 @@ pub(crate) struct Changes {
     /// Of hosts that asked for them to persist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) reservations: Vec<KeptReservation>,
+    /// The models that operators have named, by device, as they were read then, in the words of a model
+    /// file: what only this names must not keep a server from starting when the file is gone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) named_models: BTreeMap<String, String>,
     /// Models that were measured, by device.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) models: BTreeMap<String, KeptModel>,
@@ -154,6 +158,7 @@ impl Config {
         config.subsystem = over(self.subsystems_named(own), &subsystems, nqn);
         config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
         config.measured_models = changes.models.clone();
+        config.named_models = changes.named_models.clone();
         config.is_settled = true;
         config
     }

@@ -32,6 +32,12 @@ impl Live {
         let mut changes = inner.changes.clone();
         // What was measured was of another of this name.
         changes.models.remove(&config.name);
+        changes.named_models.remove(&config.name);
+        if config.model.is_some() {
+            let book = self.ground.tenants.book();
+            let model = book.configured_model(&config.name).map(tenancy::text_of);
+            changes.named_models.extend(model.ok().map(|text| (config.name.clone(), text)));
+        }
         changes.devices.insert(config.name.clone(), Some(config.clone()));
         let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
         let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
@@ -78,6 +84,7 @@ impl Live {
             false => changes.devices.remove(name),
         };
         changes.models.remove(name);
+        changes.named_models.remove(name);
         let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
         let kept = world.map_err(invalid).and_then(|world| inner.keep(changes).map(|()| world));
         match kept {

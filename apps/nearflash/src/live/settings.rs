@@ -32,9 +32,10 @@ impl Live {
         let after = before.set(to);
         let model = self.check_device(&inner, &after, to)?;
         let mut changes = inner.changes.clone();
-        if model.is_some() {
+        if let Some(model) = &model {
             // What was measured took the place of another.
             changes.models.remove(name);
+            changes.named_models.insert(name.to_owned(), tenancy::text_of(model));
         }
         changes.devices.insert(name.to_owned(), Some(after.clone()));
         let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
