@@ -36,9 +36,15 @@ impl FileVolume {
             let granule = self.granularity_bytes();
             return Err(Error::new(format!("its size must be a multiple of {granule} bytes")));
         }
-        rustix::fs::ftruncate(&self.shared.file, bytes)
-            .and_then(|()| rustix::fs::fsync(&self.shared.file))
-            .map_err(|errno| Error::system("cannot make the file larger", errno))?;
+        let file = &self.shared.file;
+        let failed = |errno| Error::system("cannot make the file larger", errno);
+        let before = rustix::fs::fstat(file).map_err(failed)?.st_size as u64;
+        let grown = rustix::fs::ftruncate(file, bytes).and_then(|()| rustix::fs::fsync(file));
+        if let Err(errno) = grown {
+            // It may be larger, though not durably so.
+            let _ = rustix::fs::ftruncate(file, before); // what is said of the first failure holds
+            return Err(failed(errno));
+        }
         self.shared.blocks.fetch_max(blocks, Ordering::AcqRel);
         Ok(())
     }
