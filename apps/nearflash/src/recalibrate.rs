@@ -43,6 +43,10 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// How long a change of namespaces waits for probes to end where they may write.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
 
+/// Why one has ended that the server had begun by itself.
+const OTHER_POLICY: &str =
+    "what the configuration or an operator says of the device is another since";
+
 /// Between two looks whether that is so.
 const END_PAUSE: Duration = Duration::from_millis(5);
 
@@ -110,6 +114,12 @@ impl Policy {
             scratch: device.recalibrate_scratch.clone(),
         }
     }
+
+    /// Whether a job goes on under it: what an operator has asked for does under each.
+    fn wants(&self, job: &Job) -> bool {
+        let asked = &job.told.asked;
+        !job.told.automatic || self.is_automatic && self.scratch == asked.scratch
+    }
 }
 
 impl Inner {
@@ -126,6 +136,11 @@ impl Inner {
     fn is_leaving(&self, device: &str) -> bool {
         self.leaving.as_deref() == Some(device)
     }
+
+    /// Whether what is under way of a device may go on.
+    fn is_wanted(&self, device: &str) -> bool {
+        !self.is_halted && self.jobs.get(device).is_some_and(|job| !job.is_cancelled)
+    }
 }
 
 impl Recalibrations {
@@ -134,11 +149,35 @@ impl Recalibrations {
         self.lock().policies.push(Policy::of(device));
     }
 
-    /// Other things are said of a device.
+    /// Other things are to be said of a device: has no probes write where they may not any more. Called
+    /// before that is kept, by who keeps others from beginning to probe.
+    ///
+    /// # Errors
+    /// That probes are in flight there. They end, and nothing may change before.
+    pub(crate) fn clear_for_device(&self, device: &DeviceConfig) -> Result<(), Problem> {
+        let policy = Policy::of(device);
+        let orders = {
+            let mut inner = self.lock();
+            let ends = |job: &&mut Job| job.told.phase == Phase::Measuring && !policy.wants(job);
+            let Some(job) = inner.jobs.get_mut(&device.name).filter(ends) else { return Ok(()) };
+            job.is_cancelled = true;
+            job.told.why = Some(OTHER_POLICY.to_owned());
+            // One device is measured at a time.
+            let Some((Some(_), orders)) = &inner.probing else { return Ok(()) };
+            orders.clone()
+        };
+        self.end_probes(&orders)
+    }
+
+    /// Other things are said of a device from now on, and what the server does by itself follows them.
     pub(crate) fn device_changes(&self, device: &DeviceConfig) {
+        let (policy, now) = (Policy::of(device), self.tools.tenants.now());
         let mut inner = self.lock();
+        if let Some(job) = inner.jobs.get_mut(&device.name) {
+            job.follow(&policy, now);
+        }
         inner.policies.retain(|policy| policy.device != device.name);
-        inner.policies.push(Policy::of(device));
+        inner.policies.push(policy);
     }
 
     /// Has no model change but by whoever holds this. To be taken before anything else is locked.
@@ -186,17 +225,27 @@ impl Recalibrations {
         }
     }
 
-    /// Of a server with these devices; starts the thread.
-    pub(crate) fn start(
+    /// Of a server with these devices, which does nothing before it is started.
+    pub(crate) fn new(
         tools: Tools,
         live: Arc<Live>,
         devices: &[DeviceConfig],
-    ) -> Result<Arc<Recalibrations>, String> {
+    ) -> Arc<Recalibrations> {
         let policies = devices.iter().map(Policy::of).collect();
         let inner = Mutex::new(Inner { policies, ..Inner::default() });
         let (modelling, news) = (Mutex::new(()), Condvar::new());
         let all = Arc::new(Recalibrations { tools, live, inner, modelling, news });
         all.live.set_recalibrations(&all);
+        all
+    }
+
+    /// The same; starts the thread.
+    pub(crate) fn start(
+        tools: Tools,
+        live: Arc<Live>,
+        devices: &[DeviceConfig],
+    ) -> Result<Arc<Recalibrations>, String> {
+        let all = Recalibrations::new(tools, live, devices);
         let body = all.clone();
         let thread = std::thread::Builder::new().name("recalibrations".to_owned());
         let started = thread.spawn(move || body.work());
@@ -233,20 +282,21 @@ impl Recalibrations {
                 continue;
             }
             idle_since.entry(info.name.clone()).or_insert(now);
-            let policy = self.lock().policy(&info.name);
-            if policy.is_automatic && matches!(info.drift, Some(Drift::Drifted { .. })) {
-                self.begin_automatically(&info.name, policy.scratch, now);
+            if matches!(info.drift, Some(Drift::Drifted { .. })) {
+                self.begin_automatically(&info.name, now);
             }
         }
     }
 
-    fn begin_automatically(&self, device: &str, scratch: Option<String>, now: Instant) {
+    /// Begins it for a device that has drifted, if that is to be.
+    fn begin_automatically(&self, device: &str, now: Instant) {
         let mut inner = self.lock();
+        let Policy { is_automatic, scratch, .. } = inner.policy(device);
         let is_free = inner.jobs.get(device).is_none_or(|job| {
             let is_held = job.told.phase == Phase::Held;
             !job.told.phase.is_open() && !is_held && now.since(job.changed_at) >= AUTOMATIC_PERIOD
         });
-        if !is_free || inner.is_halted || inner.is_leaving(device) {
+        if !is_automatic || !is_free || inner.is_halted || inner.is_leaving(device) {
             return;
         }
         tracing::info!(device, "it has drifted, and will be measured when it has little to do");
@@ -277,10 +327,7 @@ impl Recalibrations {
     fn measure(&self, device: &str) {
         let orders = Arc::new(Orders::default());
         let Some(asked) = self.begin(device) else { return };
-        let is_cancelled = || {
-            let inner = self.lock();
-            inner.is_halted || inner.jobs.get(device).is_none_or(|job| job.is_cancelled)
-        };
+        let is_cancelled = || !self.lock().is_wanted(device);
         let rest = || {
             std::thread::sleep(PERIOD);
             !is_cancelled()
@@ -334,9 +381,14 @@ impl Recalibrations {
     ) -> Result<Option<Place>, Problem> {
         let space = asked.scratch.as_deref();
         self.live.with_scratch(device, space, |space| {
-            self.lock().probing = Some((space.cloned(), orders.clone()));
-            space.map(|space| Place { first: space.place.first, blocks: space.place.blocks })
-        })
+            let mut inner = self.lock();
+            // A change of what is said of the device has come first, and waits for no probes.
+            if !inner.is_wanted(device) {
+                return Err(Problem::new(Code::NotFound, "nobody wants it any more"));
+            }
+            inner.probing = Some((space.cloned(), orders.clone()));
+            Ok(space.map(|space| Place { first: space.place.first, blocks: space.place.blocks }))
+        })?
     }
 
     fn end(&self, device: &str, phase: Phase, why: Option<String>) {
@@ -352,6 +404,10 @@ impl Recalibrations {
     fn give_way(&self, device: &str) {
         let mut inner = self.lock();
         let Some(job) = inner.jobs.get_mut(device) else { return };
+        if job.is_cancelled {
+            drop(inner);
+            return self.end(device, Phase::Cancelled, None);
+        }
         job.told.gave_way += 1;
         job.told.phase = Phase::Waiting;
         job.told.why = Some("load has come; it begins anew when that is over".to_owned());
@@ -423,15 +479,24 @@ impl Recalibrations {
             }
             orders.clone()
         };
+        self.end_probes(&orders)
+    }
+
+    /// Has probes end, and waits for that, but not for long.
+    ///
+    /// # Errors
+    /// They are in flight still.
+    fn end_probes(&self, orders: &Arc<Orders>) -> Result<(), Problem> {
         orders.stop();
         // Those that never began do not end, either.
-        let is_theirs = |probing: &(_, Arc<Orders>)| Arc::ptr_eq(&probing.1, &orders);
+        let is_theirs = |probing: &(_, Arc<Orders>)| Arc::ptr_eq(&probing.1, orders);
         let is_over = || orders.is_over() || !self.lock().probing.as_ref().is_some_and(is_theirs);
         match self.wait_so_long(CLEAR_MAX, is_over) {
             true => Ok(()),
             false => {
-                let message = "probes of a recalibration are still at the device, where a namespace would \
-                               change; nothing was changed, and no more follow: try again";
+                let message = "probes of a recalibration are still at the device, in a namespace that \
+                               would be theirs no more; nothing was changed, and no more follow: try \
+                               again";
                 Err(Problem::new(Code::Busy, message))
             }
         }
@@ -486,6 +551,26 @@ impl Job {
     fn new(device: &str, asked: StartRecalibration, automatic: bool, now: Instant) -> Job {
         let told = words::waiting(device, asked, automatic);
         Job { told, held: None, is_cancelled: false, changed_at: now }
+    }
+
+    /// Other things are said of its device from now on.
+    fn follow(&mut self, policy: &Policy, now: Instant) {
+        if policy.wants(self) {
+            return;
+        }
+        match self.told.phase {
+            Phase::Waiting if policy.is_automatic => {
+                self.told.asked.scratch.clone_from(&policy.scratch);
+            }
+            Phase::Waiting => {
+                self.is_cancelled = true;
+                self.told.phase = Phase::Cancelled;
+                self.told.why = Some(OTHER_POLICY.to_owned());
+                self.changed_at = now;
+            }
+            Phase::Measuring => self.is_cancelled = true,
+            _ => {}
+        }
     }
 }
 
@@ -572,30 +657,4 @@ impl Recalibrator for Recalibrations {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A measurement that nobody did anything wrong about would be refused.
-    #[test]
-    fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
-        let tried = |fails: u32, code, rests: u32| {
-            let (mut tries, mut rested) = (0, 0);
-            let attempt = || {
-                tries += 1;
-                if tries > fails { Ok(()) } else { Err(Problem::new(code, "another change")) }
-            };
-            let rest = || {
-                rested += 1;
-                rested <= rests
-            };
-            let done = patiently(attempt, rest);
-            (done.map_err(|problem| problem.code), tries)
-        };
-        let ever = u32::MAX;
-        assert_eq!(tried(0, Code::Busy, ever), (Ok(()), 1));
-        assert_eq!(tried(3, Code::Busy, ever), (Ok(()), 4));
-        assert_eq!(tried(ever, Code::Busy, ever), (Err(Code::Busy), SCRATCH_TRIES));
-        assert_eq!(tried(3, Code::Invalid, ever), (Err(Code::Invalid), 1));
-        assert_eq!(tried(ever, Code::Busy, 1), (Err(Code::Busy), 2), "nobody wants it any more");
-    }
-}
+mod tests;

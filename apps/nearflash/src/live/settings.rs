@@ -40,6 +40,9 @@ impl Live {
         changes.devices.insert(name.to_owned(), Some(after.clone()));
         let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);
         let world = world.map_err(|error| Problem::new(Code::Invalid, error))?;
+        if let Some(recalibrations) = &recalibrations {
+            recalibrations.clear_for_device(&after)?;
+        }
         let before_models = model.map(|model| self.exchange_model(name, to, model)).transpose()?;
         if let Err(problem) = inner.keep(changes) {
             if let Some(before) = before_models {
@@ -140,18 +143,10 @@ impl Live {
         }
         let has_model = self.ground.tenants.book().configured_model(&new.name).is_ok();
         tenancy::check_switches(new, has_model)?;
-        let Some(scratch) = &new.recalibrate_scratch else { return Ok(()) };
-        let said = base.numbered_namespaces().into_iter().map(|one| (one.number, one.name));
-        let spaces = inner.world.spaces.iter();
-        let there = spaces.map(|space| (Some(space.number.0), Some(space.name.clone())));
-        let number = scratch.parse::<u16>().ok();
-        let is_it = |(own, name): (Option<u16>, Option<String>)| {
-            name.as_ref() == Some(scratch) || number.is_some() && own == number
-        };
-        match said.chain(there).any(is_it) {
-            true => Ok(()),
-            false => Err(format!("device {:?}: there is no namespace {scratch:?}", new.name)),
-        }
+        check_named(inner, base, new)?;
+        let recalibrations = self.recalibrations();
+        let cleared = recalibrations.map_or(Ok(()), |probing| probing.clear_for_device(new));
+        cleared.map_err(|problem| format!("device {:?}: {}", new.name, problem.message))
     }
 
     /// Another configuration was taken: has the devices that were there `before` do what it says.
@@ -166,6 +161,22 @@ impl Live {
 fn find(config: &Config, name: &str) -> Result<DeviceConfig, Problem> {
     let found = config.all_devices().into_iter().find(|device| device.name == name);
     found.ok_or_else(|| Problem::unknown(Code::NoDevice, "device", name, config.device_names()))
+}
+
+/// Whether another configuration has the namespace that it says may be overwritten to measure a device.
+fn check_named(inner: &Inner, base: &Config, new: &DeviceConfig) -> Result<(), String> {
+    let Some(scratch) = &new.recalibrate_scratch else { return Ok(()) };
+    let said = base.numbered_namespaces().into_iter().map(|one| (one.number, one.name));
+    let spaces = inner.world.spaces.iter();
+    let there = spaces.map(|space| (Some(space.number.0), Some(space.name.clone())));
+    let number = scratch.parse::<u16>().ok();
+    let is_it = |(own, name): (Option<u16>, Option<String>)| {
+        name.as_ref() == Some(scratch) || number.is_some() && own == number
+    };
+    match said.chain(there).any(is_it) {
+        true => Ok(()),
+        false => Err(format!("device {:?}: there is no namespace {scratch:?}", new.name)),
+    }
 }
 
 /// # Errors

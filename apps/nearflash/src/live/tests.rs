@@ -12,8 +12,10 @@ use target::{Access, Fences, Listeners, Namespaces};
 use super::files::power::{self, Fault};
 use super::*;
 use crate::config::{Mistakes, Room};
+use crate::interface::Chosen;
 use crate::listen::NUMBER_MAX;
 use crate::orders::Orders;
+use crate::recalibrate::Tools;
 use crate::tenancy;
 use crate::volumes::Volume;
 
@@ -21,7 +23,7 @@ const LISTENER: &str = "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
 const DISK: &str = "[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\n";
 
 /// A server without workers, that has this.
-fn live(config: &str) -> Arc<Live> {
+pub(crate) fn live(config: &str) -> Arc<Live> {
     live_that_keeps(config, None)
 }
 
@@ -68,8 +70,17 @@ fn live_that_keeps(config: &str, store: Option<Store>) -> Arc<Live> {
     Live::new(ground, Vec::new(), base, Changes::default(), store).unwrap()
 }
 
+/// What measures its devices anew, without the thread that begins that.
+pub(crate) fn recalibrations(live: &Arc<Live>) -> Arc<Recalibrations> {
+    let Ground { tenants, places, clock, workers, .. } = &live.ground;
+    let (tenants, places) = (tenants.clone(), places.clone());
+    let (clock, workers, chosen) = (*clock, *workers, Chosen::Epoll);
+    let tools = Tools { tenants, places, clock, workers, chosen };
+    Recalibrations::new(tools, live.clone(), &live.seen().world.config.device)
+}
+
 /// Opens its gate, behind which nobody is: what is ordered is done at once.
-fn open_gate(live: &Live) -> (Arc<Orders>, Vec<PostBox>) {
+pub(crate) fn open_gate(live: &Live) -> (Arc<Orders>, Vec<PostBox>) {
     let (desk, boxes) = Desk::new(live.ground.tenants.clone(), 1);
     let orders = Arc::new(Orders::new(0));
     let gate = Gate { orders: orders.clone(), wakers: Vec::new(), foreman: desk.foreman() };

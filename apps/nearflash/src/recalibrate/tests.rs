@@ -1,0 +1,156 @@
+//! Jobs whose devices, namespaces and models change, without probes.
+
+use control::admin::{Automatic, Estate, SetDevice};
+
+use super::*;
+use crate::config::Config;
+use crate::live::tests::{live, open_gate, recalibrations};
+
+const REST: &str = "[[namespace]]\nname = \"data\"\ndevice = \"disk\"\nsize = \"32MiB\"\n\
+                    [[namespace]]\nname = \"x\"\ndevice = \"disk\"\noffset = \"32MiB\"\nsize = \"16MiB\"\n\
+                    [[namespace]]\nname = \"y\"\ndevice = \"disk\"\noffset = \"48MiB\"\nsize = \"16MiB\"\n";
+
+/// A device of which this is said, and three namespaces.
+fn config(device: &str) -> String {
+    format!("[[device]]\nname = \"disk\"\nspec = \"null:64MiB\"\nmodel = \"a\"\n{device}{REST}")
+}
+
+const BY_ITSELF: &str = "recalibrate = \"idle\"\nrecalibrate_scratch = \"x\"\n";
+
+/// A server whose device is measured by itself and may be overwritten in `x`.
+fn server() -> (Arc<Live>, Arc<Recalibrations>) {
+    let live = live(&config(BY_ITSELF));
+    let all = recalibrations(&live);
+    (live, all)
+}
+
+fn scratch(name: &str) -> SetDevice {
+    SetDevice { recalibrate_scratch: Some(name.to_owned()), ..SetDevice::default() }
+}
+
+fn off() -> SetDevice {
+    SetDevice { recalibrate: Some(Automatic::Off), ..SetDevice::default() }
+}
+
+impl Recalibrations {
+    /// As when the device has drifted.
+    fn drifts(&self) {
+        self.begin_automatically("disk", self.tools.tenants.now());
+    }
+
+    fn phase(&self) -> Phase {
+        self.recalibration("disk").unwrap().unwrap().phase
+    }
+
+    /// As the thread does before the first probe; where probes may write.
+    fn begins(&self) -> Result<Option<Place>, Problem> {
+        let asked = self.begin("disk").unwrap();
+        self.scratch("disk", &asked, &Arc::default())
+    }
+}
+
+#[test]
+fn a_job_that_waits_follows_what_is_said_of_its_device() {
+    let (live, all) = server();
+    all.drifts();
+    let waits_for = || {
+        let told = all.recalibration("disk").unwrap().unwrap();
+        assert_eq!(told.phase, Phase::Waiting);
+        told.asked.scratch
+    };
+    assert_eq!(waits_for().as_deref(), Some("x"));
+    live.set_device("disk", &scratch("y")).unwrap();
+    assert_eq!(waits_for().as_deref(), Some("y"));
+    live.set_device("disk", &scratch("")).unwrap();
+    assert_eq!(waits_for(), None);
+    live.set_device("disk", &off()).unwrap();
+    assert_eq!(all.phase(), Phase::Cancelled);
+    all.lock().jobs.clear();
+    all.drifts();
+    assert!(all.lock().jobs.is_empty(), "none begins any more");
+}
+
+/// What was said of the device while it came to that is what counts.
+#[test]
+fn a_job_that_begins_writes_nowhere_that_is_not_scratch_any_more() {
+    let (live, all) = server();
+    for to in [scratch(""), off()] {
+        all.lock().jobs.clear();
+        all.drifts();
+        let asked = all.begin("disk").unwrap();
+        live.set_device("disk", &to).unwrap();
+        assert!(all.scratch("disk", &asked, &Arc::default()).is_err(), "{to:?}");
+        assert!(all.lock().probing.is_none());
+        all.give_way("disk");
+        assert_eq!(all.phase(), Phase::Cancelled, "it does not come again");
+    }
+}
+
+#[test]
+fn nothing_else_is_said_of_a_device_before_its_probes_have_ended() {
+    let (live, all) = server();
+    all.drifts();
+    assert!(all.begins().unwrap().is_some());
+    let quick = SetDevice { recalibrate_idle_seconds: Some(1), ..SetDevice::default() };
+    live.set_device("disk", &quick).unwrap();
+    assert!(all.lock().is_wanted("disk"), "that changes nothing about where it writes");
+    let said = live.set_device("disk", &scratch("")).unwrap_err();
+    assert_eq!(said.code, Code::Busy, "{}", said.message);
+    assert_eq!(all.lock().policy("disk").scratch.as_deref(), Some("x"), "nothing has changed");
+    assert!(!all.lock().is_wanted("disk"));
+    all.end("disk", Phase::Cancelled, None);
+    live.set_device("disk", &scratch("")).unwrap();
+    assert_eq!(all.lock().policy("disk").scratch, None);
+}
+
+#[test]
+fn a_reload_says_nothing_else_of_a_device_before_its_probes_have_ended() {
+    let (live, all) = server();
+    all.drifts();
+    assert!(all.begins().unwrap().is_some());
+    let (_orders, _boxes) = open_gate(&live);
+    let reload = || live.reload(Config::parse(&config("")).unwrap()).unwrap().later;
+    let later = reload();
+    assert!(later.len() == 1 && later[0].contains("still at the device"), "{later:?}");
+    assert!(all.lock().policy("disk").is_automatic);
+    all.end("disk", Phase::Cancelled, None);
+    assert_eq!(reload(), Vec::<String>::new());
+    assert!(!all.lock().policy("disk").is_automatic);
+}
+
+/// Who asked for it has said what is to be overwritten.
+#[test]
+fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
+    let (live, all) = server();
+    let how = StartRecalibration { when: When::Idle, scratch: Some("x".into()), accept: false };
+    Recalibrator::start(&*all, "disk", &how).unwrap();
+    live.set_device("disk", &scratch("")).unwrap();
+    assert_eq!(all.phase(), Phase::Waiting);
+    assert!(all.begins().unwrap().is_some());
+    live.set_device("disk", &off()).unwrap();
+    assert!(all.lock().is_wanted("disk"));
+}
+
+/// A measurement that nobody did anything wrong about would be refused.
+#[test]
+fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
+    let tried = |fails: u32, code, rests: u32| {
+        let (mut tries, mut rested) = (0, 0);
+        let attempt = || {
+            tries += 1;
+            if tries > fails { Ok(()) } else { Err(Problem::new(code, "another change")) }
+        };
+        let rest = || {
+            rested += 1;
+            rested <= rests
+        };
+        let done = patiently(attempt, rest);
+        (done.map_err(|problem| problem.code), tries)
+    };
+    let ever = u32::MAX;
+    assert_eq!(tried(0, Code::Busy, ever), (Ok(()), 1));
+    assert_eq!(tried(3, Code::Busy, ever), (Ok(()), 4));
+    assert_eq!(tried(ever, Code::Busy, ever), (Err(Code::Busy), SCRATCH_TRIES));
+    assert_eq!(tried(3, Code::Invalid, ever), (Err(Code::Invalid), 1));
+    assert_eq!(tried(ever, Code::Busy, 1), (Err(Code::Busy), 2), "nobody wants it any more");
+}
