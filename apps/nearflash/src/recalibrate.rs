@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use contract::Instant;
+use contract::{Instant, NamespaceId};
 use control::Tenants;
 use control::admin::{Code, Phase, Problem, Recalibration, Recalibrator, StartRecalibration, When};
 use io::Clock;
@@ -74,6 +74,8 @@ struct Policy {
 /// One that is waiting, under way, or the last of its device.
 struct Job {
     told: Recalibration,
+    /// The namespace that an operator has named: another one may get its name.
+    scratch: Option<NamespaceId>,
     /// What was found and is not used.
     held: Option<DeviceModel>,
     is_cancelled: bool,
@@ -386,6 +388,15 @@ impl Recalibrations {
             if !inner.is_wanted(device) {
                 return Err(Problem::new(Code::NotFound, "nobody wants it any more"));
             }
+            let meant = inner.jobs.get(device).and_then(|job| job.scratch);
+            let is_other = |it: &&Space| meant.is_some_and(|number| number != it.number);
+            if let Some(space) = space.filter(is_other) {
+                let message = format!(
+                    "namespace {:?} is another one than when this was asked for, and is not overwritten",
+                    space.name
+                );
+                return Err(Problem::new(Code::Invalid, message));
+            }
             inner.probing = Some((space.cloned(), orders.clone()));
             Ok(space.map(|space| Place { first: space.place.first, blocks: space.place.blocks }))
         })?
@@ -550,7 +561,7 @@ fn patiently<T>(
 impl Job {
     fn new(device: &str, asked: StartRecalibration, automatic: bool, now: Instant) -> Job {
         let told = words::waiting(device, asked, automatic);
-        Job { told, held: None, is_cancelled: false, changed_at: now }
+        Job { told, scratch: None, held: None, is_cancelled: false, changed_at: now }
     }
 
     /// Other things are said of its device from now on.
@@ -578,7 +589,8 @@ impl Recalibrator for Recalibrations {
     fn start(&self, device: &str, how: &StartRecalibration) -> Result<Recalibration, Problem> {
         self.check_device(device)?;
         // What is wrong with the namespace is said at once.
-        self.live.with_scratch(device, how.scratch.as_deref(), |_| None::<()>)?;
+        let number_of = |space: Option<&Space>| space.map(|space| space.number);
+        let scratch = self.live.with_scratch(device, how.scratch.as_deref(), number_of)?;
         let now = self.tools.tenants.now();
         let mut inner = self.lock();
         if inner.is_halted {
@@ -591,7 +603,7 @@ impl Recalibrator for Recalibrations {
             let message = format!("device {device:?} is being measured already");
             return Err(Problem::new(Code::Busy, message));
         }
-        let job = Job::new(device, how.clone(), false, now);
+        let job = Job { scratch, ..Job::new(device, how.clone(), false, now) };
         let told = job.told.clone();
         inner.jobs.insert(device.to_owned(), job);
         self.news.notify_all();

@@ -1,6 +1,6 @@
 //! Jobs whose devices, namespaces and models change, without probes.
 
-use control::admin::{Automatic, Estate, SetDevice};
+use control::admin::{Automatic, Estate, SetDevice, SetNamespace};
 
 use super::*;
 use crate::config::Config;
@@ -129,6 +129,24 @@ fn what_an_operator_has_asked_for_goes_on_whatever_is_said_of_the_device() {
     assert!(all.begins().unwrap().is_some());
     live.set_device("disk", &off()).unwrap();
     assert!(all.lock().is_wanted("disk"));
+}
+
+/// What it was to overwrite is called otherwise, and somebody's data is in what is called so now.
+#[test]
+fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
+    let (live, all) = server();
+    let how = StartRecalibration { when: When::Idle, scratch: Some("y".into()), accept: false };
+    Recalibrator::start(&*all, "disk", &how).unwrap();
+    assert!(all.begins().unwrap().is_some());
+    all.lock().probing = None;
+    for (name, new) in [("y", "z"), ("data", "y")] {
+        let to = SetNamespace { name: Some(new.to_owned()), ..SetNamespace::default() };
+        live.set_namespace(name, &to).unwrap();
+    }
+    let refused = all.begins().unwrap_err();
+    // That one shares its blocks with nobody, and could be overwritten.
+    assert!(refused.message.contains("another one"), "{}", refused.message);
+    assert!(all.lock().probing.is_none());
 }
 
 /// A measurement that nobody did anything wrong about would be refused.
