@@ -88,7 +88,7 @@ impl Draft {
             };
             let rooms: Vec<Room> = rooms(&blocks).zip(&specs).map(room).collect();
             let (_, spaces) = parts_or(base, config, &listen, &rooms, &tenants, mistakes);
-            check_scratch(base, &spaces, mistakes);
+            check_scratch(base, config, &spaces, mistakes);
             let geometry = |blocks: &u64| Null::new(*blocks).geometry();
             let geometries: Vec<Geometry> = blocks.iter().map(geometry).collect();
             let plan = fabric::Plan {
@@ -212,13 +212,19 @@ fn foresee(config: &Config, specs: &[Spec], mistakes: &mut Mistakes) -> Vec<u64>
     devices.iter().zip(specs).map(blocks).collect()
 }
 
-/// What a recalibration may overwrite has to be there, or to have been before it was removed.
-fn check_scratch(base: &Config, spaces: &[Space], mistakes: &mut Mistakes) {
+/// What the file says that a recalibration may overwrite has to be there, or to have been before it was
+/// removed. Where it was changed since, nothing looks for that, and what is kept stops no start.
+fn check_scratch(base: &Config, config: &Config, spaces: &[Space], mistakes: &mut Mistakes) {
     let said = base.numbered_namespaces();
     let said = said.iter().filter_map(|one| Some((one.number?, one.name.as_deref()?)));
     let known = spaces.iter().map(|space| (space.number.0, space.name.as_str()));
     let known: BTreeMap<u16, &str> = said.chain(known).collect();
-    for device in &base.device {
+    let counts = |said: &&DeviceConfig| {
+        let mut devices = config.device.iter();
+        devices
+            .any(|one| one.name == said.name && one.recalibrate_scratch == said.recalibrate_scratch)
+    };
+    for device in base.device.iter().filter(counts) {
         let Some(scratch) = &device.recalibrate_scratch else { continue };
         let number = scratch.parse::<u16>().ok();
         if !known.iter().any(|(n, name)| *name == scratch || Some(*n) == number) {

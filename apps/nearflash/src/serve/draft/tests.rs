@@ -258,6 +258,34 @@ fn what_only_follows_from_a_mistake_is_not_told() {
     assert!(said.starts_with("a.toml:3: device \"d\": ") && said.lines().count() == 1, "{said}");
 }
 
+/// The namespace was only in the state file, and could go once nothing named it any more.
+#[test]
+fn scratch_that_the_file_names_is_looked_for_only_while_that_counts() {
+    let base = Config::parse(&format!("{DEVICE}recalibrate_scratch = \"x\"\n")).unwrap();
+    let refused = |now: Option<Option<&str>>| {
+        let mut changes = Changes::default();
+        if let Some(scratch) = now {
+            let mut device = base.device[0].clone();
+            device.recalibrate_scratch = scratch.map(str::to_owned);
+            changes.devices.insert(device.name.clone(), Some(device));
+        }
+        let draft = Draft::of(&base, &base.with(&changes), Beside::default());
+        draft.err().map(|mistakes| mistakes.told(None))
+    };
+    for (now, is_refused) in [
+        (None, true),
+        (Some(Some("x")), true),
+        (Some(None), false),
+        (Some(Some("ns1")), false),
+        // What only the state file says stops no start.
+        (Some(Some("y")), false),
+    ] {
+        let said = refused(now);
+        assert_eq!(said.is_some(), is_refused, "{now:?}: {said:?}");
+        assert!(said.is_none_or(|said| said.contains("there is no namespace \"x\"")));
+    }
+}
+
 /// What a server makes of a file, without how the file says it.
 fn meaning(text: &str) -> String {
     let base = Config::parse(text).unwrap();
