@@ -200,6 +200,19 @@ impl Recalibrations {
         }
     }
 
+    /// A device has another model from now on, by who has models held: what was found beside the one before
+    /// is forgotten.
+    pub(crate) fn model_changes(&self, device: &str) {
+        let now = self.tools.tenants.now();
+        let mut inner = self.lock();
+        let Some(job) = inner.jobs.get_mut(device) else { return };
+        if job.held.take().is_some() {
+            job.told.phase = Phase::Cancelled;
+            job.told.why = Some("an operator has given the device another model since".to_owned());
+            job.changed_at = now;
+        }
+    }
+
     /// Begins nothing of a device any more, which is about to go.
     ///
     /// # Errors
@@ -459,15 +472,20 @@ impl Recalibrations {
                 return self.end(device, Phase::Held, Some(why.to_owned()));
             }
         }
-        match self.use_model(device, &findings.model) {
+        let modelling = self.modelling.lock().expect("no holder of this lock panics");
+        match self.use_model(&modelling, device, &findings.model) {
             Ok(()) => self.end(device, Phase::Accepted, words::remark(findings)),
             Err(problem) => self.end(device, Phase::Refused, Some(problem.message)),
         }
     }
 
     /// Keeps a model, and has the device trust it from now on.
-    fn use_model(&self, device: &str, model: &DeviceModel) -> Result<(), Problem> {
-        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
+    fn use_model(
+        &self,
+        _modelling: &MutexGuard<'_, ()>,
+        device: &str,
+        model: &DeviceModel,
+    ) -> Result<(), Problem> {
         self.live.keep_model(device, Some(model))?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
@@ -617,6 +635,8 @@ impl Recalibrator for Recalibrations {
 
     fn accept(&self, device: &str) -> Result<Recalibration, Problem> {
         self.check_device(device)?;
+        // What is held is forgotten with the model beside which it was found.
+        let modelling = self.modelling.lock().expect("no holder of this lock panics");
         let held = {
             let inner = self.lock();
             inner.jobs.get(device).and_then(|job| job.held.clone())
@@ -625,7 +645,7 @@ impl Recalibrator for Recalibrations {
             let message = format!("nothing that was found of device {device:?} is held back");
             return Err(Problem::new(Code::NotFound, message));
         };
-        self.use_model(device, &model)?;
+        self.use_model(&modelling, device, &model)?;
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device).expect("a job stays until there is another");
         // Another may have been asked for meanwhile.
@@ -656,12 +676,13 @@ impl Recalibrator for Recalibrations {
     }
 
     fn reset_model(&self, device: &str) -> Result<(), Problem> {
-        let configured = self.tools.tenants.book().configured_model(device)?.clone();
+        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
         if self.lock().jobs.get(device).is_some_and(|job| job.told.phase == Phase::Measuring) {
             let message = format!("device {device:?} is being measured; cancel that first");
             return Err(Problem::new(Code::Busy, message));
         }
-        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
+        // An operator may have named another one until just now.
+        let configured = self.tools.tenants.book().configured_model(device)?.clone();
         self.live.keep_model(device, None)?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, configured, now)?)

@@ -51,6 +51,9 @@ impl Live {
             return Err(problem);
         }
         self.follow_device(&before, &after);
+        if let Some(held) = held {
+            held.model_changes(name);
+        }
         self.adopt(&mut inner, world);
         tracing::info!(device = name, to = ?to, "device changed");
         Ok(after.settings())

@@ -149,6 +149,47 @@ fn who_waits_to_overwrite_a_namespace_takes_no_other_that_gets_its_name() {
     assert!(all.lock().probing.is_none());
 }
 
+/// The model `cloud` in place of `a`.
+fn other_model() -> SetDevice {
+    SetDevice { model: Some("cloud".to_owned()), ..SetDevice::default() }
+}
+
+#[test]
+fn what_is_held_back_is_forgotten_with_the_model_beside_which_it_was_found() {
+    let (live, all) = server();
+    all.drifts();
+    let found = all.tools.tenants.book().model("disk").unwrap().clone();
+    all.lock().jobs.get_mut("disk").unwrap().held = Some(found);
+    all.end("disk", Phase::Held, None);
+    live.set_device("disk", &scratch("y")).unwrap();
+    assert_eq!(all.phase(), Phase::Held, "it has the same model");
+    live.set_device("disk", &other_model()).unwrap();
+    assert_eq!(all.phase(), Phase::Cancelled);
+    assert_eq!(all.accept("disk").unwrap_err().code, Code::NotFound);
+    let book = all.tools.tenants.book();
+    assert_eq!(book.model("disk").unwrap(), book.configured_model("disk").unwrap());
+}
+
+#[test]
+fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
+    let (_live, all) = server();
+    let tenants = &all.tools.tenants;
+    let (modelling, resetter) = (all.modelling.lock().unwrap(), all.clone());
+    let (told, begins) = std::sync::mpsc::channel();
+    let resets = std::thread::spawn(move || {
+        told.send(()).unwrap();
+        resetter.reset_model("disk")
+    });
+    begins.recv().unwrap();
+    // What comes of it does not depend on how far it is by then.
+    std::thread::sleep(20 * END_PAUSE);
+    let other = crate::tenancy::model("cloud").unwrap();
+    tenants.book().configure_model("disk", other.clone(), tenants.now()).unwrap();
+    drop(modelling);
+    resets.join().unwrap().unwrap();
+    assert_eq!(tenants.book().model("disk").unwrap(), &other);
+}
+
 /// A measurement that nobody did anything wrong about would be refused.
 #[test]
 fn what_a_change_is_in_the_way_of_is_tried_again_for_a_while() {
