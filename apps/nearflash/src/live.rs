@@ -309,23 +309,35 @@ impl Live {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// The same for an operator's change: waits for the one that is being made, but not for long, and hardly
-    /// at all where somebody has waited in vain. So a disk that hangs holds few threads.
+    /// The same for an operator's change, as long as [`lock_soon`](Live::lock_soon) waits.
     fn lock_for_change(&self) -> Result<MutexGuard<'_, Inner>, Problem> {
-        let try_lock = || match self.inner.try_lock() {
+        self.lock_soon(&self.inner, &self.is_stuck)
+    }
+
+    /// Locks what is locked while a change is made: waits for the one that is being made, but not for long, and
+    /// hardly at all where somebody has waited in vain (`is_stuck`). So a disk that hangs holds few threads.
+    ///
+    /// # Errors
+    /// It is locked for long.
+    pub(crate) fn lock_soon<'a, T>(
+        &self,
+        mutex: &'a Mutex<T>,
+        is_stuck: &AtomicBool,
+    ) -> Result<MutexGuard<'a, T>, Problem> {
+        let try_lock = || match mutex.try_lock() {
             Err(TryLockError::WouldBlock) => None,
             locked => Some(locked.expect("no holder of this lock panics")),
         };
         let mut locked = try_lock();
         if locked.is_none() {
             // Whoever was slow may be done since.
-            let is_stuck = self.is_stuck.load(Ordering::Acquire);
-            self.wait_so_long(if is_stuck { STUCK_MAX } else { SETTLE_MAX }, || {
+            let was_stuck = is_stuck.load(Ordering::Acquire);
+            self.wait_so_long(if was_stuck { STUCK_MAX } else { SETTLE_MAX }, || {
                 locked = try_lock();
                 locked.is_some()
             });
         }
-        self.is_stuck.store(locked.is_none(), Ordering::Release);
+        is_stuck.store(locked.is_none(), Ordering::Release);
         locked.ok_or_else(|| {
             let seconds = SETTLE_MAX.as_secs();
             let message = format!(

@@ -9,6 +9,7 @@ mod run;
 mod words;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -103,6 +104,8 @@ pub(crate) struct Recalibrations {
     inner: Mutex<Inner>,
     /// Held while a model is kept and then used, so that what is kept is what is used.
     modelling: Mutex<()>,
+    /// An operator has waited for that in vain.
+    is_stuck: AtomicBool,
     /// There is something new to do.
     news: Condvar,
 }
@@ -185,9 +188,10 @@ impl Recalibrations {
     /// Has no model change but by whoever holds this. To be taken before anything else is locked.
     ///
     /// # Errors
-    /// A device is being measured, or is about to be: what is found would be of the model before.
+    /// A device is being measured, or is about to be: what is found would be of the model before. Or the
+    /// disk that keeps a model does not answer.
     pub(crate) fn hold_models(&self, device: &str) -> Result<MutexGuard<'_, ()>, Problem> {
-        let held = self.modelling.lock().expect("no holder of this lock panics");
+        let held = self.lock_models()?;
         match self.lock().jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
             false => Ok(held),
             true => {
@@ -249,7 +253,8 @@ impl Recalibrations {
         let policies = devices.iter().map(Policy::of).collect();
         let inner = Mutex::new(Inner { policies, ..Inner::default() });
         let (modelling, news) = (Mutex::new(()), Condvar::new());
-        let all = Arc::new(Recalibrations { tools, live, inner, modelling, news });
+        let is_stuck = AtomicBool::new(false);
+        let all = Arc::new(Recalibrations { tools, live, inner, modelling, is_stuck, news });
         all.live.set_recalibrations(&all);
         all
     }
@@ -266,6 +271,11 @@ impl Recalibrations {
         let started = thread.spawn(move || body.work());
         started.map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(all)
+    }
+
+    /// Has no model change, for an operator: a measurement may have that for as long as a disk hangs.
+    fn lock_models(&self) -> Result<MutexGuard<'_, ()>, Problem> {
+        self.live.lock_soon(&self.modelling, &self.is_stuck)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -636,7 +646,7 @@ impl Recalibrator for Recalibrations {
     fn accept(&self, device: &str) -> Result<Recalibration, Problem> {
         self.check_device(device)?;
         // What is held is forgotten with the model beside which it was found.
-        let modelling = self.modelling.lock().expect("no holder of this lock panics");
+        let modelling = self.lock_models()?;
         let held = {
             let inner = self.lock();
             inner.jobs.get(device).and_then(|job| job.held.clone())
@@ -676,7 +686,7 @@ impl Recalibrator for Recalibrations {
     }
 
     fn reset_model(&self, device: &str) -> Result<(), Problem> {
-        let _modelling = self.modelling.lock().expect("no holder of this lock panics");
+        let _modelling = self.lock_models()?;
         if self.lock().jobs.get(device).is_some_and(|job| job.told.phase == Phase::Measuring) {
             let message = format!("device {device:?} is being measured; cancel that first");
             return Err(Problem::new(Code::Busy, message));

@@ -1,5 +1,8 @@
 //! Jobs whose devices, namespaces and models change, without probes.
 
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+
 use control::admin::{Automatic, Estate, SetDevice, SetNamespace};
 
 use super::*;
@@ -175,7 +178,7 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     let (_live, all) = server();
     let tenants = &all.tools.tenants;
     let (modelling, resetter) = (all.modelling.lock().unwrap(), all.clone());
-    let (told, begins) = std::sync::mpsc::channel();
+    let (told, begins) = channel();
     let resets = std::thread::spawn(move || {
         told.send(()).unwrap();
         resetter.reset_model("disk")
@@ -188,6 +191,30 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
     drop(modelling);
     resets.join().unwrap().unwrap();
     assert_eq!(tenants.book().model("disk").unwrap(), &other);
+}
+
+/// Each would have a thread for good.
+#[test]
+fn operators_do_not_wait_for_a_model_that_a_disk_does_not_keep() {
+    let (live, all) = server();
+    all.drifts();
+    let found = all.tools.tenants.book().model("disk").unwrap().clone();
+    all.lock().jobs.get_mut("disk").unwrap().held = Some(found);
+    all.end("disk", Phase::Held, None);
+    // As while what was measured is kept; and somebody has waited for the end of that before.
+    let keeps = all.modelling.lock().unwrap();
+    all.is_stuck.store(true, Ordering::Release);
+    let (told, answer) = channel();
+    let operator = all.clone();
+    std::thread::spawn(move || {
+        let set = live.set_device("disk", &other_model()).map(drop);
+        let (reset, accepted) = (operator.reset_model("disk"), operator.accept("disk").map(drop));
+        told.send([set, reset, accepted].map(|done| done.map_err(|problem| problem.code)))
+    });
+    let done = answer.recv_timeout(Duration::from_secs(60)).expect("nobody waits for good");
+    assert_eq!(done, [Err(Code::Busy); 3]);
+    drop(keeps);
+    all.reset_model("disk").unwrap();
 }
 
 /// A measurement that nobody did anything wrong about would be refused.
