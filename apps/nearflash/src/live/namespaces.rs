@@ -6,7 +6,7 @@ use target::{Namespace, Namespaces};
 
 use super::world::World;
 use super::{Changes, Inner, Live, Need};
-use crate::config::{Exported, NamespaceConfig, Space, SubsystemConfig};
+use crate::config::{DeviceConfig, Exported, NamespaceConfig, Space, SubsystemConfig};
 use crate::fabric::random_uuid;
 use crate::listen::Protocol;
 
@@ -230,11 +230,10 @@ fn no_scratch(world: &World, name: &str, is_it: impl Fn(&str) -> bool) -> Result
     let mut devices = world.config.device.iter();
     match devices.find(|device| names(&device.recalibrate_scratch)) {
         None => Ok(()),
-        Some(device) => {
+        Some(DeviceConfig { name: device, .. }) => {
             let message = format!(
-                "device {:?} has {name:?} as its recalibrate_scratch: take that out of the \
-                 configuration and reload it first",
-                device.name
+                "device {device:?} has {name:?} as its recalibrate_scratch: first take that out of the \
+                 configuration and reload it, or `nearflash device set {device} --recalibrate-scratch none`"
             );
             Err(Problem::new(Code::InUse, message))
         }
