@@ -431,7 +431,8 @@ impl Recalibrations {
         inner.probing = None;
         let Some(job) = inner.jobs.get_mut(device) else { return };
         job.told.phase = phase;
-        job.told.why = why.or(job.told.why.take());
+        let cancelled = job.told.why.take().filter(|_| phase == Phase::Cancelled);
+        job.told.why = why.or(cancelled);
         job.changed_at = self.tools.tenants.now();
     }
 
@@ -483,20 +484,21 @@ impl Recalibrations {
             }
         }
         let modelling = self.modelling.lock().expect("no holder of this lock panics");
-        match self.use_model(&modelling, device, &findings.model) {
+        // What was measured for minutes waits for as long as another change takes.
+        let kept = self.live.keep_model_at_last(device, &findings.model);
+        match kept.and_then(|()| self.use_model(&modelling, device, &findings.model)) {
             Ok(()) => self.end(device, Phase::Accepted, words::remark(findings)),
             Err(problem) => self.end(device, Phase::Refused, Some(problem.message)),
         }
     }
 
-    /// Keeps a model, and has the device trust it from now on.
+    /// Has the device trust a model from now on, which is kept.
     fn use_model(
         &self,
         _modelling: &MutexGuard<'_, ()>,
         device: &str,
         model: &DeviceModel,
     ) -> Result<(), Problem> {
-        self.live.keep_model(device, Some(model))?;
         let now = self.tools.tenants.now();
         Ok(self.tools.tenants.book().set_model(device, model.clone(), now)?)
     }
@@ -655,6 +657,7 @@ impl Recalibrator for Recalibrations {
             let message = format!("nothing that was found of device {device:?} is held back");
             return Err(Problem::new(Code::NotFound, message));
         };
+        self.live.keep_model(device, Some(&model))?;
         self.use_model(&modelling, device, &model)?;
         let mut inner = self.lock();
         let job = inner.jobs.get_mut(device).expect("a job stays until there is another");

@@ -285,7 +285,7 @@ type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession,
 pub(crate) fn run(args: Args) -> Result<ExitCode, String> {
     end_with_any_thread();
     let base = merge(&args)?;
-    // Who has logs opened anew does not end a server that is about to start: it is done when it serves.
+    // Who has logs opened anew does not end a server that is about to start: it reloads when it serves.
     let hang_ups =
         Signals::new([SIGHUP]).map_err(|error| format!("cannot take signals: {error}"))?;
     // Before there are others: workers alone go to their processors.
@@ -371,16 +371,16 @@ fn serve(
     start_desk(desk, &wakers)?;
     let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
     let reload = move || reload::reload(&words, &reloaded, &desk);
-    stop_on_signal(signals, plan.clone(), wakers.clone(), reload)?;
+    let (serves, is_served) = sync_channel(1);
+    stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
     let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
     let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
     if courier.has_to_serve(&threads)? {
         announce(&doors, is_heir.then(|| (&*office, args.about())));
+        let _ = serves.send(()); // it is listened to until this process ends
     }
-    let mut failed = false;
-    for thread in threads {
-        failed |= thread.join().is_err();
-    }
+    let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
+    let failed = threads.into_iter().fold(false, join);
     courier.see_out();
     office.settle();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -622,11 +622,17 @@ fn stop_on_signal(
     mut signals: Signals,
     plan: Arc<Plan>,
     wakers: Vec<Waker>,
+    serves: Receiver<()>,
     reload: impl Fn() + Send + 'static,
 ) -> Result<(), String> {
     let (asked, asking) = sync_channel(1);
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-    let reloads = thread("reloads").spawn(move || asking.into_iter().for_each(|()| reload()));
+    let reloads = thread("reloads").spawn(move || {
+        // Nothing is changed of what another process serves still.
+        if serves.recv().is_ok() {
+            asking.into_iter().for_each(|()| reload());
+        }
+    });
     let heard = thread("signals").spawn(move || {
         let mut is_told = false;
         for signal in signals.forever() {

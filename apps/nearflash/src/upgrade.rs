@@ -144,11 +144,12 @@ fn step_with(of: &str, name: &str, count: usize) {
     let Some(stay) = STAY.get_or_init(|| std::env::var("NEARFLASH_UPGRADE_STAY").ok()) else {
         return;
     };
-    let mut words = stay.split(':');
-    if (words.next(), words.next()) == (Some(of), Some(name)) {
-        crate::log::say(format_args!("stays at {of}:{name} ({count})"));
-        let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
-        std::thread::sleep(Duration::from_millis(long));
+    for mut words in stay.split(',').map(|one| one.split(':')) {
+        if (words.next(), words.next()) == (Some(of), Some(name)) {
+            crate::log::say(format_args!("stays at {of}:{name} ({count})"));
+            let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
+            std::thread::sleep(Duration::from_millis(long));
+        }
     }
 }
 

@@ -38,6 +38,13 @@ impl Place {
         self.json(&["device", "show", name])
     }
 
+    /// A file with a model that is none of those by name.
+    fn model_file(&self) -> String {
+        let model = qos::ModelFile::of("disk", "a test", &qos::DeviceModel::cloud());
+        std::fs::write(self.path("model.toml"), model.to_toml()).unwrap();
+        self.path("model.toml").display().to_string()
+    }
+
     fn tokens(&self) -> u64 {
         self.device("disk")["tokens"].as_u64().unwrap()
     }
@@ -155,21 +162,35 @@ fn a_model_is_exchanged_if_all_fits_that_is_promised_and_stays() {
 fn a_model_that_was_named_is_as_it_was_read_when_its_file_is_gone() {
     let place = Place::of_two_devices();
     let mut server = place.start();
-    let file = place.path("model.toml");
-    let model = qos::ModelFile::of("disk", "a test", &qos::DeviceModel::cloud());
-    std::fs::write(&file, model.to_toml()).unwrap();
-    let named = file.display().to_string();
+    let named = place.model_file();
     place.told(&["device", "set", "disk", "--model", &named]);
     place.told(&["device", "add", "more", "null:16MiB", "--model", &named]);
     let tokens = || ["disk", "more"].map(|name| place.device(name)["tokens"].clone());
     let before = tokens();
     server.kill();
-    std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(&named).unwrap();
     let server = place.start();
     server.await_log("it is as it was read last");
     assert_eq!(tokens(), before);
     let said = place.refused(&["device", "set", "disk", "--model", &named]);
     assert!(said.contains("No such file"), "{said}");
+}
+
+/// Where something else is said of a device, the model that the file named then is what counts.
+#[test]
+fn a_model_that_only_the_file_named_is_as_it_was_read_when_both_are_gone() {
+    let place = Place::of_two_devices();
+    let named = place.model_file();
+    place.hold_disk(&format!("model = \"{named}\"\n"));
+    let mut server = place.start();
+    let before = place.tokens();
+    place.told(&["device", "set", "disk", "--fail-fast", "true"]);
+    server.kill();
+    place.hold_disk("model = \"a\"\n");
+    std::fs::remove_file(&named).unwrap();
+    let server = place.start();
+    server.await_log("it is as it was read last");
+    assert_eq!(place.tokens(), before);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
 use contract::{Command, Hello, Range, Slo, Status};
 use control::admin::{AddTenant, Code, WorkerState};
@@ -336,9 +337,14 @@ fn who_is_told_to_reload_before_it_serves_does_so_afterwards() {
     let place = Place::new();
     place.configure_disk("");
     let mut old = place.configured().start();
-    let new = begin(staying(place.configured(), "heir:hello:1000"));
-    wait_until("the stay", PATIENCE, || new.log().contains("stays at"));
+    let new = begin(staying(place.configured(), "heir:hello:1000,heir:ready:1500"));
+    wait_until("the first stay", PATIENCE, || new.log().contains("stays at heir:hello"));
     new.hang_up();
+    wait_until("the second stay", PATIENCE, || new.log().contains("stays at heir:ready"));
+    for _ in 0..50 {
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!new.log().contains("is reloaded"), "it serves nothing yet: {}", new.log());
+    }
     let new = new.await_ready();
     assert!(old.wait().success());
     new.await_log("the configuration is reloaded");

@@ -141,20 +141,22 @@ impl Live {
     /// Makes changes of tenants, all of them or none. Those end last that are removed, as that cannot be
     /// undone.
     pub(super) fn change_tenants_now(&self, changes: &[TenantChange]) -> Result<(), Problem> {
-        self.change_all(changes, |n, refusal| in_batch(n, &changes[n], refusal))
+        self.change_all(changes, |n, refusal| in_batch(n, &changes[n], refusal), |_| Ok(()))
     }
 
     /// Makes or changes one tenant.
     pub(super) fn change_tenant_now(&self, change: &TenantChange) -> Result<Admission, Problem> {
-        self.change_all(slice::from_ref(change), |_, refusal| refusal.into())?;
-        Ok(self.ground.tenants.book().admission_of(change.name())?)
+        let admission = |book: &Book| book.admission_of(change.name());
+        self.change_all(slice::from_ref(change), |_, refusal| refusal.into(), admission)
     }
 
-    fn change_all(
+    /// Makes all, and says what is `told` of that before anybody else can change anything.
+    fn change_all<T>(
         &self,
         changes: &[TenantChange],
         refused: impl Fn(usize, Refusal) -> Problem,
-    ) -> Result<(), Problem> {
+        told: impl FnOnce(&Book) -> Result<T, Refusal>,
+    ) -> Result<T, Problem> {
         let tenants = &self.ground.tenants;
         let mut inner = self.lock_for_change()?;
         inner.check_thawed()?;
@@ -164,8 +166,11 @@ impl Live {
                 return Err(refused(n, Refusal::InUse { name: change.name().to_owned(), by }));
             }
         }
-        let begun = tenants.book().begin_batch(changes, tenants.now());
-        let undo = begun.map_err(|(n, refusal)| refused(n, refusal))?;
+        let (undo, told) = {
+            let mut book = tenants.book();
+            let begun = book.begin_batch(changes, tenants.now());
+            (begun.map_err(|(n, refusal)| refused(n, refusal))?, told(&book))
+        };
         let kept = changes.iter().map(|change| {
             let info = tenants.get(change.name()).filter(|_| !is_gone(change));
             (change.name().to_owned(), inner.to_keep(change.name(), info.as_ref()))
@@ -176,7 +181,7 @@ impl Live {
             return Err(problem);
         }
         tenants.book().end_batch(changes, tenants.now());
-        Ok(())
+        Ok(told?)
     }
 
     /// Starts the thread that keeps reservations, if they are to be kept.

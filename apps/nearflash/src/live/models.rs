@@ -1,7 +1,7 @@
 //! Models that took the place of those which the configuration names, and the namespaces that may be
 //! written to for the sake of one.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use control::admin::{Code, Problem};
 use qos::{DeviceModel, ModelFile};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::namespaces::find;
 use super::world::World;
-use super::{Changes, Live};
+use super::{Changes, Inner, Live};
 use crate::config::Space;
 use crate::recalibrate::Recalibrations;
 
@@ -60,11 +60,29 @@ impl Live {
         self.recalibrations.get().and_then(Weak::upgrade)
     }
 
-    /// Keeps a model for a device, or goes back to the configuration's.
+    /// Keeps a model for a device, or goes back to the configuration's, for an operator.
     pub(crate) fn keep_model(
         &self,
         device: &str,
         model: Option<&DeviceModel>,
+    ) -> Result<(), Problem> {
+        self.keep_model_in(device, model, self.lock_for_change()?)
+    }
+
+    /// Keeps a model for a device when other changes let it, however long that is.
+    pub(crate) fn keep_model_at_last(
+        &self,
+        device: &str,
+        model: &DeviceModel,
+    ) -> Result<(), Problem> {
+        self.keep_model_in(device, Some(model), self.lock())
+    }
+
+    fn keep_model_in(
+        &self,
+        device: &str,
+        model: Option<&DeviceModel>,
+        mut inner: MutexGuard<'_, Inner>,
     ) -> Result<(), Problem> {
         let kept = match model {
             None => None,
@@ -72,11 +90,6 @@ impl Live {
                 let book = self.ground.tenants.book();
                 Some(KeptModel::of(model, book.configured_model(device)?))
             }
-        };
-        // What was measured for minutes waits for as long as another change takes.
-        let mut inner = match kept {
-            Some(_) => self.lock(),
-            None => self.lock_for_change()?,
         };
         let mut changes: Changes = inner.changes.clone();
         match kept {

@@ -32,10 +32,17 @@ impl Live {
         let after = before.set(to);
         let model = self.check_device(&inner, &after, to)?;
         let mut changes = inner.changes.clone();
-        if let Some(model) = &model {
+        if model.is_some() {
             // What was measured took the place of another.
             changes.models.remove(name);
-            changes.named_models.insert(name.to_owned(), tenancy::text_of(model));
+        }
+        if after.model.is_some() {
+            // From now on the model is named here, and maybe nowhere else.
+            let text = match &model {
+                Some(model) => tenancy::text_of(model),
+                None => tenancy::text_of(self.ground.tenants.book().configured_model(name)?),
+            };
+            changes.named_models.insert(name.to_owned(), text);
         }
         changes.devices.insert(name.to_owned(), Some(after.clone()));
         let world = World::of(inner.base.with(&changes), &self.ground, &inner.open, true);

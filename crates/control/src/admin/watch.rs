@@ -96,7 +96,6 @@ pub struct StageTails {
 
 /// A worker in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
 pub struct FlowOfWorker {
     /// Its number.
     pub number: usize,
@@ -105,12 +104,16 @@ pub struct FlowOfWorker {
     /// Turns a second that did something.
     pub turns: f64,
     /// Requests carried out a second.
+    #[serde(default)]
     pub iops: f64,
     /// Bytes read a second.
+    #[serde(default)]
     pub read_bytes: f64,
     /// Bytes written a second.
+    #[serde(default)]
     pub written_bytes: f64,
     /// Where its reads spent their time.
+    #[serde(default)]
     pub stages: StageTails,
     /// Connections that are open.
     pub connections: u32,
@@ -125,7 +128,6 @@ pub struct FlowOfWorker {
 
 /// A namespace in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
 pub struct FlowOfNamespace {
     /// Its number.
     pub number: u16,
@@ -136,6 +138,7 @@ pub struct FlowOfNamespace {
     /// Bytes written a second.
     pub written_bytes: f64,
     /// Where its reads spent their time.
+    #[serde(default)]
     pub stages: StageTails,
 }
 
