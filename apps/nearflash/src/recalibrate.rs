@@ -44,12 +44,12 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// How long a change of namespaces waits for probes to end where they may write.
 const CLEAR_MAX: Duration = Duration::from_secs(2);
 
+/// Between two looks whether that is so.
+const END_PAUSE: Duration = Duration::from_millis(5);
+
 /// Why one has ended that the server had begun by itself.
 const OTHER_POLICY: &str =
     "what the configuration or an operator says of the device is another since";
-
-/// Between two looks whether that is so.
-const END_PAUSE: Duration = Duration::from_millis(5);
 
 /// What a measurement needs of the server.
 pub(crate) struct Tools {

@@ -302,7 +302,7 @@ impl Book {
         if let Origin::Client(by) = origin {
             *self.made.entry(by).or_default() += 1;
         }
-        Ok(self.admission(tenant, admission))
+        Ok(self.admission(tenant))
     }
 
     /// A number for one more tenant: the default's is its own. The clients of one tenant make a
@@ -344,7 +344,7 @@ impl Book {
         let entry = self.entry_mut(tenant);
         entry.slo = *slo;
         entry.tokens_needed = tokens_up(admission.needed);
-        Ok(self.admission(tenant, admission))
+        Ok(self.admission(tenant))
     }
 
     /// Ends a tenant: its rate is free at once and its connections' requests are refused from now
@@ -621,14 +621,16 @@ impl Book {
         self.entry(tenant).name.clone()
     }
 
-    fn admission(&self, tenant: TenantId, admission: qos::Admission) -> Admission {
+    /// What a tenant was admitted with, and what its device has left now.
+    fn admission(&self, tenant: TenantId) -> Admission {
         let entry = self.entry(tenant);
+        let device = &self.devices[entry.device];
         Admission {
             name: entry.name.clone(),
             tenant,
-            device: self.devices[entry.device].name.clone(),
-            tokens_needed: tokens_up(admission.needed),
-            tokens_left: admission.left / TOKEN,
+            device: device.name.clone(),
+            tokens_needed: entry.tokens_needed,
+            tokens_left: device.registry.left() / TOKEN,
         }
     }
 

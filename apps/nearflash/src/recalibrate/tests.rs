@@ -41,6 +41,14 @@ impl Recalibrations {
         self.begin_automatically("disk", self.tools.tenants.now());
     }
 
+    /// As when a model was found then into which not all fits that is promised.
+    fn holds_back(&self) {
+        self.drifts();
+        let found = self.tools.tenants.book().model("disk").unwrap().clone();
+        self.lock().jobs.get_mut("disk").unwrap().held = Some(found);
+        self.end("disk", Phase::Held, None);
+    }
+
     fn phase(&self) -> Phase {
         self.recalibration("disk").unwrap().unwrap().phase
     }
@@ -160,10 +168,7 @@ fn other_model() -> SetDevice {
 #[test]
 fn what_is_held_back_is_forgotten_with_the_model_beside_which_it_was_found() {
     let (live, all) = server();
-    all.drifts();
-    let found = all.tools.tenants.book().model("disk").unwrap().clone();
-    all.lock().jobs.get_mut("disk").unwrap().held = Some(found);
-    all.end("disk", Phase::Held, None);
+    all.holds_back();
     live.set_device("disk", &scratch("y")).unwrap();
     assert_eq!(all.phase(), Phase::Held, "it has the same model");
     live.set_device("disk", &other_model()).unwrap();
@@ -197,10 +202,7 @@ fn who_resets_a_model_goes_back_to_the_one_that_an_operator_names_meanwhile() {
 #[test]
 fn operators_do_not_wait_for_a_model_that_a_disk_does_not_keep() {
     let (live, all) = server();
-    all.drifts();
-    let found = all.tools.tenants.book().model("disk").unwrap().clone();
-    all.lock().jobs.get_mut("disk").unwrap().held = Some(found);
-    all.end("disk", Phase::Held, None);
+    all.holds_back();
     // As while what was measured is kept; and somebody has waited for the end of that before.
     let keeps = all.modelling.lock().unwrap();
     all.is_stuck.store(true, Ordering::Release);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use contract::{Instant, Slo, TenantId};
 use qos::Lot;
 
-use super::{Book, Origin, TOKEN};
+use super::{Book, Origin};
 use crate::words::{Admission, Refusal, Share};
 
 /// One change of a batch.
@@ -143,16 +143,7 @@ impl Book {
     /// # Errors
     /// When there is no such tenant.
     pub fn admission_of(&self, name: &str) -> Result<Admission, Refusal> {
-        let tenant = self.known(name)?;
-        let entry = self.entry(tenant);
-        let device = &self.devices[entry.device];
-        Ok(Admission {
-            name: entry.name.clone(),
-            tenant,
-            device: device.name.clone(),
-            tokens_needed: entry.tokens_needed,
-            tokens_left: device.registry.left() / TOKEN,
-        })
+        Ok(self.admission(self.known(name)?))
     }
 
     /// Nothing of what was begun has been made. What tenants had is theirs again, whether or not they would
