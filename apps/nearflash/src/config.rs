@@ -11,7 +11,7 @@ use control::{Share, Switches, TenantInfo};
 use flash::{Spec, parse_size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Access, Limits, Rule, Scope, Who};
+use worker::{Access, Limits, Rule, Scope, Who};
 
 pub(crate) use self::admin::AdminConfig;
 use self::authentication::AuthenticationConfig;

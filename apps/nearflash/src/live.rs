@@ -6,7 +6,7 @@
 //! then workers and hosts learn of it. So at any instant a restart finds the state before or after a
 //! change, and nobody was told of one that is not kept.
 //!
-//! What is deliberately not here: how workers and controllers take a change (`target::Namespaces`,
+//! What is deliberately not here: how workers and controllers take a change (`worker::Namespaces`,
 //! `proto::nvme::Fabric`, `serve::duty`).
 
 mod api;
@@ -45,7 +45,7 @@ use control::Tenants;
 use control::admin::{Code, Problem};
 use io::{Clock, TcpOptions};
 use proto::nvme::Fabric;
-use target::Parts;
+use worker::Parts;
 
 use crate::audit::AuditFile;
 use crate::config::{Config, TenantConfig};

@@ -50,12 +50,14 @@ pub(crate) enum Form {
 }
 
 /// Starts the log. Without a `filter` the environment variable `NEARFLASH_LOG` chooses what
-/// (`debug`, `warn,nearflash_target=debug`), and warnings are written otherwise.
+/// (`debug`, `warn,nearflash_worker=debug`), and warnings are written otherwise. `nearflash_target` is the
+/// worker's former name and still means it.
 ///
 /// # Errors
 /// When the filter makes no sense.
 pub(crate) fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
     let given = filter.map(str::to_owned).or_else(|| std::env::var("NEARFLASH_LOG").ok());
+    let given = given.map(|filter| filter.replace("nearflash_target", "nearflash_worker"));
     let chosen = given.as_deref().unwrap_or("warn");
     let which = EnvFilter::try_new(chosen).map_err(|error| {
         format!("the log filter {chosen:?} makes no sense: {error}; expected a level such as info, or TARGET=LEVEL,…")

@@ -28,7 +28,7 @@ use proto::nvme::Fabric;
 use qos::{AnyScheduler, PassThrough, QueueLimits};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use target::{Attached, Limits, Line, Parts, Watch, Worker};
+use worker::{Attached, Limits, Line, Parts, Watch, Worker};
 
 use self::doors::Doors;
 use self::draft::{Beside, Draft};
@@ -107,7 +107,7 @@ pub(crate) struct Args {
     /// The form of the log, on standard error
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     log_format: log::Form,
-    /// What is logged: a level, or levels by crate, such as warn,nearflash_target=debug
+    /// What is logged: a level, or levels by crate, such as warn,nearflash_worker=debug
     #[arg(long, value_name = "FILTER", env = "NEARFLASH_LOG", default_value = "warn")]
     log: String,
     /// Let everybody in from everywhere, although no access rule says so

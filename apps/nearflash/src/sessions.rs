@@ -10,7 +10,7 @@ use contract::{
 use proto::nvme::{Fabric, PortId};
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
-use target::{Parts, Sessions};
+use worker::{Parts, Sessions};
 
 use crate::listen::Protocol;
 

@@ -9,7 +9,7 @@ use control::{Book, Clock, DeviceSetup, Origin, Refusal, Switches, Tenants};
 use flash::sim_flash::Preset;
 use flash::{Source, Spec};
 use qos::{DeviceModel, ModelFile};
-use target::{Lead, Stands};
+use worker::{Lead, Stands};
 
 use crate::config::{Config, DeviceConfig, Mistakes, Place};
 use crate::listen::ListenAt;

@@ -23,7 +23,7 @@ use contract::ListenerId;
 use control::admin::{AdminAddress, Running};
 use control::{Foreman, Tenants};
 use io::{Clock, Kept, Listener, Spread, UnixPath, Waker};
-use target::Parts;
+use worker::Parts;
 
 use crate::admin::Wanted;
 use crate::live::Live;

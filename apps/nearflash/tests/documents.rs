@@ -117,7 +117,7 @@ fn every_key_is_explained_and_in_the_example() {
 #[test]
 fn defaults_of_the_limits_are_those_of_the_program() {
     let text = read("docs/configuration.md");
-    let defaults = target::Limits::default();
+    let defaults = worker::Limits::default();
     for (key, value) in [
         ("in_flight", defaults.in_flight.to_string()),
         ("in_flight_of_connection", defaults.in_flight_of_connection.to_string()),

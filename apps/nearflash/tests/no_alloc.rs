@@ -19,7 +19,7 @@ use io::{
 use proto::reflex::ServerSession;
 use qos::PassThrough;
 use support::{Answer, V1, V2};
-use target::{
+use worker::{
     Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Worker,
 };
 

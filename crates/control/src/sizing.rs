@@ -254,7 +254,7 @@ mod tests {
                     }
                 }
                 Step::Shift { from, to, permille } => {
-                    // As a worker chooses (crates/target/src/moving.rs), who goes by messages.
+                    // As a worker chooses (crates/worker/src/moving.rs), who goes by messages.
                     let messages = self.messages;
                     let sum: f64 = self.workers[from].iter().copied().map(messages).sum();
                     let (wanted, mut taken) = (sum * f64::from(permille) / 1e3, 0.0);

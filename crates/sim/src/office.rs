@@ -10,7 +10,7 @@ use contract::{Instant, Meters, Report, Slo, Stays, Tell, TenantId};
 use control::{Book, Desk, DeviceSetup, Origin, PostBox, State, Switches, Tenants};
 use flash::Chance;
 use qos::{AnyScheduler, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint};
-use target::Line;
+use worker::Line;
 
 use crate::courier::Courier;
 use crate::marks::{Mark, Marks};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{Options, Version};
 use contract::{DIRECT_BYTES_MIN, SizeClass, Status};
 use flash::{Chance, Delay, Faults};
-use target::Limits;
+use worker::Limits;
 
 use crate::disk::{self, Lateness};
 use crate::network::{Sizes, Weather};

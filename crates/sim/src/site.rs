@@ -7,7 +7,7 @@ use contract::{BufPool, Instant, NamespaceId, Rights, TenantId, Turn};
 use flash::{Exclusive, FaultSwitch};
 use proto::nvme_tcp::Desk;
 use qos::AnyScheduler;
-use target::{
+use worker::{
     Access, Attached, Fences, Lead, Line, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
     Who, Worker,
 };
@@ -146,7 +146,7 @@ impl Site {
         (line, schedulers.pop().expect("it has a device"))
     }
 
-    fn load(&mut self) -> target::Load {
+    fn load(&mut self) -> worker::Load {
         self.worker().load()
     }
 

@@ -10,7 +10,7 @@ use contract::{
 };
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::reflex::ServerSession;
-use target::Sessions;
+use worker::Sessions;
 
 use crate::marks::{Mark, Marks};
 use crate::nvme;

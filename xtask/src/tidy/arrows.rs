@@ -10,13 +10,13 @@ const RULES: &[(&str, &[&str])] = &[
     ("nearflash-qos", &["nearflash-contract"]),
     ("nearflash-flash", &["nearflash-contract", "nearflash-wire"]),
     ("nearflash-io", &["nearflash-contract", "nearflash-wire"]),
-    ("nearflash-target", &["nearflash-contract", "nearflash-proto"]),
+    ("nearflash-worker", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-client", &["nearflash-contract", "nearflash-proto"]),
     ("nearflash-control", &["nearflash-contract", "nearflash-qos"]),
     (
         "nearflash-sim",
         &[
-            "nearflash-target",
+            "nearflash-worker",
             "nearflash-control",
             "nearflash-client",
             "nearflash-flash",
@@ -36,7 +36,7 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-qos",
             "nearflash-flash",
             "nearflash-io",
-            "nearflash-target",
+            "nearflash-worker",
             "nearflash-client",
             "nearflash-control",
             "nearflash-sim",
@@ -54,11 +54,11 @@ const NOT_IN_TESTS: &[(&str, &str)] = &[
     ("nearflash-proto", "nearflash-io"),
     ("nearflash-qos", "nearflash-io"),
     ("nearflash-flash", "nearflash-io"),
-    ("nearflash-target", "nearflash-io"),
+    ("nearflash-worker", "nearflash-io"),
     ("nearflash-client", "nearflash-io"),
     ("nearflash-control", "nearflash-io"),
     ("nearflash-sim", "nearflash-io"),
-    ("nearflash-io", "nearflash-target"),
+    ("nearflash-io", "nearflash-worker"),
     ("nearflash-io", "nearflash-qos"),
 ];
 
@@ -97,7 +97,7 @@ mod tests {
     fn target_depends_on(dependency: &str) -> Vec<String> {
         let text = format!(
             r#"{{"packages": [
-                {{"name": "nearflash-target", "id": "t", "dependencies": [{dependency}]}},
+                {{"name": "nearflash-worker", "id": "t", "dependencies": [{dependency}]}},
                 {{"name": "nearflash-io", "id": "i"}}, {{"name": "nearflash-proto", "id": "p"}},
                 {{"name": "nearflash-flash", "id": "f"}}, {{"name": "libc", "id": "l"}}],
                 "workspace_members": ["t", "i", "p", "f"]}}"#
@@ -109,7 +109,7 @@ mod tests {
     fn a_forbidden_arrow_is_named_with_its_rule() {
         let found = target_depends_on(r#"{"name": "nearflash-io"}"#);
         assert_eq!(found.len(), 1);
-        assert!(found[0].contains("nearflash-target → nearflash-io"), "{found:?}");
+        assert!(found[0].contains("nearflash-worker → nearflash-io"), "{found:?}");
         assert!(found[0].contains("may depend on nearflash-contract, nearflash-proto"));
         assert_eq!(target_depends_on(r#"{"name": "nearflash-io", "kind": "dev"}"#).len(), 1);
     }

@@ -37,7 +37,7 @@ use qos::{
     Adjustment, CostModel, DeviceModel, PassThrough, QueueLimits, RatePoint, Registry,
     TokenScheduler,
 };
-use target::{
+use worker::{
     Access, Attached, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope,
     Who, Worker,
 };

@@ -3,7 +3,7 @@
 use contract::{BLOCK_BYTES, NamespaceId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use target::{Namespace, Namespaces};
+use worker::{Namespace, Namespaces};
 
 use super::{Config, DeviceConfig, Mistakes, Nth, size_in_blocks};
 

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 
 use qos::WORKERS_MAX;
-use target::Namespaces;
+use worker::Namespaces;
 
 use crate::listen::NUMBER_MAX;
 

@@ -2,7 +2,7 @@
 
 use contract::{BLOCK_BYTES, NamespaceId};
 use control::admin::{self, AddNamespace, Code, Problem, RemoveNamespace};
-use target::{Namespace, Namespaces};
+use worker::{Namespace, Namespaces};
 
 use super::world::World;
 use super::{Changes, Inner, Live, Need};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use contract::{ListenerId, Protocol};
 use control::admin::{self, AddListener, Code, Problem, RemoveListener, RemovedListener};
 use io::{Endpoint, Listener};
-use target::Lead;
+use worker::Lead;
 
 use super::changes::ListenChange;
 use super::world::World;

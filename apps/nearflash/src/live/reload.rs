@@ -193,7 +193,7 @@ impl Live {
 
 /// The name of a namespace that would lie elsewhere, or lose blocks without anybody having said so.
 fn moved(before: &World, after: &World) -> Option<String> {
-    let is_moved = |(was, is): (&target::Namespace, &target::Namespace)| {
+    let is_moved = |(was, is): (&worker::Namespace, &worker::Namespace)| {
         (was.device, was.first) != (is.device, is.first) || is.blocks < was.blocks
     };
     let pairs = before.spaces.iter().filter_map(|was| {

@@ -3,7 +3,7 @@
 
 use contract::BLOCK_BYTES;
 use control::admin::{self, Code, Problem, SetNamespace};
-use target::Namespace;
+use worker::Namespace;
 
 use super::namespaces::{
     check_free, check_named_scratch, exports, find, invalid, list, whole_blocks,

@@ -7,7 +7,7 @@ use control::admin::{AddNamespace, DrainServer, Estate};
 use control::{Desk, PostBox, TenantChange};
 use flash::Spec;
 use qos::DeviceModel;
-use target::{Access, Fences, Listeners, Namespaces};
+use worker::{Access, Fences, Listeners, Namespaces};
 
 use super::files::power::{self, Fault};
 use super::*;

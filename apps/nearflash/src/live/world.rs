@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::{Geometry, NamespaceId};
 use proto::nvme::{self, Fabric};
-use target::Namespace;
+use worker::Namespace;
 
 use super::{Ground, Open};
 use crate::config::{Config, Room, Space};

@@ -14,7 +14,7 @@ use contract::{Device, Geometry, NamespaceId};
 use control::Tenants;
 use flash::{Null, Source, Spec};
 use io::Clock;
-use target::{Fences, Limits, Listeners, Parts};
+use worker::{Fences, Limits, Listeners, Parts};
 
 use super::clash;
 use crate::audit::AuditFile;

@@ -8,7 +8,7 @@ use control::{Book, Held, Origin, TenantInfo};
 use io::Endpoint;
 use qos::Holding;
 use serde::{Deserialize, Serialize};
-use target::Listeners;
+use worker::Listeners;
 
 use super::notify;
 use crate::config::{Space, TenantConfig};

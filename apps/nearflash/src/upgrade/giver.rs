@@ -12,7 +12,7 @@ use control::HANDED_AT_ONCE;
 use io::{Link, Process, Shelved};
 use proto::nvme::Held;
 use proto::takeover::{Kind, encode, put_parcel, put_tickets, tickets};
-use target::Hold;
+use worker::Hold;
 
 use super::courier::{Courier, Event};
 use super::estate::{DepartedAt, Estate, HeldAt, Hello, Left, SocketAt, files, place};

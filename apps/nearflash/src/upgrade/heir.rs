@@ -13,7 +13,7 @@ use io::{Link, Listener, Process};
 use proto::nvme::{Emigrant, Held, PortId};
 use proto::nvme_tcp::{Desk, TargetSession};
 use proto::takeover::{Kind, controller, decode, parcels, put_tickets, tickets};
-use target::{Adopted, FenceName, Hold};
+use worker::{Adopted, FenceName, Hold};
 
 use super::courier::{Courier, Event};
 use super::estate::{self, Estate, HeldAt, Hello, Left, Role, SocketAt};

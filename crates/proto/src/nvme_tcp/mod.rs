@@ -8,18 +8,18 @@
 //!
 //! What is deliberately not here: what commands mean (that is [`nvme`](crate::nvme)'s), TLS.
 
+mod controller;
 mod desk;
 mod encode;
 mod framer;
 mod host;
 mod host_queue;
-mod target;
 
+pub use controller::TargetSession;
 pub use desk::Desk;
 pub use framer::Digests;
 pub use host::{Carried, HostEvent, HostSession, Ready};
 pub use host_queue::{Encoded, Found, HostOptions, HostQueue, QueueEvent, Refusal};
-pub use target::TargetSession;
 
 /// The most data of one H2CData that a target takes (MAXH2CDATA): the largest request.
 pub const DATA_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;

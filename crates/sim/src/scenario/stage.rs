@@ -10,7 +10,7 @@ use flash::Chance;
 use flash::sim_flash::{Model, SimVolume};
 use qos::admission::Refusal;
 use qos::{DeviceModel, PassThrough, QueueLimits, Registry};
-use target::{
+use worker::{
     Access, Fences, Lead, Limits, Listeners, Namespace, Namespaces, Parts, Rule, Scope, Who,
 };
 

@@ -13,7 +13,7 @@ use contract::{
 use flash::sim_flash::{SimQueue, SimVolume};
 use proto::reflex::ServerSession;
 use qos::{PassThrough, TokenScheduler};
-use target::{Attached, Limits, Parts, Worker};
+use worker::{Attached, Limits, Parts, Worker};
 
 use super::memory::Memory;
 use super::stalls::Stalls;

@@ -22,7 +22,7 @@ use contract::{
     TenantId, Ticket, Transport,
 };
 use flash::Null;
-use nearflash_target::{
+use nearflash_worker::{
     Access, Attached, Fences, Lead, Limits, Line, Listeners, Namespace, Namespaces, Parts, Worker,
 };
 
