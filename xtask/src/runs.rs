@@ -1,8 +1,9 @@
 //! Chores that only find and start a program of the workspace: `sim`, `figures`, `fuzz`.
 //!
 //! Conventions: the simulated world is the program `nearflash-sim` of the package of that name, its
-//! figures are the program `nearflash-figures`; a fuzz target is an
-//! integration test whose name starts with `fuzz`, which fuzzes for `FUZZ_SECONDS` seconds.
+//! figures are the program `nearflash-figures`; a fuzz target is a
+//! module of the protocols' tests whose name starts with [`FUZZ`]; each test of it fuzzes for
+//! `FUZZ_SECONDS` seconds.
 
 use clap::Args;
 
@@ -11,6 +12,12 @@ use crate::shell;
 
 /// The package and the program that is the simulated world.
 const SIM_PACKAGE: &str = "nearflash-sim";
+
+/// The package and the test program that have the fuzz targets.
+const FUZZED: (&str, &str) = ("nearflash-proto", "all");
+
+/// The word that chooses the fuzz targets among the tests of their program.
+pub(crate) const FUZZ: &str = "fuzz_";
 
 /// The page that the figures make.
 const FIGURES_PAGE: &str = "docs/results/figures.md";
@@ -57,9 +64,9 @@ pub(crate) fn sim_arguments(manifest: &Manifest, seed: u64, count: u64) -> Optio
     Some(words.split(' ').map(str::to_owned).collect())
 }
 
-/// The fuzz targets: pairs of package and integration test.
+/// The programs with fuzz targets: pairs of package and integration test.
 pub(crate) fn fuzz_targets(manifest: &Manifest) -> Vec<(&str, &str)> {
-    manifest.targets("test").into_iter().filter(|(_, name)| name.starts_with("fuzz")).collect()
+    manifest.targets("test").into_iter().filter(|target| *target == FUZZED).collect()
 }
 
 /// Replays seeds of the simulated world.
@@ -92,11 +99,11 @@ pub(crate) fn fuzz(options: &FuzzOptions) -> Result<(), String> {
     let manifest = Manifest::load()?;
     let targets = fuzz_targets(&manifest);
     if targets.is_empty() {
-        return Err("there is no fuzz target (an integration test named fuzz…)".to_owned());
+        return Err("there is no fuzz target (a test module named fuzz_…)".to_owned());
     }
-    for (package, name) in targets {
-        let words =
-            ["test", "--release", "--package", package, "--test", name, "--", "--nocapture"];
+    for (package, program) in targets {
+        let words = ["test", "--release", "--package", package, "--test", program];
+        let words = [&words[..], &[FUZZ, "--", "--nocapture"]].concat();
         shell::show(shell::cargo(&words).env("FUZZ_SECONDS", options.seconds.to_string()))?;
     }
     Ok(())
@@ -123,9 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_targets_are_found_by_name() {
-        let text = r#"{"name": "fuzz_session", "kind": ["test"]},
-                      {"name": "traces", "kind": ["test"]}, {"name": "fuzz", "kind": ["bin"]}"#;
-        assert_eq!(fuzz_targets(&manifest(text)), [("nearflash-sim", "fuzz_session")]);
+    fn fuzz_targets_are_those_of_the_protocols() {
+        let text = r#"{"name": "all", "kind": ["test"]}, {"name": "all", "kind": ["bin"]}"#;
+        assert_eq!(fuzz_targets(&manifest(text)), []);
+        let text = format!(
+            r#"{{"packages": [{{"name": "nearflash-proto", "id": "p", "targets": [{text}]}}],
+                "workspace_members": ["p"]}}"#
+        );
+        assert_eq!(fuzz_targets(&Manifest::parse(&text).unwrap()), [FUZZED]);
     }
 }

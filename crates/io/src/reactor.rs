@@ -27,7 +27,7 @@ pub trait Reactor: Sized {
 }
 
 /// A worker's sockets over a [`Reactor`]. The two implementations keep the same promises, which
-/// `tests/sockets.rs` checks for both.
+/// `tests/all/sockets.rs` checks for both.
 pub trait Network: Dial + Sized {
     /// What it waits with.
     type Reactor: Reactor;

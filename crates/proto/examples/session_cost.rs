@@ -7,7 +7,7 @@
 //!
 //! Two lengths of a run, subtracted, leave what one request costs.
 
-#[path = "../tests/nvme_host/mod.rs"]
+#[path = "../tests/all/nvme_host/mod.rs"]
 mod nvme_host;
 
 use std::hint::black_box;

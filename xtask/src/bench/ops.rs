@@ -20,8 +20,12 @@ struct Figure {
 /// Runs them and prints a table of what they found.
 pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), String> {
     let chosen: Vec<&str> = options.rows.iter().skip(1).map(String::as_str).collect();
-    let words = ["test", "--release", "--package", "nearflash-cli", "--test", "ops", "--"];
-    let mut words = [&words[..], &chosen].concat();
+    let mut tests: Vec<String> = chosen.iter().map(|name| format!("ops::{name}")).collect();
+    if tests.is_empty() {
+        tests.push("ops::".to_owned());
+    }
+    let mut words = vec!["test", "--release", "--package", "nearflash-cli", "--test", "all", "--"];
+    words.extend(tests.iter().map(String::as_str));
     words.extend(["--ignored", "--nocapture", "--test-threads", "1"]);
     println!("{machine}\n\ncargo {}", words.join(" "));
     let mut command = shell::cargo(&words);
@@ -39,7 +43,7 @@ pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), Strin
         let chosen = chosen.iter().map(|name| format!(" {name}")).collect::<String>();
         let text = format!(
             "# Operating a server\n\nMade by `cargo xtask bench ops{chosen}`; what each figure is stands \
-             in `apps/nearflash/tests/ops.rs`. Where there are three numbers, they are the median, the \
+             in `apps/nearflash/tests/all/measuring/ops.rs`. Where there are three numbers, they are the median, the \
              lowest and the highest.\n\n```text\n{machine}\n```\n\n{table}"
         );
         std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -96,8 +96,8 @@ fn fuzz_smoke() -> Result<Outcome, String> {
         return Ok(Outcome::Skipped("there is no fuzz target yet".to_owned()));
     }
     let (mut passed, mut failed, mut output) = (0, 0, String::new());
-    for (package, name) in targets {
-        let words = ["test", "--release", "--package", package, "--test", name];
+    for (package, program) in targets {
+        let words = ["test", "--release", "--package", package, "--test", program, runs::FUZZ];
         match counted(&words, &[("FUZZ_SECONDS", FUZZ_SECONDS)])? {
             Outcome::Counted { passed: p, failed: f, output: o, .. } => {
                 (passed, failed) = (passed + p, failed + f);
@@ -111,7 +111,8 @@ fn fuzz_smoke() -> Result<Outcome, String> {
 
 /// The dashboard in a browser. One test at a time: each has a browser and a server of its own.
 pub(super) fn dashboard() -> Result<Outcome, String> {
-    let words = ["test", "--package", "nearflash-cli", "--test", "dashboard", "--", "--ignored"];
+    let words =
+        ["test", "--package", "nearflash-cli", "--test", "all", "dashboard::", "--", "--ignored"];
     let outcome = counted_twice(&[&words[..], &["--test-threads", "1"]].concat())?;
     println!("    pictures of it are in target/ui");
     Ok(outcome)

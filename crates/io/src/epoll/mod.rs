@@ -4,7 +4,7 @@
 //! here, so that pausing, resuming and a full send buffer cost no call. A turn receives once from
 //! each connection that has something, in a line that is fair and bounded; a kick sends once on each
 //! connection that has frames, all of them together. Events hold what the ring's sockets
-//! ([`Sockets`](crate::Sockets)) promise, and `tests/sockets.rs` checks both.
+//! ([`Sockets`](crate::Sockets)) promise, and `tests/all/sockets.rs` checks both.
 //!
 //! What is deliberately not here: anything about what the bytes mean; zero-copy sends
 //! ([`SocketsConfig::zero_copy`] does nothing here).

@@ -1,0 +1,110 @@
+//! The walks of the documents, as they stand there: the commands run, and print what is said of them.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{PATIENCE, free_port, wait_until};
+
+/// A block of the document: its language, what is in it, and what the line before marks it as: the
+/// server's, or a file's.
+struct Block {
+    language: String,
+    text: String,
+    mark: Option<String>,
+}
+
+fn blocks(document: &str) -> Vec<Block> {
+    let (mut found, mut before, mut lines) = (Vec::new(), "", document.lines());
+    while let Some(line) = lines.next() {
+        if let Some(language) = line.strip_prefix("```") {
+            let mark = before.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
+            let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            found.push(Block {
+                language: language.to_owned(),
+                text: inside.join("\n"),
+                mark: mark.map(str::to_owned),
+            });
+        }
+        before = line;
+    }
+    found
+}
+
+/// A shell that finds the program under test, in a directory of its own.
+fn shell(folder: &Path, script: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_nearflash"));
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(folder).stdin(Stdio::null());
+    command.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
+    command.env("NEARFLASH_ADMIN", "./admin.sock");
+    command
+}
+
+/// Ends with its holder.
+struct Serving(Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_walk_with_tenants_goes_as_the_document_says() {
+    let (ran, compared) = walk("docs/tenants.md", |text| text);
+    assert!(ran > 8 && compared > 6, "{ran} commands, {compared} compared");
+}
+
+#[test]
+fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
+    let port = free_port().port();
+    let (ran, compared) = walk("docs/nvme-tcp.md", |text| text.replace("4420", &port.to_string()));
+    assert_eq!((ran, compared), (3, 2));
+}
+
+/// Walks through a document: how many commands ran, and of how many the words were compared.
+fn walk(path: &str, edit: impl Fn(String) -> String) -> (u32, u32) {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let blocks = blocks(&edit(std::fs::read_to_string(document).unwrap()));
+    let folder = tempfile::tempdir().unwrap();
+    let mut serving = None;
+    let (mut ran, mut compared) = (0, 0);
+    let mut printed = String::new();
+    for block in &blocks {
+        match block.language.as_str() {
+            "toml" | "json" => {
+                let file = block.mark.as_ref().expect("a file has a name");
+                std::fs::write(folder.path().join(file), &block.text).unwrap();
+            }
+            // Only root may, and not on every machine.
+            "console" => {}
+            "sh" if block.mark.as_deref() == Some("server") => {
+                let server = shell(folder.path(), &format!("exec {}", block.text));
+                serving = Some(Serving({ server }.spawn().unwrap()));
+                let admin = folder.path().join("admin.sock");
+                wait_until("the server", PATIENCE, || admin.exists());
+            }
+            "sh" if block.text.starts_with("curl") && !has_curl() => {}
+            "sh" => {
+                let output = shell(folder.path(), &block.text).output().unwrap();
+                printed = String::from_utf8(output.stdout).unwrap();
+                printed.push_str(std::str::from_utf8(&output.stderr).unwrap());
+                assert!(output.status.success(), "{}\n{printed}", block.text);
+                ran += 1;
+            }
+            "text" => {
+                assert_eq!(printed.trim_end(), block.text);
+                compared += 1;
+            }
+            other => panic!("a block of {other:?}"),
+        }
+    }
+    assert!(serving.is_some(), "{path} starts a server");
+    (ran, compared)
+}
+
+fn has_curl() -> bool {
+    Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok()
+}

@@ -1,0 +1,61 @@
+//! The end-to-end tests: the real program as a child process, over real sockets.
+//!
+//! One program, because each one links the whole crate anew. Modules are grouped by subject.
+
+mod support;
+
+mod serving {
+    mod access;
+    mod bad_input;
+    mod faults;
+    mod interface;
+    mod library;
+    mod moves;
+    mod no_alloc;
+    mod overload;
+    mod requests;
+    mod strangers;
+    mod tenants;
+    mod unix_sockets;
+}
+
+mod operating {
+    mod audit;
+    mod checked;
+    mod counted;
+    mod dashboard;
+    mod disks;
+    mod drain;
+    mod drain_server;
+    mod kills;
+    mod listeners;
+    mod live;
+    mod operate;
+    mod reload;
+    mod remote_admin;
+    mod reshape;
+    mod secrets;
+    mod settings;
+    mod startup;
+    mod watch;
+}
+
+mod upgrading {
+    mod nvme_upgrade;
+    mod upgrade;
+    mod upgrade_kills;
+}
+
+mod measuring {
+    mod bench;
+    mod calibrate;
+    mod demo;
+    mod nvme_bench;
+    mod ops;
+    mod recalibrate;
+}
+
+mod documented {
+    mod documents;
+    mod walk;
+}

@@ -1,0 +1,178 @@
+//! `nearflash bench nvme-tcp://…` as people and programs run it.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::support::{Launch, Server, await_load, free_port};
+use serde_json::Value;
+
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
+const FRIEND: &str = "nqn.2026-11.io.nearflash:friend";
+
+/// The same key in every form that is needed; it keeps nothing secret.
+const KEY: &str = "DHHC-1:00:AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAl7OaH:";
+const CONTROLLER_KEY: &str = "DHHC-1:00:TU5PUFFSU1RVVldYWVpbXF1eX2BhYmNkZWZnaGlqa2xTPNDK:";
+
+fn bench(words: &str, keys: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.env_remove("NEARFLASH_NVME_KEY").env_remove("NEARFLASH_NVME_CONTROLLER_KEY");
+    command.envs(keys.iter().copied()).arg("bench").args(words.split_whitespace());
+    command.args(["--json", "--warmup", "0.1", "--seconds", "1.5"]).stdin(Stdio::null());
+    command.output().expect("the program starts")
+}
+
+fn json(words: &str, keys: &[(&str, &str)]) -> Value {
+    let output = bench(words, keys);
+    let said = String::from_utf8(output.stdout).expect("it is text");
+    assert!(output.status.success(), "{words}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_str(&said).expect("it is JSON")
+}
+
+/// What it says when it does not work.
+fn refused(words: &str, keys: &[(&str, &str)]) -> String {
+    let output = bench(words, keys);
+    assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {output:?}");
+    String::from_utf8(output.stderr).expect("it is text")
+}
+
+/// A server with a subsystem of two namespaces.
+fn server(more: &str) -> Server {
+    let text = format!(
+        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n[[namespace]]\ndevice = \"mem\"\nsize = \"8MiB\"\n\
+         [[namespace]]\ndevice = \"mem\"\noffset = \"8MiB\"\nread_only = true\n\
+         [[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+         [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n{more}"
+    );
+    Launch::config(&text).start()
+}
+
+fn url(server: &Server) -> String {
+    format!("nvme-tcp://{}/{SUBSYSTEM}", server.address())
+}
+
+#[test]
+fn verified_traffic_of_every_shape_finds_nothing_wrong() {
+    let server = server("");
+    for (query, shape) in [
+        ("", "--queue-depth 8 --connections 3"),
+        ("?digests=both", "--block-size 512 --queue-depth 16"),
+        ("?digests=data&in_capsule=false", "--block-size 1536 --queue-depth 4"),
+        ("?digests=header", "--block-size 1MiB --queue-depth 2 --fua"),
+        ("?nsid=1&in_capsule=false", "--threads 2 --connections 4 --pattern sequential"),
+        ("", "--rate 2000 --arrival constant --queue-depth 8 --probe"),
+    ] {
+        let result =
+            json(&format!("{}{query} --verify --read-percent 50 {shape}", url(&server)), &[]);
+        assert_eq!(result["verify_failures"], 0, "{query} {shape}: {result}");
+        assert_eq!(result["errors"], 0, "{query} {shape}: {result}");
+        for side in ["read", "write"] {
+            assert!(result[side]["count"].as_u64().unwrap() > 0, "{query} {shape}: {result}");
+        }
+    }
+}
+
+#[test]
+fn what_keeps_a_host_out_is_said_with_a_way_in() {
+    let server = server(&format!("hosts = [\"{FRIEND}\"]\n"));
+    let friend = format!("{}?host={FRIEND}", url(&server));
+    let said = refused(&url(&server), &[]);
+    assert!(said.contains("does not let this host in") && said.contains("`hosts`"), "{said}");
+    assert_eq!(json(&friend, &[])["errors"], 0);
+    let said = refused(&format!("{friend}&nsid=7"), &[]);
+    assert!(said.contains("there are: 1 2") && said.contains("?nsid=N"), "{said}");
+    let other = format!("nvme-tcp://{}/nqn.2026-11.io.nearflash:x", server.address());
+    let said = refused(&other, &[]);
+    assert!(said.contains("no such subsystem") && said.contains("nvme discover"), "{said}");
+    let said = refused(&format!("{friend} --queue-depth 500"), &[]);
+    assert!(said.contains("at most --queue-depth 127"), "{said}");
+    let said = refused(&format!("{friend} --connections 500"), &[]);
+    assert!(said.contains("at most 128 --connections"), "{said}");
+    for (words, way) in [("--namespace 2", "?nsid=N"), ("--checksums", "?digests=data")] {
+        let said = refused(&format!("{friend} {words}"), &[]);
+        assert!(said.contains(way), "{said}");
+    }
+    let reflex = Launch::device("mem:1MiB").start();
+    let said = refused(&format!("nvme-tcp://{}/{SUBSYSTEM}", reflex.address()), &[]);
+    assert!(said.contains("is it an NVMe/TCP server?"), "{said}");
+    let said = refused(&format!("reflex://{} --key-file x", reflex.address()), &[]);
+    assert!(said.contains("nvme-tcp://"), "{said}");
+}
+
+#[test]
+fn writes_to_what_is_read_only_are_errors() {
+    let server = server("");
+    let words = format!("{}?nsid=2 --read-percent 0", url(&server));
+    let output = bench(&words, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert!(result["errors"].as_u64().unwrap() > 0, "{result}");
+    assert_eq!(json(&format!("{}?nsid=2", url(&server)), &[])["errors"], 0, "reads are not");
+}
+
+#[test]
+fn keys_come_from_files_or_the_environment() {
+    let server = server(&format!(
+        "authenticate = true\n[[host]]\nnqn = \"{FRIEND}\"\nkey = \"{KEY}\"\n\
+         controller_key = \"{CONTROLLER_KEY}\"\n"
+    ));
+    let friend = format!("{}?host={FRIEND}", url(&server));
+    let said = refused(&friend, &[]);
+    assert!(said.contains("--key-file") && said.contains("NEARFLASH_NVME_KEY"), "{said}");
+    let said = refused(&friend, &[("NEARFLASH_NVME_KEY", CONTROLLER_KEY)]);
+    assert!(said.contains("does not accept the key"), "{said}");
+    assert!(!said.contains("DHHC"), "a key is told");
+    let said = refused(&friend, &[("NEARFLASH_NVME_KEY", "DHHC-1:00:AAAA:")]);
+    assert!(said.contains("NEARFLASH_NVME_KEY") && !said.contains("AAAA"), "{said}");
+
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("{text}\n")).expect("it can be written");
+        path.display().to_string()
+    };
+    let (own, wrong) = (file("own", KEY), file("wrong", KEY));
+    let controller = file("controller", CONTROLLER_KEY);
+    let both = format!("{friend} --connections 2 --key-file {own} --controller-key-file");
+    assert_eq!(json(&format!("{both} {controller}"), &[])["errors"], 0);
+    let said = refused(&format!("{both} {wrong}"), &[]);
+    assert!(said.contains("the server did not prove"), "{said}");
+    let environment = [("NEARFLASH_NVME_KEY", KEY)];
+    assert_eq!(json(&friend, &environment)["errors"], 0);
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let socket = folder.path().join("admin.sock");
+    let text = format!(
+        "[[device]]\nname = \"mem\"\nspec = \"mem:16MiB\"\n\
+         [[listen]]\nurl = \"nvme-tcp://{}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n",
+        free_port()
+    );
+    let mut first = Launch::config(&text).with("--admin").with(socket.to_str().unwrap()).start();
+    let words = format!("{} --warmup 0 --seconds 8 --queue-depth 4 --read-percent 50", url(&first));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.arg("bench").args(words.split_whitespace()).arg("--json");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().expect("the program starts");
+    await_load(&socket);
+    first.kill();
+    let _second = Launch::config(&text).start();
+    let output = child.wait_with_output().expect("it ends");
+    let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let errors = result["errors"].as_u64().unwrap();
+    assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connecting again"), "{said}");
+}
+
+#[test]
+fn a_machine_that_cannot_connect_is_told_what_it_lacks() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(["connect", &format!("nvme-tcp://127.0.0.1:1/{SUBSYSTEM}"), "--run"]);
+    let output = command.env("PATH", "/nowhere").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected =
+        if rustix::process::geteuid().is_root() { "install nvme-cli" } else { "only root" };
+    assert!(said.contains(expected), "{said}");
+}

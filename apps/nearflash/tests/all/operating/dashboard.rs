@@ -1,0 +1,506 @@
+//! The dashboard in a real browser, over a real server, as an operator reaches it: a port of
+//! loopback that leads to the server's Unix socket, as `ssh -L` makes one.
+//!
+//! Pictures of each page are kept in `target/ui`. `cargo xtask ci --only dashboard` runs these tests,
+//! as they need a browser.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{BOB, Browser, Launch, Office, PATIENCE, Server, wait_until};
+use serde_json::{Value, json};
+
+/// A slow drive, so that tests on busy machines keep up with it, and tenants of every kind.
+const SETUP: &str = r#"
+[[device]]
+name = "drive"
+spec = "sim:a?size=1GiB&slow=20"
+
+[[device]]
+name = "scratch"
+spec = "mem:16MiB"
+
+[[tenant]]
+name = "gold"
+latency_us = 40000
+iops = 2000
+
+[[tenant]]
+name = "silver"
+latency_us = 60000
+iops = 500
+read_percent = 80
+
+[[tenant]]
+name = "hopeless"
+latency_us = 10000
+iops = 20
+
+[[tenant]]
+name = "<img src=x onerror=alert(1)>"
+
+[[tenant]]
+name = "batch"
+
+[[access]]
+token = "gold"
+tenant = "gold"
+rights = "read-write"
+
+[[access]]
+token = "silver"
+tenant = "silver"
+rights = "read-write"
+
+[[access]]
+token = "batch"
+tenant = "batch"
+rights = "read-write"
+"#;
+
+/// A server with its admin API at a Unix socket, and a port that leads there.
+struct Site {
+    folder: tempfile::TempDir,
+    setup: String,
+    server: Server,
+    port: SocketAddr,
+}
+
+impl Site {
+    fn start(setup: &str) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("admin.sock");
+        let server = launch(setup, &socket);
+        Site { port: tunnel(socket), folder, setup: setup.to_owned(), server }
+    }
+
+    fn restart(&mut self) {
+        self.server = launch(&self.setup, &self.folder.path().join("admin.sock"));
+    }
+
+    fn url(&self) -> String {
+        format!("http://localhost:{}/", self.port.port())
+    }
+
+    /// `nearflash bench` against it, as this tenant.
+    fn load(&self, tenant: &str, arguments: &[&str]) -> Load {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+        command.args(["bench", &format!("reflex://{}", self.server.address())]);
+        command.args(["--token", tenant, "--seconds", "300"]).args(arguments);
+        Load(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// A browser that shows the page, and has heard from the server.
+    fn browser(&self) -> Browser {
+        let browser = Browser::start();
+        browser.open(&self.url());
+        browser.await_true("figures", LIVE);
+        browser
+    }
+}
+
+/// What the tile says, without the blanks between thousands.
+const RATE: &str =
+    "Number(document.querySelector('#tile-requests strong').textContent.replace(/\\s/g, ''))";
+
+const LIVE: &str = "document.querySelector('main').dataset.state === 'live'";
+
+fn launch(setup: &str, socket: &Path) -> Server {
+    Launch::config(setup).with("--admin").with(socket.to_str().unwrap()).start()
+}
+
+/// Load that ends when this goes out of scope.
+struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended already
+        let _ = self.0.wait();
+    }
+}
+
+/// A port of loopback that leads to a Unix socket, for as long as the test runs.
+fn tunnel(socket: PathBuf) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = UnixStream::connect(&socket) else { continue };
+            let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            std::thread::spawn(move || {
+                copy(&near, &far);
+                let _ = far.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || {
+                copy(&back.0, &back.1);
+                let _ = back.1.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    port
+}
+
+/// Until one of them ends.
+fn copy(mut from: impl Read, mut to: impl Write) {
+    let _ = std::io::copy(&mut from, &mut to);
+}
+
+/// The number at the beginning of a text, whose thousands are apart.
+fn number(text: &str) -> f64 {
+    let digits: String = text.chars().filter(|c| *c != '\u{202f}').collect();
+    digits.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+fn quiet(browser: &Browser) {
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn figures_move_under_load() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    assert_eq!(number(&browser.text("#tile-requests strong")), 0.0);
+    let _gold = site.load("gold", &["--rate", "300", "--queue-depth", "32"]);
+    let _silver =
+        site.load("silver", &["--rate", "100", "--read-percent", "80", "--queue-depth", "16"]);
+    let batch = site.load("batch", &["--rate", "400", "--queue-depth", "16"]);
+    let busy = format!("{RATE} > 500");
+    browser.await_true("requests of all three", &busy);
+    browser.await_true(
+        "the standing of gold",
+        "/kept|late/.test(
+        document.querySelector('#tenants-table tbody').textContent)",
+    );
+    let seconds = "document.querySelector('#latency-chart').chart.data[0].length";
+    let before = browser.run(&format!("return {seconds}")).as_u64().unwrap();
+    browser.await_true("new seconds", &format!("{seconds} >= {before} + 3"));
+    let drawn = "const canvas = document.querySelector('#latency-chart canvas');
+        const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+        return new Set(new Uint32Array(pixels.buffer)).size";
+    assert!(browser.run(drawn).as_u64().unwrap() > 20, "the heat map has colours");
+    assert!(number(&browser.text("#tokens-key b")) > 100.0, "{}", browser.text("#tokens-key"));
+    let readers = browser.text("#latency-chart")
+        + &browser.run("return document.querySelector('#latency-chart').ariaLabel").to_string();
+    assert!(readers.contains("p95"), "{readers}");
+    browser.run("document.querySelector('#connections').scrollIntoView()");
+    browser.await_true(
+        "connections",
+        "document.querySelectorAll('#connections-table tbody tr').length >= 3",
+    );
+    assert!(browser.text("#connections-table").contains("gold"));
+    let stacks = "[...document.querySelectorAll('#workers-table .stack i')].some(part => part.offsetWidth > 2)";
+    browser.await_true("what workers do", stacks);
+    assert_eq!(browser.run("return document.querySelectorAll('#tenants img').length"), json!(0));
+    std::thread::sleep(std::time::Duration::from_secs(20)); // a picture with something on it
+    browser.resize(1360, 900);
+    browser.picture("load");
+    drop(batch);
+    browser.await_true("less", &format!("{RATE} < 450"));
+    quiet(&browser);
+}
+
+/// The lowest contrast of texts on the page (WCAG 2.2, 1.4.3: at least 4.5), and whose it is.
+const CONTRAST: &str = r#"
+    const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+    const light = ([r, g, b]) => {
+        const [x, y, z] = [r, g, b].map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+    };
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const colour = parse(getComputedStyle(at).backgroundColor);
+            if (colour.length === 3 || colour[3] === 1) return colour;
+        }
+        return [255, 255, 255];
+    };
+    let worst = [99, ''];
+    for (const element of document.querySelectorAll('body *')) {
+        const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (!text || !element.checkVisibility()) continue;
+        const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < worst[0]) worst = [ratio, element.outerHTML.slice(0, 120)];
+    }
+    return worst;
+"#;
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn it_is_light_or_dark_and_can_be_read() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let lightness =
+        "const [r, g, b] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g);
+        return Number(r) + Number(g) + Number(b)";
+    let is_light = || browser.run(lightness).as_u64().unwrap() > 382;
+    let readable = |name: &str| {
+        let worst = browser.run(CONTRAST);
+        assert!(worst[0].as_f64().unwrap() >= 4.5, "{name}: {worst}");
+        browser.picture(name);
+    };
+    browser.prefer("dark");
+    assert!(!is_light());
+    readable("dark");
+    browser.prefer("light");
+    assert!(is_light());
+    readable("light");
+    let choose = |theme: &str| {
+        browser.run(&format!(
+            "const select = document.querySelector('#theme'); select.value = '{theme}';
+            select.dispatchEvent(new Event('change'))"
+        ));
+    };
+    choose("dark");
+    assert!(!is_light(), "somebody chose");
+    browser.open(&site.url());
+    browser.await_true("figures", LIVE);
+    assert!(!is_light(), "it is remembered");
+    choose("auto");
+    assert!(is_light());
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn it_fits_a_telephone() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    for width in [375, 320, 768] {
+        browser.resize(width, 800);
+        // The charts take the new width when their own has changed, which is a frame later.
+        browser.await_true(
+            "that nothing stands out",
+            &format!("document.scrollingElement.scrollWidth === {width}"),
+        );
+        let small = browser.run(
+            "return [...document.querySelectorAll('button, input, select')].filter(
+                (each) => each.checkVisibility() && !each.closest('table') && each.offsetHeight < 32
+            ).map((each) => each.outerHTML)",
+        );
+        assert_eq!(small, json!([]), "at {width}");
+        browser.await_true(
+            "a chart that fits",
+            &format!("document.querySelector('#latency-chart canvas').offsetWidth < {width}"),
+        );
+        browser.picture(&format!("narrow-{width}"));
+    }
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn everything_is_done_with_a_keyboard() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let focused =
+        |what: &str| browser.run(&format!("return document.activeElement.matches({what:?})"));
+    browser.press(&["Tab"]);
+    assert_eq!(focused(".skip"), json!(true));
+    browser.press(&["Enter", "Tab"]);
+    assert_eq!(focused("#tenants-search"), json!(true), "the figures come first");
+    let outline = "const style = getComputedStyle(document.activeElement);
+        return style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2";
+    assert_eq!(browser.run(outline), json!(true), "one sees where one is");
+    // All that can be used is reached, and shows it.
+    let mut reached = Vec::new();
+    for _ in 0..60 {
+        browser.press(&["Tab"]);
+        let name = browser.run("const at = document.activeElement; return at.id || at.name || at.textContent.slice(0, 20)");
+        let visible = browser.run(outline) == json!(true) || focused("body") == json!(true);
+        assert!(visible, "{name} does not show that it is focused");
+        reached.push(name.as_str().unwrap_or_default().to_owned());
+    }
+    for name in [
+        "tenants-order",
+        "gold",
+        "latency_us",
+        "iops",
+        "Would it fit?",
+        "connections-search",
+        "theme",
+    ] {
+        assert!(reached.iter().any(|known| known == name), "{name} of {reached:?}");
+    }
+    browser.run("document.activeElement.blur()");
+    browser.press(&["/", "s", "i", "l", "v"]);
+    assert_eq!(focused("#tenants-search"), json!(true));
+    browser.await_true(
+        "one tenant",
+        "document.querySelectorAll('#tenants-table tbody tr').length === 1",
+    );
+    browser.press(&["Tab", "Tab", "Tab", "Enter"]);
+    browser.await_true("silver's dialog", "document.querySelector('#tenant[open] dd')");
+    assert_eq!(browser.text("#tenant-title"), "silver");
+    assert!(
+        browser.text("#tenant .facts").contains("p95 ≤ 60.0 ms"),
+        "{}",
+        browser.text("#tenant .facts")
+    );
+    browser.picture("tenant");
+    browser.press(&["Escape"]);
+    browser.await_true("its end", "!document.querySelector('#tenant').open");
+    assert_eq!(focused("#tenants-table button"), json!(true), "back where one was");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn what_if_says_what_would_have_to_give() {
+    let site = Site::start(SETUP);
+    let browser = site.browser();
+    let fill = |latency_us: u32, iops: u32| {
+        browser.run(&format!(
+            "const form = document.querySelector('#check-form');
+            form.elements.latency_us.value = {latency_us};
+            form.elements.iops.value = {iops};
+            form.requestSubmit()"
+        ));
+    };
+    fill(40_000, 500);
+    browser.await_true("a yes", "document.querySelector('#check-answer[data-tone=good]')");
+    assert!(
+        browser.text("#check-answer").contains("needs 500 tokens/s"),
+        "{}",
+        browser.text("#check-answer")
+    );
+    fill(40_000, 900_000);
+    browser
+        .await_true("a no", "document.querySelector('#check-answer[data-tone=bad] .ways button')");
+    let said = browser.text("#check-answer");
+    assert!(said.contains("needs 900000 tokens/s"), "{said}");
+    browser.picture("what-if");
+    browser.run("document.querySelector('#check-answer .ways button').click()");
+    browser.await_true("a way out", "document.querySelector('#check-answer[data-tone=good]')");
+    // The other device has no model.
+    browser.run("document.querySelector('#check-form').elements.device.value = 'scratch'");
+    fill(40_000, 500);
+    browser.await_true(
+        "no model",
+        "document.querySelector('#check-answer').textContent.includes('nearflash calibrate')",
+    );
+    let tenants =
+        "fetch('/v1/standing').then((answer) => answer.json()).then((said) => said.total)";
+    let total = browser.run(&format!("return {tenants}"));
+    fill(40_000, 500);
+    assert_eq!(browser.run(&format!("return {tenants}")), total, "it changes nothing");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn a_server_that_is_gone_comes_back() {
+    let mut site = Site::start(SETUP);
+    let browser = site.browser();
+    site.server.kill();
+    browser.await_true("the banner", "!document.querySelector('#banner').hidden");
+    let banner = browser.text("#banner");
+    assert!(banner.contains("No answer") && banner.contains("Trying again"), "{banner}");
+    assert_eq!(browser.run("return document.querySelector('#link').dataset.state"), json!("lost"));
+    browser.picture("lost");
+    site.restart();
+    browser.await_true("its end", "document.querySelector('#banner').hidden");
+    let seconds = "return document.querySelector('#latency-chart').chart.data[0].length";
+    let run = browser.run(seconds).as_u64().unwrap();
+    assert!(run < 30, "{run} seconds of a server that has just started");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn thousands_of_tenants_are_a_short_page() {
+    let tenants: String =
+        (0..10_000).map(|n| format!("[[tenant]]\nname = \"tenant {n:04}\"\n")).collect();
+    let site = Site::start(&format!("{SETUP}\n[limits]\ntenants = 10100\n{tenants}"));
+    let browser = site.browser();
+    let elements = browser.run("return document.querySelectorAll('*').length").as_u64().unwrap();
+    assert!(elements < 2_500, "{elements} elements");
+    let note = browser.text("#tenants-more");
+    assert!(note.contains("The first 50 of 10\u{202f}00"), "{note}");
+    browser.run(
+        "const search = document.querySelector('#tenants-search');
+        search.value = 'TENANT 177'; search.dispatchEvent(new Event('input'))",
+    );
+    browser.await_true(
+        "ten that match",
+        "document.querySelectorAll('#tenants-table tbody tr').length === 10",
+    );
+    browser.run(
+        "const search = document.querySelector('#tenants-search');
+        search.value = 'nobody'; search.dispatchEvent(new Event('input'))",
+    );
+    browser.await_true("words for none", "!document.querySelector('#tenants-empty').hidden");
+    assert!(browser.text("#tenants-empty").contains("No tenant has “nobody”"));
+    // Bytes that the page asks for in a second, and how long it waits for them.
+    let look = browser.run(
+        "const [...seen] = performance.getEntriesByType('resource').filter((each) => each.name.includes('/v1/'));
+        return [Math.max(...seen.slice(-10).map((each) => each.encodedBodySize)), Math.max(...seen.slice(-10).map((each) => each.duration))]",
+    );
+    println!("largest answer in bytes, slowest answer in ms: {look}");
+    assert!(look[0].as_f64().unwrap() < 200_000.0, "{look}");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn nobody_yet_is_said_in_words() {
+    let site = Site::start("[[device]]\nname = \"drive\"\nspec = \"mem:16MiB\"\n");
+    let browser = site.browser();
+    wait_until("a word for the model that is not there", PATIENCE, || {
+        browser.text("#device-empty").contains("has no model")
+    });
+    assert_eq!(browser.text("#tile-promises strong"), "–");
+    assert!(browser.text("#tokens-note").contains("no model"));
+    browser.run("document.querySelector('#connections').scrollIntoView()");
+    browser.await_true(
+        "no connections",
+        "document.querySelector('#connections-note').textContent === 'Nobody is connected.'",
+    );
+    let others: Value = browser.run("return [...document.querySelectorAll('label:has(select.devices)')].filter((each) => each.checkVisibility()).length");
+    assert_eq!(others, json!(0), "one device needs no choice");
+    browser.picture("empty");
+    quiet(&browser);
+}
+
+#[test]
+#[ignore = "browser: see `cargo xtask ci --only dashboard`"]
+fn who_comes_from_elsewhere_gives_a_token() {
+    let office = Office::new();
+    let _server = office.start();
+    let browser = Browser::start();
+    browser.open(&format!("https://{}/", office.at));
+    browser.await_true("a question", "document.querySelector('#sign-in').open");
+    let sign_in = |token: &str| {
+        let keys: Vec<String> = token.chars().map(String::from).collect();
+        browser.press(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+        browser.press(&["Enter"]);
+    };
+    assert_eq!(browser.text("#version"), "", "nothing is told without one");
+    browser.press(&["Escape"]);
+    sign_in("short");
+    assert_eq!(browser.run("return document.querySelector('#sign-in').open"), json!(true));
+    browser.run("document.querySelector('#sign-in input').value = ''");
+    sign_in("nobody-has-this-token-0123456789");
+    browser.await_true("a no", "document.querySelector('#sign-in-trouble').textContent");
+    assert!(browser.text("#sign-in-trouble").contains("does not know"));
+    for (width, name) in [(375, "sign-in-narrow"), (1360, "sign-in")] {
+        browser.resize(width, 800);
+        browser.picture(name);
+    }
+    sign_in(BOB);
+    browser.await_true("figures", LIVE);
+    // It is the tab's, and lasts until it is given up.
+    browser.open(&format!("https://{}/ui/", office.at));
+    browser.await_true("figures", LIVE);
+    assert_eq!(browser.run("return localStorage.getItem('nearflash-token')"), json!(null));
+    browser.picture("signed-in");
+    browser.run("document.querySelector('#sign-out').click()");
+    browser.await_true("a question", "document.querySelector('#sign-in').open");
+    assert_eq!(browser.run("return sessionStorage.length"), json!(0));
+    let unexpected = |said: &String| !said.contains("401");
+    let complaints = browser.complaints();
+    assert!(!complaints.iter().any(unexpected), "{complaints:?}");
+}

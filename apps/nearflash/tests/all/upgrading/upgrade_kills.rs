@@ -1,0 +1,195 @@
+//! Either process of a take-over is killed at each of its steps while loads of both protocols write and verify
+//! what they read: who owned no connection does no harm, and if the owner was killed clients connect again and
+//! every acknowledged write is there (docs/adr/0009-upgrade.md, docs/adr/0015-moving-controllers.md).
+
+use std::process::Child;
+
+use crate::support::{Begun, Launch, PATIENCE, Place, Server, verifying, wait_until};
+use serde_json::Value;
+
+const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
+
+/// How long each load lasts. A case takes a second or two of it, on a machine that does nothing else.
+const SECONDS: &str = "15";
+
+/// Loads are held to a rate, so that many cases can run side by side; what is asked for while connections are
+/// paused is in flight when a process is killed.
+const REFLEX: &str = "--namespace 2 --connections 4 --queue-depth 8 --rate 800";
+const NVME: &str = "--connections 3 --queue-depth 8 --rate 800";
+
+/// Requests of each load that may fail when their connection's owner is killed: protocol reflex sends again what
+/// can be; of what an NVMe host had in flight it is not known what became of it, and it says so.
+const UNKNOWN: [u64; 2] = [0, 3 * 8];
+
+/// Connections of both.
+const CONNECTIONS: usize = 4 + (1 + 3);
+
+trait Servers {
+    /// A server of two namespaces, one for each load, that is not started, and stays at a step if the step is one of its own.
+    fn launch(&self, own: &str, at: &str) -> Launch;
+    /// Both loads, once they have all their connections.
+    fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>);
+}
+
+impl Servers for Place {
+    fn launch(&self, own: &str, at: &str) -> Launch {
+        let mut text = String::new();
+        for name in ["one", "other"] {
+            let file = self.file(name);
+            text += &format!("[[device]]\nname = \"{name}\"\nspec = \"{file}\"\n");
+        }
+        text += &format!(
+            "[[listen]]\nurl = \"reflex://127.0.0.1:0\"\n[[listen]]\nurl = \"nvme-tcp://127.0.0.1:0\"\n\
+             [[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n"
+        );
+        let launch = self.crewed(Launch::config(&text));
+        match at.starts_with(own) {
+            true => launch.after(&[], &format!("export NEARFLASH_UPGRADE_STAY={at}")),
+            false => launch,
+        }
+    }
+
+    fn load(&self, server: &Server) -> (Vec<Child>, Vec<String>) {
+        let nvme = format!("nvme-tcp://{}/{SUBSYSTEM}?nsid=1", server.listener(1));
+        let reflex = format!("reflex://{}", server.address());
+        let loads = vec![verifying(&reflex, SECONDS, REFLEX), verifying(&nvme, SECONDS, NVME)];
+        let mut peers = Vec::new();
+        // The connections that ask what there is have gone by then.
+        wait_until("their connections", PATIENCE, || {
+            let before = std::mem::replace(&mut peers, self.peers());
+            peers.len() == CONNECTIONS && before == peers
+        });
+        (loads, peers)
+    }
+}
+
+/// Starts the process that takes over, until one of the two stays at a step.
+fn take_over(place: &Place, old: &Server, at: &str) -> Begun {
+    let new = place.launch("heir", at).with("--upgrade").begin();
+    let stays =
+        format!("stays at {}", at.trim_end_matches(|c: char| c == ':' || c.is_ascii_digit()));
+    wait_until(&stays, PATIENCE, || old.log().contains(&stays) || new.log().contains(&stays));
+    new
+}
+
+/// How the loads end when one process is left: those that keep their connections have not noticed anything.
+fn end(place: &Place, loads: Vec<Child>, peers: &[String], kept: bool, at: &str) {
+    wait_until(&format!("all connections after {at}"), PATIENCE, || {
+        place.peers().len() == CONNECTIONS
+    });
+    let now = place.peers();
+    assert!(!kept || now == peers, "{at}: somebody has connected again: {peers:?} {now:?}");
+    let mut loads = loads;
+    for load in &mut loads {
+        assert!(load.try_wait().unwrap().is_none(), "{at}: the load must last longer");
+    }
+    for (load, unknown) in loads.into_iter().zip(UNKNOWN) {
+        let output = load.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let result: Value = serde_json::from_str(&said).expect("it is JSON");
+        assert_eq!(result["verify_failures"], 0, "{at}: {said}");
+        let errors = result["errors"].as_u64().unwrap();
+        assert!(errors <= if kept { 0 } else { unknown }, "{at}: {said}");
+        for side in ["read", "write"] {
+            assert!(result[side]["count"].as_u64().unwrap() > 0, "{at}: {result}");
+        }
+    }
+}
+
+/// The newer process is killed while one of the two is at this step. `kept`: all connections were the older's.
+fn kill_the_newer(at: &str, kept: bool) {
+    let place = Place::in_memory();
+    let old = place.launch("giver", at).start();
+    let (loads, peers) = place.load(&old);
+    let mut new = take_over(&place, &old, at);
+    new.kill();
+    old.await_log("this server goes on");
+    end(&place, loads, &peers, kept, at);
+}
+
+/// The older process is killed. `kept`: all connections were the newer's.
+fn kill_the_older(at: &str, kept: bool) {
+    let place = Place::in_memory();
+    let mut old = place.launch("giver", at).start();
+    let (loads, peers) = place.load(&old);
+    let new = take_over(&place, &old, at);
+    old.kill();
+    let _new = new.await_ready();
+    end(&place, loads, &peers, kept, at);
+}
+
+/// Some cases side by side.
+fn each(cases: &[(&str, bool)], case: fn(&str, bool)) {
+    for some in cases.chunks(5) {
+        std::thread::scope(|scope| {
+            for (at, kept) in some {
+                scope.spawn(move || case(at, *kept));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_newer_process_that_owns_nothing_does_no_harm_under_load() {
+    each(
+        &[
+            ("giver:hello:1000", true),
+            ("giver:prepare:1000", true),
+            ("giver:ready:1000", true),
+            ("giver:still:1000", true),
+            ("giver:parcel:1000", true),
+            ("giver:taken:1000", true),
+            ("heir:estate", true),
+            ("heir:ready", true),
+            ("heir:still", true),
+            ("heir:taken", true),
+        ],
+        kill_the_newer,
+    );
+}
+
+#[test]
+fn what_a_newer_process_owned_comes_back_to_the_older_under_load() {
+    each(
+        &[
+            ("giver:yours:1000", false),
+            ("giver:controller:1000", false),
+            ("giver:leaves:1000", false),
+            ("giver:given:1000", false),
+            ("heir:controller", false),
+            ("heir:commit", false),
+        ],
+        kill_the_newer,
+    );
+}
+
+#[test]
+fn an_older_process_that_owns_nothing_does_no_harm_under_load() {
+    each(
+        &[
+            ("giver:given", true),
+            ("giver:commit", true),
+            ("giver:committed", true),
+            ("giver:rest", true),
+            ("heir:commit:1000", true),
+            ("heir:committed:1000", true),
+        ],
+        kill_the_older,
+    );
+}
+
+#[test]
+fn what_an_older_process_owned_comes_to_the_newer_under_load() {
+    each(
+        &[
+            ("giver:still", false),
+            ("giver:parcel", false),
+            ("giver:taken", false),
+            ("giver:yours", false),
+            ("giver:controller", false),
+            ("giver:leaves", false),
+            ("heir:still:1000", false),
+        ],
+        kill_the_older,
+    );
+}

@@ -1,0 +1,142 @@
+//! Streams that were tampered with, and bytes of chance alone: neither end panics, stands still,
+//! says anything that breaks the contract, or hears something else when the stream is cut elsewhere.
+//!
+//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
+//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::support::{Chance, Heard, Said, client_stream, cut, listen, meet, serve, server_stream};
+use contract::{Fatal, Status};
+
+/// Rounds unless a time is given.
+const ROUNDS: u64 = 4000;
+
+/// Prints the seed when its round panics.
+struct Round(u64);
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay this round with FUZZ_SEED={}", self.0);
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a whole number"))
+}
+
+/// Calls `round` with one seed after the other.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only how long the rounds go on depends on the clock"
+)]
+fn rounds(mut round: impl FnMut(&mut Chance)) {
+    let first = number("FUZZ_SEED").unwrap_or(0);
+    let seconds = number("FUZZ_SECONDS").map(Duration::from_secs);
+    let begun = Instant::now();
+    for seed in first.. {
+        let goes_on = seconds.map_or(seed - first < ROUNDS, |limit| begun.elapsed() < limit);
+        if !goes_on {
+            println!("{} rounds from seed {first}", seed - first);
+            break;
+        }
+        let _round = Round(seed);
+        round(&mut Chance(seed));
+    }
+}
+
+/// Changes the stream in up to four places.
+fn tamper(chance: &mut Chance, bytes: &mut Vec<u8>) {
+    const TELLING: [u8; 12] = [0, 1, 2, 8, 0x18, 0x20, 0x40, 0x42, 0x4e, 0x7f, 0x80, 0xff];
+    for _ in 0..chance.below(5) {
+        let at = chance.below(bytes.len().max(1));
+        match chance.below(6) {
+            _ if bytes.is_empty() => {}
+            0 => bytes[at] ^= 1 << chance.below(8),
+            1 => bytes[at] = TELLING[chance.below(TELLING.len())],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..(at + 1 + chance.below(32)).min(bytes.len()))),
+            4 => {
+                let len = chance.below(64);
+                let noise = chance.bytes(len);
+                bytes.splice(at..at, noise);
+            }
+            _ => {
+                let from = chance.below(bytes.len());
+                let copy = bytes[from..(from + 48).min(bytes.len())].to_vec();
+                bytes.splice(at..at, copy);
+            }
+        }
+    }
+}
+
+/// A version and whether it has checksums.
+fn kind(chance: &mut Chance) -> (u8, bool) {
+    [(1, false), (2, false), (2, true)][chance.below(3)]
+}
+
+/// The name of a variant, without its value.
+fn name(debugged: &impl std::fmt::Debug) -> String {
+    format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn servers_stand_tampered_streams() {
+    let mut marks = BTreeSet::new();
+    rounds(|chance| {
+        let (version, checksums) = kind(chance);
+        let messages = 1 + chance.below(6);
+        let (mut bytes, _) = client_stream(chance, version, checksums, messages);
+        if chance.below(16) == 0 {
+            let len = chance.below(200);
+            bytes = chance.bytes(len);
+        }
+        tamper(chance, &mut bytes);
+        let heard = serve([&bytes[..]], checksums);
+        assert_eq!(heard, serve(cut(chance, &bytes), checksums), "the cut changed what was heard");
+        marks.extend(heard.iter().map(|heard| match heard {
+            Heard::Request(request) => name(&request.verdict),
+            Heard::Payload(_, end) => format!("payload {}", name(end)),
+            Heard::Control(control) => name(control),
+            Heard::Ended(fatal) => name(fatal),
+        }));
+    });
+    let fatal = [Fatal::BadMagic(0), Fatal::BadOpcode(0), Fatal::BadLength(0), Fatal::OutOfOrder];
+    let verdicts = [Status::Ok, Status::Invalid, Status::BadLength];
+    let expected = fatal.iter().map(name).chain(verdicts.iter().map(name));
+    for mark in expected.chain(["payload BadChecksum".to_owned(), name(&Fatal::BadVersion(0))]) {
+        assert!(marks.contains(&mark), "no round reached {mark}: {marks:?}");
+    }
+}
+
+#[test]
+fn clients_stand_tampered_streams() {
+    let mut marks = BTreeSet::new();
+    rounds(|chance| {
+        let (version, checksums) = kind(chance);
+        let messages = 1 + chance.below(6);
+        let (mut client, mut bytes, _) = server_stream(chance, version, checksums, messages);
+        if chance.below(16) == 0 {
+            let len = chance.below(200);
+            bytes = chance.bytes(len);
+        }
+        tamper(chance, &mut bytes);
+        let said = listen(&mut client, [&bytes[..]]);
+        let mut client = meet(chance, version, checksums).client;
+        assert_eq!(said, listen(&mut client, cut(chance, &bytes)), "the cut changed what was said");
+        marks.extend(said.iter().map(|said| match said {
+            Said::Reply { status, .. } => name(status),
+            Said::Body(_, end) => format!("body {}", name(end)),
+            Said::Other(event) => name(event),
+            Said::Ended(fatal) => name(fatal),
+        }));
+    });
+    let fatal = [Fatal::BadMagic(0), Fatal::BadOpcode(0), Fatal::BadLength(0)];
+    let expected = fatal.iter().map(name).chain([name(&Status::Ok), "body BadChecksum".to_owned()]);
+    for mark in expected {
+        assert!(marks.contains(&mark), "no round reached {mark}: {marks:?}");
+    }
+}

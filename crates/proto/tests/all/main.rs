@@ -1,0 +1,26 @@
+//! The tests of the protocols, both ends. The modules named `fuzz_…` are fuzz tests: they run for
+//! `FUZZ_SECONDS` seconds each where that is set.
+//!
+//! One program, because each one links the whole crate anew. Each module is a subject.
+
+mod fuzz_nvme;
+mod fuzz_nvme_tcp;
+mod fuzz_reflex;
+mod fuzz_takeover;
+mod nvme_auth;
+mod nvme_controller;
+mod nvme_documents;
+mod nvme_emigrates;
+mod nvme_fences;
+mod nvme_host;
+mod nvme_isolation;
+mod nvme_moves;
+mod nvme_reservations;
+mod nvme_tcp_hostile;
+mod nvme_tcp_pair;
+mod reflex_documents;
+mod reflex_example;
+mod reflex_streams;
+mod reflex_v1;
+mod reflex_v2;
+mod support;

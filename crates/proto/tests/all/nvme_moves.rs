@@ -1,0 +1,161 @@
+//! Queues whose connections move between workers: their controller notices nothing, and what becomes of
+//! it meanwhile reaches them when they land.
+
+use std::sync::Arc;
+
+use crate::nvme_host::{Session, config, fabric, host, place, poll};
+use crate::nvme_tcp_pair::{Pair, ranged};
+use crate::support::Chance;
+use contract::{Instant, Session as _, Start};
+use nearflash_proto::nvme::{Action, CloseReason, Fabric};
+use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
+use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
+
+/// What a host writes to reset its controller.
+const RESET: u64 = 0x46_0000;
+
+/// The device that everything is at.
+const DEVICE: usize = 2;
+
+fn connect(fabric: &Arc<Fabric>, n: u8, index: u32) -> Session {
+    crate::nvme_host::connect(fabric, &host(n), crate::nvme_host::SUBSYSTEM, 1, place(0, index))
+}
+
+/// What the fabric wants of a worker.
+fn mail(fabric: &Arc<Fabric>, worker: u16) -> Vec<Action> {
+    poll(fabric, worker, Instant::ZERO)
+}
+
+#[test]
+fn a_queue_lands_with_its_head_and_its_fence() {
+    let fabric = fabric(&config());
+    let session = connect(&fabric, 1, 0);
+    let io = session.io(1, place(0, 1)).unwrap();
+    let fence = io.fence().clone();
+    let number = io.depart();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started, "it is a queue like any other");
+    fence.end(DEVICE, 0);
+    let at = place(1, 9);
+    let landed = fabric.land(number, at.worker, at.conn).unwrap();
+    assert!(Arc::ptr_eq(landed.fence(), &fence));
+    assert_eq!(fabric.controllers()[0].queues[1].place, at);
+    assert!(fabric.land(number, at.worker, at.conn).is_none(), "nothing lands twice");
+    assert!(session.io(1, place(0, 2)).is_err(), "its number was taken all the time");
+    drop(landed);
+    assert!(session.io(1, place(0, 2)).is_ok());
+}
+
+#[test]
+fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
+    let fabric = fabric(&config());
+    let mut session = connect(&fabric, 1, 0);
+    let io = session.io(1, place(0, 1)).unwrap();
+    let fence = io.fence().clone();
+    let number = io.depart();
+    assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
+    assert_eq!(fence.start(DEVICE, 0), Start::Superseded, "at once, not when it lands");
+    // The controller goes on, and has another queue of that number.
+    session.enable();
+    let newer = session.io(1, place(1, 2)).unwrap();
+    assert_eq!(newer.fence().start(DEVICE, 0), Start::Started);
+    assert_eq!((mail(&fabric, 0), mail(&fabric, 1)), (Vec::new(), Vec::new()));
+    let at = place(1, 9);
+    let landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let close = Action::Close { conn: at.conn, reason: CloseReason::Reset };
+    assert_eq!(mail(&fabric, 1), [close]);
+    drop(landed);
+    assert_eq!(fabric.controllers()[0].queues.len(), 2, "the newer one is not its own");
+}
+
+#[test]
+fn a_queue_whose_controller_is_gone_ends_when_it_lands() {
+    let fabric = fabric(&config());
+    let session = connect(&fabric, 1, 0);
+    let number = session.io(1, place(0, 1)).unwrap().depart();
+    drop(session);
+    let landed = fabric.land(number, 1, place(1, 9).conn).unwrap();
+    let reason = CloseReason::AdminGone;
+    assert_eq!(mail(&fabric, 1), [Action::Close { conn: place(1, 9).conn, reason }]);
+    assert_eq!(landed.fence().start(DEVICE, 0), Start::Superseded);
+}
+
+#[test]
+fn a_queue_that_is_lost_on_its_way_leaves_its_ghosts() {
+    let fabric = fabric(&config());
+    let session = connect(&fabric, 1, 0);
+    let [lost, other] = [1, 2].map(|n| session.io(n, place(0, u32::from(n))).unwrap());
+    let fence = lost.fence().clone();
+    assert_eq!(fence.start(DEVICE, 0), Start::Started);
+    fabric.lose(lost.depart());
+    assert_eq!(other.fence().start(DEVICE, 0), Start::Held);
+    fence.end(DEVICE, 0);
+    assert_eq!(other.fence().start(DEVICE, 0), Start::Started);
+    other.fence().end(DEVICE, 0);
+    let Session { admin, fabric, .. } = session;
+    fabric.lose(admin.depart());
+    assert!(fabric.controllers().is_empty(), "without its admin queue a controller ends");
+}
+
+#[test]
+fn an_event_finds_the_admin_queue_where_it_has_landed() {
+    let fabric = fabric(&config());
+    let mut session = connect(&fabric, 1, 0);
+    session.set_feature(Feature::EVENTS, notice::NAMESPACE).unwrap();
+    let cid = session.await_event();
+    let Session { admin, .. } = session;
+    let number = admin.depart();
+    fabric.remove_namespace(&crate::nvme_host::nqn(crate::nvme_host::SUBSYSTEM), 2).unwrap();
+    assert_eq!((mail(&fabric, 0), mail(&fabric, 1)), (Vec::new(), Vec::new()));
+    let at = place(1, 9);
+    let _landed = fabric.land(number, at.worker, at.conn).unwrap();
+    let [Action::Complete { conn, answer, .. }] = &mail(&fabric, 1)[..] else {
+        panic!("the event was lost");
+    };
+    assert_eq!((*conn, answer.cid), (at.conn, cid));
+    assert_eq!(answer.result as u32, Event::NAMESPACE.to_result());
+}
+
+/// Both ends with a write in progress, which waits to be asked for its payload.
+fn with_a_write() -> (Pair, Vec<u8>) {
+    let chance = &mut Chance(7);
+    let mut pair = Pair::connect(chance, Digests { header: true, data: true });
+    let (entry, data) = (ranged(NvmOpcode::WRITE, 3, 8, 32), vec![5; 32 * 512]);
+    let mut out = Vec::new();
+    let carried = Carried { sends: data.len(), ..Carried::default() };
+    pair.host.command(&entry, carried, &[], &mut out);
+    pair.target.feed(&out);
+    (pair, data)
+}
+
+#[test]
+fn a_write_is_asked_for_where_its_connection_has_landed() {
+    let (mut pair, data) = with_a_write();
+    let moves = pair.target.moves;
+    pair.target.travel();
+    assert_eq!(pair.target.moves, moves + 1, "it may move before it was asked for");
+    assert!(pair.target.work(&mut Chance(1)));
+    let said = std::mem::take(&mut pair.target.out);
+    let Ok(Some(HostEvent::Ready(ready))) = pair.host.next_event(&mut &said[..]) else {
+        panic!("it was not asked for");
+    };
+    let (head, bytes) = pair.host.data(&ready, &data);
+    let pdu = [head.bytes(), &data[..bytes], head.tail()].concat();
+    pair.target.feed(&pdu);
+    assert!(pair.target.work(&mut Chance(1)));
+    let said = std::mem::take(&mut pair.target.out);
+    let Ok(Some(HostEvent::Ended { completion, .. })) = pair.host.next_event(&mut &said[..]) else {
+        panic!("it was not answered");
+    };
+    assert_eq!(completion.status(), Status::SUCCESS);
+}
+
+#[test]
+fn bytes_that_are_no_session_of_this_protocol_are_refused() {
+    let (mut pair, _) = with_a_write();
+    let packed = pair.target.session.pack();
+    for cut in 0..packed.len() {
+        assert!(pair.target.unpack(&packed[..cut]).is_none(), "the first {cut} bytes");
+    }
+    assert!(pair.target.unpack(&[&packed[..], &[0]].concat()).is_none());
+    assert!(pair.target.unpack(&packed).is_some());
+}

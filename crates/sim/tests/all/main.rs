@@ -1,0 +1,8 @@
+//! The tests of the simulated world from outside.
+//!
+//! One program, because each one links the whole crate anew. Each module is a subject.
+
+mod calibrate;
+mod checkers;
+mod figures;
+mod recalibrate;
