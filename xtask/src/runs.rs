@@ -81,7 +81,7 @@ pub(crate) fn sim(options: &SimOptions) -> Result<(), String> {
 
 /// Makes the figures in virtual time. All of them, at full length, make their page anew.
 pub(crate) fn figures(options: &FiguresOptions) -> Result<(), String> {
-    let words = "run --release --package nearflash-sim --bin nearflash-figures --";
+    let words = "run --release --package nearflash-lab --bin nearflash-figures --";
     let mut words: Vec<&str> = words.split(' ').collect();
     words.extend(options.quick.then_some("--quick"));
     words.extend(options.names.iter().map(String::as_str));

@@ -20,10 +20,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::config::Config;
-use crate::interface::Interface;
-use crate::serve::state_file::SERVICE_CONFIG;
 use machine::Machine;
+use server::config::Config;
+use server::interface::Interface;
+use server::serve::state_file::SERVICE_CONFIG;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::config::Config;
-use crate::live::Changes;
-use crate::serve::{self, state_file};
+use server::config::Config;
+use server::live::Changes;
+use server::serve::{self, state_file};
 
 /// `nearflash config …`
 #[derive(ClapArgs, Debug)]

@@ -4,53 +4,26 @@
 #![deny(
     clippy::print_stderr,
     clippy::print_stdout,
-    reason = "who reads it may be gone: `print.rs`"
+    reason = "whoever reads standard output may be gone: see `lab::print`"
 )]
 
 #[macro_use]
-mod print;
+extern crate lab;
 
-mod admin;
-mod audit;
-mod bench;
-mod calibrate;
-mod child;
-mod config;
 mod connect;
-mod credentials;
-mod crew_size;
-mod crowd;
-mod demo;
 mod doctor;
-mod fabric;
-mod host_identity;
 mod inspect;
-mod interface;
-mod listen;
-mod live;
-mod log;
 mod operate;
-mod orders;
 mod pages;
-mod places;
-mod plot;
 mod reach;
-mod recalibrate;
-mod report;
-mod reproduce;
-mod serve;
-mod sessions;
-mod stage;
-mod stalls;
-mod tenancy;
 mod top;
 mod trace;
-mod upgrade;
-mod volumes;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lab::{bench, calibrate, demo, print, reproduce};
+use server::{log, serve, upgrade};
 
 #[derive(Debug, Parser)]
 #[command(name = "nearflash", version, about, max_term_width = 100)]

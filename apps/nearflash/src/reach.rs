@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use control::admin::{AdminAddress, Client, ClientError, Pass};
 
-use crate::admin::where_to_look;
-use crate::credentials::{read_secret, read_text};
+use server::admin::where_to_look;
+use server::credentials::{read_secret, read_text};
 
 /// How a command reaches the admin API of a server.
 #[derive(clap::Args, Clone, Debug)]

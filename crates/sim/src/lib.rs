@@ -13,10 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod arena;
-pub mod bed;
 mod courier;
 mod disk;
-pub mod figures;
 mod good;
 mod hostile;
 mod layout;
@@ -26,7 +24,6 @@ mod network;
 mod nvme;
 mod office;
 mod plan;
-pub mod scenario;
 mod site;
 mod spoken;
 mod stamp;
@@ -34,7 +31,6 @@ mod steady;
 mod world;
 
 pub use arena::Arena;
-pub use bed::Bed;
 pub use marks::{Mark, Marks};
 pub use plan::Sabotage;
 pub use world::{Outcome, World};

@@ -28,7 +28,20 @@ const RULES: &[(&str, &[&str])] = &[
     ),
     ("nearflash", &["nearflash-client", "nearflash-io", "nearflash-proto", "nearflash-contract"]),
     (
-        "nearflash-cli",
+        "nearflash-server",
+        &[
+            "nearflash-contract",
+            "nearflash-wire",
+            "nearflash-proto",
+            "nearflash-qos",
+            "nearflash-flash",
+            "nearflash-io",
+            "nearflash-worker",
+            "nearflash-control",
+        ],
+    ),
+    (
+        "nearflash-lab",
         &[
             "nearflash-contract",
             "nearflash-wire",
@@ -40,7 +53,18 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-client",
             "nearflash-control",
             "nearflash-sim",
-            "nearflash",
+            "nearflash-server",
+        ],
+    ),
+    (
+        "nearflash-cli",
+        &[
+            "nearflash-client",
+            "nearflash-control",
+            "nearflash-flash",
+            "nearflash-io",
+            "nearflash-lab",
+            "nearflash-server",
         ],
     ),
     ("xtask", &["nearflash-wire"]),

@@ -7,7 +7,7 @@ use control::admin::Connection;
 
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
-use crate::report::number_text;
+use lab::report::number_text;
 
 /// Shows, moves and ends the connections of a running server
 #[derive(Debug, Subcommand)]

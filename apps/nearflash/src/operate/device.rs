@@ -14,7 +14,7 @@ use serde_json::json;
 use super::namespace::size_text;
 use super::table::{Side, table, text};
 use super::{Common, Failure};
-use crate::report::number_text;
+use lab::report::number_text;
 
 /// Between two looks how far a recalibration is, and how long to look at most.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
-use crate::report::{number_text, time_text};
+use lab::report::{number_text, time_text};
 
 /// Makes, changes, removes and shows the tenants of a running server
 #[derive(Debug, Subcommand)]

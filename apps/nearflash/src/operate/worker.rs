@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
-use crate::report::number_text;
+use lab::report::number_text;
 
 /// Shows, adds and retires the workers of a running server
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,7 @@ use control::admin::{
 };
 
 use super::state::Data;
-use crate::report::{number_text, time_text};
+use lab::report::{number_text, time_text};
 
 /// Whose fault a figure is, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 
 use super::rows::{self, Figure, Rows, Tone};
 use super::state::{State, Tab};
-use crate::report::{number_text, time_text};
+use lab::report::{number_text, time_text};
 
 const DIM: Style = Style::new().fg(Color::DarkGray);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);

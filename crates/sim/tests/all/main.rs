@@ -2,7 +2,4 @@
 //!
 //! One program, because each one links the whole crate anew. Each module is a subject.
 
-mod calibrate;
 mod checkers;
-mod figures;
-mod recalibrate;

@@ -9,9 +9,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::{BAR, BOLD, DIM, bar, draw_gone, fact};
-use crate::report::{number_text, time_text};
 use crate::top::rows;
 use crate::top::state::Data;
+use lab::report::{number_text, time_text};
 
 /// What the time of a worker goes into, in the order of the API.
 const PARTS: [&str; 6] = ["network", "protocol", "scheduling", "device", "kernel", "upkeep"];

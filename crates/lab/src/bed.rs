@@ -1,0 +1,315 @@
+//! A test bed: one device under open-loop load in virtual time. It sees the device by its port
+//! alone, so what a calibration learns on it, it could have learned on any device.
+
+use std::time::Duration;
+
+use client::load::{Arrival, Generator, Local, Pace, Path, Pattern, Shape, Tally};
+use contract::{BLOCK_BYTES, Device, Instant, SizeClass};
+use flash::sim_flash::{SimQueue, SimVolume};
+use flash::{Decorated, Source, Spec};
+use qos::PAGE_BYTES;
+use qos::calibrate::{Mix, Offer, Outcome};
+
+use sim::Arena;
+
+/// Requests in flight at most: what a handful of workers would have.
+pub const IN_FLIGHT_MAX: usize = 8192;
+
+/// Bytes of all buffers in flight at most.
+const BUFFER_BYTES_MAX: usize = 256 << 20;
+
+/// The share of a run, at its beginning, that is not measured.
+pub const WARMUP: f64 = 0.2;
+
+/// How long the device rests between runs, so that one does not show in the next.
+const REST: Duration = Duration::from_secs(1);
+
+/// How often a run is looked at, in requests.
+const LOOK_GAP: u64 = 2_000;
+
+/// When the device is given up, beyond the longest latency of interest.
+const GIVE_UP: f64 = 10.0;
+
+/// Requests behind which a p95 is worth something.
+const COUNT_MIN: u64 = 1_000;
+
+/// Why a run has no outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// So many requests ended badly.
+    Errors(u64),
+    /// Requests are in flight, and the device says that nothing will ever happen.
+    Stuck,
+    /// The caller wanted no more.
+    Stopped,
+}
+
+/// A device under load in virtual time.
+#[derive(Debug)]
+pub struct Bed<D> {
+    /// A queue for the load, and one for the probes beside it.
+    paths: [Local<D>; 2],
+    arena: Arena,
+    bytes: u64,
+    now: Instant,
+    runs: u64,
+    seed: u64,
+    latency_max_us: f64,
+    requests: u64,
+}
+
+type LoadOn<'a, D> = Generator<&'a mut Local<D>>;
+
+impl<D: Device> Bed<D> {
+    /// A bed for a device by two queues to it, on which nothing is in flight. A run whose latencies
+    /// grow far beyond `latency_max_us` is given up as an overload.
+    pub fn new(queues: [D; 2], latency_max_us: u32, seed: u64) -> Self {
+        let bytes = queues[0].geometry().blocks * BLOCK_BYTES as u64;
+        let path = |queue: D| {
+            let in_flight = IN_FLIGHT_MAX.min(queue.room());
+            Local::new(queue, in_flight)
+        };
+        Bed {
+            paths: queues.map(path),
+            arena: Arena::default(),
+            bytes,
+            now: Instant::ZERO,
+            runs: 0,
+            seed,
+            latency_max_us: f64::from(latency_max_us),
+            requests: 0,
+        }
+    }
+
+    /// Requests that were made so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Offers a load to the device and waits until everything has ended. `is_stopped` is asked now
+    /// and then.
+    ///
+    /// # Errors
+    /// Why there is no outcome.
+    pub fn offer(
+        &mut self,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Failure> {
+        self.runs += 1;
+        let seed = self.seed.wrapping_add(self.runs);
+        let [load, probe] = &mut self.paths;
+        let mut sources = Vec::with_capacity(2);
+        let mut add = |path, shape: Shape| {
+            let class = SizeClass { bytes: shape.request_bytes, count: shape.queue_depth };
+            let pool = self.arena.pool(&[class]);
+            sources.push(Generator::new(self.now, shape, path, pool).expect("nothing is verified"));
+        };
+        let in_flight = in_flight(offer.mix.bytes, load.in_flight_max());
+        add(load, shape(offer, in_flight, self.bytes, seed));
+        if offer.mix.is_probed {
+            let probes = probes(offer);
+            let in_flight = probe.in_flight_max();
+            add(probe, shape(&probes, in_flight, self.bytes, seed ^ 1 << 63));
+        }
+        let mut run = Run { now: self.now, tallies: [Tally::new(), Tally::new()], end: None };
+        run.drive(&mut sources, self.latency_max_us, offer, is_stopped)?;
+        let from = sources[0].measured().0;
+        let until = sources[0].measured().1;
+        let unsent: u64 = sources.iter().map(Generator::unsent).sum();
+        for source in sources {
+            self.arena.give(source.into_pool().into_bufs());
+        }
+        self.now = run.now + REST;
+        let [load, probe] = &run.tallies;
+        self.requests += load.count() + probe.count();
+        let errors = load.errors + probe.errors;
+        if errors > 0 {
+            return Err(Failure::Errors(errors));
+        }
+        let is_late = unsent as f64 > 0.01 * (offer.iops + offer.probe_iops) * offer.seconds;
+        let seconds = until.since(from).as_secs_f64();
+        let reads = if offer.mix.is_probed { probe } else { load };
+        match run.end {
+            Some(End::Stopped) => Err(Failure::Stopped),
+            end => Ok(outcome(load, reads, seconds, is_late || end == Some(End::Drowning))),
+        }
+    }
+}
+
+/// Why a run ended early.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    Drowning,
+    Stopped,
+}
+
+/// A run under way.
+struct Run {
+    now: Instant,
+    tallies: [Tally; 2],
+    end: Option<End>,
+}
+
+impl Run {
+    /// Steps from event to event until everything has ended.
+    fn drive<D: Device>(
+        &mut self,
+        sources: &mut [LoadOn<'_, D>],
+        latency_max_us: f64,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Failure> {
+        let gap = Duration::from_secs_f64(LOOK_GAP as f64 / (offer.iops + offer.probe_iops));
+        let mut look_at = self.now;
+        loop {
+            let now = self.now;
+            for source in sources.iter_mut() {
+                source.turn(now);
+            }
+            let until = sources[0].measured().1;
+            if now >= look_at && now < until {
+                look_at = now + gap;
+                self.look(sources, latency_max_us, offer.mix.is_probed, is_stopped);
+            }
+            let is_over = now >= sources[0].measured().1;
+            if is_over && sources.iter().all(|source| source.in_flight() == 0) {
+                self.collect(sources);
+                return Ok(());
+            }
+            // A generator gives up waiting for what is in flight at some time; a bed does not.
+            let wake = |source: &mut LoadOn<'_, D>| match is_over {
+                true => source.path().wake_at(),
+                false => source.wake_at(now),
+            };
+            let Some(at) = sources.iter_mut().filter_map(wake).min() else {
+                return Err(Failure::Stuck);
+            };
+            self.now = at.max(now + Duration::from_nanos(1));
+        }
+    }
+
+    /// Ends the run when there is nothing more to learn.
+    fn look<D: Device>(
+        &mut self,
+        sources: &mut [LoadOn<'_, D>],
+        latency_max_us: f64,
+        is_probed: bool,
+        is_stopped: &dyn Fn() -> bool,
+    ) {
+        self.collect(sources);
+        if is_drowning(&self.tallies[usize::from(is_probed)], latency_max_us) {
+            self.end = Some(End::Drowning);
+        }
+        if is_stopped() {
+            self.end = Some(End::Stopped);
+        }
+        if self.end.is_some() {
+            for source in sources {
+                source.stop(self.now);
+            }
+        }
+    }
+
+    fn collect<D: Device>(&mut self, sources: &mut [LoadOn<'_, D>]) {
+        for (source, tally) in sources.iter_mut().zip(&mut self.tallies) {
+            source.report(tally);
+        }
+    }
+}
+
+/// Requests of this size in flight at most.
+pub fn in_flight(bytes: usize, queue: usize) -> usize {
+    (BUFFER_BYTES_MAX / bytes).min(IN_FLIGHT_MAX).min(queue)
+}
+
+/// The probes beside an offer, as an offer.
+pub fn probes(offer: &Offer) -> Offer {
+    let mix = Mix { read_percent: 100, bytes: PAGE_BYTES, is_probed: false };
+    Offer { mix, iops: offer.probe_iops, probe_iops: 0.0, ..*offer }
+}
+
+/// Requests in flight on the probes' queue of a simulated device.
+const PROBES_IN_FLIGHT_MAX: usize = 1024;
+
+/// A bed for the simulated device of a spec.
+#[derive(Debug)]
+pub struct FlashBed {
+    bed: Bed<Decorated<SimQueue>>,
+}
+
+impl FlashBed {
+    /// A bed for the device that the spec names, without its data; `None` if it names none that is
+    /// simulated. The device shows its port and nothing else.
+    pub fn open(spec: &Spec, latency_max_us: u32, seed: u64) -> Option<FlashBed> {
+        let Source::Sim { preset, bytes, age, slow } = &spec.source else { return None };
+        let (model, blocks) = (preset.model().slowed(*slow), bytes / BLOCK_BYTES as u64);
+        let volume = SimVolume::forgetful(model, blocks, *age, spec.decorations.seed);
+        let queues = [(0, IN_FLIGHT_MAX), (1, PROBES_IN_FLIGHT_MAX)]
+            .map(|(n, depth)| spec.decorations.wrap(volume.open_queue_of(depth), n));
+        Some(FlashBed { bed: Bed::new(queues, latency_max_us, seed) })
+    }
+
+    /// Bytes of the device.
+    pub fn bytes(&self) -> u64 {
+        self.bed.bytes
+    }
+
+    /// Requests that were made so far.
+    pub fn requests(&self) -> u64 {
+        self.bed.requests
+    }
+
+    /// As [`Bed::offer`].
+    ///
+    /// # Errors
+    /// Why there is no outcome.
+    pub fn offer(
+        &mut self,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Failure> {
+        self.bed.offer(offer, is_stopped)
+    }
+}
+
+/// What the generator is told for an offer to one queue of a device.
+pub fn shape(offer: &Offer, in_flight: usize, span_bytes: u64, seed: u64) -> Shape {
+    let seconds = Duration::from_secs_f64(offer.seconds);
+    Shape {
+        read_percent: offer.mix.read_percent,
+        request_bytes: offer.mix.bytes,
+        lanes: 1,
+        queue_depth: in_flight,
+        pace: Pace::Open { per_second: offer.iops, arrival: Arrival::Poisson },
+        pattern: Pattern::Random,
+        first_lba: 0,
+        span_bytes,
+        fua: false,
+        verify: None,
+        probe: None,
+        warmup: seconds.mul_f64(WARMUP),
+        duration: seconds.mul_f64(1.0 - WARMUP),
+        seed,
+    }
+}
+
+/// What the tally of a load and that of the reads whose latency counts (its own, or the probes')
+/// come to, after so many seconds.
+pub fn outcome(load: &Tally, reads: &Tally, seconds: f64, is_overload: bool) -> Outcome {
+    let latency = &reads.read.latency;
+    let micros = |nanos: f64| if is_overload { f64::INFINITY } else { nanos / 1e3 };
+    Outcome {
+        iops: if seconds > 0.0 { load.count() as f64 / seconds } else { 0.0 },
+        mean_us: micros(latency.mean()),
+        p95_us: micros(latency.value_at_quantile(0.95) as f64),
+        p99_us: micros(latency.value_at_quantile(0.99) as f64),
+    }
+}
+
+/// Whether latencies are so far beyond interest that the rest of the run has nothing to tell.
+pub fn is_drowning(tally: &Tally, latency_max_us: f64) -> bool {
+    let read = &tally.read.latency;
+    let p50_us = || read.value_at_quantile(0.5) as f64 / 1e3;
+    read.len() >= COUNT_MIN && p50_us() > GIVE_UP * latency_max_us
+}

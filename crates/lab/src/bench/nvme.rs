@@ -1,0 +1,274 @@
+//! Load on a subsystem of a server that speaks NVMe over TCP: who we are there, the keys, and the way
+//! in.
+//!
+//! Keys come from files or the environment, never from the command line, which everybody can read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use client::load::Path as _;
+use client::nvme::{
+    Found, Host, HostLoss, HostOptions, HostReport, NvmeAddress, Patience, Refusal, Secret,
+};
+use contract::{BLOCK_BYTES, Turn};
+use io::{
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
+
+use super::Arguments;
+use super::plan::Problem;
+use super::survey::hint;
+use super::threads::{CONNECT_MAX, End, Job, drive};
+use crate::report::bytes_text;
+use server::host_identity::HostIdentity;
+use server::listen::{Protocol, url};
+
+/// Where the keys are, where no file is named.
+pub(crate) const KEY_VARIABLE: &str = "NEARFLASH_NVME_KEY";
+const CONTROLLER_KEY_VARIABLE: &str = "NEARFLASH_NVME_CONTROLLER_KEY";
+
+/// How long the server may hear nothing before it gives us up.
+const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// The keys for authentication.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Keys {
+    /// File with this host's key (`DHHC-1:…`), for NVMe servers that ask for authentication; unless
+    /// told, the environment variable NEARFLASH_NVME_KEY has it
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// File with the NVMe server's key: it has to prove who it is, too; unless told, the environment
+    /// variable NEARFLASH_NVME_CONTROLLER_KEY has it
+    #[arg(long, value_name = "FILE")]
+    controller_key_file: Option<PathBuf>,
+}
+
+impl Keys {
+    pub(super) fn is_used(&self) -> bool {
+        self.key_file.is_some() || self.controller_key_file.is_some()
+    }
+}
+
+/// The way in: where, as whom, and with which keys.
+#[derive(Clone, Debug)]
+pub(super) struct Door {
+    endpoint: Endpoint,
+    options: HostOptions,
+}
+
+/// Refuses what NVMe has no words for.
+pub(super) fn check(arguments: &Arguments) -> Result<(), Problem> {
+    let asked = [
+        ("--token", arguments.token.is_some(), "hosts are known by their names (?host=NQN)"),
+        ("--tenant", arguments.tenant.is_some(), "the server's configuration gives hosts tenants"),
+        ("--namespace", arguments.namespace.is_some(), "it stands in the address: ?nsid=N"),
+        ("--checksums", arguments.checksums, "they stand in the address: ?digests=data"),
+    ];
+    match asked.iter().find(|(_, is, _)| *is) {
+        Some((option, _, instead)) => {
+            Err(Problem::Usage(format!("NVMe over TCP has no {option}; {instead}")))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Door {
+    /// Looks around behind the door: the bytes of the namespace.
+    pub(super) fn find(
+        arguments: &Arguments,
+        endpoint: &Endpoint,
+        address: &NvmeAddress,
+        queues: usize,
+    ) -> Result<(Door, u64), Problem> {
+        let key = |file: &Option<PathBuf>, variable| {
+            secret(file.as_deref(), variable).map_err(Problem::Failed)
+        };
+        let identity = HostIdentity::of(address.host.as_deref());
+        let options = HostOptions {
+            subsystem: address.subsystem.clone(),
+            host: identity.nqn,
+            host_id: identity.id,
+            nsid: address.nsid,
+            queues: 0,
+            queue_depth: u16::try_from(arguments.queue_depth).unwrap_or(u16::MAX - 1),
+            digests: address.digests,
+            in_capsule: address.in_capsule,
+            keep_alive: KEEP_ALIVE,
+            key: key(&arguments.nvme.key_file, KEY_VARIABLE)?,
+            controller_key: key(&arguments.nvme.controller_key_file, CONTROLLER_KEY_VARIABLE)?,
+            chance: [0; 32],
+        };
+        let mut door = Door { endpoint: endpoint.clone(), options };
+        let found = door.look().map_err(Problem::Failed)?;
+        door.options.queues = queues;
+        let granted = usize::from(found.queues);
+        if queues > granted {
+            let refusal = Refusal::Queues { wanted: queues, granted: found.queues };
+            return Err(Problem::Usage(door.explain(&HostLoss::Refused(refusal))));
+        }
+        let bytes = arguments.block_size;
+        if bytes > found.request_bytes_max || !bytes.is_multiple_of(found.block_bytes as usize) {
+            return Err(Problem::Usage(format!(
+                "--block-size {} does not fit: the namespace has blocks of {} and takes at most {} \
+                 at once",
+                bytes_text(bytes as u64),
+                bytes_text(u64::from(found.block_bytes)),
+                bytes_text(found.request_bytes_max as u64)
+            )));
+        }
+        Ok((door, found.blocks * BLOCK_BYTES as u64))
+    }
+
+    /// What the server has.
+    fn look(&self) -> Result<Found, String> {
+        let look = |found: Result<Found, Option<HostLoss>>| found.map_err(|loss| self.tell(loss));
+        match Ring::new() {
+            Ok(ring) => {
+                let (mut host, clock) = self.open::<Sockets>(&ring)?;
+                look(bring_up(&ring, &clock, &mut host))
+            }
+            Err(no_ring) => {
+                errln!("note: {no_ring}; using epoll, which is a little slower");
+                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
+                let (mut host, clock) = self.open::<EpollSockets>(&epoll)?;
+                look(bring_up(&epoll, &clock, &mut host))
+            }
+        }
+    }
+
+    fn open<N: Network>(&self, reactor: &N::Reactor) -> Result<(Host<N>, Clock), String> {
+        let config = SocketsConfig {
+            connections_max: self.options.queues + 16,
+            frames_max: Host::<N>::frames_max(&self.options),
+            ..SocketsConfig::default()
+        };
+        io::raise_descriptor_limit();
+        let mut sockets = N::new(reactor, config).map_err(|e| e.to_string())?;
+        sockets.dial_to(self.endpoint.clone());
+        let mut options = self.options.clone();
+        server::fabric::random(&mut options.chance);
+        Ok((Host::new(sockets, options, Patience::default()), Clock::start()))
+    }
+
+    /// Makes load through the door.
+    pub(super) fn drive(mut self, job: Job) -> Result<End, String> {
+        let shape = &job.shape;
+        self.options.queues = shape.lanes + usize::from(shape.probe.is_some());
+        match Ring::new() {
+            Ok(ring) => self.drive_on::<Sockets>(&ring, job),
+            // The look around has told so already.
+            Err(_) => {
+                let epoll = EpollReactor::new().map_err(|e| e.to_string())?;
+                self.drive_on::<EpollSockets>(&epoll, job)
+            }
+        }
+    }
+
+    fn drive_on<N: Network>(self, reactor: &N::Reactor, job: Job) -> Result<End, String> {
+        let (mut host, _) = self.open::<N>(reactor)?;
+        bring_up(reactor, &job.clock, &mut host).map_err(|loss| self.tell(loss))?;
+        drive(reactor, host, job, |host, losses| {
+            for report in host.reports() {
+                if let HostReport::Lost(why) = report {
+                    losses(
+                        why.reached(),
+                        format!("the controller is lost: {why}; connecting again"),
+                    );
+                }
+            }
+        })
+    }
+
+    fn tell(&self, loss: Option<HostLoss>) -> String {
+        loss.map_or_else(|| "the server does not answer in time".to_owned(), |l| self.explain(&l))
+    }
+
+    /// What went wrong, and what to do about it.
+    fn explain(&self, loss: &HostLoss) -> String {
+        let place = url(Protocol::NvmeTcp, &self.endpoint);
+        let (what, advice) = match loss {
+            HostLoss::Connection(loss) => match loss.errno().map(std::io::Error::from_raw_os_error)
+            {
+                Some(error) => (error.to_string(), hint(&error, &self.endpoint).to_owned()),
+                None => (loss.to_string(), "is it an NVMe/TCP server?".to_owned()),
+            },
+            HostLoss::Refused(refusal) => (refusal.to_string(), self.advice(refusal)),
+        };
+        format!("cannot use {place}/{}: {what}\n{advice}", self.options.subsystem)
+    }
+
+    fn advice(&self, refusal: &Refusal) -> String {
+        let host = &self.options.host;
+        match refusal {
+            Refusal::NoSubsystem => "`nvme discover` lists a server's subsystems, and so does \
+                                     `nearflash subsystem list` on it"
+                .to_owned(),
+            Refusal::NotAllowed => format!(
+                "this host is {host}: the server's [[subsystem]] has to name it in `hosts`, its \
+                 access rules have to let it in, and where the subsystem asks for authentication a \
+                 [[host]] needs its key; ?host=NQN connects as another"
+            ),
+            Refusal::KeyNeeded => format!(
+                "this host is {host}: put its key into a file for --key-file, or into {KEY_VARIABLE}"
+            ),
+            Refusal::NotProven(_) => {
+                format!("this host is {host}: is the key the one of the server's [[host]]?")
+            }
+            Refusal::NotAuthenticated => {
+                "the server's [[host]] has no key for this host; leave the \
+                                          controller's key out, or give the host one"
+                    .to_owned()
+            }
+            Refusal::NoNamespace(_) => "name one of them in the address: ?nsid=N".to_owned(),
+            Refusal::Queues { granted, .. } => {
+                format!("at most {granted} --connections a thread (one less with --probe)")
+            }
+            Refusal::Depth { most, .. } => format!("at most --queue-depth {most}"),
+            Refusal::Pieces => "smaller requests (--block-size) may do".to_owned(),
+            Refusal::Protocol(_) => "is it an NVMe/TCP server?".to_owned(),
+            Refusal::Step(..) => "the server's log may say more".to_owned(),
+        }
+    }
+}
+
+/// Waits until all queues are there; `Err(None)` when that takes too long.
+fn bring_up<N: Network>(
+    reactor: &N::Reactor,
+    clock: &Clock,
+    host: &mut Host<N>,
+) -> Result<Found, Option<HostLoss>> {
+    let deadline = clock.now() + CONNECT_MAX;
+    let mut outcome = Err(None);
+    let mut ended = Vec::new();
+    io::run(reactor, clock, SpinPolicy::default(), |now| {
+        let progressed = host.turn(now, &mut ended);
+        if let Some(report) = host.reports().next() {
+            outcome = match report {
+                HostReport::Up(found) => Ok(found),
+                HostReport::Lost(loss) => Err(Some(loss)),
+            };
+            return None;
+        }
+        if now >= deadline {
+            return None;
+        }
+        let wake_at = host.wake_at().map_or(deadline, |at| at.min(deadline));
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    outcome
+}
+
+/// The key of a file, or of the environment; errors never say the key.
+fn secret(file: Option<&Path>, variable: &str) -> Result<Option<Secret>, String> {
+    let (text, place) = match (file, std::env::var(variable)) {
+        (Some(file), _) => {
+            let text = fs::read_to_string(file);
+            let text = text.map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+            (text, file.display().to_string())
+        }
+        (None, Ok(text)) if !text.is_empty() => (text, variable.to_owned()),
+        (None, _) => return Ok(None),
+    };
+    Secret::parse(text.trim()).map(Some).map_err(|error| format!("the key of {place} is {error}"))
+}

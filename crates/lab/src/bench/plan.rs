@@ -1,0 +1,382 @@
+//! The command line, checked, and what each thread is to do.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client::load::{Pace, Pattern, Shape, VERIFY_UNITS_MAX, unit_bytes};
+use client::{Options, Version};
+use contract::{BLOCK_BYTES, NamespaceId, REQUEST_BYTES_MAX};
+
+use super::Arguments;
+use super::nvme::{self, Door};
+use super::survey;
+use super::target::Target;
+use crate::report::{bytes_text, number_text};
+use server::volumes::Volume;
+
+/// Why there is no measurement.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// The command line makes no sense: exit code 2.
+    Usage(String),
+    /// Something did not work: exit code 1.
+    Failed(String),
+}
+
+/// Requests that one thread keeps in flight at most.
+const IN_FLIGHT_MAX: usize = 1 << 16;
+
+/// How long the probe pauses between two reads.
+const PROBE_GAP: Duration = Duration::from_millis(1);
+
+/// The span of a server that cannot say how large its device is.
+const BLIND_SPAN_BYTES: u64 = 64 << 20;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What is measured, in a line.
+    pub(super) headline: String,
+    pub(super) way: Way,
+    /// One a thread.
+    pub(super) shapes: Vec<Shape>,
+    pub(super) warmup: Duration,
+    pub(super) seconds: Duration,
+    pub(super) probe: Option<Duration>,
+    pub(super) spin: bool,
+}
+
+/// How requests get there.
+#[derive(Debug)]
+pub(super) enum Way {
+    Server {
+        endpoint: io::Endpoint,
+        namespace: Option<NamespaceId>,
+        /// Of the first thread; the others differ in `client` and `connections`.
+        options: Options,
+    },
+    Nvme(Door),
+    Device(Arc<Volume>),
+}
+
+impl Plan {
+    pub(super) fn new(arguments: &Arguments) -> Result<Plan, Problem> {
+        let threads = arguments.threads as usize;
+        let connections = arguments.connections.unwrap_or(arguments.threads) as usize;
+        if connections < threads {
+            return Err(Problem::Usage(format!(
+                "--threads {threads} needs at least as many --connections"
+            )));
+        }
+        let in_flight = connections.div_ceil(threads) * arguments.queue_depth as usize + 1;
+        if in_flight > IN_FLIGHT_MAX {
+            return Err(Problem::Usage(format!(
+                "{} requests in flight a thread are too many (at most {}); lower --queue-depth or \
+                 --connections, or raise --threads",
+                number_text(in_flight as f64),
+                number_text(IN_FLIGHT_MAX as f64)
+            )));
+        }
+        check_version(arguments)?;
+        let lanes = connections.div_ceil(threads) + usize::from(arguments.probe);
+        let (way, capacity) = way(arguments, lanes)?;
+        let span = span(arguments, capacity, threads)?;
+        let shapes = shapes(arguments, connections, span);
+        Ok(Plan {
+            headline: headline(arguments, connections, span),
+            way,
+            shapes,
+            warmup: arguments.warmup,
+            seconds: arguments.seconds,
+            probe: arguments.probe.then_some(PROBE_GAP),
+            spin: arguments.spin,
+        })
+    }
+}
+
+/// Refuses what the protocol has no words for.
+fn check_version(arguments: &Arguments) -> Result<(), Problem> {
+    match &arguments.target {
+        Target::Server { version: Version::One, .. } => {}
+        Target::Nvme { .. } => return nvme::check(arguments),
+        _ if arguments.nvme.is_used() => {
+            let text = "--key-file and --controller-key-file are for nvme-tcp:// addresses";
+            return Err(Problem::Usage(text.to_owned()));
+        }
+        _ => return Ok(()),
+    }
+    let asked = [
+        ("--fua", arguments.fua),
+        ("--token", arguments.token.is_some()),
+        ("--tenant", arguments.tenant.is_some()),
+        ("--namespace", arguments.namespace.is_some()),
+        ("--checksums", arguments.checksums),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => {
+            Err(Problem::Usage(format!("version 1 of the protocol has no {option}; drop ?v=1")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The way to the target, with so many connections a thread at most, and its size in bytes if it can be
+/// known.
+fn way(arguments: &Arguments, lanes: usize) -> Result<(Way, Option<u64>), Problem> {
+    match &arguments.target {
+        Target::Nvme { endpoint, address, .. } => {
+            let (door, bytes) = Door::find(arguments, endpoint, address, lanes)?;
+            Ok((Way::Nvme(door), Some(bytes)))
+        }
+        Target::Device { spec, .. } => {
+            let volume = Volume::open(spec).map_err(Problem::Failed)?;
+            let bytes = volume.bytes();
+            Ok((Way::Device(Arc::new(volume)), Some(bytes)))
+        }
+        Target::Server { endpoint, version, .. } => {
+            let options = Options {
+                version: *version,
+                client: u128::from(chance()) << 64 | u128::from(chance()),
+                checksums: arguments.checksums,
+                token: arguments.token.clone().unwrap_or_default().into_bytes().into(),
+                tenant: arguments.tenant.clone().unwrap_or_default().into(),
+                seed: chance(),
+                ..Options::default()
+            };
+            let namespace = arguments.namespace.map(NamespaceId);
+            let found = survey::look(endpoint, &options, namespace);
+            let blocks = match (found, version) {
+                (Ok(blocks), _) => blocks,
+                // A server of version 1 alone does not understand the question.
+                (Err(survey::Failure::Unanswered(loss)), Version::One) if loss.reached() => None,
+                (Err(failure), _) => {
+                    return Err(Problem::Failed(failure.explain(endpoint)));
+                }
+            };
+            let bytes = blocks.map(|blocks| blocks * BLOCK_BYTES as u64);
+            if bytes.is_none() && arguments.span.is_none() {
+                errln!(
+                    "note: this server cannot say how large its device is; using the first {} \
+                     (see --span)",
+                    bytes_text(BLIND_SPAN_BYTES)
+                );
+            }
+            Ok((Way::Server { endpoint: endpoint.clone(), namespace, options }, bytes))
+        }
+    }
+}
+
+/// The bytes that requests go to.
+fn span(arguments: &Arguments, capacity: Option<u64>, threads: usize) -> Result<u64, Problem> {
+    let target = &arguments.target;
+    let span = match (arguments.span, capacity) {
+        (Some(span), Some(capacity)) if span > capacity => {
+            return Err(Problem::Usage(format!(
+                "--span {} is more than {target} has ({})",
+                bytes_text(span),
+                bytes_text(capacity)
+            )));
+        }
+        (Some(span), _) | (None, Some(span)) => span,
+        (None, None) => BLIND_SPAN_BYTES,
+    };
+    let least = (arguments.block_size * threads) as u64;
+    if span < least {
+        return Err(Problem::Usage(format!(
+            "a span of {} has no room for {threads} × --block-size {}",
+            bytes_text(span),
+            bytes_text(arguments.block_size as u64)
+        )));
+    }
+    let most = VERIFY_UNITS_MAX * unit_bytes(arguments.block_size) as u64;
+    if arguments.verify && span > most {
+        return Err(Problem::Usage(format!(
+            "--verify remembers every block: at most {} at this block size; lower --span",
+            bytes_text(most)
+        )));
+    }
+    Ok(span)
+}
+
+/// What each thread does: its share of the connections and of the rate, and where its requests
+/// must not meet those of the others (sequential, verified), its share of the span.
+fn shapes(arguments: &Arguments, connections: usize, span: u64) -> Vec<Shape> {
+    let threads = arguments.threads as usize;
+    let block = arguments.block_size as u64;
+    let apart = arguments.verify || arguments.pattern == Pattern::Sequential;
+    let part = if apart { span / block / threads as u64 * block } else { span };
+    let seed = arguments.seed.unwrap_or_else(chance);
+    let run = chance() as u32;
+    (0..threads)
+        .map(|n| {
+            let lanes = connections / threads + usize::from(n < connections % threads);
+            let pace = match arguments.rate {
+                None => Pace::Closed,
+                Some(rate) => Pace::Open {
+                    per_second: rate * lanes as f64 / connections as f64,
+                    arrival: arguments.arrival.into(),
+                },
+            };
+            let first = if apart { n as u64 * part } else { 0 };
+            Shape {
+                read_percent: arguments.read_percent,
+                request_bytes: arguments.block_size,
+                lanes,
+                queue_depth: arguments.queue_depth as usize,
+                pace,
+                pattern: arguments.pattern,
+                first_lba: first / BLOCK_BYTES as u64,
+                span_bytes: part,
+                fua: arguments.fua,
+                verify: arguments.verify.then_some(run),
+                probe: (arguments.probe && n == 0).then_some(PROBE_GAP),
+                warmup: arguments.warmup,
+                duration: arguments.seconds,
+                seed: seed.wrapping_add(n as u64),
+            }
+        })
+        .collect()
+}
+
+fn headline(arguments: &Arguments, connections: usize, span: u64) -> String {
+    let mix = match arguments.read_percent {
+        100 => "reads".to_owned(),
+        0 => "writes".to_owned(),
+        percent => format!("{percent} % reads"),
+    };
+    let pattern = match arguments.pattern {
+        Pattern::Random => "random".to_owned(),
+        Pattern::Sequential => "sequential".to_owned(),
+        Pattern::Zipf { theta } => format!("zipf {theta}"),
+    };
+    let many = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", number_text(count as f64)),
+    };
+    let pace = match arguments.rate {
+        None => "closed loop".to_owned(),
+        Some(rate) => format!("open loop at {} a second", number_text(rate)),
+    };
+    format!(
+        "{}: {} {mix}, {pattern} over {}, {} × depth {}, {}, {pace}",
+        arguments.target,
+        bytes_text(arguments.block_size as u64),
+        bytes_text(span),
+        many(connections, "connection"),
+        arguments.queue_depth,
+        many(arguments.threads as usize, "thread"),
+    )
+}
+
+/// 64 bits that differ from run to run.
+fn chance() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// `4096` or `4KiB`.
+pub(super) fn parse_size(text: &str) -> Result<u64, String> {
+    flash::parse_size(text).map_err(|e| e.to_string())
+}
+
+pub(super) fn parse_block_size(text: &str) -> Result<usize, String> {
+    let bytes = parse_size(text)?;
+    if bytes > REQUEST_BYTES_MAX as u64 {
+        return Err("a request has at most 1MiB".to_owned());
+    }
+    Ok(bytes as usize)
+}
+
+pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
+        _ => Err("a number of requests a second, above zero".to_owned()),
+    }
+}
+
+pub(super) fn parse_pattern(text: &str) -> Result<Pattern, String> {
+    match text.split_once(':') {
+        None if text == "random" => Ok(Pattern::Random),
+        None if text == "sequential" => Ok(Pattern::Sequential),
+        Some(("zipf", theta)) => match theta.parse::<f64>() {
+            Ok(theta) if (0.0..=10.0).contains(&theta) => Ok(Pattern::Zipf { theta }),
+            _ => Err("the exponent is a number from 0 to 10, as in zipf:0.99".to_owned()),
+        },
+        _ => Err("one of random, sequential and zipf:THETA".to_owned()),
+    }
+}
+
+pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
+    match parse_warmup(text)? {
+        Duration::ZERO => Err("more than zero seconds".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
+pub(super) fn parse_warmup(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e7).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("a number of seconds".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn plan(line: &str) -> Result<Plan, Problem> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Plan::new(&Line::try_parse_from(words).unwrap().arguments)
+    }
+
+    fn usage(line: &str) -> String {
+        match plan(line) {
+            Err(Problem::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn connections_rate_and_span_are_shared_out() {
+        let line = "mem:1MiB --threads 2 --connections 3 --rate 300 --pattern sequential";
+        let shapes = plan(line).unwrap().shapes;
+        assert_eq!([shapes[0].lanes, shapes[1].lanes], [2, 1]);
+        let rate = |shape: &Shape| match shape.pace {
+            Pace::Open { per_second, .. } => per_second as u32,
+            Pace::Closed => 0,
+        };
+        assert_eq!([rate(&shapes[0]), rate(&shapes[1])], [200, 100]);
+        assert_eq!([shapes[0].first_lba, shapes[1].first_lba], [0, 1024]);
+        assert_eq!(shapes[1].span_bytes, 512 << 10);
+        assert_ne!(shapes[0].seed, shapes[1].seed);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_way_out() {
+        assert!(usage("mem:1MiB --threads 2 --connections 1").contains("as many --connections"));
+        assert!(usage("mem:1MiB --span 2MiB").contains("more than mem:1MiB has (1 MiB)"));
+        assert!(usage("mem:4KiB --block-size 8KiB").contains("no room"));
+        assert!(usage("null:1TiB --verify").contains("lower --span"));
+        assert!(
+            usage("null:1GiB --queue-depth 65536").contains("raise --threads"),
+            "the probe's place counts"
+        );
+    }
+
+    #[test]
+    fn words_of_the_command_line() {
+        assert_eq!(parse_pattern("zipf:0.99"), Ok(Pattern::Zipf { theta: 0.99 }));
+        assert!(parse_pattern("zipf").is_err() && parse_pattern("zipf:nan").is_err());
+        assert!(parse_rate("0").is_err() && parse_rate("inf").is_err());
+        assert!(parse_seconds("0").is_err() && parse_seconds("0.5").is_ok());
+        assert!(parse_block_size("100").is_err() && parse_block_size("2MiB").is_err());
+        assert_eq!(parse_block_size("4KiB"), Ok(4096));
+    }
+}

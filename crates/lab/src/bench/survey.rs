@@ -1,0 +1,154 @@
+//! Asks a server how large it is, which also tells whether it is there.
+
+use std::time::Duration;
+
+use client::{Initiator, Loss, Options, Report, Version};
+use contract::{Control, NamespaceId, Status, Turn};
+use io::{
+    Clock, Endpoint, EpollReactor, EpollSockets, Network, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
+
+use server::listen::{Protocol, url};
+
+/// How long to wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// This side is not able to ask.
+    Local(io::Error),
+    /// The server does not answer, for this reason.
+    Unanswered(Loss),
+    /// The server does not tell.
+    Refused(Status),
+}
+
+impl Failure {
+    /// What went wrong, and what to do about it.
+    pub(super) fn explain(&self, server: &Endpoint) -> String {
+        let loss = match self {
+            Failure::Local(error) => return error.to_string(),
+            Failure::Refused(status) => {
+                return format!("the server does not say what it has: {status}");
+            }
+            Failure::Unanswered(loss) => *loss,
+        };
+        let system = loss.errno().map(std::io::Error::from_raw_os_error);
+        let hint = match &system {
+            Some(error) => hint(error, server),
+            None if loss == Loss::Refused(Status::Denied) => {
+                "does --token fit the server's access rules, and is there such a --tenant?"
+            }
+            None => "is it a nearflash server? one of the original protocol needs `?v=1`",
+        };
+        let what = system.map_or(loss.to_string(), |error| error.to_string());
+        format!("cannot use {}: {what}\n{hint}", url(Protocol::Reflex, server))
+    }
+}
+
+/// What to do about an error of the system.
+pub(super) fn hint(error: &std::io::Error, server: &Endpoint) -> &'static str {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    match (error.kind(), server) {
+        (ConnectionRefused, _) | (NotFound, Endpoint::Unix(_)) => {
+            "is the server running? start it with `nearflash serve`"
+        }
+        (PermissionDenied, Endpoint::Unix(_)) => {
+            "this user may not use the socket: the server's `?mode=` says who may"
+        }
+        (_, Endpoint::Unix(_)) => "is the path right?",
+        _ => "is the address right, and does no firewall stand between?",
+    }
+}
+
+/// The blocks of the namespace; `None` where the server cannot say. Asked in version 2, which every
+/// server of ours speaks.
+pub(super) fn look(
+    server: &Endpoint,
+    options: &Options,
+    namespace: Option<NamespaceId>,
+) -> Result<Option<u64>, Failure> {
+    match Ring::new() {
+        Ok(ring) => look_on::<Sockets>(&ring, server, options, namespace),
+        Err(no_ring) => {
+            errln!("note: {no_ring}; using epoll, which is a little slower");
+            let epoll = EpollReactor::new().map_err(Failure::Local)?;
+            look_on::<EpollSockets>(&epoll, server, options, namespace)
+        }
+    }
+}
+
+fn look_on<N: Network>(
+    reactor: &N::Reactor,
+    server: &Endpoint,
+    options: &Options,
+    namespace: Option<NamespaceId>,
+) -> Result<Option<u64>, Failure> {
+    let config = SocketsConfig {
+        connections_max: 4,
+        receive_buffers: 16,
+        frames_max: 64,
+        ..SocketsConfig::default()
+    };
+    let mut sockets = N::new(reactor, config).map_err(Failure::Local)?;
+    sockets.dial_to(server.clone());
+    let clock = Clock::start();
+    let options = Options {
+        connections: 1,
+        in_flight_max: 4,
+        version: Version::Two,
+        client: 0,
+        ..options.clone()
+    };
+    let mut initiator = Initiator::new(sockets, options);
+    let question = Control::Info { tag: 0, namespace };
+    initiator.control(clock.now(), None, question).expect("nothing is in flight yet");
+    let deadline = clock.now() + PATIENCE;
+    let mut answer = Err(Failure::Unanswered(Loss::Silent));
+    let mut done = Vec::new();
+    io::run(reactor, &clock, SpinPolicy::default(), |now| {
+        let progressed = initiator.turn(now, &mut done);
+        for report in initiator.reports() {
+            match report {
+                Report::Info(_, info) => {
+                    answer = info.map(|info| Some(info.blocks)).map_err(Failure::Refused);
+                    return None;
+                }
+                Report::Lost { why, .. } => {
+                    answer = Err(Failure::Unanswered(why));
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        if now >= deadline {
+            return None;
+        }
+        let wake_at = initiator.wake_at().map_or(deadline, |at| at.min(deadline));
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::CloseReason;
+
+    #[test]
+    fn a_refused_connection_says_what_to_do() {
+        let tcp = Endpoint::Internet("127.0.0.1:7420".parse().unwrap());
+        let unix = Endpoint::Unix(io::UnixPath::new("/run/a").unwrap());
+        let explain = |errno, endpoint| {
+            Failure::Unanswered(Loss::Network(CloseReason::Unreachable(errno))).explain(endpoint)
+        };
+        let (refused, missing, denied) = (111, 2, 13);
+        for text in [explain(refused, &tcp), explain(refused, &unix), explain(missing, &unix)] {
+            assert!(text.contains("running? start it with `nearflash serve`"), "{text}");
+        }
+        assert!(explain(refused, &tcp).contains("reflex://127.0.0.1:7420"));
+        let text = explain(denied, &unix);
+        assert!(text.contains("reflex+unix:/run/a") && text.contains("?mode="), "{text}");
+    }
+}

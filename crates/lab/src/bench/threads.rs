@@ -1,0 +1,323 @@
+//! The threads that make the load: each has its own ring, sockets and generator.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use client::load::{Failure, Generator, Local, Path, Remote, Shape, Tally};
+use client::{Initiator, Options, Report, Version};
+use contract::{BufPool, Instant, NamespaceId, SizeClass, Turn};
+use io::{
+    Clock, EpollReactor, EpollSockets, Network, Reactor, Ring, Sockets, SocketsConfig, SpinPolicy,
+};
+
+use super::plan::{Plan, Problem, Way};
+use server::volumes::{Through, Volume};
+
+/// How often a thread hands over what it measured.
+const REPORT_GAP: Duration = Duration::from_millis(200);
+
+/// How long before a timed request a thread stops sleeping: what it takes to be woken.
+const WAKE_LEAD: Duration = Duration::from_micros(80);
+
+/// How long all connections together may take to come up.
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(15);
+
+/// Lost connections that are told.
+const NOTES_MAX: usize = 5;
+
+/// What a thread leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// The first few verification failures.
+    pub(crate) failures: Vec<Failure>,
+    /// Arrivals that were never sent.
+    pub(crate) unsent: u64,
+    /// Requests that had not ended some seconds after the end.
+    pub(crate) stuck: usize,
+    /// Connections that were lost.
+    pub(crate) losses: u64,
+}
+
+/// What a thread and the main thread share.
+#[derive(Debug, Default)]
+struct Desk {
+    tally: Mutex<Tally>,
+    notes: Mutex<Vec<String>>,
+}
+
+/// The threads at work.
+pub(super) struct Crew {
+    desks: Vec<Arc<Desk>>,
+    threads: Vec<JoinHandle<Result<End, String>>>,
+    /// Disconnected when every thread has ended.
+    running: Receiver<()>,
+}
+
+/// What a thread is told.
+pub(super) struct Job {
+    pub(super) shape: Shape,
+    pub(super) clock: Clock,
+    spin: bool,
+    desk: Arc<Desk>,
+    /// Tells that the thread is ready.
+    ready: Sender<()>,
+    /// Brings the common start.
+    go: Receiver<Instant>,
+    _running: Sender<()>,
+}
+
+/// Starts the threads, and their load when all are connected.
+pub(super) fn start(plan: &Plan) -> Result<Crew, Problem> {
+    let clock = Clock::start();
+    let (running_sender, running) = channel();
+    let (ready_sender, ready) = channel();
+    let mut crew = Crew { desks: Vec::new(), threads: Vec::new(), running };
+    let mut starts = Vec::new();
+    for (n, shape) in plan.shapes.iter().enumerate() {
+        let (start, go) = channel();
+        starts.push(start);
+        let desk = Arc::new(Desk::default());
+        crew.desks.push(desk.clone());
+        let job = Job {
+            shape: shape.clone(),
+            clock,
+            spin: plan.spin,
+            desk,
+            ready: ready_sender.clone(),
+            go,
+            _running: running_sender.clone(),
+        };
+        crew.threads.push(spawn(n, &plan.way, job)?);
+    }
+    drop((running_sender, ready_sender));
+    for _ in 0..plan.shapes.len() {
+        if ready.recv().is_err() {
+            break; // A thread ended before it was ready; the others hear it from `go`.
+        }
+    }
+    if crew.threads.iter().any(JoinHandle::is_finished) {
+        drop(starts);
+        return Err(crew
+            .join()
+            .err()
+            .unwrap_or_else(|| Problem::Failed("a thread ended before it was ready".to_owned())));
+    }
+    let now = clock.now();
+    for start in starts {
+        let _ = start.send(now);
+    }
+    Ok(crew)
+}
+
+fn spawn(n: usize, way: &Way, job: Job) -> Result<JoinHandle<Result<End, String>>, Problem> {
+    let builder = std::thread::Builder::new().name(format!("load{n}"));
+    let spawned = match way {
+        Way::Server { endpoint, namespace, options } => {
+            let lanes = job.shape.lanes + usize::from(job.shape.probe.is_some());
+            let options = Options {
+                connections: lanes,
+                in_flight_max: job.shape.in_flight_max(),
+                client: options.client.wrapping_add(n as u128),
+                seed: options.seed.wrapping_add(n as u64),
+                ..options.clone()
+            };
+            let (server, namespace) = (endpoint.clone(), *namespace);
+            builder.spawn(move || remote(server, namespace, options, job))
+        }
+        Way::Nvme(door) => {
+            let door = door.clone();
+            builder.spawn(move || door.drive(job))
+        }
+        Way::Device(volume) => {
+            let volume = volume.clone();
+            builder.spawn(move || local(&volume, n, job))
+        }
+    };
+    spawned.map_err(|e| Problem::Failed(format!("cannot start a thread: {e}")))
+}
+
+impl Crew {
+    /// Waits until all threads have ended, at most this long; whether they have.
+    pub(super) fn wait(&self, at_most: Duration) -> bool {
+        matches!(self.running.recv_timeout(at_most), Err(RecvTimeoutError::Disconnected))
+    }
+
+    /// Adds what was measured since the last call.
+    pub(super) fn collect(&self, sum: &mut Tally) {
+        for desk in &self.desks {
+            let mut tally = desk.tally.lock().expect("no holder panics");
+            sum.add(&tally);
+            tally.reset();
+        }
+    }
+
+    /// What the user should hear, since the last call.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let take =
+            |desk: &Arc<Desk>| std::mem::take(&mut *desk.notes.lock().expect("no holder panics"));
+        self.desks.iter().flat_map(take).collect()
+    }
+
+    /// What the threads left behind.
+    pub(super) fn join(self) -> Result<End, Problem> {
+        let mut sum = End::default();
+        let mut problem = None;
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(end)) => {
+                    sum.failures.extend(end.failures);
+                    sum.unsent += end.unsent;
+                    sum.stuck += end.stuck;
+                    sum.losses += end.losses;
+                }
+                Ok(Err(text)) => problem = problem.or(Some(text)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        match problem {
+            Some(text) if !text.is_empty() => Err(Problem::Failed(text)),
+            _ => Ok(sum),
+        }
+    }
+}
+
+/// Makes load on a device of this process.
+fn local(volume: &Volume, n: usize, job: Job) -> Result<End, String> {
+    let ring = Ring::new().map_err(|e| e.to_string())?;
+    let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
+    let path = Local::new(device, job.shape.in_flight_max());
+    drive(&ring, path, job, |_, _| ())
+}
+
+/// Makes load on a server.
+fn remote(
+    server: io::Endpoint,
+    namespace: Option<NamespaceId>,
+    options: Options,
+    job: Job,
+) -> Result<End, String> {
+    match Ring::new() {
+        Ok(ring) => remote_on::<Sockets>(&ring, server, namespace, options, job),
+        // The survey has told so already.
+        Err(no_ring) => match EpollReactor::new() {
+            Ok(epoll) => remote_on::<EpollSockets>(&epoll, server, namespace, options, job),
+            Err(_) => Err(no_ring.to_string()),
+        },
+    }
+}
+
+fn remote_on<N: Network>(
+    reactor: &N::Reactor,
+    server: io::Endpoint,
+    namespace: Option<NamespaceId>,
+    options: Options,
+    job: Job,
+) -> Result<End, String> {
+    let text = |e: io::Error| e.to_string();
+    let connections = options.connections;
+    let config = SocketsConfig {
+        connections_max: connections + 16,
+        frames_max: options.in_flight_max + connections + 64,
+        ..SocketsConfig::default()
+    };
+    io::raise_descriptor_limit();
+    let mut sockets = N::new(reactor, config).map_err(text)?;
+    sockets.dial_to(server);
+    let unfenced = options.version == Version::One;
+    let mut initiator = Initiator::new(sockets, options);
+    connect(reactor, &job.clock, &mut initiator, connections)?;
+    let path = Remote::new(initiator, namespace, unfenced);
+    drive(reactor, path, job, |path, losses| {
+        for report in path.initiator().reports() {
+            if let Report::Lost { link, why } = report {
+                losses(why.reached(), format!("connection {link}: {why}; dialling again"));
+            }
+        }
+    })
+}
+
+/// Waits until all connections are there.
+pub(crate) fn connect<N: Network>(
+    reactor: &N::Reactor,
+    clock: &Clock,
+    initiator: &mut Initiator<N>,
+    connections: usize,
+) -> Result<(), String> {
+    let deadline = clock.now() + CONNECT_MAX;
+    let mut done = Vec::new();
+    let mut up = 0;
+    let mut trouble = None;
+    io::run(reactor, clock, SpinPolicy::default(), |now| {
+        let progressed = initiator.turn(now, &mut done);
+        for report in initiator.reports() {
+            match report {
+                Report::Connected { .. } => up += 1,
+                Report::Lost { why, .. } => trouble = Some(why),
+                _ => {}
+            }
+        }
+        let open = (0..connections).filter(|&link| initiator.is_connected(link));
+        if now >= deadline || up >= connections && open.count() == connections {
+            return None;
+        }
+        let wake_at = initiator.wake_at().map_or(deadline, |at| at.min(deadline));
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    let open = (0..connections).filter(|&link| initiator.is_connected(link)).count();
+    if open == connections {
+        return Ok(());
+    }
+    let why = trouble.map_or("the server does not answer".to_owned(), |why| why.to_string());
+    Err(format!("only {open} of {connections} connections came up: {why}"))
+}
+
+/// Runs the generator to its end. `reports` looks at the path and names the connections it lost, and
+/// whether they had been there.
+pub(super) fn drive<P: Path>(
+    reactor: &impl Reactor,
+    path: P,
+    job: Job,
+    mut reports: impl FnMut(&mut P, &mut dyn FnMut(bool, String)),
+) -> Result<End, String> {
+    let Job { shape, clock, spin, desk, ready, go, .. } = job;
+    let count = shape.in_flight_max();
+    let classes = [SizeClass { bytes: shape.request_bytes, count }];
+    let pool = BufPool::new(io::carve(&classes).map_err(|e| e.to_string())?.bufs);
+    let _ = ready.send(());
+    drop(ready);
+    let Ok(start) = go.recv() else {
+        return Err(String::new()); // Another thread says why.
+    };
+    let mut generator = Generator::new(start, shape, path, pool).map_err(|e| e.to_string())?;
+    let policy = SpinPolicy { spin: if spin { Duration::MAX } else { WAKE_LEAD } };
+    let mut report_at = start + REPORT_GAP;
+    let mut end = End::default();
+    let mut notes = 0;
+    io::run(reactor, &clock, policy, |now| {
+        let progressed = generator.turn(now);
+        let finished = generator.is_finished(now);
+        if now >= report_at || finished {
+            report_at = now + REPORT_GAP;
+            generator.report(&mut desk.tally.lock().expect("no holder panics"));
+            reports(generator.path(), &mut |reached, text| {
+                // A dial in vain is not one more loss.
+                end.losses += u64::from(reached);
+                notes += 1;
+                if notes <= NOTES_MAX {
+                    desk.notes.lock().expect("no holder panics").push(text);
+                }
+            });
+        }
+        if finished {
+            return None;
+        }
+        let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    end.failures = generator.failures().to_vec();
+    end.unsent = generator.unsent();
+    end.stuck = generator.in_flight();
+    Ok(end)
+}

@@ -1,0 +1,341 @@
+//! `nearflash calibrate`: measures what a device can do at which tail latency, and what requests
+//! cost on it, and writes that as a device model (docs/calibration.md).
+//!
+//! What to measure next, and what follows from it, is `qos::calibrate`; here are the command line,
+//! the loads that are made, the progress bar and the files. Exit codes: 0, a model was written; 1,
+//! it could not be measured, or does not fit; 2, the command line makes no sense; 130, interrupted.
+
+mod beds;
+mod findings;
+mod live;
+mod picture;
+mod precondition;
+mod real_time;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use flash::{Source, Spec};
+use io::Clock;
+use qos::calibrate::{Calibration, Course, Effort};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use beds::Bed;
+use findings::Findings;
+use live::Live;
+use server::volumes::Volume;
+
+/// The smallest device that is worth measuring: on a smaller one requests meet each other.
+const DEVICE_BYTES_MIN: u64 = 16 << 20;
+
+/// The exit code of a program that an interrupt has ended.
+const INTERRUPTED: u8 = 130;
+
+/// Measure what a device can do, and write a device model
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The device: `sim:a`, `file:/dev/nvme0n1`, `file:PATH?size=1GiB`
+    #[arg(value_name = "SPEC")]
+    spec: String,
+    /// Where the device model goes (`disk.toml`); a plot goes beside it (`disk.svg`)
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Let writes overwrite what a file or block device holds; without it only reads are measured,
+    /// which is not enough for a model
+    #[arg(long)]
+    allow_writes: bool,
+    /// First write the whole device, in order and then at random, so that it is as slow as in use
+    #[arg(long, requires = "allow_writes")]
+    precondition: bool,
+    /// Latencies to find rates for (`500us,2ms`)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_latency)]
+    latency: Vec<u32>,
+    /// Shares of reads of the mixes, in per cent; reads alone are always measured
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u8).range(0..=99)
+    )]
+    reads: Vec<u8>,
+    /// Two latencies, three mixes, no sizes and no p99: a first look
+    #[arg(long)]
+    quick: bool,
+    /// Measure simulated flash in real time, too, as other devices always are
+    #[arg(long)]
+    real_time: bool,
+    /// The longest run in real time; short ones take a sixth of it
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_run_seconds)]
+    run_seconds: f64,
+    /// Threads that make load in real time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// What the model calls the device; the spec unless told
+    #[arg(long, value_name = "TEXT")]
+    name: Option<String>,
+    /// Where chance starts
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is no model.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The command line makes no sense.
+    Usage(String),
+    /// Something did not work.
+    Failed(String),
+    /// Somebody wants it to end.
+    Interrupted,
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Failed(text)
+    }
+}
+
+/// Runs the command; the exit code says how it went.
+pub fn main(args: &Args) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Usage(text)) => {
+            errln!("error: {text}\n\nFor more information, try 'nearflash calibrate --help'.");
+            ExitCode::from(2)
+        }
+        Err(Stop::Failed(text)) => {
+            errln!("error: {text}");
+            ExitCode::FAILURE
+        }
+        Err(Stop::Interrupted) => {
+            errln!("interrupted: no device model was written");
+            ExitCode::from(INTERRUPTED)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Stop> {
+    let spec: Spec = args.spec.parse().map_err(|e| Stop::Usage(format!("{e}")))?;
+    let plot = args.output.with_extension("svg");
+    if plot == args.output {
+        return Err(Stop::Usage("the plot goes to a .svg: name the model otherwise".to_owned()));
+    }
+    let writes = may_write(args, &spec);
+    let course = course(args, &spec, writes);
+    for path in [&args.output, &plot] {
+        check_writable(path)?;
+    }
+    let interrupted = interrupted()?;
+    let is_stopped = || interrupted.load(Ordering::Relaxed);
+    let latency_us_max = course.latencies_us.iter().max().copied().unwrap_or(0);
+    let mut bed = open(args, &spec, latency_us_max)?;
+    if args.precondition {
+        precondition::run(bed.volume(), &is_stopped)?;
+    }
+    if !writes {
+        errln!("note: without --allow-writes only reads are measured: there will be no write cost");
+    }
+    let clock = Clock::start();
+    let mut calibration = Calibration::new(course);
+    let live = Live::new(&args.spec);
+    while let Some(offer) = calibration.next_offer() {
+        live.show(&calibration, &offer);
+        let outcome = bed.offer(&offer, &is_stopped)?;
+        calibration.take(offer, outcome);
+    }
+    live.finish();
+    let findings = Findings {
+        calibration: &calibration,
+        device: args.name.as_deref().unwrap_or(&args.spec),
+        spec: &args.spec,
+        is_virtual: bed.is_virtual(),
+        seed: args.seed,
+        requests: bed.requests(),
+        took: clock.now().since(contract::Instant::ZERO),
+        writes,
+    };
+    findings.write(&args.output, &plot, args.json)
+}
+
+/// Whether writes may be made: always to what this process alone has.
+fn may_write(args: &Args, spec: &Spec) -> bool {
+    args.allow_writes || !matches!(spec.source, Source::File { .. })
+}
+
+fn is_virtual(args: &Args, spec: &Spec) -> bool {
+    matches!(spec.source, Source::Sim { .. }) && !args.real_time
+}
+
+fn course(args: &Args, spec: &Spec, writes: bool) -> Course {
+    let effort = match is_virtual(args, spec) {
+        true => Effort::VIRTUAL,
+        false => Effort {
+            short_seconds_max: args.run_seconds / 6.0,
+            long_seconds_max: args.run_seconds,
+            ..Effort::REAL
+        },
+    };
+    let or = |given: &[u32], quick: &[u32], usual: &[u32]| match (given.is_empty(), args.quick) {
+        (false, _) => given.to_vec(),
+        (true, true) => quick.to_vec(),
+        (true, false) => usual.to_vec(),
+    };
+    let mut latencies_us = or(&args.latency, &[500, 2_000], &Course::LATENCIES_US);
+    latencies_us.sort_unstable();
+    latencies_us.dedup();
+    let read_percents = match (writes, args.reads.is_empty(), args.quick) {
+        (false, ..) => Vec::new(),
+        (true, false, _) => args.reads.clone(),
+        (true, true, true) => vec![99, 90, 50],
+        (true, true, false) => Course::READ_PERCENTS.to_vec(),
+    };
+    let sizes = if args.quick || !writes { Vec::new() } else { Course::SIZES.to_vec() };
+    let p99 = !args.quick;
+    Course { latencies_us, p99, read_percents, sizes, effort, limit: Course::LIMIT }
+}
+
+fn open(args: &Args, spec: &Spec, latency_us_max: u32) -> Result<Bed, Stop> {
+    let too_small = |bytes: u64| {
+        format!(
+            "{} has {}, and calibration needs at least {}",
+            args.spec,
+            crate::report::bytes_text(bytes),
+            crate::report::bytes_text(DEVICE_BYTES_MIN)
+        )
+    };
+    let bed = match args.real_time {
+        false => Bed::open_virtual(spec, latency_us_max, args.seed),
+        true => None,
+    };
+    if let Some(bed) = bed {
+        return match bed.bytes() {
+            bytes if bytes < DEVICE_BYTES_MIN => Err(Stop::Usage(too_small(bytes))),
+            _ => Ok(bed),
+        };
+    }
+    let volume = Volume::open(spec).map_err(Stop::Failed)?;
+    if volume.bytes() < DEVICE_BYTES_MIN {
+        return Err(Stop::Usage(too_small(volume.bytes())));
+    }
+    Ok(Bed::open_real(Arc::new(volume), args.threads as usize, latency_us_max, args.seed)?)
+}
+
+/// Set by the first interrupt; the second ends the process at once.
+fn interrupted() -> Result<Arc<AtomicBool>, String> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let failed = |e: std::io::Error| format!("cannot wait for signals: {e}");
+        let code = i32::from(INTERRUPTED);
+        signal_hook::flag::register_conditional_shutdown(signal, code, flag.clone())
+            .map_err(failed)?;
+        signal_hook::flag::register(signal, flag.clone()).map_err(failed)?;
+    }
+    Ok(flag)
+}
+
+/// Finds out now what would be a pity to find out after the measurement.
+fn check_writable(path: &Path) -> Result<(), Stop> {
+    let partial = partial(path);
+    let attempt = match path.is_dir() {
+        true => Err(std::io::ErrorKind::IsADirectory.into()),
+        false => std::fs::write(&partial, "").and_then(|()| std::fs::remove_file(&partial)),
+    };
+    attempt.map_err(|e| Stop::Failed(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Where a file is written before it takes its name.
+fn partial(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    path.with_file_name(name)
+}
+
+/// Writes a file whole or not at all.
+fn write_whole(path: &Path, text: &str) -> Result<(), String> {
+    let partial = partial(path);
+    std::fs::write(&partial, text)
+        .and_then(|()| std::fs::rename(&partial, path))
+        .map_err(|e| format!("cannot write {}: {e}", path.display()))
+}
+
+/// `500us` or `1.5ms`, in microseconds.
+fn parse_latency(text: &str) -> Result<u32, String> {
+    let wrong = || "a latency from 10us to 1s, like 500us or 1.5ms".to_owned();
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    let micros = match unit {
+        "us" | "µs" => number,
+        "ms" => number * 1e3,
+        "s" => number * 1e6,
+        _ => return Err(wrong()),
+    };
+    if (10.0..=1e6).contains(&micros) { Ok(micros.round() as u32) } else { Err(wrong()) }
+}
+
+fn parse_run_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3_600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
+/// How long to wait between two looks at the loads.
+const LOOK_GAP: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        let words = std::iter::once("calibrate").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().args
+    }
+
+    fn course_of(line: &str) -> Course {
+        let args = args(line);
+        let spec = args.spec.parse().unwrap();
+        course(&args, &spec, may_write(&args, &spec))
+    }
+
+    #[test]
+    fn latencies_are_words() {
+        assert_eq!(parse_latency("500us"), Ok(500));
+        assert_eq!(parse_latency("1.5ms"), Ok(1_500));
+        assert_eq!(parse_latency("1s"), Ok(1_000_000));
+        for bad in ["", "500", "5us", "2s", "-1ms", "ms", "1e3us", "1..5ms"] {
+            assert!(parse_latency(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_files_need_leave_to_be_written() {
+        assert!(course_of("file:/dev/null -o x.toml").read_percents.is_empty());
+        assert_eq!(course_of("file:x -o x.toml --allow-writes").read_percents.len(), 5);
+        assert_eq!(course_of("mem:1GiB -o x.toml").effort.long_seconds_max, 10.0);
+        assert_eq!(course_of("mem:1GiB -o x.toml --run-seconds 3").effort.short_seconds_max, 0.5);
+        assert_eq!(course_of("sim:a -o x.toml").effort, Effort::VIRTUAL);
+        assert_eq!(course_of("sim:a -o x.toml --real-time").effort.long_seconds_max, 10.0);
+    }
+
+    #[test]
+    fn lists_replace_what_is_usual() {
+        let course = course_of("sim:a -o x.toml --quick --latency 1ms,500us --reads 80");
+        assert_eq!(course.latencies_us, [500, 1_000]);
+        assert_eq!(course.read_percents, [80]);
+        assert!(course.sizes.is_empty() && !course.p99);
+    }
+}

@@ -1,0 +1,91 @@
+//! What loads are made on: a device in virtual time, or in real time.
+
+use std::sync::Arc;
+
+use crate::bed::{Failure, FlashBed};
+use flash::Spec;
+use qos::calibrate::{Offer, Outcome};
+
+use super::Stop;
+use super::real_time::Crew;
+use server::volumes::Volume;
+
+/// A device that takes loads.
+pub(super) enum Bed {
+    /// Simulated flash without data, on a clock of its own.
+    Virtual(Box<FlashBed>),
+    /// Any device, by threads.
+    Real { crew: Crew, volume: Arc<Volume> },
+}
+
+impl Bed {
+    /// The simulated device of a spec; `None` if it names another.
+    pub(super) fn open_virtual(spec: &Spec, latency_us_max: u32, seed: u64) -> Option<Bed> {
+        let bed = FlashBed::open(spec, latency_us_max, seed)?;
+        Some(Bed::Virtual(Box::new(bed)))
+    }
+
+    /// Any device, with so many threads that make load.
+    pub(super) fn open_real(
+        volume: Arc<Volume>,
+        threads: usize,
+        latency_us_max: u32,
+        seed: u64,
+    ) -> Result<Bed, String> {
+        let crew = Crew::start(volume.clone(), threads, latency_us_max, seed)?;
+        Ok(Bed::Real { crew, volume })
+    }
+
+    pub(super) fn is_virtual(&self) -> bool {
+        matches!(self, Bed::Virtual(_))
+    }
+
+    /// The device, if it is one in real time.
+    pub(super) fn volume(&self) -> Option<&Volume> {
+        match self {
+            Bed::Virtual(_) => None,
+            Bed::Real { volume, .. } => Some(volume),
+        }
+    }
+
+    /// Bytes of the device.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Bed::Virtual(bed) => bed.bytes(),
+            Bed::Real { volume, .. } => volume.bytes(),
+        }
+    }
+
+    /// Requests that were made so far.
+    pub(super) fn requests(&self) -> u64 {
+        match self {
+            Bed::Virtual(bed) => bed.requests(),
+            Bed::Real { crew, .. } => crew.requests(),
+        }
+    }
+
+    /// Offers a load and says what came of it.
+    pub(super) fn offer(
+        &mut self,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Stop> {
+        let failure = match self {
+            Bed::Real { crew, .. } => return crew.offer(offer, is_stopped),
+            Bed::Virtual(bed) => match bed.offer(offer, is_stopped) {
+                Ok(outcome) => return Ok(outcome),
+                Err(failure) => failure,
+            },
+        };
+        Err(match failure {
+            Failure::Stopped => Stop::Interrupted,
+            Failure::Errors(count) => Stop::Failed(errors(count)),
+            Failure::Stuck => Stop::Failed("the device left requests unanswered".to_owned()),
+        })
+    }
+}
+
+/// What to say when requests ended badly.
+pub(super) fn errors(count: u64) -> String {
+    format!("{count} requests ended in errors: a device that fails cannot be calibrated")
+}

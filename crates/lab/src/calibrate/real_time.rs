@@ -1,0 +1,255 @@
+//! Loads in real time: threads with a ring and a queue to the device each, which make one load after
+//! the other. One thread more makes the probes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::bed;
+use client::load::{Generator, Local, Path, Shape, Tally};
+use contract::{BufPool, Instant, SizeClass, Turn};
+use io::{Clock, Ring, SpinPolicy};
+use qos::calibrate::{Offer, Outcome};
+
+use super::{LOOK_GAP, Stop, beds};
+use server::volumes::{Through, Volume};
+
+/// The buffers of a thread: what it has in flight of each size.
+const BUFFERS: [SizeClass; 3] = [
+    SizeClass { bytes: 4 << 10, count: 1024 },
+    SizeClass { bytes: 64 << 10, count: 256 },
+    SizeClass { bytes: 1 << 20, count: 64 },
+];
+
+/// How long before a timed request a thread stops sleeping: what it takes to be woken.
+const WAKE_LEAD: Duration = Duration::from_micros(80);
+
+/// How often a thread hands over what it measured.
+const REPORT_GAP: Duration = Duration::from_millis(50);
+
+/// How late the last arrivals of a load may be only because a thread was not given its processor.
+const STALL_SECONDS: f64 = 0.05;
+
+/// How long the device rests between loads.
+const REST: Duration = Duration::from_millis(300);
+
+/// From the order of a load to its beginning, so that all threads begin together.
+const LEAD: Duration = Duration::from_millis(5);
+
+/// The threads.
+pub(super) struct Crew {
+    clock: Clock,
+    bytes: u64,
+    seed: u64,
+    runs: u64,
+    latency_us_max: u32,
+    requests: u64,
+    /// The load's, and behind them the probes'.
+    hands: Vec<Hand>,
+    done: Receiver<Result<u64, String>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// One thread, from outside.
+struct Hand {
+    jobs: Sender<Job>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+/// A load to be made by one thread.
+struct Job {
+    shape: Shape,
+    start: Instant,
+}
+
+/// What a thread has.
+struct Inside {
+    clock: Clock,
+    jobs: Receiver<Job>,
+    tally: Arc<Mutex<Tally>>,
+    /// For each load, arrivals that were never sent.
+    done: Sender<Result<u64, String>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Crew {
+    /// Starts so many threads for loads, and one for probes.
+    pub(super) fn start(
+        volume: Arc<Volume>,
+        threads: usize,
+        latency_us_max: u32,
+        seed: u64,
+    ) -> Result<Crew, String> {
+        let clock = Clock::start();
+        let (done, results) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut hands = Vec::new();
+        for n in 0..=threads {
+            let (jobs, inside_jobs) = channel();
+            let tally = Arc::new(Mutex::new(Tally::new()));
+            let inside = Inside {
+                clock,
+                jobs: inside_jobs,
+                tally: tally.clone(),
+                done: done.clone(),
+                stop: stop.clone(),
+            };
+            let volume = volume.clone();
+            std::thread::Builder::new()
+                .name(format!("load{n}"))
+                .spawn(move || {
+                    if let Err(error) = work(&volume, n, &inside) {
+                        let _ = inside.done.send(Err(error));
+                    }
+                })
+                .map_err(|e| format!("cannot start a thread: {e}"))?;
+            hands.push(Hand { jobs, tally });
+        }
+        let bytes = volume.bytes();
+        let crew = Crew {
+            clock,
+            bytes,
+            seed,
+            runs: 0,
+            latency_us_max,
+            requests: 0,
+            hands,
+            done: results,
+            stop,
+        };
+        Ok(crew)
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Makes a load and says what came of it.
+    pub(super) fn offer(
+        &mut self,
+        offer: &Offer,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Outcome, Stop> {
+        let shapes = self.shapes(offer);
+        let busy = shapes.len();
+        let start = self.clock.now() + LEAD;
+        self.stop.store(false, Ordering::Relaxed);
+        for (hand, shape) in self.hands.iter().zip(shapes) {
+            // A thread that has ended says why below.
+            let _ = hand.jobs.send(Job { shape, start });
+        }
+        let mut tallies = [Tally::new(), Tally::new()];
+        let (mut left, mut unsent, mut drowning) = (busy, 0, false);
+        while left > 0 {
+            match self.done.recv_timeout(LOOK_GAP) {
+                Ok(Ok(late)) => {
+                    left -= 1;
+                    unsent += late;
+                }
+                Ok(Err(error)) => return Err(Stop::Failed(error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Stop::Failed("the threads of the load have ended".to_owned()));
+                }
+            }
+            if is_stopped() {
+                return Err(Stop::Interrupted);
+            }
+            self.collect(&mut tallies);
+            let reads = &tallies[usize::from(offer.mix.is_probed)];
+            if bed::is_drowning(reads, f64::from(self.latency_us_max)) {
+                drowning = true;
+                self.stop.store(true, Ordering::Relaxed);
+            }
+        }
+        self.collect(&mut tallies);
+        std::thread::sleep(REST);
+        let [load, probes] = &tallies;
+        self.requests += load.count() + probes.count();
+        if load.errors + probes.errors > 0 {
+            return Err(Stop::Failed(beds::errors(load.errors + probes.errors)));
+        }
+        let late_seconds = unsent as f64 / (offer.iops + offer.probe_iops);
+        let is_late = !drowning && late_seconds > STALL_SECONDS + 0.01 * offer.seconds;
+        let seconds = offer.seconds * (1.0 - bed::WARMUP);
+        let reads = if offer.mix.is_probed { probes } else { load };
+        Ok(bed::outcome(load, reads, seconds, drowning || is_late))
+    }
+
+    /// What each thread is to do: those of the load, and that of the probes if there are any.
+    fn shapes(&mut self, offer: &Offer) -> Vec<Shape> {
+        self.runs += 1;
+        let seed = self.seed.wrapping_add(self.runs << 16);
+        let loads = self.hands.len() - 1;
+        let part = Offer { iops: offer.iops / loads as f64, ..*offer };
+        let shape =
+            |offer: &Offer, seed| bed::shape(offer, in_flight(offer.mix.bytes), self.bytes, seed);
+        let mut shapes: Vec<Shape> = (0..loads).map(|n| shape(&part, seed + n as u64)).collect();
+        if offer.mix.is_probed {
+            shapes.push(shape(&bed::probes(offer), seed + loads as u64));
+        }
+        shapes
+    }
+
+    fn collect(&self, tallies: &mut [Tally; 2]) {
+        let last = self.hands.len() - 1;
+        for (n, hand) in self.hands.iter().enumerate() {
+            let mut tally = hand.tally.lock().expect("no holder panics");
+            tallies[usize::from(n == last)].add(&tally);
+            tally.reset();
+        }
+    }
+}
+
+/// Requests of this size in flight of one thread.
+fn in_flight(bytes: usize) -> usize {
+    BUFFERS.iter().find(|class| class.bytes >= bytes).map_or(1, |class| class.count)
+}
+
+/// One thread: its queue lives as long as it does, its loads come one after the other.
+fn work(volume: &Volume, n: usize, inside: &Inside) -> Result<(), String> {
+    let ring = Ring::new().map_err(|e| e.to_string())?;
+    let device = volume.open_queue(&Through::Ring(&ring), 0, n)?;
+    let mut path = Local::new(device, BUFFERS[0].count);
+    let mut pool = BufPool::new(io::carve(&BUFFERS).map_err(|e| e.to_string())?.bufs);
+    while let Ok(job) = inside.jobs.recv() {
+        let generator = Generator::new(job.start, job.shape, &mut path, pool);
+        let (unsent, whole) = drive(&ring, generator.map_err(|e| e.to_string())?, inside)?;
+        pool = whole;
+        if inside.done.send(Ok(unsent)).is_err() {
+            break; // Nobody listens any more.
+        }
+    }
+    Ok(())
+}
+
+/// Makes one load to its end; says how many arrivals were never sent.
+fn drive<P: Path>(
+    ring: &Ring,
+    mut generator: Generator<P>,
+    inside: &Inside,
+) -> Result<(u64, BufPool), String> {
+    let start = inside.clock.now();
+    let mut report_at = start + REPORT_GAP;
+    io::run(ring, &inside.clock, SpinPolicy { spin: WAKE_LEAD }, |now| {
+        let progressed = generator.turn(now);
+        if inside.stop.load(Ordering::Relaxed) {
+            generator.stop(now);
+        }
+        let finished = generator.is_finished(now);
+        if now >= report_at || finished {
+            report_at = now + REPORT_GAP;
+            generator.report(&mut inside.tally.lock().expect("no holder panics"));
+        }
+        if finished {
+            return None;
+        }
+        let wake_at = generator.wake_at(now).unwrap_or(report_at).min(report_at);
+        Some(Turn { progressed, wake_at: Some(wake_at) })
+    });
+    if generator.in_flight() > 0 {
+        return Err("the device left requests unanswered".to_owned());
+    }
+    Ok((generator.unsent(), generator.into_pool()))
+}

@@ -1,0 +1,20 @@
+//! What measures and shows: the load generator's command, calibration, the demo, the figures of the papers
+//! live and in virtual time, and plots of them.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+pub mod print;
+
+pub mod bed;
+pub mod bench;
+pub mod calibrate;
+mod child;
+mod crowd;
+pub mod demo;
+pub mod figures;
+mod plot;
+pub mod report;
+pub mod reproduce;
+pub mod scenario;
+mod stage;
+mod stalls;

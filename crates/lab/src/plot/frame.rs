@@ -1,0 +1,88 @@
+//! Where data lie in a picture, and what stands around them: title, axes, grid.
+
+use crate::figures::{Figure, Series};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::categories::Categories;
+use super::scale::{Scale, tick_text};
+use super::{Area, Drawn, FONT, GRID, INK, PALE_INK};
+
+/// A rectangle of pixels for data, and the scales of its sides.
+pub(super) struct Frame {
+    left: i32,
+    right: i32,
+    top: i32,
+    bottom: i32,
+    x: Scale,
+    y: Scale,
+}
+
+impl Frame {
+    /// The frame of a picture of this size, which leaves so much to its right.
+    pub(super) fn new(size: (u32, u32), x: Scale, y: Scale, margin: i32) -> Frame {
+        let (right, bottom) = (size.0 as i32 - margin, size.1 as i32 - 130);
+        Frame { left: 130, right, top: 160, bottom, x, y }
+    }
+
+    /// Where the data end, and how far up and down they go.
+    pub(super) fn side(&self) -> (i32, i32, i32) {
+        (self.right, self.top, self.bottom)
+    }
+
+    /// From the left to the right.
+    pub(super) fn across(&self) -> (i32, i32) {
+        (self.left, self.right)
+    }
+
+    /// The pixel of a point.
+    pub(super) fn place(&self, (x, y): (f64, f64)) -> (i32, i32) {
+        let right = self.x.place(x) * f64::from(self.right - self.left);
+        let up = self.y.place(y) * f64::from(self.bottom - self.top);
+        (self.left + right.round() as i32, self.bottom - up.round() as i32)
+    }
+
+    /// The pixels of a series' points.
+    pub(super) fn places(&self, series: &Series) -> Vec<(i32, i32)> {
+        let finite =
+            series.points.iter().filter(|point| point.0.is_finite() && point.1.is_finite());
+        finite.map(|&point| self.place(point)).collect()
+    }
+
+    /// Title, axes and grid.
+    pub(super) fn draw(
+        &self,
+        area: &Area<'_>,
+        figure: &Figure,
+        categories: Option<&Categories>,
+    ) -> Drawn {
+        let title = (FONT, 40).into_font().style(FontStyle::Bold).color(&INK);
+        area.draw(&Text::new(figure.title.clone(), (40, 34), title))?;
+        let words = (FONT, 29).into_font().color(&PALE_INK);
+        area.draw(&Text::new(figure.y_label.clone(), (40, 96), words.clone()))?;
+        let ticks = (FONT, 27).into_font().color(&PALE_INK);
+        let beside = ticks.clone().pos(Pos::new(HPos::Right, VPos::Center));
+        for tick in self.y.ticks() {
+            let (_, level) = self.place((0.0, tick));
+            let line = vec![(self.left, level), (self.right, level)];
+            area.draw(&PathElement::new(line, GRID.stroke_width(2)))?;
+            area.draw(&Text::new(tick_text(tick), (self.left - 18, level), beside.clone()))?;
+        }
+        let below = ticks.pos(Pos::new(HPos::Center, VPos::Top));
+        let named = |categories: &Categories| categories.ticks();
+        let numbers = || self.x.ticks().into_iter().map(|tick| (tick, tick_text(tick))).collect();
+        for (tick, text) in categories.map_or_else(numbers, named) {
+            let (at, _) = self.place((tick, 0.0));
+            let line = vec![(at, self.bottom), (at, self.bottom + 10)];
+            area.draw(&PathElement::new(line, PALE_INK.stroke_width(2)))?;
+            area.draw(&Text::new(text, (at, self.bottom + 20), below.clone()))?;
+        }
+        let axis = vec![(self.left, self.bottom), (self.right, self.bottom)];
+        area.draw(&PathElement::new(axis, PALE_INK.stroke_width(3)))?;
+        let below = words.pos(Pos::new(HPos::Right, VPos::Top));
+        let place = (self.right, self.bottom + 66);
+        let label = categories.map_or(&figure.x_label[..], Categories::title);
+        area.draw(&Text::new(label.to_owned(), place, below))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! What commands print, for people and for the next program of a pipe.
+//!
+//! Whoever reads it may stop early, as `head` does. Then the command ends: what it has begun is undone as
+//! by any other early end, nothing more is said, and its status is that of a program which the system
+//! has ended for it. `println!` would panic. What is deliberately not here: servers, which outlive whoever
+//! reads what they say (`log.rs`).
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::process::ExitCode;
+
+/// The status of a program that nobody reads any more: that of one which SIGPIPE (13) has ended.
+const UNREAD: u8 = 128 + 13;
+
+/// Why something was not printed: it is on its way to [`run`].
+struct Unprinted(io::Error);
+
+/// As `print!`, to be used in a command that [`run`] runs.
+#[macro_export]
+macro_rules! out {
+    ($($words:tt)*) => { $crate::print::print(format_args!($($words)*)) };
+}
+
+/// As `println!`, to be used in a command that [`run`] runs.
+#[macro_export]
+macro_rules! outln {
+    () => { $crate::print::print(format_args!("\n")) };
+    ($($words:tt)*) => { $crate::print::print(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// As `eprintln!`, to whom it may concern: nobody need be there.
+#[macro_export]
+macro_rules! errln {
+    ($($words:tt)*) => { $crate::print::complain(format_args!($($words)*)) };
+}
+
+/// Prints to standard output. Where that cannot be, the command is over.
+pub fn print(words: Arguments<'_>) {
+    let mut output = io::stdout().lock();
+    if let Err(error) = output.write_fmt(words) {
+        drop(output);
+        // No panic: nothing is wrong with the program.
+        resume_unwind(Box::new(Unprinted(error)));
+    }
+}
+
+/// Writes a line to standard error, if somebody is there.
+pub fn complain(words: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{words}");
+}
+
+/// Runs a command until it is over, or nobody reads what it prints.
+///
+/// # Errors
+/// The command's, or why it could not print.
+pub fn run(command: impl FnOnce() -> Result<ExitCode, String>) -> Result<ExitCode, String> {
+    catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|thrown| {
+        let Unprinted(error) = match thrown.downcast::<Unprinted>() {
+            Ok(unprinted) => *unprinted,
+            Err(panic) => resume_unwind(panic),
+        };
+        match error.kind() {
+            ErrorKind::BrokenPipe => Ok(ExitCode::from(UNREAD)),
+            _ => Err(format!("cannot write to standard output: {error}")),
+        }
+    })
+}

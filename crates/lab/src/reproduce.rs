@@ -1,0 +1,149 @@
+//! `nearflash reproduce`: the figures and tables of the ReFlex paper, made anew and set beside the
+//! paper's.
+//!
+//! What needs more cores, tenants or flash than a small machine has runs in virtual time
+//! (`crate::figures`), and a point of it is confirmed for real; what is about the machine's network and
+//! processors runs for real. What is deliberately not here: how any of them is measured.
+
+mod confirm;
+mod fig4;
+mod fig6c;
+mod files;
+mod html;
+mod iscsi;
+mod machine;
+mod paper;
+mod real;
+mod table2;
+mod tenants;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::figures::{self, Figure, Options};
+
+use crate::child;
+use crate::report::Style;
+use machine::Machine;
+use real::Bed;
+
+/// Make the figures and tables of the ReFlex paper anew, beside the paper's
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to make: fig1, fig3, table2, fig4, fig5, fig6a, fig6b, fig6c, one of the others that
+    /// the documentation lists, or all
+    #[arg(required = true, value_parser = parse_name)]
+    names: Vec<&'static str>,
+    /// The folder for tables (CSV), plots (SVG) and the report (HTML); it is made if need be
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Shorter runs with fewer points: an impression, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Where chance starts
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Leave out everything that runs in real time
+    #[arg(long)]
+    virtual_only: bool,
+}
+
+/// Everything.
+const ALL: &str = "all";
+
+type Measure = fn(&Bed) -> Result<Figure, String>;
+
+/// What is measured in real time alone, in the paper's order.
+const REAL: [(&str, Measure); 3] =
+    [("table2", table2::measure), ("fig4", fig4::measure), ("fig6c", fig6c::measure)];
+
+fn parse_name(text: &str) -> Result<&'static str, String> {
+    let known = || names().chain([ALL]);
+    known().find(|name| *name == text).ok_or_else(|| {
+        format!("there is no {text}; there are: {}", known().collect::<Vec<_>>().join(", "))
+    })
+}
+
+/// All names, the paper's first and in its order.
+fn names() -> impl Iterator<Item = &'static str> {
+    let paper = ["fig1", "fig3", "table2", "fig4", "fig5", "fig6a", "fig6b", "fig6c"];
+    let others = figures::ALL.iter().map(|(name, _)| *name);
+    paper.into_iter().chain(others.filter(move |name| !paper.contains(name)))
+}
+
+/// Makes what was asked for; fails when something was not as it should be.
+pub fn run(args: &Args) -> Result<ExitCode, String> {
+    child::end_with_us()?;
+    let machine = Machine::describe();
+    outln!("{machine}\n");
+    let wanted: Vec<&str> =
+        names().filter(|name| args.names.iter().any(|n| n == name || *n == ALL)).collect();
+    std::fs::create_dir_all(&args.output)
+        .map_err(|e| format!("cannot make {}: {e}", args.output.display()))?;
+    let bed = Bed::new(args.quick, args.seed);
+    let mut done = Vec::new();
+    for name in wanted {
+        let Some(figure) = make(name, args, &bed)? else { continue };
+        outln!("{}", terminal(&figure));
+        files::write(&args.output, &figure)?;
+        done.push(figure);
+    }
+    let report = html::report(&done, &machine, args.quick);
+    let path = args.output.join("report.html");
+    std::fs::write(&path, report).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    outln!("written to {}", path.display());
+    let met = done.iter().all(Figure::is_met);
+    Ok(if met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One of them; nothing where it was to be left out.
+fn make(name: &str, args: &Args, bed: &Bed) -> Result<Option<Figure>, String> {
+    let options = Options { seed: args.seed, quick: args.quick };
+    if let Some((_, make)) = figures::ALL.iter().find(|(other, _)| *other == name) {
+        outln!("{name}: in virtual time …");
+        let mut figure = make(&options);
+        if !args.virtual_only {
+            confirm::confirm(&mut figure, bed)?;
+        }
+        paper::overlay(&mut figure);
+        return Ok(Some(figure));
+    }
+    if args.virtual_only {
+        return Ok(None);
+    }
+    let (_, measure) = REAL.iter().find(|(other, _)| *other == name).expect("every name is known");
+    outln!("{name}: in real time …");
+    let mut figure = measure(bed)?;
+    paper::overlay(&mut figure);
+    Ok(Some(figure))
+}
+
+/// A figure as a person reads it on a terminal.
+fn terminal(figure: &Figure) -> String {
+    let style = Style::of_terminal();
+    let text = figure.to_markdown();
+    let lines = text.lines().map(|line| match line {
+        line if line.starts_with("## ") => style.bold(line.trim_start_matches("## ")),
+        line if line.contains("| MISSED") => style.red(line),
+        line => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_to_one_maker() {
+        let all: Vec<&str> = names().collect();
+        for name in &all {
+            let makers = figures::ALL.iter().filter(|(other, _)| other == name).count()
+                + REAL.iter().filter(|(other, _)| other == name).count();
+            assert_eq!(makers, 1, "{name}");
+            assert_eq!(parse_name(name), Ok(*name));
+        }
+        assert_eq!(parse_name("all"), Ok("all"));
+        assert!(parse_name("fig2").unwrap_err().contains("fig6c"));
+    }
+}

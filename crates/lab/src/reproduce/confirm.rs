@@ -1,0 +1,61 @@
+//! A point of what was made in virtual time, measured again in real time.
+
+use crate::figures::Figure;
+use flash::sim_flash::Preset;
+use flash::sim_flash::sweep::{Load, offer};
+
+use super::real::Bed;
+use super::tenants;
+use crate::demo;
+
+/// How far the real p95 may be from the virtual one, as a ratio: other work of the machine takes
+/// the processor away for milliseconds.
+const RATIO_MOST: f64 = 1.25;
+
+/// Adds a verdict about a point that was measured for real, where the figure has one.
+pub(super) fn confirm(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+    match figure.id {
+        "fig1" => device(figure, bed, 90, 100e3),
+        "fig3" => device(figure, bed, 50, 50e3),
+        "fig5" => figure_5(figure, bed),
+        "fig6a" => tenants::core(figure, bed),
+        "fig6b" => tenants::many(figure, bed),
+        "hostile-be" => tenants::hostile(figure, bed),
+        _ => Ok(()),
+    }
+}
+
+/// The device alone, at a load that any machine drives.
+fn device(figure: &mut Figure, bed: &Bed, reads: u8, iops: f64) -> Result<(), String> {
+    outln!("{}: a point in real time …", figure.id);
+    let share = f64::from(reads) / 100.0;
+    let load = Load { iops, reads: share, requests: 300_000, pages: 1, seed: bed.seed };
+    let meant = offer(&Preset::A.model(), 1.0, load).read_p95_us;
+    let (percent, rate) = (reads.to_string(), iops.to_string());
+    let words = ["--read-percent", &percent, "--rate", &rate, "--queue-depth", "1024"];
+    let point = bed.measure("sim:a?size=256MiB", &words)?;
+    let ratio = point.p95_us / meant;
+    figure.judge(
+        &format!("in real time: p95 at {:.0} K IOPS, {reads} % reads", iops / 1e3),
+        &format!("{meant:.0} µs in virtual time, to within a quarter"),
+        format!("{:.0} µs at {:.1} K IOPS", point.p95_us, point.iops / 1e3),
+        (1.0 / RATIO_MOST..=RATIO_MOST).contains(&ratio),
+    );
+    Ok(())
+}
+
+/// Figure 5 with a real server and real clients, as fast as the machine drives them.
+fn figure_5(figure: &mut Figure, bed: &Bed) -> Result<(), String> {
+    outln!("{}: in real time …", figure.id);
+    let seconds = if bed.quick { 2 } else { 5 };
+    let seen = demo::play(Some(bed.pace()?), seconds, false)?;
+    let scale = match seen.slow() {
+        1 => "at full speed".to_owned(),
+        slow => format!("{slow} times slower"),
+    };
+    for (what, target, measured, met) in seen.verdicts() {
+        let what = format!("in real time, {scale}: {what}");
+        figure.judge(&what, &target, measured, met);
+    }
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The report: one page that needs nothing beside itself.
+
+use std::fmt::Write as _;
+
+use crate::figures::{Figure, Table, Verdict};
+
+use super::machine::Machine;
+use crate::plot;
+
+const STYLE: &str = "\
+:root{color-scheme:light}\
+body{font:16px/1.5 system-ui,sans-serif;color:#222;background:#fff;max-width:60rem;margin:2rem auto;\
+padding:0 1rem}\
+h1{font-size:1.7rem;margin:0 0 .3rem}h2{font-size:1.25rem;margin:3rem 0 .5rem}\
+p{margin:.5rem 0;max-width:46rem}.pale{color:#666}\
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:.8rem 0;font-size:.92rem}\
+th{text-align:left;color:#666;font-weight:600;border-bottom:2px solid #ccc}\
+th,td{padding:.25rem .9rem .25rem 0;vertical-align:top}td{border-bottom:1px solid #eee}\
+td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+.met{color:#00724f;font-weight:600}.missed{color:#b3261e;font-weight:700}\
+figure{margin:1rem 0}svg{width:100%;height:auto;display:block}a{color:#0072b2}";
+
+/// The page about these figures.
+pub(super) fn report(figures: &[Figure], machine: &Machine, quick: bool) -> String {
+    let mut page = String::new();
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>nearflash: the ReFlex paper, reproduced</title><style>{STYLE}</style></head><body>\n\
+         <h1>The ReFlex paper, reproduced</h1>\n<p class=\"pale\">{}</p>\n",
+        escaped(&machine.to_string())
+    );
+    page.push_str(
+        "<p>Klimovic, Litz and Kozyrakis, <a href=\"https://doi.org/10.1145/3037697.3037732\">\
+         ReFlex: Remote Flash ≈ Local Flash</a> (ASPLOS 2017), by nearflash. What runs in virtual \
+         time comes out the same on every machine; what runs in real time is this machine's.</p>\n",
+    );
+    if quick {
+        page.push_str("<p class=\"missed\">Quick runs: an impression, not a result.</p>\n");
+    }
+    page.push_str(&summary(figures));
+    for figure in figures {
+        page.push_str(&section(figure));
+    }
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// All verdicts at a glance.
+fn summary(figures: &[Figure]) -> String {
+    let mut text = String::from(
+        "<div class=\"wide\"><table><thead><tr><th></th><th>measure</th><th>target</th>\
+         <th>measured</th><th></th></tr></thead><tbody>\n",
+    );
+    for figure in figures {
+        for (n, verdict) in figure.verdicts.iter().enumerate() {
+            let link = match n {
+                0 => format!("<a href=\"#{0}\">{0}</a>", figure.id),
+                _ => String::new(),
+            };
+            let _ = writeln!(text, "<tr><td>{link}</td>{}</tr>", verdict_cells(verdict));
+        }
+    }
+    text.push_str("</tbody></table></div>\n");
+    text
+}
+
+fn verdict_cells(verdict: &Verdict) -> String {
+    let (class, word) = if verdict.met { ("met", "✓ met") } else { ("missed", "✗ missed") };
+    format!(
+        "<td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{word}</td>",
+        escaped(&verdict.what),
+        escaped(&verdict.target),
+        escaped(&verdict.measured)
+    )
+}
+
+fn section(figure: &Figure) -> String {
+    let title = escaped(&figure.title);
+    let mut text = format!("<h2 id=\"{0}\">{0}: {title}</h2>\n", figure.id);
+    if let Ok(svg) = plot::svg(figure) {
+        let _ = writeln!(text, "<figure role=\"img\" aria-label=\"{title}\">{svg}</figure>");
+    }
+    text.push_str(&table(&figure.table));
+    for note in &figure.notes {
+        let _ = writeln!(text, "<p>{}</p>", escaped(note));
+    }
+    text
+}
+
+fn table(table: &Table) -> String {
+    let mut text = String::from("<div class=\"wide\"><table><thead><tr>");
+    for column in &table.columns {
+        let _ = write!(text, "<th>{}</th>", escaped(column));
+    }
+    text.push_str("</tr></thead><tbody>\n");
+    for row in &table.rows {
+        text.push_str("<tr>");
+        for cell in row {
+            let class = if is_number(cell) { " class=\"number\"" } else { "" };
+            let _ = write!(text, "<td{class}>{}</td>", escaped(cell));
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</tbody></table></div>\n");
+    text
+}
+
+/// Whether a cell is a figure, which stands flush right: `1 234.5`, `-3.1 %`, `78 / 90`.
+fn is_number(cell: &str) -> bool {
+    let starts = cell.trim_start_matches(['+', '-', '−', '<', '≈', ' ']);
+    let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || " .,%/–-".contains(c));
+    starts.starts_with(|c: char| c.is_ascii_digit()) && digits(starts)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Series;
+
+    #[test]
+    fn the_page_stands_alone_and_says_everything() {
+        let mut figure = Figure {
+            id: "fig4",
+            title: "a < b".to_owned(),
+            x_label: "IOPS".to_owned(),
+            y_label: "µs".to_owned(),
+            log_y: false,
+            series: vec![Series { name: "local".to_owned(), points: vec![(1.0, 2.0)] }],
+            table: Table::new(&["way", "IOPS"]),
+            notes: vec!["p95 < 1 & so on".to_owned()],
+            verdicts: Vec::new(),
+        };
+        figure.table.row(vec!["local".to_owned(), "870 000".to_owned()]);
+        figure.judge("ratio", "≥ 0.9", "0.5".to_owned(), false);
+        let page = report(&[figure], &Machine::describe(), true);
+        for words in ["a &lt; b", "<svg", "870 000", "p95 &lt; 1 &amp; so on", "✗ missed", "Quick"]
+        {
+            assert!(page.contains(words), "{words}");
+        }
+        for foreign in ["<script", "src=", "@import", "url(", "<link"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn figures_stand_flush_right() {
+        for number in ["870 000", "78 / 90", "-3.1 %", "12.5"] {
+            assert!(is_number(number), "{number}");
+        }
+        for words in ["local", "2 threads", "", "- none -"] {
+            assert!(!is_number(words), "{words}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A server of our own with tenants: its configuration, in a file that is removed in the end.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::child::Server;
+
+/// A tenant, as the configuration says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) read_percent: u8,
+    /// 95th percentile of reads, and requests a second; nothing for best effort.
+    pub(crate) slo: Option<(Duration, f64)>,
+}
+
+/// A device and tenants, ready to be served.
+pub(crate) struct Stage {
+    file: tempfile::NamedTempFile,
+}
+
+impl Stage {
+    /// This device on loopback; whoever says a tenant's name belongs to it.
+    pub(crate) fn new(spec: &str, promises: &[Promise<'_>]) -> Result<Stage, String> {
+        let failed = |e: std::io::Error| format!("cannot write a temporary file: {e}");
+        let file = tempfile::NamedTempFile::new().map_err(failed)?;
+        std::fs::write(file.path(), text(spec, promises)).map_err(failed)?;
+        Ok(Stage { file })
+    }
+
+    /// Serves it, with these words on the command line besides.
+    pub(crate) fn serve(&self, words: &[&str]) -> Result<Server, String> {
+        let path = self.file.path().display().to_string();
+        let mut all: Vec<String> =
+            ["--config", &path, "--state", "none"].map(str::to_owned).to_vec();
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        Server::start(&all)
+    }
+}
+
+fn text(spec: &str, promises: &[Promise<'_>]) -> String {
+    let mut text = format!(
+        "[[device]]\nname = \"drive\"\nspec = \"{spec}\"\n\
+         [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n"
+    );
+    for Promise { name, read_percent, slo } in promises {
+        let _ = write!(
+            text,
+            "[[access]]\nfrom = \"anyone\"\ntenant = \"{name}\"\nrights = \"read-write\"\n\
+             [[tenant]]\nname = \"{name}\"\n"
+        );
+        if let Some((p95, iops)) = slo {
+            let (latency_us, iops) = (p95.as_micros(), iops.round());
+            let _ = write!(
+                text,
+                "latency_us = {latency_us}\niops = {iops}\nread_percent = {read_percent}\n"
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::config::Config;
+
+    #[test]
+    fn the_server_understands_it() {
+        let slo = Some((Duration::from_micros(500), 120e3));
+        let promises = [
+            Promise { name: "A", read_percent: 100, slo },
+            Promise { name: "C", read_percent: 95, slo: None },
+        ];
+        let config = Config::parse(&text("sim:a?size=64MiB&slow=4", &promises)).unwrap();
+        assert_eq!(config.tenant.len(), 2);
+        assert_eq!(config.tenant[0].slo().iops, 120_000);
+        assert_eq!(config.tenant[1].slo().latency_us, 0);
+        assert_eq!(config.specs().unwrap().len(), 1);
+    }
+}

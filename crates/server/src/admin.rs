@@ -1,0 +1,444 @@
+//! Where the admin API of a server is, and where the commands that use it look for it.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
+
+use std::env;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use contract::Happening;
+use control::admin::{
+    AddressError, AdminAddress, Caller, Credentials, Door, Estate, Journal, Outcome, Recalibrator,
+    Record, Router, Running, Site, router, start_audited,
+};
+use control::{Foreman, Tenants};
+use io::{Listener, TcpOptions, UnixPath};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::audit::AuditFile;
+use crate::config::AdminConfig;
+use crate::credentials::CredentialFiles;
+use crate::live::{Live, Reloaded};
+use crate::log;
+use crate::recalibrate::Recalibrations;
+use crate::upgrade::{Heir, Role, Socket};
+
+/// By how much threads that answer operators come after those that serve, in steps of `nice`: where
+/// both want a processor, a worker gets ten parts of it and an answer one.
+const STEPS: u8 = 10;
+
+/// The permissions of the socket: the user who runs the server, and root.
+const MODE: u32 = 0o600;
+
+/// The name of the socket in its directory.
+const SOCKET: &str = "nearflash.sock";
+
+/// The directory of servers that the system runs.
+const SYSTEM_DIRECTORY: &str = "/run/nearflash";
+
+/// Whether a server has an admin API, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Wanted {
+    /// No.
+    Nowhere,
+    /// Yes, there.
+    At(Vec<AdminAddress>),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Wanted::Nowhere),
+            _ => {
+                // A path may have commas of its own.
+                let text = text.replace(",https://", "\0https://");
+                let each = text.split('\0').map(str::parse).collect::<Result<Vec<_>, _>>();
+                each.map(Wanted::At).map_err(|e: AddressError| format!("{e}, or none"))
+            }
+        }
+    }
+}
+
+impl From<Wanted> for String {
+    fn from(wanted: Wanted) -> String {
+        match wanted {
+            Wanted::Nowhere => "none".to_owned(),
+            Wanted::At(each) => {
+                let each: Vec<String> = each.iter().map(AdminAddress::to_string).collect();
+                each.join(",")
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Wanted {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// An API that answers: the file of a Unix socket goes with this.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    listener: Listener,
+    role: Role,
+    wanted: String,
+    pub(crate) running: Running,
+}
+
+impl Opened {
+    /// What the next process is passed of it.
+    pub(crate) fn socket(&self) -> Socket {
+        Socket::of(&self.listener, self.role, self.wanted.clone())
+    }
+}
+
+/// The workers of a server, as the admin API tells of them.
+pub(crate) struct Crew {
+    /// Who tells them what to do.
+    pub(crate) foreman: Foreman,
+    /// The processors that they are pinned to, in their order.
+    pub(crate) cpus: Option<Vec<usize>>,
+    pub(crate) live: Arc<Live>,
+    /// Who measures devices anew.
+    pub(crate) recalibrations: Arc<Recalibrations>,
+}
+
+impl Site for Crew {
+    fn cpu(&self, worker: usize) -> Option<usize> {
+        self.cpus.as_ref().map(|cpus| cpus[worker])
+    }
+
+    fn estate(&self) -> Option<Arc<dyn Estate>> {
+        Some(self.live.clone())
+    }
+
+    fn recalibrator(&self) -> Option<Arc<dyn Recalibrator>> {
+        Some(self.recalibrations.clone())
+    }
+}
+
+/// What belongs to the admin API and stays while the server runs.
+pub(crate) struct Office {
+    wanted: Option<Wanted>,
+    audit: Option<Arc<AuditFile>>,
+    /// For operators elsewhere, with the files that it was made of.
+    credentials: Option<(Arc<Credentials>, CredentialFiles)>,
+}
+
+impl Office {
+    /// What a configuration asks for.
+    ///
+    /// # Errors
+    /// When a file that it names cannot be opened.
+    pub(crate) fn open(config: &AdminConfig) -> Result<Office, String> {
+        let audit = config.audit.as_deref().map(AuditFile::open).transpose()?;
+        let credentials = match CredentialFiles::of(config)? {
+            Some(files) => Some((Arc::new(files.read()?), files)),
+            None => None,
+        };
+        Ok(Office { wanted: config.listen.clone(), audit, credentials })
+    }
+
+    /// Where the admin API is to be.
+    pub(crate) fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
+    fn journal(&self) -> Option<Arc<dyn Journal>> {
+        self.audit.clone().map(|audit| Arc::new(Counted(audit)) as Arc<dyn Journal>)
+    }
+
+    /// Starts the admin API where it is wanted, or in the default place, if there is one. Only a place
+    /// that was asked for has to be available. An heir's are held.
+    pub(crate) fn serve(
+        &self,
+        tenants: &Tenants,
+        crew: Crew,
+        scraped: &Router,
+        mut heir: Option<&mut Heir>,
+    ) -> Result<Vec<Opened>, String> {
+        let foreman = crew.foreman.clone();
+        let site: Arc<dyn Site> = Arc::new(crew);
+        // The same by all doors, so that what is done one at a time is.
+        let router = router(tenants.clone(), foreman, site).merge(scraped.clone());
+        match &self.wanted {
+            Some(Wanted::Nowhere) => {
+                warn_of_none("as it was told");
+                Ok(Vec::new())
+            }
+            Some(Wanted::At(each)) => {
+                let opened = each.iter();
+                let open = |address| self.open_at(address, router.clone(), heir.as_deref_mut());
+                opened.map(open).collect()
+            }
+            None => Ok(self.open_default(router, heir).into_iter().collect()),
+        }
+    }
+
+    fn open_default(&self, router: Router, heir: Option<&mut Heir>) -> Option<Opened> {
+        let Some(path) = default_socket() else {
+            warn_of_none(
+                "because neither RUNTIME_DIRECTORY nor XDG_RUNTIME_DIR names a place for it",
+            );
+            return None;
+        };
+        let address = AdminAddress::Unix(path.clone());
+        let opened = make_parent(&path).and_then(|()| self.open_at(&address, router, heir));
+        opened
+            .map_err(|error| {
+                log::say(format_args!(
+                    "warning: {error}; serving without an admin API (choose a place for it with \
+                     --admin)"
+                ));
+            })
+            .ok()
+    }
+
+    fn open_at(
+        &self,
+        address: &AdminAddress,
+        router: Router,
+        heir: Option<&mut Heir>,
+    ) -> Result<Opened, String> {
+        let (wanted, is_held) = (address.to_string(), heir.is_some());
+        let passed =
+            heir.map(|heir| heir.socket(|role| *role == Role::Admin, &wanted)).transpose()?;
+        let bind = || match address {
+            AdminAddress::Unix(path) => {
+                let path = UnixPath::new(path).map_err(|e| e.to_string())?;
+                Listener::bind_unix(&path, MODE).map_err(|e| e.to_string())
+            }
+            AdminAddress::Tcp(at) => bind_tcp(*at),
+            AdminAddress::Tls { .. } => bind_tcp(tls_place(address)?),
+        };
+        let listener = passed.flatten().map_or_else(bind, Ok)?;
+        let fail =
+            |error: std::io::Error| format!("cannot start the admin API at {address}: {error}");
+        let socket: OwnedFd = listener.try_clone().map_err(fail)?;
+        let door = match address {
+            AdminAddress::Unix(_) => Door::Unix(socket.into(), rustix::process::geteuid().as_raw()),
+            AdminAddress::Tcp(_) => Door::Tcp(socket.into()),
+            AdminAddress::Tls { .. } => {
+                let (credentials, _) = self.credentials.as_ref().ok_or_else(|| needs(address))?;
+                Door::Tls(socket.into(), credentials.clone())
+            }
+        };
+        let running =
+            start_audited(router, door, is_held, self.journal(), give_way).map_err(fail)?;
+        Ok(Opened { listener, role: Role::Admin, wanted, running })
+    }
+
+    /// Has a reload done that a signal asked for, with a record of it. The audit log is opened anew
+    /// first, and nothing is reloaded while it takes no records. Certificates and tokens are read
+    /// again.
+    ///
+    /// # Errors
+    /// Why nothing was reloaded.
+    pub(crate) fn reload(
+        &self,
+        about: &str,
+        reload: impl FnOnce() -> Result<Reloaded, String>,
+    ) -> Result<Reloaded, String> {
+        if let Some(audit) = &self.audit {
+            audit.reopen()?;
+            audit.ready()?;
+        }
+        // Looked at before and taken behind, so that a reload happens or does not.
+        let usable = match &self.credentials {
+            Some((_, files)) => files.read().map(drop),
+            None => Ok(()),
+        };
+        let mut reloaded = usable.and_then(|()| reload());
+        if let (Ok(done), Some((credentials, files))) = (&mut reloaded, &self.credentials)
+            && let Err(error) = files.renew(credentials)
+        {
+            done.later.push(format!("[admin] ({error})"));
+        }
+        let outcome = if reloaded.is_ok() { Outcome::Done } else { Outcome::Refused };
+        let who = Caller::Signal { signal: "SIGHUP" };
+        let mut record = Record::beside_http(who, "RELOAD", about, outcome);
+        if let Ok(Reloaded { later, overruled }) = &reloaded {
+            let lists = [("needs_restart", later), ("overruled", overruled)].into_iter();
+            let lists = lists.filter(|(_, list)| !list.is_empty());
+            let lists: Map<String, Value> =
+                lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();
+            record.after = (!lists.is_empty()).then_some(Value::Object(lists));
+        }
+        self.keep(&record);
+        reloaded
+    }
+
+    /// Records that this process has taken over from another. That had the audit log opened anew by its
+    /// path whenever it was told to, while this one had opened it already.
+    pub(crate) fn has_taken_over(&self, about: &str) {
+        if let Some(Err(error)) = self.audit.as_ref().map(|audit| audit.reopen()) {
+            tracing::error!(error, "records go on in the audit log that was opened at the start");
+        }
+        let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
+        let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
+        Happening::UpgradeDone.count();
+        self.keep(&Record::beside_http(who, "UPGRADE", about, Outcome::Done));
+    }
+
+    /// Where records go.
+    pub(crate) fn audit(&self) -> Option<Arc<AuditFile>> {
+        self.audit.clone()
+    }
+
+    /// Writes what is owed to the audit log, because the process ends.
+    pub(crate) fn settle(&self) {
+        if let Some(audit) = &self.audit
+            && let Err(error) = audit.ready()
+        {
+            tracing::error!(error, "records of changes are lost with this process");
+        }
+    }
+
+    fn keep(&self, record: &Record) {
+        if let Err(why) = record.keep(self.journal().as_deref()) {
+            tracing::error!("{} is done, but its record is not kept yet: {why}", record.method);
+        }
+    }
+}
+
+/// An audit log whose records are counted.
+struct Counted(Arc<AuditFile>);
+
+impl Journal for Counted {
+    fn ready(&self) -> Result<(), String> {
+        self.0.ready()
+    }
+
+    fn keep(&self, record: &Record) -> Result<(), String> {
+        let kept = self.0.keep(record);
+        match (&kept, record.outcome) {
+            (Ok(()), _) => Happening::AuditKept.count(),
+            (Err(_), Outcome::Done | Outcome::Unknown) => Happening::AuditOwed.count(),
+            // Of what was refused nobody owes a record.
+            (Err(_), Outcome::Refused | Outcome::Failed) => {}
+        }
+        kept
+    }
+}
+
+/// Says that nobody can operate this server, and how that is changed.
+fn warn_of_none(why: &str) {
+    tracing::warn!(
+        "serving without an admin API, {why}: nobody can look at this server, change or upgrade it \
+         while it runs; --admin PATH, or `listen` in [admin] of the configuration, gives it one"
+    );
+}
+
+/// On a thread that answers operators, and for those that it starts: workers go first. None of them
+/// holds what a worker waits for, but for the lock of an NVMe fabric, which is waited for with sleep
+/// (`Wakers::give_way`).
+fn give_way() {
+    if let Err(error) = io::lower_priority(STEPS) {
+        tracing::warn!(%error, "answers to operators may hold up requests");
+    }
+}
+
+fn bind_tcp(at: SocketAddr) -> Result<Listener, String> {
+    Listener::bind(at, &TcpOptions::default())
+        .map_err(|error| format!("cannot start the admin API: {error}"))
+}
+
+pub(crate) fn needs(address: &AdminAddress) -> String {
+    format!(
+        "the admin API at {address} needs `certificate`, `key` and `tokens` in [admin]: others can \
+         reach it"
+    )
+}
+
+/// Where to listen: an address, as a name may lead elsewhere tomorrow.
+pub(crate) fn tls_place(address: &AdminAddress) -> Result<SocketAddr, String> {
+    let AdminAddress::Tls { host, port } = address else { unreachable!("it is by TLS") };
+    let ip = host.parse().map_err(|_| {
+        format!("{address}: a server listens at an address, such as https://10.0.0.1:{port}")
+    })?;
+    Ok(SocketAddr::new(ip, *port))
+}
+
+/// Answers scrapes at an address of their own; an heir's are held.
+pub(crate) fn open_metrics(
+    address: SocketAddr,
+    scraped: Router,
+    heir: Option<&mut Heir>,
+) -> Result<Opened, String> {
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "metrics are for this machine, and {address} is not on loopback: expected an address such \
+             as 127.0.0.1:9420"
+        ));
+    }
+    let (wanted, is_held) = (address.to_string(), heir.is_some());
+    let passed =
+        heir.map(|heir| heir.socket(|role| *role == Role::Metrics, &wanted)).transpose()?;
+    let bind = || Listener::bind(address, &TcpOptions::default());
+    let fail =
+        |error: &dyn std::fmt::Display| format!("cannot offer metrics at {address}: {error}");
+    let listener = passed.flatten().map_or_else(bind, Ok).map_err(|error| fail(&error))?;
+    let socket = listener.try_clone().map_err(|error| fail(&error))?;
+    let running = start_audited(scraped, Door::Tcp(socket.into()), is_held, None, give_way)
+        .map_err(|error| fail(&error))?;
+    Ok(Opened { listener, role: Role::Metrics, wanted, running })
+}
+
+fn make_parent(path: &std::path::Path) -> Result<(), String> {
+    let directory = path.parent().expect("it is a file in a directory");
+    std::fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot make {}: {error}", directory.display()))
+}
+
+/// The directory that the system gave this service, or this user; `None` when it gave none.
+fn own_directory() -> Option<PathBuf> {
+    let given = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match rustix::process::geteuid().is_root() {
+        true => Some(given("RUNTIME_DIRECTORY").unwrap_or_else(|| SYSTEM_DIRECTORY.into())),
+        false => given("RUNTIME_DIRECTORY").or_else(|| given("XDG_RUNTIME_DIR")),
+    }
+}
+
+/// Where a server that is told nothing makes its socket.
+fn default_socket() -> Option<PathBuf> {
+    own_directory().map(|directory| directory.join(SOCKET))
+}
+
+/// Where the admin API of a server is that is told nothing.
+pub(crate) fn default_place() -> Wanted {
+    default_socket().map_or(Wanted::Nowhere, |path| Wanted::At(vec![AdminAddress::Unix(path)]))
+}
+
+/// Where a command that is told nothing looks: at this user's own server, else at the system's.
+pub fn where_to_look() -> AdminAddress {
+    let own = default_socket().filter(|path| path.exists());
+    AdminAddress::Unix(own.unwrap_or_else(|| PathBuf::from(SYSTEM_DIRECTORY).join(SOCKET)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_is_a_place_as_well() {
+        assert_eq!("none".parse(), Ok(Wanted::Nowhere));
+        let at: Wanted = "/run/x.sock".parse().unwrap();
+        assert_eq!(at, Wanted::At(vec![AdminAddress::Unix("/run/x.sock".into())]));
+        let both: Wanted = "/run/a,b.sock,https://10.0.0.1:7443".parse().unwrap();
+        let tls = AdminAddress::Tls { host: "10.0.0.1".to_owned(), port: 7443 };
+        let unix = AdminAddress::Unix("/run/a,b.sock".into());
+        assert_eq!(both, Wanted::At(vec![unix, tls]));
+        assert_eq!(String::from(both), "/run/a,b.sock,https://10.0.0.1:7443");
+        let error = "http://0.0.0.0:80".parse::<Wanted>().unwrap_err();
+        assert!(error.contains("loopback") && error.ends_with("or none"), "{error}");
+    }
+}

@@ -1,0 +1,664 @@
+//! What a server is told: one TOML file, or the command line (docs/configuration.md).
+
+mod admin;
+mod authentication;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use contract::{BLOCK_BYTES, NamespaceId, Rights, Slo, TenantId};
+use control::{Share, Switches, TenantInfo};
+use flash::{Spec, parse_size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use worker::{Access, Limits, Rule, Scope, Who};
+
+pub(crate) use self::admin::AdminConfig;
+use self::authentication::AuthenticationConfig;
+use crate::crew_size::CrewSize;
+use crate::live::KeptModel;
+
+mod device;
+mod effective;
+mod exposure;
+mod listener;
+mod mistake;
+mod mistakes;
+mod namespace;
+mod ranges;
+mod reading;
+mod schema;
+mod subsystem;
+
+pub use mistakes::Mistakes;
+pub(crate) use mistakes::{Nth, Place};
+pub(crate) use namespace::{NamespaceConfig, Room, Space, check_name, table, uuid_text};
+#[cfg(test)]
+pub(crate) use schema::SMALLEST;
+pub(crate) use subsystem::{AnaConfig, AnaWord, Exported, HiddenText, HostConfig, SubsystemConfig};
+
+/// The device that nothing else says otherwise.
+pub(crate) const DEFAULT_DEVICE: &str = "file:./nearflash-data/volume0?size=1GiB";
+
+/// A configuration file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Threads that serve: a number, or `MIN..MAX` in quotes for as many as the load needs.
+    #[schemars(with = "Option<crate::crew_size::Written>")]
+    pub(crate) workers: Option<CrewSize>,
+    /// The processors that they are pinned to, in their order; with none they are not.
+    pub(crate) cpus: Option<Vec<usize>>,
+    /// The admin API: where it is, and what belongs to it; in the default place unless told.
+    #[serde(default)]
+    #[schemars(with = "Option<admin::Written>")]
+    pub(crate) admin: AdminConfig,
+    /// Where changes of the running server are kept: a file, or `none`; beside the configuration file
+    /// unless told.
+    pub state: Option<String>,
+    /// What is exported; one file of 1 GiB unless told.
+    #[serde(default)]
+    pub(crate) device: Vec<DeviceConfig>,
+    /// Where clients connect; port 7420 of loopback unless told.
+    #[serde(default)]
+    pub(crate) listen: Vec<ListenConfig>,
+    /// Ranges of devices that clients see; each device as a whole unless told.
+    #[serde(default)]
+    pub(crate) namespace: Vec<NamespaceConfig>,
+    /// Who may come in, and what they may do; everybody everything unless told.
+    #[serde(default)]
+    access: Vec<AccessConfig>,
+    /// Whoever requests are charged to, with their SLOs.
+    #[serde(default)]
+    pub tenant: Vec<TenantConfig>,
+    /// What hosts find over NVMe.
+    #[serde(default)]
+    pub(crate) subsystem: Vec<SubsystemConfig>,
+    /// NVMe hosts of which more is known than their name.
+    #[serde(default)]
+    pub(crate) host: Vec<HostConfig>,
+    /// How NVMe hosts may prove who they are; in all ways that there are unless told.
+    #[serde(default)]
+    pub(crate) authentication: AuthenticationConfig,
+    /// The most of everything, of each worker except `connections` and `tenants`; what each key says
+    /// unless told.
+    #[serde(default)]
+    limits: LimitsConfig,
+    /// Its namespaces and subsystems are all named, so that there being none means none.
+    #[serde(skip)]
+    pub(crate) is_settled: bool,
+    /// Models that operators have named, as they were read then, by device.
+    #[serde(skip)]
+    pub(crate) named_models: BTreeMap<String, String>,
+    /// Models that took the place of those which are named, by device.
+    #[serde(skip)]
+    pub(crate) measured_models: BTreeMap<String, KeptModel>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeviceConfig {
+    /// What namespaces and tenants call it.
+    pub(crate) name: String,
+    /// A device spec (docs/devices.md).
+    pub(crate) spec: String,
+    /// Its device model: a file, `a` or `cloud` (docs/device-models.md); that of `sim:a` and `sim:cloud`,
+    /// else none, unless told.
+    pub(crate) model: Option<String>,
+    /// Whether its model is corrected by measured delays.
+    #[serde(default)]
+    correct_online: bool,
+    /// Whether no more requests are at it at a time than the strictest latency allows.
+    #[serde(default)]
+    bound_depth: bool,
+    /// Whether requests that would miss their latency are refused at once.
+    #[serde(default)]
+    fail_fast: bool,
+    /// When it is measured anew by itself, once it differs from its model: `off` or `idle`.
+    #[serde(default)]
+    recalibrate: Recalibrate,
+    /// For how many seconds it must have had little to do when it counts as idle; 60 unless told.
+    recalibrate_idle_seconds: Option<u32>,
+    /// The namespace, by name or number, that this may overwrite; without one it is only read.
+    pub(crate) recalibrate_scratch: Option<String>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
+}
+
+/// When a device is measured anew by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Recalibrate {
+    #[default]
+    Off,
+    Idle,
+}
+
+impl DeviceConfig {
+    /// How long a device has had little to do when it counts as idle, unless told.
+    pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+    /// Whether it is measured anew when it has drifted and is idle.
+    pub(crate) fn recalibrates_by_itself(&self) -> bool {
+        self.recalibrate == Recalibrate::Idle
+    }
+
+    /// How long it must have had little to do for that.
+    pub(crate) fn idle_after(&self) -> Duration {
+        let told = self.recalibrate_idle_seconds;
+        told.map_or(DeviceConfig::IDLE_AFTER, |seconds| Duration::from_secs(seconds.into()))
+    }
+
+    /// The `n`-th device of a command line.
+    pub(crate) fn from_argument((n, spec): (usize, &String)) -> Self {
+        DeviceConfig::new(format!("device{n}"), spec.clone(), None, Switches::default())
+    }
+
+    /// A device that is not measured by itself.
+    pub(crate) fn new(
+        name: String,
+        spec: String,
+        model: Option<String>,
+        switches: Switches,
+    ) -> Self {
+        let Switches { correct_online, bound_depth, fail_fast } = switches;
+        DeviceConfig {
+            name,
+            spec,
+            model,
+            correct_online,
+            bound_depth,
+            fail_fast,
+            recalibrate: Recalibrate::Off,
+            recalibrate_idle_seconds: None,
+            recalibrate_scratch: None,
+            nth: Nth::default(),
+        }
+    }
+
+    /// What it does beyond the paper.
+    pub(crate) fn switches(&self) -> Switches {
+        let DeviceConfig { correct_online, bound_depth, fail_fast, .. } = *self;
+        Switches { correct_online, bound_depth, fail_fast }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListenConfig {
+    /// Where to listen, and for whom (docs/configuration.md).
+    pub(crate) url: String,
+    /// What operators and `ana` call it; its place among the listeners unless told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) number: Option<u16>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
+}
+
+impl ListenConfig {
+    /// A listener of a command line.
+    pub(crate) fn from_argument(url: &str) -> ListenConfig {
+        ListenConfig { url: url.to_owned(), number: None, nth: Nth::default() }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AccessConfig {
+    /// `ADDRESS/PREFIX`, or `anyone`; needed unless `token` or `uid` is there.
+    from: Option<String>,
+    /// Whoever presents this token; needed unless `from` or `uid` is there.
+    token: Option<String>,
+    /// A user of this machine; needed unless `from` or `token` is there.
+    uid: Option<u32>,
+    /// The tenant's name; the listener's, or the default tenant, unless told.
+    #[serde(default)]
+    tenant: String,
+    /// The numbers of the namespaces that it is about; all unless told.
+    namespaces: Option<Vec<u16>>,
+    /// `read`, `write` or `read-write`.
+    rights: String,
+    /// Whether they may register tenants of their own, and change theirs.
+    #[serde(default)]
+    register: bool,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
+}
+
+/// The share of reads unless told.
+const READ_PERCENT: u8 = 100;
+
+/// A tenant and its SLO; best effort without a latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantConfig {
+    /// What rules, listeners and operators call it; `default` is that of whoever has no other.
+    pub(crate) name: String,
+    /// The tail read latency that it is promised, in microseconds; with 0 it is best effort.
+    #[serde(default)]
+    latency_us: u32,
+    /// Which percentile that bounds; 95 unless told.
+    percentile: Option<f64>,
+    /// Requests a second that it is promised; needed with a latency.
+    #[serde(default)]
+    iops: u32,
+    /// Share of reads among them; 100 unless told.
+    read_percent: Option<u8>,
+    /// Bytes of a typical request; 4096 unless told.
+    #[serde(default)]
+    request_bytes: u32,
+    /// The device that the promise is about; the first unless told.
+    pub(crate) device: Option<String>,
+    /// Best effort: its part of the rest beside those of the others; 1 unless told.
+    weight: Option<u32>,
+    /// Best effort: tokens a second that it gets at most; as many as others leave unless told.
+    cap_tokens: Option<u64>,
+    /// Which it is in the file.
+    #[serde(skip)]
+    pub(crate) nth: Nth,
+}
+
+impl TenantConfig {
+    /// What it is promised.
+    pub fn slo(&self) -> Slo {
+        let tenths = self.percentile.map_or(0.0, |percentile| (percentile * 10.0).round());
+        Slo {
+            latency_us: self.latency_us,
+            percentile_tenths: tenths as u16,
+            iops: self.iops,
+            read_percent: self.read_percent.unwrap_or(READ_PERCENT),
+            request_bytes: self.request_bytes,
+        }
+    }
+
+    /// A tenant as it is now.
+    pub(crate) fn of(info: &TenantInfo) -> TenantConfig {
+        let promised = info.slo.latency_us > 0;
+        let share = Some(info.share).filter(|share| !promised && *share != Share::default());
+        TenantConfig {
+            name: info.name.clone(),
+            latency_us: info.slo.latency_us,
+            percentile: Some(f64::from(info.slo.percentile_tenths) / 10.0)
+                .filter(|percentile| promised && *percentile > 0.0),
+            iops: if promised { info.slo.iops } else { 0 },
+            read_percent: promised.then_some(info.slo.read_percent),
+            request_bytes: if promised { info.slo.request_bytes } else { 0 },
+            device: Some(info.device.clone()),
+            weight: share.map(|share| share.weight),
+            cap_tokens: share.and_then(|share| share.cap_tokens),
+            nth: Nth::default(),
+        }
+    }
+
+    /// Whether nothing is said of it but its name.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.latency_us == 0 && self.share().is_none()
+    }
+
+    /// Whether another says the same in other words, where the first device is this one.
+    pub(crate) fn means_the_same(&self, other: &TenantConfig, first: Option<&str>) -> bool {
+        let or = |n: u32, default: u32| if n == 0 { default } else { n };
+        let meaning = |one: &TenantConfig| {
+            let slo = one.slo();
+            let tenths = or(slo.percentile_tenths.into(), 950);
+            let size = or(slo.request_bytes, 4096);
+            let promise = (slo.latency_us, slo.iops, slo.read_percent, tenths, size);
+            (slo.latency_us > 0).then_some(promise)
+        };
+        let device = |one: &TenantConfig| one.device.clone().or(first.map(str::to_owned));
+        let share = |one: &TenantConfig| one.share().unwrap_or_default();
+        (meaning(self), share(self), device(self)) == (meaning(other), share(other), device(other))
+    }
+
+    /// Says what it leaves to the defaults.
+    fn say_defaults(&mut self) {
+        if self.latency_us == 0 {
+            self.weight.get_or_insert(Share::default().weight);
+            return;
+        }
+        self.percentile.get_or_insert(95.0);
+        self.read_percent.get_or_insert(READ_PERCENT);
+        if self.request_bytes == 0 {
+            self.request_bytes = 4096;
+        }
+    }
+
+    /// What it gets of the rest; `None` where nothing is told of that.
+    pub(crate) fn share(&self) -> Option<Share> {
+        let (weight, cap_tokens) = (self.weight, self.cap_tokens);
+        let weight_or_one = weight.unwrap_or(Share::default().weight);
+        (weight.is_some() || cap_tokens.is_some())
+            .then_some(Share { weight: weight_or_one, cap_tokens })
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LimitsConfig {
+    /// Requests in flight on a worker.
+    in_flight: Option<usize>,
+    /// Tenants of the whole server, those that are leaving included.
+    tenants: Option<usize>,
+    /// Requests in flight on one connection.
+    in_flight_of_connection: Option<usize>,
+    /// Bytes of replies that a connection may leave unread before it is not read from.
+    unsent_of_connection: Option<String>,
+    /// Bytes kept that had arrived from connections when they were stopped.
+    carried: Option<String>,
+    /// Connections over all workers; fewer where the limit of descriptors is lower.
+    pub(crate) connections: Option<usize>,
+    /// How many seconds a message may take to arrive, and replies to be taken.
+    stuck_seconds: Option<usize>,
+    /// How many seconds a drain waits for requests in flight.
+    drain_seconds: Option<usize>,
+}
+
+impl Config {
+    /// Gives every device this model.
+    pub(crate) fn set_model(&mut self, model: &str) {
+        if self.device.is_empty() {
+            self.device.push(DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned())));
+        }
+        self.device.iter_mut().for_each(|device| device.model = Some(model.to_owned()));
+    }
+
+    /// The devices; the default one unless told.
+    pub(crate) fn all_devices(&self) -> Vec<DeviceConfig> {
+        match self.device.is_empty() {
+            true => vec![DeviceConfig::from_argument((0, &DEFAULT_DEVICE.to_owned()))],
+            false => self.device.clone(),
+        }
+    }
+
+    /// Returns the specs of the devices, in their order.
+    ///
+    /// # Errors
+    /// The specs that name no device.
+    pub fn specs(&self) -> Result<Vec<Spec>, Mistakes> {
+        Mistakes::collect(|mistakes| self.specs_or(mistakes))
+    }
+
+    /// The same; something in the place of one that is none.
+    pub(crate) fn specs_or(&self, mistakes: &mut Mistakes) -> Vec<Spec> {
+        let spec = |device: &DeviceConfig| {
+            let parsed = device.spec.parse();
+            let parsed = parsed.map_err(|error| {
+                format!("device {:?}: spec {:?}: {error}", device.name, device.spec)
+            });
+            let place = device.nth.key("device", "spec");
+            mistakes.take(place, parsed).unwrap_or_else(stand_in)
+        };
+        self.all_devices().iter().map(spec).collect()
+    }
+
+    /// Whether there is any access rule.
+    pub(crate) fn has_access_rules(&self) -> bool {
+        !self.access.is_empty()
+    }
+
+    /// Whether an access rule names this namespace.
+    pub(crate) fn rules_name(&self, number: u16) -> bool {
+        let lists = self.access.iter().filter_map(|rule| rule.namespaces.as_ref());
+        lists.flatten().any(|named| *named == number)
+    }
+
+    /// The names of the tenants that access rules are of, with the numbers of the rules; `None` for
+    /// the listener's or the default tenant.
+    pub(crate) fn rule_tenants(&self) -> impl Iterator<Item = (usize, Option<&str>)> {
+        let rules = self.access.iter().enumerate();
+        rules.map(|(n, rule)| (n + 1, Some(rule.tenant.as_str()).filter(|name| !name.is_empty())))
+    }
+
+    /// The access rules; everybody may do everything unless told. `find` knows the tenants of all that
+    /// are to be. Rules that cannot be are left out.
+    pub(crate) fn access(
+        &self,
+        is_known: impl Fn(NamespaceId) -> bool,
+        find: impl Fn(&str) -> Option<TenantId>,
+        mistakes: &mut Mistakes,
+    ) -> Access {
+        if self.access.is_empty() {
+            return Access::open_to_all();
+        }
+        let rule = |(n, config): (usize, &AccessConfig)| {
+            let tenant = match config.tenant.as_str() {
+                "" => Some(TenantId::DEFAULT),
+                name => find(name),
+            };
+            let rule = config.rule(&is_known, tenant.unwrap_or(TenantId::DEFAULT));
+            let rule = rule.map_err(|(key, error)| {
+                mistakes
+                    .add(config.nth.key("access", key), format!("access rule {}: {error}", n + 1));
+            });
+            rule.ok()
+        };
+        let rules: Vec<Rule> = self.access.iter().enumerate().filter_map(rule).collect();
+        Access::new(rules)
+    }
+
+    /// The limits of each worker.
+    ///
+    /// # Errors
+    /// Those that cannot be.
+    pub(crate) fn limits(&self) -> Result<Limits, Mistakes> {
+        Mistakes::collect(|mistakes| self.limits_or(mistakes))
+    }
+
+    /// The same; what cannot be is as if it had not been told.
+    pub(crate) fn limits_or(&self, mistakes: &mut Mistakes) -> Limits {
+        let mut limits = Limits::default();
+        let config = &self.limits;
+        let mut number = |key: &'static str, told: Option<usize>| {
+            let checked = ranges::check("limits", key, told? as u64);
+            mistakes.take(Place::In("limits", key), checked)
+        };
+        let mut set = |key, told, limit: &mut usize| {
+            *limit = number(key, told).map_or(*limit, |n| n as usize);
+        };
+        set("in_flight", config.in_flight, &mut limits.in_flight);
+        set("tenants", config.tenants, &mut limits.tenants);
+        let told = config.in_flight_of_connection;
+        set("in_flight_of_connection", told, &mut limits.in_flight_of_connection);
+        if let Some(seconds) = number("stuck_seconds", config.stuck_seconds) {
+            limits.stuck = Duration::from_secs(seconds);
+            limits.stuck_under_pressure = limits.stuck_under_pressure.min(limits.stuck);
+        }
+        if let Some(seconds) = number("drain_seconds", config.drain_seconds) {
+            limits.drain = Duration::from_secs(seconds);
+        }
+        number("connections", config.connections);
+        let mut bytes = |key: &'static str, told: &Option<String>, limit: &mut usize| {
+            let Some(text) = told else { return };
+            let blocks = size_in_blocks(text).map_err(|error| format!("limits.{key}: {error}"));
+            let blocks = mistakes.take(Place::In("limits", key), blocks);
+            *limit = blocks.map_or(*limit, |blocks| blocks as usize * BLOCK_BYTES);
+        };
+        bytes(
+            "unsent_of_connection",
+            &config.unsent_of_connection,
+            &mut limits.unsent_of_connection,
+        );
+        bytes("carried", &config.carried, &mut limits.carried);
+        limits
+    }
+
+    /// The processors that workers are pinned to.
+    pub(crate) fn pinned(&self) -> Option<&Vec<usize>> {
+        self.cpus.as_ref().filter(|cpus| !cpus.is_empty())
+    }
+
+    /// Connections over all workers.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.limits.connections.unwrap_or(65_536)
+    }
+}
+
+impl AccessConfig {
+    /// What holds without any rule.
+    fn of_all() -> AccessConfig {
+        AccessConfig {
+            from: Some("anyone".to_owned()),
+            token: None,
+            uid: None,
+            tenant: String::new(),
+            namespaces: None,
+            rights: "read-write".to_owned(),
+            register: true,
+            nth: Nth::default(),
+        }
+    }
+
+    fn rule(
+        &self,
+        is_known: impl Fn(NamespaceId) -> bool,
+        tenant: TenantId,
+    ) -> Result<Rule, (&'static str, String)> {
+        let who = match (&self.from, &self.token, self.uid) {
+            (Some(from), None, None) => parse_network(from).map_err(|error| ("from", error))?,
+            (None, Some(token), None) if (1..=64).contains(&token.len()) => {
+                Who::Token(token.clone().into_bytes())
+            }
+            (None, Some(_), None) => {
+                return Err(("token", "its token; expected 1 to 64 bytes".to_owned()));
+            }
+            (None, None, Some(uid)) => Who::User(uid),
+            _ => {
+                let error = "expected exactly one of `from`, `token` and `uid`".to_owned();
+                return Err(("", error));
+            }
+        };
+        let rights = match self.rights.as_str() {
+            "read" => Rights { read: true, write: false },
+            "write" => Rights { read: false, write: true },
+            "read-write" => Rights::ALL,
+            other => {
+                let error = format!("rights {other:?}; expected read, write or read-write");
+                return Err(("rights", error));
+            }
+        };
+        let scope = match &self.namespaces {
+            None => Scope::All(rights),
+            Some(numbers) => {
+                if let Some(n) = numbers.iter().find(|n| !is_known(NamespaceId(**n))) {
+                    return Err(("namespaces", format!("there is no namespace {n}")));
+                }
+                Scope::Only(numbers.iter().map(|n| (NamespaceId(*n), rights)).collect())
+            }
+        };
+        let register = self.register;
+        Ok(Rule { who, tenant, tenant_name: self.tenant.clone(), register, scope })
+    }
+}
+
+fn parse_network(text: &str) -> Result<Who, String> {
+    const FORM: &str = "expected `anyone`, an address, or ADDRESS/PREFIX such as 10.0.0.0/8";
+    if text == "anyone" {
+        return Ok(Who::Anyone);
+    }
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr =
+        address.parse().map_err(|_| format!("from = {text:?}: {FORM}"))?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = prefix.map_or(Some(bits), |p| p.parse().ok().filter(|p| *p <= bits));
+    let prefix = prefix.ok_or_else(|| format!("from = {text:?}: {FORM}"))?;
+    Ok(Who::Network { address, prefix })
+}
+
+/// In the place of a device that cannot be told: with room for all that may lie on it.
+fn stand_in() -> Spec {
+    "null:1048576TiB".parse().expect("it is a spec")
+}
+
+fn size_in_blocks(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| format!("{text:?}: {error}"))?;
+    Ok(bytes / BLOCK_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Peer;
+
+    const FULL: &str = r#"
+        workers = 2
+        cpus = [0, 1]
+        [[device]]
+        name = "fast"
+        spec = "mem:64MiB"
+        [[listen]]
+        url = "reflex://127.0.0.1:7420"
+        [[namespace]]
+        device = "fast"
+        size = "16MiB"
+        [[namespace]]
+        device = "fast"
+        offset = "16MiB"
+        read_only = true
+        [[access]]
+        from = "127.0.0.0/8"
+        rights = "read"
+        [[access]]
+        token = "secret"
+        tenant = "batch"
+        namespaces = [2]
+        rights = "read-write"
+        [limits]
+        in_flight = 100
+        unsent_of_connection = "1MiB"
+    "#;
+
+    #[test]
+    fn a_full_file_is_understood() {
+        let config = Config::parse(FULL).unwrap();
+        let spaces = config.spaces(&[Room { place: 0, blocks: 131_072, grows: false }]).unwrap();
+        let namespaces = table(&spaces);
+        let second = namespaces.find(NamespaceId(2)).unwrap();
+        assert_eq!((second.first, second.blocks, second.read_only), (32_768, 98_304, true));
+        let mut mistakes = Mistakes::default();
+        let access = config.access(
+            |number| namespaces.find(number).is_some(),
+            |name| (name == "batch").then_some(TenantId(1)),
+            &mut mistakes,
+        );
+        assert!(mistakes.is_empty(), "{mistakes}");
+        let peer = Peer::Internet("127.0.0.1:9".parse().unwrap());
+        let grant = access.open(&peer, b"secret", "batch", None).unwrap();
+        assert_eq!(grant.tenant, TenantId(1));
+        assert_eq!(grant.rights(NamespaceId(2)), Rights::ALL);
+        let limits = config.limits().unwrap();
+        assert_eq!((limits.in_flight, limits.unsent_of_connection), (100, 1 << 20));
+    }
+
+    #[test]
+    fn mistakes_say_what_they_are_about() {
+        let error = Config::parse("workers = 1\nwokers = 2").unwrap_err().to_string();
+        assert!(error.contains("wokers"), "{error}");
+        let config =
+            Config::parse("[[access]]\nfrom = \"10.0.0.0/40\"\nrights = \"read\"").unwrap();
+        let mut mistakes = Mistakes::default();
+        config.access(|_| true, |_| None, &mut mistakes);
+        let error = mistakes.to_string();
+        assert!(error.contains("access rule 1") && error.contains("10.0.0.0/8"), "{error}");
+        let config = Config::parse(
+            "[[device]]\nname=\"a\"\nspec=\"mem:1MiB\"\n[[namespace]]\ndevice=\"a\"\nsize=\"2MiB\"",
+        )
+        .unwrap();
+        let error = config.spaces(&[Room { place: 0, blocks: 2048, grows: false }]).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("namespace 1") && error.contains("4096"), "{error}");
+    }
+
+    #[test]
+    fn nothing_told_means_the_defaults() {
+        let config = Config::default();
+        assert_eq!(config.specs().unwrap().len(), 1);
+        assert_eq!(config.listeners().unwrap()[0].endpoint.to_string(), "127.0.0.1:7420");
+        assert_eq!(config.spaces(&[Room { place: 0, blocks: 8, grows: false }]).unwrap().len(), 1);
+    }
+}

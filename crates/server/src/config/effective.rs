@@ -1,0 +1,159 @@
+//! A configuration as a server takes it: every default said, and no secret.
+
+use super::{AccessConfig, Config, DeviceConfig, HiddenText, ListenConfig};
+use crate::crew_size::CrewSize;
+use crate::listen::DEFAULT_URL;
+
+/// What stands where a secret is.
+const HIDDEN: &str = "(hidden)";
+
+impl Config {
+    /// In TOML, with every default; keys and tokens are hidden.
+    ///
+    /// # Errors
+    /// What of its limits cannot be.
+    pub fn to_toml(&self) -> Result<String, String> {
+        toml::to_string(&self.effective()?).map_err(|error| error.to_string())
+    }
+
+    /// With every default said, and keys and tokens hidden.
+    ///
+    /// # Errors
+    /// What of its limits cannot be.
+    pub(super) fn effective(&self) -> Result<Config, String> {
+        let mut all = self.clone();
+        let count = self.pinned().map_or(1, Vec::len);
+        all.workers.get_or_insert(CrewSize::fixed(count)?);
+        all.cpus.get_or_insert_default();
+        all.admin.listen.get_or_insert_with(crate::admin::default_place);
+        all.device = all.all_devices();
+        for device in &mut all.device {
+            let seconds = DeviceConfig::IDLE_AFTER.as_secs() as u32;
+            device.recalibrate_idle_seconds.get_or_insert(seconds);
+        }
+        if all.listen.is_empty() && !all.is_settled {
+            all.listen.push(ListenConfig::from_argument(DEFAULT_URL));
+        }
+        let first = all.device.first().map(|device| device.name.clone());
+        for tenant in &mut all.tenant {
+            tenant.device = tenant.device.take().or(first.clone());
+            tenant.say_defaults();
+        }
+        if all.access.is_empty() {
+            all.access.push(AccessConfig::of_all());
+        }
+        for rule in &mut all.access {
+            rule.token = rule.token.as_ref().map(|_| HIDDEN.to_owned());
+        }
+        for host in &mut all.host {
+            let hide =
+                |key: &Option<HiddenText>| key.as_ref().map(|_| HiddenText(HIDDEN.to_owned()));
+            (host.key, host.controller_key) = (hide(&host.key), hide(&host.controller_key));
+        }
+        all.authentication.say_defaults();
+        let limits = self.limits()?;
+        let own = &mut all.limits;
+        own.in_flight = Some(limits.in_flight);
+        own.tenants = Some(limits.tenants);
+        own.in_flight_of_connection = Some(limits.in_flight_of_connection);
+        own.unsent_of_connection = Some(in_binary_units(limits.unsent_of_connection));
+        own.carried = Some(in_binary_units(limits.carried));
+        own.connections = Some(self.connections_max());
+        own.stuck_seconds = Some(limits.stuck.as_secs() as usize);
+        own.drain_seconds = Some(limits.drain.as_secs() as usize);
+        Ok(all)
+    }
+
+    /// This configuration as far as it can be taken while a server of another one runs, and the names
+    /// of what cannot.
+    pub(crate) fn live_over(&self, old: &Config) -> (Config, Vec<String>) {
+        let parts = [
+            ("workers", self.workers == old.workers),
+            ("cpus", self.pinned() == old.pinned()),
+            ("[admin]", self.admin == old.admin),
+            ("state", self.state == old.state),
+            ("[[access]]", self.access == old.access),
+            ("[limits]", self.limits == old.limits),
+            ("[authentication]", self.authentication == old.authentication),
+        ];
+        let later = parts.iter().filter(|(_, same)| !same).map(|(name, _)| (*name).to_owned());
+        let mut taken = old.clone();
+        taken.device = self.device.clone();
+        taken.listen = self.listen.clone();
+        taken.tenant = self.tenant.clone();
+        taken.namespace = self.namespace.clone();
+        taken.subsystem = self.subsystem.clone();
+        taken.host = self.host.clone();
+        (taken, later.collect())
+    }
+}
+
+/// A size as files say it.
+fn in_binary_units(bytes: usize) -> String {
+    match bytes % (1 << 20) {
+        0 => format!("{}MiB", bytes >> 20),
+        _ => format!("{bytes}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::Changes;
+
+    const TEXT: &str = r#"
+        [[device]]
+        name = "d"
+        spec = "null:1MiB"
+        [[tenant]]
+        name = "gold"
+        latency_us = 500
+        iops = 7
+        [[access]]
+        token = "secret"
+        rights = "read"
+        [[host]]
+        nqn = "nqn.2014-08.org.example:a"
+        key = "DHHC-1:00:secret:"
+    "#;
+
+    #[test]
+    fn what_is_shown_has_every_default_and_no_secret() {
+        let config = Config::parse(TEXT).unwrap().with(&Changes::default());
+        let shown = config.to_toml().unwrap();
+        assert!(!shown.contains("secret"), "{shown}");
+        for said in [
+            "percentile = 95",
+            "offset = \"0\"",
+            "in_flight = ",
+            "name = \"ns1\"",
+            "url = \"reflex://127.0.0.1:7420\"",
+            "workers = 1",
+            "cpus = []",
+            "hashes = [\"sha256\", \"sha384\", \"sha512\"]",
+            "\"none\"]",
+            "register = false",
+            "carried = \"64MiB\"",
+        ] {
+            assert!(shown.contains(said), "no {said} in {shown}");
+        }
+        Config::parse(&shown).unwrap();
+        let nothing = Config::default().with(&Changes::default()).to_toml().unwrap();
+        let everybody =
+            "from = \"anyone\"\ntenant = \"\"\nrights = \"read-write\"\nregister = true";
+        assert!(nothing.contains(everybody), "{nothing}");
+    }
+
+    #[test]
+    fn what_cannot_change_is_named() {
+        let old = Config::parse(TEXT).unwrap();
+        let mut new = old.clone();
+        assert_eq!(new.live_over(&old).1, Vec::<String>::new());
+        new.workers = Some(CrewSize::fixed(3).unwrap());
+        new.tenant.clear();
+        new.access.clear();
+        let (taken, later) = new.live_over(&old);
+        assert_eq!(later, ["workers", "[[access]]"]);
+        assert!(taken.tenant.is_empty() && taken.workers.is_none() && taken.has_access_rules());
+    }
+}

@@ -1,0 +1,71 @@
+//! Whether a configuration file with secrets in it can be read by those whom they are kept from.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::Config;
+
+/// The bit of a file's mode by which everybody may read it. A group is the owner's choice.
+const READ_BY_ALL: u32 = 0o004;
+
+impl Config {
+    /// What of this is secret, or says where that is.
+    fn secrets(&self) -> Option<&'static str> {
+        let has_token = self.access.iter().any(|rule| rule.token.is_some());
+        let has_key =
+            self.host.iter().any(|host| host.key.is_some() || host.controller_key.is_some());
+        let names_files = self.admin.key.is_some() || self.admin.tokens.is_some();
+        [
+            (has_key, "the keys of hosts"),
+            (has_token, "the tokens of clients"),
+            (names_files, "where the keys and tokens of operators are"),
+        ]
+        .into_iter()
+        .find_map(|(is_there, what)| is_there.then_some(what))
+    }
+
+    /// What everybody on this machine may read of it and should not, where this is what its file says,
+    /// and what to do.
+    pub fn exposed(&self, file: &Path) -> Option<String> {
+        let what = self.secrets()?;
+        let mode = std::fs::metadata(file).ok()?.permissions().mode();
+        (mode & READ_BY_ALL != 0).then(|| {
+            format!(
+                "{} has the permissions {:03o}, so all users of this machine may read {what} in it: \
+                 `chmod o-r {0}`",
+                file.display(),
+                mode & 0o777
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_secrets_that_everybody_may_read_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nearflash.toml");
+        std::fs::write(&file, "").unwrap();
+        let said = |text: &str, mode| {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            Config::parse(text).unwrap().exposed(&file)
+        };
+        for (text, what) in [
+            ("[[access]]\ntoken = \"t\"\nrights = \"read\"\n", "tokens of clients"),
+            ("[[host]]\nnqn = \"nqn.2014-08.org.example:a\"\nkey = \"k\"\n", "keys of hosts"),
+            ("[admin]\ntokens = \"/x\"\n", "of operators"),
+        ] {
+            let told = said(text, 0o644).expect("everybody may read it");
+            let shown = file.display().to_string();
+            assert!(told.contains(what) && told.contains("644"), "{told}");
+            assert!(told.ends_with(&format!("`chmod o-r {shown}`")), "{told}");
+            for mode in [0o600, 0o640] {
+                assert_eq!(said(text, mode), None);
+            }
+        }
+        assert_eq!(said("[[access]]\nfrom = \"anyone\"\nrights = \"read\"\n", 0o644), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! What is wrong with a configuration: all of it that can be told at once, each with its place.
+//!
+//! Whoever finds a mistake goes on with a stand-in, so that what is wrong elsewhere is found too and
+//! nothing is that only follows from it. A mistake knows the table, the entry and the key that it is
+//! about; the line is looked up in the file when it is told, where the file has it: what came from the
+//! command line or was changed while servers ran stands in no line.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Mistakes that are told at a time.
+const TOLD_MAX: usize = 20;
+
+/// Which of its kind an entry of a file is, from 0; nothing for what does not come from a file. Entries
+/// that differ in this alone say the same.
+#[derive(Clone, Copy, Debug, Default, Eq)]
+pub(crate) struct Nth(pub(super) Option<usize>);
+
+impl PartialEq for Nth {
+    fn eq(&self, _: &Nth) -> bool {
+        true
+    }
+}
+
+/// Where something stands in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On this line, from 1.
+    Line(usize),
+    /// A key of the file itself, or a table that there is once.
+    Key(&'static str),
+    /// A key of a table that there is once.
+    In(&'static str, &'static str),
+    /// An entry of a table that there may be several of, from 0, and perhaps one of its keys.
+    Entry(&'static str, usize, Option<&'static str>),
+}
+
+impl Nth {
+    /// Where a key of this entry of `table` stands, or the entry where it has no such key.
+    pub(crate) fn key(self, table: &'static str, key: &'static str) -> Option<Place> {
+        self.0.map(|n| Place::Entry(table, n, Some(key)))
+    }
+
+    /// Where this entry of `table` stands.
+    pub(crate) fn entry(self, table: &'static str) -> Option<Place> {
+        self.0.map(|n| Place::Entry(table, n, None))
+    }
+}
+
+impl Place {
+    /// Its line, from 1, in a file of this text.
+    fn line(self, text: &str, root: Option<&DeTable<'_>>) -> Option<usize> {
+        let line_at = |offset: usize| text[..offset].matches('\n').count() + 1;
+        let value = |table: &str| root?.get(table).map(Spanned::get_ref);
+        // `[limits]` has the key's line where the file has the key; an entry's first line is its head.
+        let of_key = |table: &DeTable<'_>, key: &str| {
+            table.get_key_value(key).map(|(key, _)| line_at(key.span().start))
+        };
+        match self {
+            Place::Line(line) => Some(line),
+            Place::Key(key) => of_key(root?, key),
+            Place::In(table, key) => match value(table)? {
+                DeValue::Table(fields) => of_key(fields, key).or_else(|| of_key(root?, table)),
+                _ => of_key(root?, table),
+            },
+            Place::Entry(table, n, key) => {
+                let DeValue::Array(entries) = value(table)? else { return None };
+                let entry = entries.get(n)?;
+                let found = match (entry.get_ref(), key) {
+                    (DeValue::Table(fields), Some(key)) => of_key(fields, key),
+                    _ => None,
+                };
+                found.or_else(|| Some(line_at(entry.span().start)))
+            }
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mistake {
+    place: Option<Place>,
+    /// What it is, and what was expected.
+    what: String,
+}
+
+/// What is wrong, in the order in which it was found: as many as the file has, and as an error one at
+/// least.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// One.
+    pub(crate) fn at(place: impl Into<Option<Place>>, what: impl Into<String>) -> Mistakes {
+        Mistakes(vec![Mistake { place: place.into(), what: what.into() }])
+    }
+
+    /// One more.
+    pub(crate) fn add(&mut self, place: impl Into<Option<Place>>, what: impl Into<String>) {
+        self.0.push(Mistake { place: place.into(), what: what.into() });
+    }
+
+    /// What was made, or one more at this place.
+    pub(crate) fn take<T>(
+        &mut self,
+        place: impl Into<Option<Place>>,
+        made: Result<T, String>,
+    ) -> Option<T> {
+        made.map_err(|what| self.add(place, what)).ok()
+    }
+
+    /// How many there are so far.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is made while mistakes are collected, if there are none.
+    pub(crate) fn collect<T>(make: impl FnOnce(&mut Mistakes) -> T) -> Result<T, Mistakes> {
+        let mut mistakes = Mistakes::default();
+        let made = make(&mut mistakes);
+        if mistakes.is_empty() { Ok(made) } else { Err(mistakes) }
+    }
+
+    /// One a line, by the lines of `file`, which is its name and its text.
+    pub fn told(&self, file: Option<(&Path, &str)>) -> String {
+        // What cannot be understood has its lines already.
+        let parsed = file.and_then(|(_, text)| DeTable::parse(text).ok());
+        let root = parsed.as_ref().map(Spanned::get_ref);
+        let line = |mistake: &Mistake| mistake.place?.line(file?.1, root);
+        let mut told: Vec<(Option<usize>, &Mistake)> =
+            self.0.iter().map(|mistake| (line(mistake), mistake)).collect();
+        told.sort_by_key(|(line, _)| line.unwrap_or(usize::MAX));
+        let say = |(line, mistake): &(Option<usize>, &Mistake)| match line {
+            Some(line) => {
+                let path = file.map_or(Path::new(""), |(path, _)| path);
+                format!("{}:{line}: {}", path.display(), mistake.what)
+            }
+            None => mistake.what.clone(),
+        };
+        let mut lines: Vec<String> = told.iter().take(TOLD_MAX).map(say).collect();
+        if let more @ 1.. = told.len().saturating_sub(TOLD_MAX) {
+            lines.push(format!("and {more} more"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// On one line, without places.
+impl Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, mistake) in self.0.iter().take(TOLD_MAX).enumerate() {
+            write!(f, "{}{}", if n == 0 { "" } else { "; " }, mistake.what)?;
+        }
+        match self.0.len().saturating_sub(TOLD_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl From<Mistakes> for String {
+    fn from(mistakes: Mistakes) -> String {
+        mistakes.to_string()
+    }
+}
+
+/// Of something that stands nowhere in a file.
+impl From<String> for Mistakes {
+    fn from(what: String) -> Mistakes {
+        Mistakes::at(None, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "workers = 1\n\
+                        [[device]]\n\
+                        name = \"fast\"\n\
+                        spec = \"mem:64MiB\"\n\
+                        \n\
+                        [[namespace]]\n\
+                        device = \"fast\"\n\
+                        [[namespace]]\n\
+                        device = \"slow\"\n\
+                        [limits]\n\
+                        tenants = 0\n";
+
+    #[test]
+    fn places_lead_to_their_lines() {
+        let parsed = DeTable::parse(TEXT).unwrap();
+        for (place, line) in [
+            (Place::Key("workers"), Some(1)),
+            (Place::Key("cpus"), None),
+            (Place::Entry("namespace", 1, Some("device")), Some(9)),
+            (Place::Entry("namespace", 1, Some("size")), Some(8)),
+            (Place::Entry("namespace", 0, None), Some(6)),
+            (Place::Entry("namespace", 2, None), None),
+            (Place::Entry("tenant", 0, None), None),
+            (Place::In("limits", "tenants"), Some(11)),
+            (Place::In("limits", "carried"), Some(10)),
+            (Place::In("admin", "listen"), None),
+            (Place::Line(7), Some(7)),
+        ] {
+            assert_eq!(place.line(TEXT, Some(parsed.get_ref())), line, "{place:?}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_by_line_and_not_without_end() {
+        let mut mistakes = Mistakes::default();
+        mistakes.add(None, "nowhere");
+        mistakes.add(Place::In("limits", "tenants"), "none");
+        mistakes.add(Place::Key("workers"), "few");
+        let file = Some((Path::new("a.toml"), TEXT));
+        assert_eq!(mistakes.told(file), "a.toml:1: few\na.toml:11: none\nnowhere");
+        assert_eq!(mistakes.to_string(), "nowhere; none; few");
+        (0..30).for_each(|_| mistakes.add(Place::Line(3), "three"));
+        let told = mistakes.told(file);
+        assert_eq!((told.lines().count(), told.lines().last()), (21, Some("and 13 more")));
+        assert!(mistakes.to_string().ends_with("; and 13 more"));
+    }
+}

@@ -1,0 +1,163 @@
+//! A configuration read from its file: everything in it that has not the right form is told at once.
+//!
+//! After the first mistake of syntax nobody knows what the rest is. In what can be parsed, what is wrong
+//! is taken out and the rest is looked at again.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::de::{DeArray, DeTable, DeValue, Deserializer, Error};
+
+use super::mistakes::{Mistakes, Nth, Place};
+use super::{Config, mistake};
+
+/// Mistakes of form that are looked for.
+const FOUND_MAX: usize = 100;
+
+/// A step on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    /// The value of a list that begins at this byte of the text.
+    Begins(usize),
+}
+
+impl Config {
+    /// Reads and understands a file.
+    ///
+    /// # Errors
+    /// All that is wrong with its form, with the file and lines.
+    pub fn read(path: &Path) -> Result<Config, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Config::parse(&text).map_err(|mistakes| mistakes.told(Some((path, &text))))
+    }
+
+    /// Understands the text of a file.
+    ///
+    /// # Errors
+    /// All that is wrong with its form.
+    pub fn parse(text: &str) -> Result<Config, Mistakes> {
+        let at = |error: &Error, way: &[Step]| {
+            let what = mistake::explain(text, error, &names(way));
+            (Some(Place::Line(line_of(text, error))), what)
+        };
+        let mut root = DeTable::parse(text).map_err(|error| {
+            let (place, what) = at(&error, &[]);
+            Mistakes::at(place, what)
+        })?;
+        let mut mistakes = Mistakes::default();
+        let mut taken_out: Vec<Vec<Step>> = Vec::new();
+        for _ in 0..FOUND_MAX {
+            let error = match Config::deserialize(Deserializer::from(root.clone())) {
+                Ok(config) if mistakes.is_empty() => return Ok(config.numbered()),
+                Ok(_) => break,
+                Err(error) => error,
+            };
+            let start = error.span().unwrap_or_default().start;
+            let way = way_to(root.get_ref(), start).unwrap_or_default();
+            // It is missing because it was wrong.
+            let follows = missing(&error).is_some_and(|key| {
+                let mut whole = way.clone();
+                whole.push(Step::Key(key.to_owned()));
+                taken_out.contains(&whole)
+            });
+            if !follows {
+                let (place, what) = at(&error, &way);
+                mistakes.add(place, what);
+            }
+            if way.is_empty() {
+                break;
+            }
+            take_out(root.get_mut(), &way);
+            taken_out.push(way);
+        }
+        Err(mistakes)
+    }
+
+    /// With the places of what can stand several times.
+    fn numbered(mut self) -> Config {
+        macro_rules! number {
+            ($($table:ident),*) => {
+                $(self.$table.iter_mut().enumerate().for_each(|(n, one)| one.nth = Nth(Some(n)));)*
+            };
+        }
+        number!(device, listen, namespace, access, tenant, subsystem, host);
+        self
+    }
+}
+
+fn line_of(text: &str, error: &Error) -> usize {
+    let start = error.span().map_or(0, |span| span.start).min(text.len());
+    text[..start].matches('\n').count() + 1
+}
+
+/// The key that an error misses.
+fn missing(error: &Error) -> Option<&str> {
+    error.message().strip_prefix("missing field `")?.strip_suffix('`')
+}
+
+/// The table and the key that a way leads to, without the places in lists: of the last table on it.
+fn names(way: &[Step]) -> (String, String) {
+    let keys = way.iter().filter_map(|step| match step {
+        Step::Key(key) => Some(key.clone()),
+        Step::Begins(_) => None,
+    });
+    let mut keys = keys.rev();
+    let key = keys.next().unwrap_or_default();
+    (keys.next().unwrap_or_default(), key)
+}
+
+/// The way to what stands at this place of the text.
+fn way_to(table: &DeTable<'_>, at: usize) -> Option<Vec<Step>> {
+    table.iter().find_map(|(key, value)| {
+        let step = || Step::Key(key.get_ref().to_string());
+        if key.span().contains(&at) {
+            return Some(vec![step()]);
+        }
+        within(value.get_ref(), value.span(), at).map(|way| [vec![step()], way].concat())
+    })
+}
+
+fn within(value: &DeValue<'_>, span: Range<usize>, at: usize) -> Option<Vec<Step>> {
+    let inner = match value {
+        DeValue::Table(table) => way_to(table, at),
+        DeValue::Array(list) => list.iter().find_map(|one| {
+            let way = within(one.get_ref(), one.span(), at)?;
+            Some([vec![Step::Begins(one.span().start)], way].concat())
+        }),
+        _ => None,
+    };
+    inner.or_else(|| span.contains(&at).then(Vec::new))
+}
+
+/// Takes out what a way leads to.
+fn take_out(table: &mut DeTable<'_>, way: &[Step]) {
+    let [Step::Key(key), rest @ ..] = way else { return };
+    if rest.is_empty() {
+        table.remove(key.as_str());
+        return;
+    }
+    if let Some(value) = table.get_mut(key.as_str()) {
+        take_out_of(value.get_mut(), rest);
+    }
+}
+
+fn take_out_of(value: &mut DeValue<'_>, way: &[Step]) {
+    match (value, way) {
+        (DeValue::Table(table), _) => take_out(table, way),
+        (DeValue::Array(list), [Step::Begins(start)]) => {
+            let kept = list.iter().filter(|one| one.span().start != *start).cloned();
+            let mut all = DeArray::new();
+            kept.for_each(|one| all.push(one));
+            *list = all;
+        }
+        (DeValue::Array(list), [Step::Begins(start), rest @ ..]) => {
+            if let Some(one) = list.iter_mut().find(|one| one.span().start == *start) {
+                take_out_of(one.get_mut(), rest);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,73 @@
+//! The files of an admin API that others can reach: its certificate and key, and the tokens of those
+//! who may come.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use control::admin::{AdminAddress, Credentials, Tokens};
+
+use crate::admin::{Wanted, needs};
+use crate::config::AdminConfig;
+
+/// The files of what a server shows to operators elsewhere, and asks of them.
+pub(crate) struct CredentialFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    tokens: PathBuf,
+}
+
+impl CredentialFiles {
+    /// Those that a configuration names, which needs them for some of its places.
+    pub(crate) fn of(config: &AdminConfig) -> Result<Option<CredentialFiles>, String> {
+        let files = (&config.certificate, &config.key, &config.tokens);
+        let (Some(certificate), Some(key), Some(tokens)) = files else {
+            let Some(Wanted::At(each)) = &config.listen else { return Ok(None) };
+            let elsewhere = each.iter().find(|at| matches!(at, AdminAddress::Tls { .. }));
+            return elsewhere.map_or(Ok(None), |address| Err(needs(address)));
+        };
+        let (certificate, key, tokens) = (certificate.clone(), key.clone(), tokens.clone());
+        Ok(Some(CredentialFiles { certificate, key, tokens }))
+    }
+
+    fn contents(&self) -> Result<(String, String, Tokens), String> {
+        let tokens = Tokens::parse(&read_secret(&self.tokens)?)
+            .map_err(|error| format!("{}: {error}", self.tokens.display()))?;
+        Ok((read_text(&self.certificate)?, read_secret(&self.key)?, tokens))
+    }
+
+    pub(crate) fn read(&self) -> Result<Credentials, String> {
+        let (certificate, key, tokens) = self.contents()?;
+        Credentials::new(certificate.as_bytes(), key.as_bytes(), tokens)
+            .map_err(|error| self.say(&error))
+    }
+
+    pub(crate) fn renew(&self, credentials: &Credentials) -> Result<(), String> {
+        let (certificate, key, tokens) = self.contents()?;
+        credentials
+            .replace(certificate.as_bytes(), key.as_bytes(), tokens)
+            .map_err(|error| self.say(&error))
+    }
+
+    fn say(&self, error: &str) -> String {
+        format!("{} and {}: {error}", self.certificate.display(), self.key.display())
+    }
+}
+
+/// Reads a text file; the error names the path.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// A file that nobody but its owner may read.
+pub fn read_secret(path: &Path) -> Result<String, String> {
+    let mode = std::fs::metadata(path).map(|found| found.permissions().mode());
+    match mode.map_err(|error| format!("cannot read {}: {error}", path.display()))? {
+        mode if mode & 0o077 == 0 => read_text(path),
+        mode => Err(format!(
+            "{} has the permissions {:03o}, so others may read what is secret in it; `chmod 600` it",
+            path.display(),
+            mode & 0o777
+        )),
+    }
+}

@@ -1,0 +1,440 @@
+//! The NVMe fabric of a server: what of its configuration hosts find, and under which names.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use contract::{Geometry, NamespaceId, TenantId};
+use io::{Endpoint, Waker};
+use proto::nvme::auth::Secret;
+use proto::nvme::{
+    self, Fabric, Host, Hosts, Identifiers, Namespace, Nqn, Port, PortId, Subsystem, Surroundings,
+};
+use wire::nvme::{AddressFamily, AnaState};
+
+use crate::config::{Config, HiddenText, Mistakes, Place, Space, SubsystemConfig};
+use crate::listen::{ListenAt, Protocol};
+
+/// The names of all our subsystems begin so.
+const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash";
+
+/// Blocks as hosts see them, where they need not be larger.
+const BLOCK_BYTES: u32 = 512;
+
+/// How soon to look again for the fabric's lock, when who holds it does not run.
+const LOCKED_PERIOD: Duration = Duration::from_micros(20);
+
+/// What a fabric is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) config: &'a Config,
+    /// The listeners.
+    pub(crate) listeners: Vec<Entrance<'a>>,
+    /// Whether there is a fabric by now, whatever listens.
+    pub(crate) is_made: bool,
+    pub(crate) spaces: &'a [Space],
+    /// By device.
+    pub(crate) geometries: &'a [Geometry],
+    pub(crate) workers: usize,
+}
+
+/// A listener.
+pub(crate) struct Entrance<'a> {
+    pub(crate) at: &'a ListenAt,
+    /// Where it has come to listen, or is to.
+    pub(crate) endpoint: &'a Endpoint,
+}
+
+/// How the fabric wakes workers, and the thread that computes for it; empty until they run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wakers(Arc<Sleepers>);
+
+#[derive(Debug, Default)]
+struct Sleepers {
+    workers: OnceLock<Vec<Waker>>,
+    calculator: OnceLock<Thread>,
+    keeper: OnceLock<Thread>,
+}
+
+impl Wakers {
+    /// The workers run.
+    pub(crate) fn set(&self, wakers: Vec<Waker>) {
+        self.0.workers.set(wakers).expect("workers start once");
+    }
+
+    /// Starts the thread that computes what authentications wait for, so that no worker does. It is
+    /// there from the start of a server, whatever listens: a fabric may be made by a thread of low
+    /// priority, and would give it that.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(crate) fn start_calculator(
+        &self,
+        fabric: Arc<OnceLock<Arc<Fabric>>>,
+    ) -> Result<(), String> {
+        let compute = move || {
+            if let Some(fabric) = fabric.get() {
+                while fabric.compute() {}
+            }
+        };
+        start(&self.0.calculator, "nvme-auth", compute)
+    }
+
+    /// Starts the thread that keeps reservations, whenever one has changed; as early, and for the same
+    /// reason.
+    ///
+    /// # Errors
+    /// The system has no thread for it.
+    pub(crate) fn start_keeper(&self, keep: impl Fn() + Send + 'static) -> Result<(), String> {
+        start(&self.0.keeper, "nvme-keep", keep)
+    }
+}
+
+/// Starts a thread that does something whenever it is woken.
+fn start(
+    slot: &OnceLock<Thread>,
+    name: &str,
+    body: impl Fn() + Send + 'static,
+) -> Result<(), String> {
+    let body = move || {
+        loop {
+            thread::park();
+            body();
+        }
+    };
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let thread = spawned.map_err(|e| format!("cannot start a thread: {e}"))?.thread().clone();
+    slot.set(thread).expect("a server starts once");
+    Ok(())
+}
+
+impl Surroundings for Wakers {
+    fn wake(&self, worker: u16) {
+        if let Some(waker) = self.0.workers.get().and_then(|wakers| wakers.get(usize::from(worker)))
+        {
+            waker.wake();
+        }
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        random(bytes);
+    }
+
+    fn give_way(&self) {
+        // To yield would not do: who yields may still come before a thread of low priority.
+        thread::sleep(LOCKED_PERIOD);
+    }
+
+    fn keep(&self) {
+        if let Some(keeper) = self.0.keeper.get() {
+            keeper.unpark();
+        }
+    }
+
+    fn compute(&self) {
+        if let Some(calculator) = self.0.calculator.get() {
+            calculator.unpark();
+        }
+    }
+}
+
+/// A UUID that nothing else has (RFC 9562, version 4).
+pub(crate) fn random_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    random(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+impl Plan<'_> {
+    /// What the fabric is to be, if any listener speaks NVMe or has.
+    ///
+    /// # Errors
+    /// All that cannot be, whatever listens: a listener that speaks NVMe may be added.
+    pub(crate) fn config(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+    ) -> Result<Option<nvme::Config>, Mistakes> {
+        let config = Mistakes::collect(|mistakes| self.config_or(tenant, mistakes))?;
+        let speaks = |one: &Entrance<'_>| one.at.protocol == Protocol::NvmeTcp;
+        let is_wanted = self.is_made || self.listeners.iter().any(speaks);
+        Ok(is_wanted.then_some(config))
+    }
+
+    /// What the fabric is to be, without what of it cannot be.
+    pub(crate) fn config_or(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        mistakes: &mut Mistakes,
+    ) -> nvme::Config {
+        let before = mistakes.len();
+        let methods = self.config.authentication.methods();
+        let methods = mistakes.take(Place::Key("authentication"), methods).unwrap_or_default();
+        let hosts = self.hosts(&tenant, mistakes);
+        let mut all = nvme::Config {
+            workers: self.workers as u16,
+            firmware: env!("CARGO_PKG_VERSION").to_owned(),
+            ports: self.ports(),
+            methods,
+            ..nvme::Config::default()
+        };
+        let mut subsystems: Vec<Subsystem> = Vec::new();
+        for (n, config) in self.config.named_subsystems().iter().enumerate() {
+            let mut mistaken = |key, error: String| {
+                let what = format!("subsystem {}: {error}", n + 1);
+                mistakes.add(config.nth.key("subsystem", key), what);
+            };
+            let Some(made) = self.subsystem(config, &tenant, &mut mistaken) else { continue };
+            if subsystems.iter().any(|other| other.nqn == made.nqn) {
+                let error = format!(
+                    "nqn {:?} is that of another; expected one that no other subsystem has",
+                    made.nqn
+                );
+                mistaken("nqn", error);
+                continue;
+            }
+            // Alone, so that what is wrong with it is known to be.
+            all.subsystems = vec![made];
+            if let Err(refusal) = Fabric::check(&all) {
+                mistaken("", refusal.to_string());
+            }
+            subsystems.append(&mut all.subsystems);
+        }
+        (all.subsystems, all.hosts) = (subsystems, hosts);
+        if mistakes.len() == before
+            && let Err(refusal) = Fabric::check(&all)
+        {
+            mistakes.add(Place::Key("subsystem"), format!("[[subsystem]]: {refusal}"));
+        }
+        all
+    }
+
+    /// What is known of hosts. Mistakes name the host and never a key.
+    fn hosts(
+        &self,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        mistakes: &mut Mistakes,
+    ) -> Vec<Host> {
+        let mut hosts: Vec<Host> = Vec::new();
+        let mut names = HashSet::new();
+        for config in &self.config.host {
+            let mut mistaken = |key, error: String| {
+                let what = format!("host {:?}: {error}", config.nqn);
+                mistakes.add(config.nth.key("host", key), what);
+            };
+            let mut secret = |key, text: &Option<HiddenText>| {
+                let parsed = text.as_ref().map(|text| Secret::parse(&text.0)).transpose();
+                parsed.unwrap_or_else(|error| {
+                    mistaken(key, format!("its {key} is {error}"));
+                    None
+                })
+            };
+            let key = secret("key", &config.key);
+            let controller_key = secret("controller_key", &config.controller_key);
+            let found = config.tenant.as_deref().map(&tenant);
+            if let (Some(None), Some(name)) = (found, &config.tenant) {
+                mistaken("tenant", format!("there is no tenant {name:?}"));
+            }
+            let nqn = match Nqn::new(&config.nqn) {
+                Ok(nqn) => nqn,
+                Err(error) => {
+                    mistaken("nqn", error.to_string());
+                    continue;
+                }
+            };
+            if !names.insert(config.nqn.as_str()) {
+                let error = "another has this nqn; expected one that no other host has";
+                mistaken("nqn", error.to_owned());
+            }
+            hosts.push(Host { nqn, tenant: found.flatten(), key, controller_key });
+        }
+        hosts
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        let ports = self.listeners.iter().filter(|one| one.at.protocol == Protocol::NvmeTcp);
+        ports
+            .filter_map(|open| {
+                let address = open.at.advertised.or_else(|| open.endpoint.internet())?;
+                let family = match address.ip() {
+                    IpAddr::V4(_) => AddressFamily::IPV4,
+                    IpAddr::V6(_) => AddressFamily::IPV6,
+                };
+                Some(Port {
+                    id: PortId(open.at.id.0),
+                    family,
+                    address: address.ip().to_string(),
+                    service: address.port().to_string(),
+                })
+            })
+            .collect()
+    }
+
+    /// A subsystem without what of it cannot be; `None` where it has no name. `mistaken` takes a key and
+    /// what is wrong with it.
+    fn subsystem(
+        &self,
+        config: &SubsystemConfig,
+        tenant: impl Fn(&str) -> Option<TenantId>,
+        mistaken: &mut impl FnMut(&'static str, String),
+    ) -> Option<Subsystem> {
+        let Some(name) = config.nqn.clone() else {
+            mistaken("", "it needs an nqn, as it is not the first".to_owned());
+            return None;
+        };
+        let exported = config.exports(self.spaces).unwrap_or_else(|error| {
+            mistaken("namespaces", error);
+            Vec::new()
+        });
+        let mut namespaces = Vec::new();
+        for (nsid, id) in exported {
+            match self.namespace(&name, nsid, NamespaceId(id)) {
+                Ok(namespace) => namespaces.push(namespace),
+                Err(error) => mistaken("namespaces", error),
+            }
+        }
+        let hosts = config.hosts.as_ref().map(|names| {
+            let mut known = Vec::new();
+            for name in names {
+                match Nqn::new(name) {
+                    Ok(nqn) => known.push(nqn),
+                    Err(error) => mistaken("hosts", error.to_string()),
+                }
+            }
+            Hosts::Only(known)
+        });
+        let found = config.tenant.as_deref().map(tenant);
+        if let (Some(None), Some(name)) = (found, &config.tenant) {
+            mistaken("tenant", format!("there is no tenant {name:?}"));
+        }
+        let ana = self.ana(config, mistaken);
+        let nqn = match Nqn::new(&name) {
+            Ok(nqn) => nqn,
+            Err(error) => {
+                mistaken("nqn", error.to_string());
+                return None;
+            }
+        };
+        Some(Subsystem {
+            serial: hex(&digest(&[&machine_id(), &name])[..10]),
+            hosts: hosts.unwrap_or(Hosts::Any),
+            ports: Vec::new(),
+            namespaces,
+            ana,
+            tenant: found.flatten(),
+            must_authenticate: config.authenticate,
+            nqn,
+        })
+    }
+
+    /// How groups are reached through the listeners.
+    fn ana(
+        &self,
+        config: &SubsystemConfig,
+        mistaken: &mut impl FnMut(&'static str, String),
+    ) -> Vec<(PortId, u32, AnaState)> {
+        let each = config.ana.iter().filter_map(|ana| {
+            match self.listeners.iter().find(|open| open.at.number == ana.listener) {
+                Some(open) if open.at.protocol == Protocol::NvmeTcp => {
+                    Some((PortId(open.at.id.0), ana.group, ana.state.state()))
+                }
+                _ => {
+                    mistaken("ana", format!("ana: listener {} is none of NVMe's", ana.listener));
+                    None
+                }
+            }
+        });
+        each.collect()
+    }
+
+    fn namespace(&self, subsystem: &str, nsid: u32, id: NamespaceId) -> Result<Namespace, String> {
+        let found = self.spaces.iter().find(|space| space.number == id);
+        let space = found.ok_or_else(|| format!("there is no namespace {}", id.0))?;
+        let namespace = space.place;
+        let geometry = Geometry {
+            blocks: namespace.blocks,
+            read_only: namespace.read_only || self.geometries[namespace.device].read_only,
+            ..self.geometries[namespace.device]
+        };
+        // The same for the same namespace of the same machine, and of no other.
+        let uuid = space.uuid.unwrap_or_else(|| {
+            uuid_of(&[&machine_id(), subsystem, &nsid.to_string(), &id.0.to_string()])
+        });
+        Ok(Namespace {
+            nsid,
+            id,
+            geometry,
+            block_bytes: BLOCK_BYTES,
+            identifiers: Identifiers { uuid, ..Identifiers::default() },
+            ana_group: 1,
+            hosts: Hosts::Any,
+            tenant: None,
+        })
+    }
+}
+
+/// Bytes that nobody else knows.
+pub fn random(bytes: &mut [u8]) {
+    let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(bytes));
+    read.expect("the kernel has random bytes");
+}
+
+/// A UUID of our own making (RFC 9562, version 8) of these words.
+pub(crate) fn uuid_of(words: &[&str]) -> [u8; 16] {
+    let mut uuid = digest(words);
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}
+
+/// The name of a subsystem that has got none.
+pub(crate) fn own_name() -> String {
+    format!("{NQN_PREFIX}:{}", machine_name())
+}
+
+/// The machine's name on the network.
+fn machine_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// What tells this machine from others, if it was given that.
+pub(crate) fn machine_id() -> String {
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    if id.trim().is_empty() { machine_name() } else { id.trim().to_owned() }
+}
+
+/// Sixteen bytes that are others for other words: FNV-1a with 128 bits. It keeps no secrets.
+fn digest(words: &[&str]) -> [u8; 16] {
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(PRIME);
+    }
+    hash.to_be_bytes()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_tell_words_apart() {
+        assert_eq!(digest(&["a", "b"]), digest(&["a", "b"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
+        assert_ne!(digest(&["a", "b"]), digest(&["a", "c"]));
+        // FNV-1a of "a", whose value is published, goes on with a zero byte here.
+        assert_eq!(hex(&[0x0f, 0xa0]), "0fa0");
+    }
+}

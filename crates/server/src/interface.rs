@@ -1,0 +1,68 @@
+//! Which way to the kernel a server takes: io_uring, or epoll where that is forbidden.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
+
+use io::{EpollReactor, EpollSockets, Network, Ring, Sockets};
+
+use crate::log;
+use crate::volumes::Through;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Interface {
+    /// io_uring, and epoll where it is refused
+    #[default]
+    Auto,
+    /// io_uring or nothing
+    #[value(name = "io_uring")]
+    IoUring,
+    /// Event notification and a system call for each transfer
+    Epoll,
+}
+
+/// The kernel interface that all workers of a process use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chosen {
+    /// One io_uring a worker.
+    IoUring,
+    /// epoll for sockets, a pool of threads for files.
+    Epoll,
+}
+
+impl Interface {
+    /// Decides, by trying, for all workers alike. A fallback is said once, with its reason and its
+    /// price.
+    pub fn choose(self) -> Result<Chosen, String> {
+        if self == Interface::Epoll {
+            return Ok(Chosen::Epoll);
+        }
+        match (Ring::new(), self) {
+            (Ok(_), _) => Ok(Chosen::IoUring),
+            (Err(error), Interface::Auto) => {
+                log::say(format_args!(
+                    "warning: {error}; serving through epoll instead, which costs more processor \
+                     time a request, sends without zero-copy and reaches files through threads"
+                ));
+                Ok(Chosen::Epoll)
+            }
+            (Err(error), _) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Sockets that a worker can be made of.
+pub(crate) trait Way: Network {
+    /// How devices that wait for the kernel do it beside these sockets.
+    fn through(reactor: &Self::Reactor) -> Through<'_>;
+}
+
+impl Way for Sockets {
+    fn through(reactor: &Ring) -> Through<'_> {
+        Through::Ring(reactor)
+    }
+}
+
+impl Way for EpollSockets {
+    fn through(reactor: &EpollReactor) -> Through<'_> {
+        Through::Threads(reactor.waker())
+    }
+}

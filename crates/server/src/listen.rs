@@ -1,0 +1,194 @@
+//! The addresses that a server listens on.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+pub use contract::Protocol;
+use contract::{ListenerId, NamespaceId};
+use io::{Endpoint, Listener, TcpOptions, UnixPath};
+
+/// One `--listen` argument: `reflex://HOST:PORT[?namespace=N&tenant=NAME]`,
+/// `reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE]` or
+/// `nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAt {
+    /// Its number, from 1; 0 before it has one.
+    pub number: u16,
+    /// What the workers of this process call it: one number less, unless another listener of that name
+    /// was there before.
+    pub id: ListenerId,
+    /// The address or path that it is bound to.
+    pub endpoint: Endpoint,
+    /// The protocol that its connections speak.
+    pub protocol: Protocol,
+    /// The namespace of requests that name none: all of version 1.
+    pub namespace: NamespaceId,
+    /// The tenant of whoever no access rule gives another: all of version 1.
+    pub tenant: Option<String>,
+    /// The address that discovery tells NVMe hosts, where it is another than `endpoint`.
+    pub advertised: Option<SocketAddr>,
+    /// The permissions of a Unix socket's file.
+    pub mode: u32,
+}
+
+/// The highest number of a listener, and as many names as a process has for all that there ever are.
+pub const NUMBER_MAX: u16 = 4096;
+
+/// The port that nothing else says otherwise.
+pub const DEFAULT_URL: &str = "reflex://127.0.0.1:7420";
+
+const FORM: &str = "expected reflex://HOST:PORT[?namespace=N&tenant=NAME], such as \
+                    reflex://127.0.0.1:7420, \
+                    reflex+unix:PATH[?namespace=N&tenant=NAME&mode=MODE], or \
+                    nvme-tcp://HOST:PORT[?tenant=NAME&advertise=HOST:PORT]";
+
+/// The server's user, and nobody else.
+const DEFAULT_MODE: u32 = 0o600;
+
+impl ListenAt {
+    /// Understands a URL; a host name is looked up.
+    pub fn parse(url: &str) -> Result<ListenAt, String> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut protocol = Protocol::Reflex;
+        let endpoint: Endpoint = if let Some(host) = place.strip_prefix("nvme-tcp://") {
+            protocol = Protocol::NvmeTcp;
+            look_up(host.trim_end_matches('/'), url)?.into()
+        } else if let Some(host) = place.strip_prefix("reflex://") {
+            look_up(host.trim_end_matches('/'), url)?.into()
+        } else if let Some(path) = place.strip_prefix("reflex+unix:") {
+            // As in other URLs of files, an empty authority may stand before the path.
+            let path = path.strip_prefix("//").filter(|p| p.starts_with('/')).unwrap_or(path);
+            UnixPath::new(path).map_err(|error| format!("{url:?}: {error}; {FORM}"))?.into()
+        } else {
+            return Err(format!("{url:?}: {FORM}"));
+        };
+        let mut at = ListenAt {
+            number: 0,
+            id: ListenerId(0),
+            endpoint,
+            protocol,
+            namespace: NamespaceId(1),
+            tenant: None,
+            advertised: None,
+            mode: DEFAULT_MODE,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            at.take(pair).map_err(|error| format!("{url:?}: {error}"))?;
+        }
+        Ok(at)
+    }
+
+    /// Understands one option of the query.
+    fn take(&mut self, pair: &str) -> Result<(), String> {
+        match (pair.split_once('='), &self.endpoint) {
+            (Some(("namespace", number)), _) if self.protocol == Protocol::Reflex => {
+                let parsed = number.parse().ok().filter(|n| *n > 0);
+                self.namespace = NamespaceId(parsed.ok_or_else(|| {
+                    format!("namespace {number:?} is not a number from 1 to 65535")
+                })?);
+            }
+            (Some(("tenant", name)), _) => self.tenant = Some(name.to_owned()),
+            (Some(("advertise", host)), _) if self.protocol == Protocol::NvmeTcp => {
+                self.advertised = Some(advertised(host)?);
+            }
+            (Some(("mode", mode)), Endpoint::Unix(_)) => {
+                let parsed = u32::from_str_radix(mode, 8).ok().filter(|bits| *bits <= 0o777);
+                self.mode = parsed.ok_or_else(|| {
+                    format!("mode {mode:?} is not an octal number from 0 to 777, such as 660")
+                })?;
+            }
+            _ => return Err(format!("unknown option {pair:?}; {FORM}")),
+        }
+        Ok(())
+    }
+
+    /// Starts to listen.
+    pub fn bind(&self, options: &TcpOptions) -> Result<Listener, String> {
+        let bound = match &self.endpoint {
+            Endpoint::Internet(address) => Listener::bind(*address, options),
+            Endpoint::Unix(path) => Listener::bind_unix(path, self.mode),
+        };
+        bound.map_err(|error| error.to_string())
+    }
+}
+
+fn look_up(host: &str, url: &str) -> Result<SocketAddr, String> {
+    host.to_socket_addrs()
+        .map_err(|error| format!("{url:?}: {error}; {FORM}"))?
+        .next()
+        .ok_or_else(|| format!("{url:?}: the host has no address"))
+}
+
+/// An address that hosts can use as it stands.
+fn advertised(host: &str) -> Result<SocketAddr, String> {
+    let looked_up = host.to_socket_addrs().ok().and_then(|mut found| found.next());
+    let is_usable = |found: &SocketAddr| found.port() != 0 && !found.ip().is_unspecified();
+    looked_up.filter(is_usable).ok_or_else(|| {
+        format!("advertise {host:?} is not an address at which hosts can connect: HOST:PORT")
+    })
+}
+
+/// The URL of a server that listens there.
+pub fn url(protocol: Protocol, endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Internet(address) if protocol == Protocol::NvmeTcp => {
+            format!("nvme-tcp://{address}")
+        }
+        Endpoint::Internet(address) => format!("reflex://{address}"),
+        Endpoint::Unix(path) => format!("reflex+unix:{path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_understood_or_explained() {
+        let listen = ListenAt::parse("reflex://127.0.0.1:7420?namespace=3").unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), "reflex://127.0.0.1:7420");
+        assert_eq!(listen.namespace, NamespaceId(3));
+        assert!(ListenAt::parse(DEFAULT_URL).is_ok());
+        for bad in ["127.0.0.1:7420", "reflex://", "reflex://127.0.0.1", "reflex://127.0.0.1:7?x=1"]
+        {
+            let error = ListenAt::parse(bad).unwrap_err();
+            assert!(error.contains("reflex://HOST:PORT"), "{bad}: {error}");
+        }
+        assert!(ListenAt::parse("reflex://127.0.0.1:1?namespace=0").is_err());
+    }
+
+    #[test]
+    fn hosts_can_be_told_another_address() {
+        let listen = ListenAt::parse("nvme-tcp://0.0.0.0:4420?advertise=192.0.2.7:14420").unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), "nvme-tcp://0.0.0.0:4420");
+        assert_eq!(listen.advertised, Some("192.0.2.7:14420".parse().unwrap()));
+        let listen = ListenAt::parse("nvme-tcp://[::]:4420?advertise=[2001:db8::7]:4420").unwrap();
+        assert_eq!(listen.advertised, Some("[2001:db8::7]:4420".parse().unwrap()));
+        for bad in ["192.0.2.7", "192.0.2.7:0", "0.0.0.0:4420", "[::]:4420", "", ":4420"] {
+            let error = ListenAt::parse(&format!("nvme-tcp://[::]:1?advertise={bad}")).unwrap_err();
+            assert!(error.contains("HOST:PORT"), "{bad}: {error}");
+        }
+        let error = ListenAt::parse("reflex://127.0.0.1:1?advertise=192.0.2.7:1").unwrap_err();
+        assert!(error.contains("unknown option"), "{error}");
+    }
+
+    #[test]
+    fn unix_sockets_have_a_mode() {
+        let listen = ListenAt::parse("reflex+unix:/run/a?namespace=2&mode=0660").unwrap();
+        assert_eq!(url(listen.protocol, &listen.endpoint), "reflex+unix:/run/a");
+        assert_eq!((listen.namespace, listen.mode), (NamespaceId(2), 0o660));
+        let listen = ListenAt::parse("reflex+unix:///run/a").unwrap();
+        assert_eq!(
+            (url(listen.protocol, &listen.endpoint).as_str(), listen.mode),
+            ("reflex+unix:/run/a", 0o600)
+        );
+        for (bad, word) in [
+            ("reflex+unix:", "needs a path"),
+            ("reflex+unix:/a?mode=8", "octal"),
+            ("reflex+unix:/a?mode=7777", "octal"),
+            ("reflex://127.0.0.1:1?mode=600", "unknown option"),
+        ] {
+            let error = ListenAt::parse(bad).unwrap_err();
+            assert!(error.contains(word), "{bad}: {error}");
+        }
+    }
+}

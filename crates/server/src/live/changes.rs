@@ -1,0 +1,303 @@
+//! What was changed while servers of a configuration ran: for each thing that was, what it is now.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::kept::KeptReservation;
+use super::models::KeptModel;
+use crate::config::{
+    AnaConfig, Config, DeviceConfig, HostConfig, ListenConfig, NamespaceConfig, SubsystemConfig,
+    TenantConfig,
+};
+use crate::listen::{ListenAt, Protocol};
+
+/// Things by their names; `None` for one that is gone.
+pub(crate) type Changed<K, T> = BTreeMap<K, Option<T>>;
+
+/// What became of a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ListenChange {
+    /// It was added; its URL, with the address where it came to listen.
+    Added(String),
+    /// It was removed from the configuration; its URL there.
+    Removed(String),
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Changes {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) tenants: Changed<String, TenantConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) namespaces: Changed<u16, NamespaceConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) subsystems: Changed<String, SubsystemConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) hosts: Changed<String, HostConfig>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) devices: Changed<String, DeviceConfig>,
+    /// By number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) listeners: BTreeMap<u16, ListenChange>,
+    /// The name of the subsystem that the configuration leaves unnamed, as of the first change: it
+    /// follows from the machine's, and that may become another. Then what was changed of the
+    /// subsystem would be of none, and one that lets everybody in would take its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own_name: Option<String>,
+    /// Of hosts that asked for them to persist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) reservations: Vec<KeptReservation>,
+    /// The models that operators have named, by device, as they were read then, in the words of a model
+    /// file: what only this names must not keep a server from starting when the file is gone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) named_models: BTreeMap<String, String>,
+    /// Models that were measured, by device.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) models: BTreeMap<String, KeptModel>,
+}
+
+impl Changes {
+    /// Whether what they are changes of is written down, as far as it has to be.
+    pub(crate) fn is_of(&self, base: &Config) -> bool {
+        self.own_name.is_some() || !base.leaves_name()
+    }
+
+    /// These changes, with what they are changes of written down as far as it may become another by
+    /// itself.
+    pub(crate) fn of(self, base: &Config) -> Changes {
+        let own_name = match self.own_name {
+            None if base.leaves_name() => Some(crate::fabric::own_name()),
+            known => known,
+        };
+        Changes { own_name, ..self }
+    }
+
+    /// The numbers of the listeners that were added.
+    pub(crate) fn added_listeners(&self) -> Vec<u16> {
+        let each = self.listeners.iter();
+        each.filter(|(_, change)| matches!(change, ListenChange::Added(_)))
+            .map(|(n, _)| *n)
+            .collect()
+    }
+
+    /// What was said of ways through listeners that a configuration has no more, or that speak something
+    /// else now: for each of them a line that names it. Nothing is made of it, and it stays, for the
+    /// listener may come back, until its subsystem changes again.
+    pub fn dormant(&self, base: &Config) -> Vec<String> {
+        let listen = self.listeners_of(base);
+        let mut lines = Vec::new();
+        for (nqn, subsystem) in &self.subsystems {
+            let ana = subsystem.iter().flat_map(|subsystem| &subsystem.ana);
+            for ana in ana.filter(|ana| !leads_hosts(&listen, ana)) {
+                lines.push(format!(
+                    "subsystem {nqn}: what was said of listener {} with `listener ana` counts for \
+                     nothing: there is no such listener of NVMe's",
+                    ana.listener
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Whether something is kept of ways through a listener of this number.
+    pub(crate) fn names_way(&self, number: u16) -> bool {
+        let mut ana = self.subsystems.values().flatten().flat_map(|subsystem| &subsystem.ana);
+        ana.any(|ana| ana.listener == number)
+    }
+
+    /// The subsystems that were changed, without what counts for nothing.
+    fn subsystems_over(&self, listen: &[ListenConfig]) -> Changed<String, SubsystemConfig> {
+        let mut all = self.subsystems.clone();
+        let each = all.values_mut().flatten();
+        each.for_each(|subsystem| subsystem.ana.retain(|ana| leads_hosts(listen, ana)));
+        all
+    }
+
+    /// The listeners of a configuration with these changes made, by number.
+    fn listeners_of(&self, base: &Config) -> Vec<ListenConfig> {
+        let mut all = base.numbered_listeners(&self.added_listeners());
+        for (number, change) in &self.listeners {
+            match change {
+                ListenChange::Added(url) => {
+                    let number = Some(*number);
+                    all.push(ListenConfig { number, ..ListenConfig::from_argument(url) });
+                }
+                // Its place may be another since, and its URL that of several, of port 0.
+                ListenChange::Removed(url) => {
+                    let is_it = |one: &ListenConfig| one.url == *url;
+                    let same = |one: &ListenConfig| is_it(one) && one.number == Some(*number);
+                    let found = all.iter().position(same).or_else(|| all.iter().position(is_it));
+                    found.map(|at| all.remove(at));
+                }
+            }
+        }
+        all.sort_by_key(|one| one.number);
+        all
+    }
+}
+
+impl Config {
+    /// The configuration with these changes made, and with numbers and names where it leaves them
+    /// out.
+    pub fn with(&self, changes: &Changes) -> Config {
+        let number = |namespace: &NamespaceConfig| namespace.number.unwrap_or_default();
+        let nqn = |subsystem: &SubsystemConfig| subsystem.nqn.clone().unwrap_or_default();
+        let mut config = self.clone();
+        if !changes.devices.is_empty() {
+            let known = self.all_devices();
+            config.device = over(known, &changes.devices, |device| device.name.clone());
+        }
+        config.listen = changes.listeners_of(self);
+        config.tenant = over(config.tenant, &changes.tenants, |tenant| tenant.name.clone());
+        config.namespace = over(self.numbered_namespaces(), &changes.namespaces, number);
+        let own = || changes.own_name.clone().unwrap_or_else(crate::fabric::own_name);
+        let subsystems = changes.subsystems_over(&config.listen);
+        config.subsystem = over(self.subsystems_named(own), &subsystems, nqn);
+        config.host = over(config.host, &changes.hosts, |host| host.nqn.clone());
+        config.measured_models = changes.models.clone();
+        config.named_models = changes.named_models.clone();
+        config.is_settled = true;
+        config
+    }
+}
+
+/// Whether a way is there, or may be: what is wrong with a listener's URL is another mistake.
+fn leads_hosts(listen: &[ListenConfig], ana: &AnaConfig) -> bool {
+    let found = listen.iter().find(|one| one.number == Some(ana.listener));
+    let parsed = found.map(|one| ListenAt::parse(&one.url));
+    parsed.is_some_and(|parsed| parsed.map_or(true, |at| at.protocol == Protocol::NvmeTcp))
+}
+
+/// The list with these changes made: what was there keeps its place.
+fn over<K: Ord, T: Clone>(list: Vec<T>, changed: &Changed<K, T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    let known: BTreeSet<K> = list.iter().map(&key).collect();
+    let kept = list.into_iter().filter_map(|one| match changed.get(&key(&one)) {
+        None => Some(one),
+        Some(now) => now.clone(),
+    });
+    let mut all: Vec<T> = kept.collect();
+    let added = changed.iter().filter(|(key, _)| !known.contains(key));
+    all.extend(added.filter_map(|(_, one)| one.clone()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AnaWord;
+
+    #[test]
+    fn changes_replace_remove_and_add() {
+        let list = vec![("a", 1), ("b", 2), ("c", 3)];
+        let changed = [("b", None), ("c", Some(("c", 4))), ("d", Some(("d", 5)))].into();
+        assert_eq!(over(list, &changed, |one| one.0), [("a", 1), ("c", 4), ("d", 5)]);
+    }
+
+    #[test]
+    fn listeners_are_added_and_removed_wherever_they_stand() {
+        let config = |ports: &[u16]| {
+            let one = |port| format!("[[listen]]\nurl = \"reflex://127.0.0.1:{port}\"\n");
+            Config::parse(&ports.iter().map(one).collect::<String>()).unwrap()
+        };
+        let url = |port: u16| format!("reflex://127.0.0.1:{port}");
+        let added = (4, ListenChange::Added(url(9)));
+        let removed = (2, ListenChange::Removed(url(2)));
+        let changes = Changes { listeners: [added, removed].into(), ..Changes::default() };
+        let listed = |ports: &[u16]| {
+            let listen = config(ports).with(&changes).listen.into_iter();
+            let listed = listen.map(|one| {
+                let port = one.url.rsplit(':').next().unwrap().parse().unwrap();
+                (one.number.unwrap(), port)
+            });
+            listed.collect::<Vec<(u16, u16)>>()
+        };
+        assert_eq!(listed(&[1, 2, 3]), [(1, 1), (3, 3), (4, 9)]);
+        assert_eq!(listed(&[2, 3]), [(2, 3), (4, 9)], "it stands elsewhere now");
+        assert_eq!(listed(&[1, 3]), [(1, 1), (2, 3), (4, 9)], "the file leaves it out, too");
+        assert_eq!(listed(&[1, 2, 3, 5]), [(1, 1), (3, 3), (4, 9), (5, 5)], "one more in the file");
+        let text = serde_json::to_string(&changes).unwrap();
+        assert_eq!(serde_json::from_str::<Changes>(&text).unwrap(), changes);
+        assert_eq!(config(&[1]).with(&changes).with(&Changes::default()).listen.len(), 2);
+        let none = [(1, ListenChange::Removed("reflex://127.0.0.1:7420".to_owned()))].into();
+        let none = Changes { listeners: none, ..Changes::default() };
+        let nowhere = Config::default().with(&none);
+        assert!(nowhere.listen.is_empty() && nowhere.listeners().unwrap().is_empty());
+    }
+
+    #[test]
+    fn without_changes_only_names_are_filled_in() {
+        let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
+        let with = config.with(&Changes::default());
+        assert_eq!(with.namespace.len(), 1);
+        assert_eq!(with.namespace[0].name.as_deref(), Some("ns1"));
+        assert!(with.subsystem[0].nqn.as_deref().unwrap().starts_with("nqn."));
+        assert_eq!(with.with(&Changes::default()).namespace, with.namespace);
+    }
+
+    /// Or it would be forgotten who may connect, with the machine's name.
+    #[test]
+    fn who_may_connect_stays_when_the_machine_is_renamed() {
+        let config = Config::default();
+        let subsystem = SubsystemConfig {
+            nqn: Some(crate::fabric::own_name()),
+            hosts: Some(vec!["nqn.x:a".to_owned()]),
+            ..SubsystemConfig::default()
+        };
+        let changed = [(crate::fabric::own_name(), Some(subsystem.clone()))].into();
+        let changes = Changes { subsystems: changed, ..Changes::default() }.of(&config);
+        assert_eq!(changes.own_name, Some(crate::fabric::own_name()));
+        assert_eq!(config.with(&changes).subsystem, [subsystem]);
+        // As found by a machine of another name.
+        let text = serde_json::to_string(&changes).unwrap();
+        let elsewhere = text.replace(&crate::fabric::own_name(), "nqn.2026-11.io.nearflash:before");
+        let with = config.with(&serde_json::from_str(&elsewhere).unwrap());
+        assert_eq!(with.subsystem.len(), 1);
+        assert_eq!(with.subsystem[0].hosts, Some(vec!["nqn.x:a".to_owned()]));
+        let named = Config::parse("[[subsystem]]\nnqn = \"nqn.x:b\"\n").unwrap();
+        assert_eq!(Changes::default().of(&named).own_name, None);
+    }
+
+    /// A start would refuse what only the state file says, and nobody could edit that.
+    #[test]
+    fn what_was_said_of_a_listener_that_is_gone_is_left_out_and_told_and_stays() {
+        let config = |urls: &[&str]| {
+            let one = |url| format!("[[listen]]\nurl = \"{url}\"\n");
+            let subsystem = "[[subsystem]]\nnqn = \"nqn.x:a\"\n".to_owned();
+            Config::parse(&(urls.iter().map(one).collect::<String>() + &subsystem)).unwrap()
+        };
+        let way = |listener| AnaConfig { listener, group: 1, state: AnaWord::Inaccessible };
+        let nqn = Some("nqn.x:a".to_owned());
+        let subsystem =
+            SubsystemConfig { nqn, ana: vec![way(1), way(2)], ..SubsystemConfig::default() };
+        let changed = [("nqn.x:a".to_owned(), Some(subsystem)), ("gone".to_owned(), None)].into();
+        let changes = Changes { subsystems: changed, ..Changes::default() };
+        let (first, second) = ("nvme-tcp://127.0.0.1:1", "nvme-tcp://127.0.0.1:2");
+        let ways = |urls: &[&str]| {
+            let base = config(urls);
+            let with = base.with(&changes);
+            let ways = with.subsystem[0].ana.iter().map(|ana| ana.listener);
+            (ways.collect::<Vec<u16>>(), changes.dormant(&base).len())
+        };
+        assert_eq!(ways(&[first, second]), (vec![1, 2], 0));
+        assert_eq!(ways(&[first]), (vec![1], 1));
+        assert_eq!(ways(&[first, "reflex://127.0.0.1:2"]), (vec![1], 1));
+        assert_eq!(ways(&[first, "nonsense"]), (vec![1, 2], 0), "that is another mistake");
+        let told = changes.dormant(&config(&[first]));
+        assert!(told[0].contains("nqn.x:a") && told[0].contains("listener 2"), "{told:?}");
+        assert!(changes.names_way(2) && !changes.names_way(3));
+        // The file's own is the operator's to mend.
+        let text = "[[subsystem]]\nana = [{ listener = 9, state = \"inaccessible\" }]\n";
+        let said = Config::parse(text).unwrap().with(&Changes::default());
+        assert_eq!(said.subsystem[0].ana.len(), 1);
+    }
+
+    #[test]
+    fn the_last_namespace_may_go() {
+        let config = Config::parse("[[device]]\nname = \"d\"\nspec = \"mem:1MiB\"\n").unwrap();
+        let gone = Changes { namespaces: [(1, None)].into(), ..Changes::default() };
+        assert!(config.with(&gone).namespace.is_empty());
+    }
+}

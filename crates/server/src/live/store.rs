@@ -1,0 +1,572 @@
+//! The state file: what was changed while servers ran, beside the configuration.
+//!
+//! Its first line names the format, its version, the generation and the SHA-256 of the rest, which is
+//! JSON. A generation is written to a file of its own, made durable, and renamed over the one before,
+//! which stays as `.bak`: so there is always a whole one, the old or the new. It holds keys, so nobody
+//! but its owner may read it. What a step needs of those before it is synced first, as [`files`] says;
+//! what is found at a start as well, because whoever wrote it may have been killed before it was.
+//!
+//! Changes of tenants, of which there may be thousands, are lines of a [log](ChangeLog) beside it until
+//! it is written again; each is a generation, too.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Changes;
+use super::change_log::{self, ChangeLog, Found, Over, Step};
+use super::files::{self, Directory, Written};
+
+/// The beginning of the first line; behind it stands the version.
+const FORMAT: &str = "nearflash-state ";
+
+/// The version that is written. The second has listeners and devices, and a log beside it: a program that
+/// knows of none would start without the changes in that, so it is to refuse the file.
+const VERSION: u32 = 2;
+
+/// The versions that are understood.
+const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
+
+/// Bytes of the largest file that is read.
+pub(super) const BYTES_MAX: u64 = 1 << 30;
+
+/// How often the two files are read that belong together, because the server that writes them has
+/// written them again meanwhile.
+const READS_MAX: u32 = 8;
+
+/// The ending of the log.
+const LOG: &str = "log";
+
+/// The state file of a server and the log of changes beside it.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    /// Of the last change; zero: there is no file yet.
+    generation: u64,
+    /// Where changes of tenants go; `None` when the next change is to write the file whole.
+    log: Option<ChangeLog>,
+    /// The last change was not kept as far as is known, and a restart may find it all the same.
+    in_doubt: bool,
+}
+
+/// Where a state file is, so that another process can tell whether it has the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StateAt {
+    /// As this process names it.
+    pub(crate) path: PathBuf,
+    /// Device and inode of its directory.
+    directory: (u64, u64),
+    generation: u64,
+}
+
+impl StateAt {
+    /// Whether it is the same file with the same content.
+    pub(crate) fn is_same(&self, other: &StateAt) -> bool {
+        let place = |state: &StateAt| (state.directory, state.path.file_name().map(<_>::to_owned));
+        (place(self), self.generation) == (place(other), other.generation)
+    }
+
+    /// Whether there is no file yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.generation == 0
+    }
+}
+
+impl Store {
+    /// What is kept at a path; nothing if there is no file. `previous`: what was kept before that,
+    /// which then takes its place.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file, and how a server can start all the same.
+    pub(crate) fn open(path: &Path, previous: bool) -> Result<(Store, Changes), String> {
+        let kept = match previous {
+            false => read_both(path),
+            true => read_previous(path),
+        };
+        let kept = kept.map_err(|error| format!("{error}{}", way(path, previous)))?;
+        let Some(Kept { over, changes, bytes, found }) = kept else {
+            let store = Store { path: path.to_owned(), generation: 0, log: None, in_doubt: false };
+            return Ok((store, Changes::default()));
+        };
+        let mut changes = changes;
+        let generation = over.generation + found.lines;
+        let mut store = Store { path: path.to_owned(), generation, log: None, in_doubt: false };
+        let mut log = ChangeLog::new(beside(path, LOG), over, bytes);
+        if let Err(error) = sync_both(path) {
+            let path = path.display();
+            tracing::warn!(
+                "{path}: cannot make it durable ({error}); the next change writes it anew"
+            );
+            store.in_doubt = true;
+        } else if found.has_rest {
+            let log = beside(path, LOG);
+            tracing::warn!("{}: what a crash has left of a change is left out", log.display());
+        } else if found.lines == 0 || log.go_on(found.bytes).is_ok() {
+            store.log = Some(log);
+        }
+        found.apply(&mut changes);
+        if previous {
+            // The broken one stays in its place until the other takes that: with no file there, a
+            // server would start as if nothing had ever been kept.
+            let put = store.put(&changes, "broken");
+            put.map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok((store, changes))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The same, with what of it another process compares.
+    pub(crate) fn at(&self) -> StateAt {
+        let found = fs::metadata(directory_of(&self.path));
+        let directory = found.map_or((0, 0), |found| (found.dev(), found.ino()));
+        StateAt { path: self.path.clone(), directory, generation: self.generation }
+    }
+
+    /// Keeps these changes instead of what was kept. When it returns, they are what a restart finds;
+    /// when it fails, that is what was kept before, unless the disk failed at the very last step, the
+    /// directory's: then it may be either, and this is [in doubt](Store::is_in_doubt).
+    pub(crate) fn save(&mut self, changes: &Changes) -> io::Result<()> {
+        let saved = self.put(changes, "bak");
+        self.judge(saved)
+    }
+
+    /// Whether a restart may find a change that was said to have failed: until the next is kept, which
+    /// has to be even where it changes nothing, and writes the file whole.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    fn judge(&mut self, saved: io::Result<()>) -> io::Result<()> {
+        self.in_doubt = saved.is_err();
+        if self.in_doubt {
+            self.log = None;
+        }
+        saved
+    }
+
+    /// The same where only these tenants are others than what was kept: one line of the log.
+    pub(crate) fn save_tenants(&mut self, changes: &Changes, tenants: &[String]) -> io::Result<()> {
+        let Some(log) = self.log.as_mut().filter(|log| log.has_room()) else {
+            return self.save(changes);
+        };
+        let steps: Vec<Step> = tenants.iter().map(|tenant| Step::of(tenant, changes)).collect();
+        let appended = log.append(self.generation + 1, &steps);
+        self.generation += u64::from(appended.is_ok());
+        self.judge(appended)
+    }
+
+    /// The same; what was there before is found under another ending then.
+    fn put(&mut self, changes: &Changes, ending: &str) -> io::Result<()> {
+        let generation = self.generation + 1;
+        let body = serde_json::to_vec_pretty(changes)?;
+        let sum = digest(&body);
+        let head = format!("{FORMAT}{VERSION} generation {generation} sha256 {sum}\n");
+        let new = beside(&self.path, "new");
+        write(&new, &[head.as_bytes(), &body])?;
+        let (log, old_log) = (beside(&self.path, LOG), beside(&self.path, &log_of(ending)));
+        if self.generation == 0 {
+            // Whoever removed the file has left this, and the new one may be the same as that was.
+            files::rename_if_there(&log, &old_log)?;
+        }
+        keep_as(&self.path, ending)?;
+        // Opened before the point of no return: that may fail, for want of descriptors or rights.
+        let directory = Directory::of(&self.path)?;
+        // Else the new one may be there and the one before it nowhere.
+        directory.sync()?;
+        files::rename(&new, &self.path)?;
+        // From here on a restart may find the new one.
+        self.generation = generation;
+        // Until this is so it may find the old one as well, which is nothing without its log.
+        directory.sync()?;
+        let moved = files::rename_if_there(&log, &old_log);
+        let over = Over { generation, sum };
+        self.log = moved.is_ok().then(|| ChangeLog::new(log, over, body.len() as u64));
+        Ok(())
+    }
+}
+
+/// The ending of the log that belongs to the file of an ending.
+fn log_of(ending: &str) -> String {
+    format!("{LOG}.{ending}")
+}
+
+/// Makes what a state file and its log have durable, and their names.
+fn sync_both(path: &Path) -> io::Result<()> {
+    files::sync_if_there(path)?;
+    files::sync_if_there(&beside(path, LOG))?;
+    Directory::of(path)?.sync()
+}
+
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Another file in the same directory.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+fn way(path: &Path, previous: bool) -> String {
+    if previous {
+        return format!("; remove {} to start with the configuration alone", path.display());
+    }
+    let before = match read_previous(path) {
+        Ok(Some(kept)) => format!(
+            "; `--previous-state` starts once with what was kept before (generation {}), or",
+            kept.over.generation + kept.found.lines
+        ),
+        _ => "; there is none before it:".to_owned(),
+    };
+    format!("{before} remove it to start with the configuration alone")
+}
+
+/// What a state file and its log hold.
+#[derive(Debug)]
+struct Kept {
+    over: Over,
+    changes: Changes,
+    /// Of the state file.
+    bytes: u64,
+    found: Found,
+}
+
+/// The state file of a path with its log; `None` if it is not there.
+fn read_both(path: &Path) -> Result<Option<Kept>, String> {
+    let log = beside(path, LOG);
+    for _ in 0..READS_MAX {
+        let kept = read_with(path, &log)?;
+        // Whoever only looks does so while a server writes.
+        let Some(Kept { over, found, .. }) = &kept else { return Ok(None) };
+        let is_current = !found.has_rest && !found.is_broken;
+        if !is_current && read_named(path)?.is_none_or(|(now, ..)| now != *over) {
+            continue;
+        }
+        return match found.is_broken {
+            true => Err(format!("{}: this log of changes is broken", log.display())),
+            false => Ok(kept),
+        };
+    }
+    Err(format!("{}: it changes all the time", path.display()))
+}
+
+/// What was kept before something broke: as far as the log goes where that is broken, else what the
+/// state file was before it was written.
+fn read_previous(path: &Path) -> Result<Option<Kept>, String> {
+    if let Ok(Some(kept)) = read_with(path, &beside(path, LOG))
+        && kept.found.is_broken
+    {
+        return Ok(Some(kept));
+    }
+    let old = beside(path, "bak");
+    // A crash may have left the log where it was.
+    let with_own = read_with(&old, &beside(path, &log_of("bak")))?;
+    let with_last = read_with(&old, &beside(path, LOG))?;
+    let lines = |kept: &Option<Kept>| kept.as_ref().map_or(0, |kept| kept.found.lines);
+    match if lines(&with_last) > lines(&with_own) { with_last } else { with_own } {
+        None => Err(format!("{}: there is no such file", old.display())),
+        kept => Ok(kept),
+    }
+}
+
+fn read_with(path: &Path, log: &Path) -> Result<Option<Kept>, String> {
+    let Some((over, changes, bytes)) = read_named(path)? else { return Ok(None) };
+    let found =
+        change_log::read(log, &over).map_err(|error| format!("{}: {error}", log.display()))?;
+    Ok(Some(Kept { over, changes, bytes, found }))
+}
+
+fn read_named(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
+    read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What a state file holds, and how large that is; `None` if it is not there.
+fn read(path: &Path) -> Result<Option<(Over, Changes, u64)>, String> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(found) if found.len() > BYTES_MAX => return Err("it is too large".to_owned()),
+        _ => {}
+    }
+    let bytes = fs::read(path).map_err(|error| format!("cannot read it: {error}"))?;
+    let broken =
+        || "this state file is broken (its first line or its checksum is wrong)".to_owned();
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(broken)?;
+    let head = std::str::from_utf8(&bytes[..end]).map_err(|_| broken())?;
+    let body = &bytes[end + 1..];
+    let rest = head.strip_prefix(FORMAT).ok_or_else(broken)?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let version: Option<u32> = fields.first().and_then(|version| version.parse().ok());
+    match version {
+        Some(version) if VERSIONS.contains(&version) => {}
+        Some(version) => {
+            return Err(format!(
+                "this state file is of another version of nearflash: it has version {version}, and this \
+                 program knows {} to {}; start the program that wrote it",
+                VERSIONS.start(),
+                VERSIONS.end()
+            ));
+        }
+        None => return Err(broken()),
+    }
+    let ["generation", generation, "sha256", sum] = fields[1..] else { return Err(broken()) };
+    let generation = generation.parse().map_err(|_| broken())?;
+    if sum != digest(body) {
+        return Err(broken());
+    }
+    let changes = serde_json::from_slice(body)
+        .map_err(|error| format!("this state file makes no sense: {error}"))?;
+    Ok(Some((Over { generation, sum: sum.to_owned() }, changes, body.len() as u64)))
+}
+
+pub(super) fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file durably; only its owner may read it.
+fn write(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    files::remove_if_there(path)?;
+    let mut file = Written::create(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    file.sync()
+}
+
+/// Lets what is kept now be reached under another ending, too.
+fn keep_as(path: &Path, ending: &str) -> io::Result<()> {
+    let (old, step) = (beside(path, ending), beside(path, "step"));
+    let remove = files::remove_if_there(&step);
+    match files::link(path, &step) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => write(&step, &[&fs::read(path)?])?,
+        Ok(()) => drop(remove), // it need not have been there
+    }
+    files::rename(&step, &old)
+}
+
+#[cfg(test)]
+mod power_cuts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HiddenText, HostConfig, Nth};
+    use std::os::unix::fs::PermissionsExt;
+
+    impl Store {
+        pub(super) fn save_tenant(&mut self, changes: &Changes, name: &str) -> io::Result<()> {
+            self.save_tenants(changes, &[name.to_owned()])
+        }
+    }
+
+    fn with_key(key: &str) -> Changes {
+        let host = HostConfig {
+            nqn: "nqn.x".to_owned(),
+            key: Some(HiddenText(key.to_owned())),
+            controller_key: None,
+            tenant: None,
+            nth: Nth::default(),
+        };
+        Changes { hosts: [("nqn.x".to_owned(), Some(host))].into(), ..Changes::default() }
+    }
+
+    #[test]
+    fn what_is_saved_is_found_and_the_one_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, Changes::default());
+        store.save(&with_key("one")).unwrap();
+        store.save(&with_key("two")).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(Store::open(&path, false).unwrap().1, with_key("two"));
+        let (store, changes) = Store::open(&path, true).unwrap();
+        assert_eq!((changes, store.generation), (with_key("one"), 2));
+        assert_eq!(Store::open(&path, false).unwrap().1, with_key("one"));
+    }
+
+    #[test]
+    fn a_broken_file_is_refused_with_a_way_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save(&with_key("one")).unwrap();
+        store.save(&with_key("two")).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for cut in [0, 5, 40, whole.len() / 2, whole.len() - 1] {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let error = Store::open(&path, false).unwrap_err();
+            assert!(error.contains("--previous-state") && error.contains("broken"), "{error}");
+        }
+        let mut flipped = whole.clone();
+        *flipped.last_mut().unwrap() ^= 1;
+        fs::write(&path, &flipped).unwrap();
+        assert!(Store::open(&path, false).is_err());
+        let later = String::from_utf8(whole).unwrap().replace("-state 2 ", "-state 9 ");
+        fs::write(&path, later).unwrap();
+        let error = Store::open(&path, false).unwrap_err();
+        assert!(
+            error.contains("it has version 9") && error.contains("--previous-state"),
+            "{error}"
+        );
+        assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
+    }
+
+    /// Programs of the first version know of no log, and would leave its changes out.
+    #[test]
+    fn a_file_that_may_have_a_log_is_not_of_the_first_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+        store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+        assert!(beside(&path, LOG).exists());
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.starts_with("nearflash-state 2 "), "{written}");
+        // One of the first is read, and written anew with the next whole writing.
+        fs::write(&path, written.replace("-state 2 ", "-state 1 ")).unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, with_tenants(&["a", "b"]));
+        store.save(&with_key("one")).unwrap();
+        assert!(fs::read_to_string(&path).unwrap().starts_with("nearflash-state 2 "));
+    }
+
+    #[test]
+    fn leftovers_of_a_crash_do_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save(&with_key("one")).unwrap();
+        fs::write(beside(&path, "new"), b"half").unwrap();
+        fs::write(beside(&path, "step"), b"half").unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, with_key("one"));
+        store.save(&with_key("two")).unwrap();
+        assert_eq!(Store::open(&path, false).unwrap().1, with_key("two"));
+    }
+
+    /// With neither of both in its place, a server would start without anything that was changed.
+    #[test]
+    fn going_back_leaves_the_broken_file_until_the_other_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save(&with_key("one")).unwrap();
+        store.save(&with_key("two")).unwrap();
+        fs::write(&path, b"broken").unwrap();
+        // As on a full disk: the new file cannot be written.
+        fs::create_dir(beside(&path, "new")).unwrap();
+        assert!(Store::open(&path, true).is_err());
+        assert!(Store::open(&path, false).unwrap_err().contains("--previous-state"));
+        fs::remove_dir(beside(&path, "new")).unwrap();
+        assert_eq!(Store::open(&path, true).unwrap().1, with_key("one"));
+        assert_eq!(fs::read(beside(&path, "broken")).unwrap(), b"broken");
+        assert_eq!(Store::open(&path, false).unwrap().1, with_key("one"));
+    }
+
+    fn with_tenants(names: &[&str]) -> Changes {
+        let text = |name: &&str| format!("[[tenant]]\nname = {name:?}\n");
+        let text: String = names.iter().map(text).collect();
+        let tenants = crate::config::Config::parse(&text).unwrap().tenant.into_iter();
+        let tenants = tenants.map(|tenant| (tenant.name.clone(), Some(tenant)));
+        Changes { tenants: tenants.collect(), ..Changes::default() }
+    }
+
+    #[test]
+    fn a_tenant_is_a_line_until_the_file_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+        assert!(!beside(&path, LOG).exists(), "there was no file to be over");
+        let whole = fs::read(&path).unwrap();
+        store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!((changes, store.generation), (with_tenants(&["a", "b"]), 2));
+        store.save_tenant(&with_tenants(&["b"]), "a").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), whole);
+        let mode = fs::metadata(beside(&path, LOG)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        store.save(&with_key("one")).unwrap();
+        assert!(!beside(&path, LOG).exists());
+        let (store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!((changes, store.generation), (with_key("one"), 4));
+        // The one before it, with what its log had.
+        fs::write(&path, b"broken").unwrap();
+        let (store, changes) = Store::open(&path, true).unwrap();
+        assert_eq!((changes, store.generation), (with_tenants(&["b"]), 4));
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["b"]));
+    }
+
+    #[test]
+    fn many_tenants_write_the_file_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        let (mut written, mut last) = (0, Vec::new());
+        for n in 0..2_000 {
+            let name = format!("tenant {}", n % 3);
+            let changes = with_tenants(&[name.as_str()][..usize::from(n % 2 == 0)]);
+            store.save_tenant(&changes, &name).unwrap();
+            let now = fs::read(&path).unwrap();
+            written += u32::from(now != last);
+            last = now;
+        }
+        assert!((2..10).contains(&written), "{written}");
+        assert_eq!(store.generation, 2_000);
+    }
+
+    #[test]
+    fn a_broken_log_is_refused_and_a_torn_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let log = beside(&path, LOG);
+        let (mut store, _) = Store::open(&path, false).unwrap();
+        for names in [&["a"][..], &["a", "b"], &["a", "b", "c"], &["a", "b", "c", "d"]] {
+            store.save_tenant(&with_tenants(names), names[names.len() - 1]).unwrap();
+        }
+        let lines = fs::read(&log).unwrap();
+        fs::write(&log, &lines[..lines.len() - 9]).unwrap();
+        let (mut store, changes) = Store::open(&path, false).unwrap();
+        assert_eq!(changes, with_tenants(&["a", "b", "c"]));
+        // Nothing is appended to half a line.
+        store.save_tenant(&with_tenants(&["a", "b"]), "c").unwrap();
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a", "b"]));
+        store.save_tenant(&with_tenants(&["a"]), "b").unwrap();
+        store.save_tenant(&with_tenants(&[]), "a").unwrap();
+        store.save_tenant(&with_tenants(&["x"]), "x").unwrap();
+        let mut lines = fs::read(&log).unwrap();
+        let end = lines.iter().position(|byte| *byte == b'\n').unwrap();
+        lines[end + 200] ^= 1;
+        fs::write(&log, &lines).unwrap();
+        let error = Store::open(&path, false).unwrap_err();
+        assert!(error.contains("broken") && error.contains("--previous-state"), "{error}");
+        assert_eq!(Store::open(&path, true).unwrap().1, with_tenants(&["a"]));
+        assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a"]));
+        assert_eq!(fs::read(beside(&path, "log.broken")).unwrap(), lines);
+    }
+
+    /// The same changes make the same file again, and those of then are none of now.
+    #[test]
+    fn a_log_whose_state_file_was_removed_is_over_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        for _ in 0..2 {
+            let (mut store, changes) = Store::open(&path, false).unwrap();
+            assert_eq!(changes, Changes::default());
+            store.save_tenant(&with_tenants(&["a"]), "a").unwrap();
+            assert_eq!(Store::open(&path, false).unwrap().1, with_tenants(&["a"]));
+            store.save_tenant(&with_tenants(&["a", "b"]), "b").unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What the program writes to standard error while it runs: which events, in which form, and how many
+//! of a kind.
+//!
+//! A peer can cause an event for each thing it does wrong, as often as it likes; some of them are errors,
+//! such as a reservation that a full disk does not keep. So of each place in the code so many events a
+//! period are written, of errors more; the others are counted, and told of in a line of their own when
+//! the period is over. Errors have cells of their own, which no warning can use up. What is
+//! deliberately not here: files and their rotation, which is what journals and containers are for.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use contract::Happening;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+/// Events of one place in the code that are written in a [`PERIOD`].
+const BURST: u32 = 20;
+
+/// Errors of one place that are.
+const BURST_OF_ERRORS: u32 = 100;
+
+/// How long left-out events are counted.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Lines that wait for whoever runs this program and does not read.
+const TOLD_MAX: usize = 64;
+
+/// Places in the code that are told apart; a power of two. Those that fall together share a burst.
+const CELLS: usize = 256;
+
+/// The target of the events that tell of changes by operators.
+const AUDIT: &str = "audit";
+
+/// The form of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For people
+    #[default]
+    Text,
+    /// One object a line, for programs
+    Json,
+}
+
+/// Starts the log. Without a `filter` the environment variable `NEARFLASH_LOG` chooses what
+/// (`debug`, `warn,nearflash_worker=debug`), and warnings are written otherwise. `nearflash_target` is the
+/// worker's former name and still means it.
+///
+/// # Errors
+/// When the filter makes no sense.
+pub fn start(form: Form, filter: Option<&str>) -> Result<(), String> {
+    let given = filter.map(str::to_owned).or_else(|| std::env::var("NEARFLASH_LOG").ok());
+    let given = given.map(|filter| filter.replace("nearflash_target", "nearflash_worker"));
+    let chosen = given.as_deref().unwrap_or("warn");
+    let which = EnvFilter::try_new(chosen).map_err(|error| {
+        format!("the log filter {chosen:?} makes no sense: {error}; expected a level such as info, or TARGET=LEVEL,…")
+    })?;
+    let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = match form {
+        Form::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        Form::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(Limit::new())).with(which).init();
+    Ok(())
+}
+
+/// Tells of what was left out, every now and then, for as long as the process lives.
+pub(crate) fn tell_what_is_left_out() {
+    let telling = || {
+        loop {
+            std::thread::sleep(PERIOD);
+            let left_out = LIMITS.take_left_out() + ERRORS.take_left_out();
+            if left_out > 0 {
+                tracing::warn!(
+                    left_out,
+                    "events like others were left out of this log in the last {} s",
+                    PERIOD.as_secs()
+                );
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("log".to_owned()).spawn(telling);
+    if let Err(error) = started {
+        tracing::warn!(%error, "what is left out of the log will not be told");
+    }
+}
+
+/// Writes a line to standard error for whoever runs this program. He may have gone, which is no
+/// reason to end: `eprintln!` would panic.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "nearflash: {line}");
+}
+
+/// The same without waiting: he may be there and not read. Then one thread waits for him, and lines
+/// beyond [`TOLD_MAX`] are left out.
+pub(crate) fn tell(line: String) {
+    static TELLER: OnceLock<Teller> = OnceLock::new();
+    TELLER.get_or_init(|| Teller::start(say)).tell(line);
+}
+
+/// Who says lines, one after the other.
+struct Teller {
+    lines: SyncSender<String>,
+    /// Lines that there was no room for.
+    left_out: AtomicU64,
+}
+
+impl Teller {
+    fn start(say: impl Fn(String) + Send + 'static) -> Teller {
+        let (lines, told) = sync_channel::<String>(TOLD_MAX);
+        let saying = move || told.into_iter().for_each(say);
+        // Without a thread nobody is told.
+        let _ = std::thread::Builder::new().name("tell".to_owned()).spawn(saying);
+        Teller { lines, left_out: AtomicU64::new(0) }
+    }
+
+    fn tell(&self, line: String) {
+        let missing = self.left_out.swap(0, Ordering::Relaxed);
+        let line = match missing {
+            0 => line,
+            missing => format!("({missing} lines before this one were left out) {line}"),
+        };
+        if self.lines.try_send(line).is_err() {
+            self.left_out.fetch_add(missing + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How much of each place was written, shared by all threads.
+static LIMITS: Limits = Limits::new(BURST);
+
+/// The same of errors.
+static ERRORS: Limits = Limits::new(BURST_OF_ERRORS);
+
+struct Limits {
+    burst: u32,
+    cells: [Cell; CELLS],
+    left_out: AtomicU64,
+}
+
+struct Cell {
+    /// The number of the period that is counted.
+    period: AtomicU64,
+    written: AtomicU32,
+}
+
+impl Limits {
+    const fn new(burst: u32) -> Limits {
+        let cells =
+            [const { Cell { period: AtomicU64::new(0), written: AtomicU32::new(0) } }; CELLS];
+        Limits { burst, cells, left_out: AtomicU64::new(0) }
+    }
+
+    /// Whether an event of a place may be written in a period, by number. Two threads at the begin of
+    /// a period may write a few more.
+    fn takes(&self, place: usize, period: u64) -> bool {
+        let cell = &self.cells[place % CELLS];
+        if cell.period.swap(period, Ordering::Relaxed) != period {
+            cell.written.store(0, Ordering::Relaxed);
+        }
+        let is_taken = cell.written.fetch_add(1, Ordering::Relaxed) < self.burst;
+        if !is_taken {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            Happening::LogLeftOut.count();
+        }
+        is_taken
+    }
+
+    fn take_left_out(&self) -> u64 {
+        self.left_out.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// Leaves out what is too much.
+struct Limit {
+    started: Instant,
+}
+
+impl Limit {
+    #[expect(clippy::disallowed_methods, reason = "a log is written in real time")]
+    fn new() -> Limit {
+        Limit { started: Instant::now() }
+    }
+}
+
+impl Filter<Registry> for Limit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, Registry>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, Registry>) -> bool {
+        let metadata = event.metadata();
+        // Who asks for more than what is told wants all of it. What is said of changes is bounded where
+        // it is said.
+        if *metadata.level() > Level::INFO || metadata.target() == AUDIT {
+            return true;
+        }
+        let limits = if *metadata.level() == Level::ERROR { &ERRORS } else { &LIMITS };
+        let place = metadata.file().map_or(0, |file| file.len() * 31)
+            + metadata.line().unwrap_or(0) as usize;
+        let period = 1 + self.started.elapsed().as_secs() / PERIOD.as_secs();
+        limits.takes(place, period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_a_burst_a_period_and_others_have_theirs() {
+        let limits = Limits::new(20);
+        let written = |place, period| (0..1_000).filter(|_| limits.takes(place, period)).count();
+        assert_eq!([written(7, 1), written(8, 1), written(7, 2)], [20, 20, 20]);
+        assert_eq!((limits.take_left_out(), limits.take_left_out()), (3 * 980, 0));
+    }
+
+    /// As many as a peer causes.
+    #[test]
+    fn errors_are_limited_too_and_not_by_warnings() {
+        #[derive(Clone, Default)]
+        struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().extend(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let layer = fmt::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let subscriber = tracing_subscriber::registry().with(layer.with_filter(Limit::new()));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..1_000 {
+                tracing::warn!("a warning");
+                tracing::error!("an error");
+            }
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let count = |what: &str| text.matches(what).count();
+        // A period may end in between.
+        assert!((20..=40).contains(&count("a warning")), "{}", count("a warning"));
+        assert!((100..=200).contains(&count("an error")), "{}", count("an error"));
+    }
+
+    #[test]
+    fn whoever_does_not_read_costs_one_thread_and_some_lines() {
+        let (reads, reading) = sync_channel(0);
+        let (heard, hearing) = std::sync::mpsc::channel();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let teller = Teller::start(move |line| {
+            begins.send(()).unwrap();
+            let _: () = reading.recv().unwrap();
+            heard.send(line).unwrap();
+        });
+        teller.tell("line 0".to_owned());
+        begun.recv().unwrap();
+        for n in 1..1_000 {
+            teller.tell(format!("line {n}"));
+        }
+        let left_out = teller.left_out.load(Ordering::Relaxed);
+        assert_eq!(left_out, 1_000 - TOLD_MAX as u64 - 1);
+        let listen = || {
+            reads.send(()).unwrap();
+            hearing.recv().unwrap()
+        };
+        for n in 0..1_000 - left_out {
+            assert_eq!(listen(), format!("line {n}"));
+        }
+        teller.tell("at last".to_owned());
+        assert_eq!(listen(), format!("({left_out} lines before this one were left out) at last"));
+    }
+}

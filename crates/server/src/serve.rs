@@ -1,0 +1,654 @@
+//! `nearflash serve`: devices on one side, sockets on the other, a worker on each core between.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
+
+mod clash;
+mod doors;
+mod draft;
+mod duty;
+mod reload;
+pub mod state_file;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use contract::{BufPool, ListenerId};
+use control::{Desk, Foreman, PostBox, Tenants};
+use flash::Decorated;
+use io::{
+    Clock, EpollSockets, Listener, Reactor, Sockets, SocketsConfig, SpinPolicy, Spread, TcpOptions,
+    Waker,
+};
+use proto::nvme::Fabric;
+use qos::{AnyScheduler, PassThrough, QueueLimits};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use worker::{Attached, Limits, Line, Parts, Watch, Worker};
+
+use self::doors::Doors;
+use self::draft::{Beside, Draft};
+use self::duty::Duty;
+use crate::admin::{Crew, Office, Wanted};
+use crate::config::{Config, DeviceConfig, ListenConfig, Mistakes};
+use crate::crew_size::CrewSize;
+use crate::fabric::Wakers;
+use crate::interface::{Chosen, Interface, Way};
+use crate::live::{Gate, Ground, Live, Store};
+use crate::log;
+use crate::orders::Orders;
+use crate::places::Places;
+use crate::recalibrate::{self, Recalibrations};
+use crate::sessions::{AnySession, ByListener};
+use crate::upgrade::{self, Courier, Grounds, Heir};
+use crate::volumes::{AnyDevice, Through, Volume, nothing};
+
+/// Export devices over TCP and Unix sockets
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Configuration file (TOML); the options below override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; may be given several times
+    #[arg(long, value_name = "SPEC")]
+    device: Vec<String>,
+    /// Where to listen: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
+    /// or nvme-tcp://HOST:PORT; may be given several times
+    #[arg(long, value_name = "URL")]
+    listen: Vec<String>,
+    /// Threads that serve (`--cpus` gives each a core); MIN..MAX for as many as the load needs [default: 1]
+    #[arg(long, value_name = "N")]
+    workers: Option<CrewSize>,
+    /// Processors to pin the workers to, such as 0,2
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cpus: Option<Vec<usize>>,
+    /// The device model of every --device: a file, a or cloud
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    /// Serve first come, first served: no promise is kept and nobody is limited
+    #[arg(long)]
+    no_scheduler: bool,
+    /// Where changes of the running server are kept: a file, or none [default: beside the
+    /// configuration file; none without one]
+    #[arg(long, value_name = "FILE")]
+    state: Option<String>,
+    /// Start once with what was kept before, because the state file is broken
+    #[arg(long, conflicts_with = "check")]
+    previous_state: bool,
+    /// Take over from the server that runs with this configuration, with its listeners and connections,
+    /// instead of binding
+    #[arg(long, conflicts_with = "previous_state")]
+    upgrade: bool,
+    /// Where the next server finds this one to take over from it: the path of a socket, or none
+    /// [default: beside the admin API's socket]
+    #[arg(long, value_name = "PATH")]
+    upgrade_socket: Option<String>,
+    /// Say whether a server with this configuration would start, without touching its devices
+    #[arg(long)]
+    check: bool,
+    /// How to reach the kernel: auto takes epoll where io_uring is refused
+    #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
+    interface: Interface,
+    /// Where the admin API is: the path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
+    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a socket
+    /// of this user's]
+    #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
+    admin: Option<Wanted>,
+    /// Where Prometheus finds metrics beside the admin API's /metrics: an address of loopback, such as
+    /// 127.0.0.1:9420
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Tenants that have metrics of their own; the others are added up
+    #[arg(long, value_name = "N", default_value_t = control::metrics::TENANTS_DEFAULT)]
+    metrics_tenants: usize,
+    /// The form of the log, on standard error
+    #[arg(long, value_enum, value_name = "FORM", default_value_t)]
+    log_format: log::Form,
+    /// What is logged: a level, or levels by crate, such as warn,nearflash_worker=debug
+    #[arg(long, value_name = "FILTER", env = "NEARFLASH_LOG", default_value = "warn")]
+    log: String,
+    /// Let everybody in from everywhere, although no access rule says so
+    #[arg(long)]
+    insecure: bool,
+    /// Let the system dump this process's memory, and debuggers in: it has keys and data
+    #[arg(long)]
+    core_dumps: bool,
+    /// How long a worker looks for more work before it sleeps
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
+    spin: u64,
+    /// Send large replies without the kernel's copy (slower on loopback and veth)
+    #[arg(long)]
+    zero_copy_send: bool,
+    /// Congestion control of connections, by its kernel name [default: cubic on loopback, else the
+    /// system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+}
+
+impl Args {
+    /// What it says that no configuration does.
+    fn beside(&self) -> Beside {
+        let (insecure, metrics, interface) = (self.insecure, self.metrics, self.interface);
+        Beside { insecure, metrics, interface, grows: false }
+    }
+
+    /// What it is about, for records: its configuration file.
+    fn about(&self) -> String {
+        self.config.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
+    }
+
+    /// Whether whoever wants one may have a core dump.
+    pub fn allows_core_dumps(&self) -> bool {
+        self.core_dumps
+    }
+
+    /// The form of the log, and what is in it.
+    pub fn log(&self) -> (log::Form, Option<&str>) {
+        (self.log_format, Some(&self.log))
+    }
+
+    /// Whether it is to take over from another.
+    pub(crate) fn is_upgrade(&self) -> bool {
+        self.upgrade
+    }
+
+    /// Whether it is only to be looked at.
+    pub(crate) fn is_check(&self) -> bool {
+        self.check
+    }
+}
+
+/// What every worker is made of.
+pub(crate) struct Plan {
+    pub(crate) places: Arc<Places>,
+    pub(crate) shared: Arc<Parts>,
+    limits: Limits,
+    spread: Arc<Spread>,
+    orders: Arc<Orders>,
+    cpus: Option<Vec<usize>>,
+    spin: SpinPolicy,
+    zero_copy: bool,
+    tcp: TcpOptions,
+    /// Of one worker.
+    connections_max: usize,
+    /// Connections of all workers.
+    pub(crate) room: usize,
+    /// The clock of all workers and the control plane.
+    clock: Clock,
+    pub(crate) tenants: Tenants,
+    no_scheduler: bool,
+    /// What hosts find over NVMe, once a listener speaks it.
+    fabric: Arc<OnceLock<Arc<Fabric>>>,
+    /// The mailboxes of workers that have not started, by worker.
+    boxes: Mutex<Vec<Option<PostBox>>>,
+}
+
+impl Plan {
+    /// The scheduler of a worker's queue to a device.
+    fn scheduler(&self, device: usize, worker: usize) -> AnyScheduler {
+        let slots = self.limits.in_flight;
+        match self.no_scheduler {
+            true => AnyScheduler::PassThrough(PassThrough::new(slots)),
+            false => {
+                let limits = QueueLimits { slots, of_tenant: slots as u32 };
+                self.tenants.scheduler(device, worker, limits)
+            }
+        }
+    }
+
+    /// A worker's queue to a device, with its scheduler.
+    fn attach(
+        &self,
+        through: &Through<'_>,
+        volume: &Volume,
+        place: usize,
+        worker: usize,
+    ) -> Result<ServerDevice, String> {
+        let queue = volume.open_queue(through, place, worker)?;
+        Ok(Attached::new(queue, self.scheduler(place, worker)))
+    }
+
+    fn workers(&self) -> usize {
+        self.spread.connections().len()
+    }
+
+    /// What the admin API tells of the workers; starts who measures devices anew.
+    fn crew(
+        &self,
+        chosen: Chosen,
+        live: &Arc<Live>,
+        foreman: &Foreman,
+        config: &Config,
+    ) -> Result<Crew, String> {
+        let tools = recalibrate::Tools {
+            tenants: self.tenants.clone(),
+            places: self.places.clone(),
+            clock: self.clock,
+            workers: self.workers(),
+            chosen,
+        };
+        let recalibrations = Recalibrations::start(tools, live.clone(), &config.device)?;
+        let (foreman, cpus) = (foreman.clone(), self.cpus.clone());
+        Ok(Crew { foreman, cpus, live: live.clone(), recalibrations })
+    }
+
+    /// What changes of the running server are made on.
+    fn ground(&self, wakers: &Wakers, insecure: bool) -> Ground {
+        Ground {
+            places: self.places.clone(),
+            shared: self.shared.clone(),
+            fabric: self.fabric.clone(),
+            wakers: wakers.clone(),
+            workers: self.workers(),
+            clock: self.clock,
+            tenants: self.tenants.clone(),
+            tcp: self.tcp.clone(),
+            insecure,
+            drain_limit: self.limits.drain,
+        }
+    }
+
+    /// What another process can take over, or what is taken over is added to.
+    fn grounds(
+        &self,
+        doors: &mut Doors,
+        live: Arc<Live>,
+        foreman: Foreman,
+        wakers: Vec<Waker>,
+        listeners: Vec<(ListenerId, Listener)>,
+    ) -> Grounds {
+        Grounds {
+            tenants: self.tenants.clone(),
+            foreman,
+            spread: self.spread.clone(),
+            shared: self.shared.clone(),
+            places: self.places.clone(),
+            live,
+            clock: self.clock,
+            orders: self.orders.clone(),
+            wakers,
+            sockets: doors.take_sockets(),
+            apis: doors.apis(),
+            connections_max: self.room,
+            listeners: Mutex::new(listeners),
+        }
+    }
+}
+
+type ServerDevice = Attached<Decorated<AnyDevice>, AnyScheduler>;
+type ServerWorker<N> = Worker<N, Decorated<AnyDevice>, AnyScheduler, AnySession, PostBox>;
+
+/// Serves until it is told to stop, by SIGTERM or SIGINT, or another process has taken over.
+pub fn run(args: Args) -> Result<ExitCode, String> {
+    end_with_any_thread();
+    let base = merge(&args)?;
+    // Who has logs opened anew does not end a server that is about to start: it reloads when it serves.
+    let hang_ups =
+        Signals::new([SIGHUP]).map_err(|error| format!("cannot take signals: {error}"))?;
+    // Before there are others: workers alone go to their processors.
+    if let Some(Err(error)) = base.pinned().map(|cpus| io::keep_off_cpus(cpus)) {
+        tracing::warn!(%error, "answers to operators may hold up requests");
+    }
+    log::tell_what_is_left_out();
+    if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {
+        log::say(format_args!("warning: {exposed}"));
+    }
+    let place = upgrade::place(args.upgrade_socket.as_deref(), base.admin.listen.as_ref());
+    let mut heir = match (args.upgrade && !args.check, &place) {
+        (false, _) => None,
+        (true, Some(place)) => Some(Heir::knock(place)?),
+        (true, None) => {
+            return Err(
+                "--upgrade needs to know where the server that runs is upgraded: name its \
+                        --upgrade-socket"
+                    .to_owned(),
+            );
+        }
+    };
+    let served = serve(&args, base, &mut heir, hang_ups);
+    if let (Err(why), Some(heir)) = (&served, &heir) {
+        heir.stop(why);
+    }
+    served
+}
+
+/// The same once it is known whom it takes over from, who is gone from `heir` when that has begun.
+fn serve(
+    args: &Args,
+    base: Config,
+    heir: &mut Option<Heir>,
+    signals: Signals,
+) -> Result<ExitCode, String> {
+    let (told, file) = (args.state.as_deref(), args.config.as_deref());
+    let (store, changes) =
+        state_file::open(state_file::path(told, file, &base).as_deref(), args.previous_state)?;
+    if store.is_none() && !args.check {
+        state_file::warn_of_none(told, &base);
+    }
+    if let Some(heir) = heir {
+        heir.check_state(store.as_ref().map(Store::at).as_ref())?;
+    }
+    changes.dormant(&base).into_iter().for_each(|line| tracing::warn!("{line}"));
+    let config = base.with(&changes);
+    let draft = Draft::of(&base, &config, args.beside()).map_err(|found| located(args, &found))?;
+    if args.check {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let listen_at = draft.listen.clone();
+    let chosen = args.interface.choose()?;
+    let (plan, mut desk, courier) = plan(args, &base, &config, draft, heir.as_mut())?;
+    let mut doors = Doors::bind(&listen_at, &plan.tcp, heir.as_mut())?;
+    let fabric_wakers = Wakers::default();
+    let ground = plan.ground(&fabric_wakers, args.insecure);
+    let live = Live::new(ground, doors.take_open(), base, changes, store)?;
+    if let Some(heir) = heir {
+        live.set_departed(heir.check(&live.spaces(), &listen_at, &plan)?);
+    }
+    let plan = Arc::new(plan);
+    // Before the threads, so that a signal cannot come in between.
+    let taken = [SIGTERM, SIGINT].into_iter().try_for_each(|signal| signals.add_signal(signal));
+    taken.map_err(|error| format!("cannot take signals: {error}"))?;
+    // What is taken over is accepted from when it is ours.
+    let listeners = doors.take_listeners();
+    let (now, later) = if heir.is_none() { (listeners, vec![]) } else { (vec![], listeners) };
+    let (threads, wakers) = match chosen {
+        Chosen::IoUring => start::<Sockets>(&plan, now)?,
+        Chosen::Epoll => start::<EpollSockets>(&plan, now)?,
+    };
+    let foreman = desk.foreman();
+    let crew = plan.crew(chosen, &live, &foreman, &config)?;
+    let (office, is_heir) = (Arc::new(Office::open(&config.admin)?), heir.is_some());
+    live.set_audit(office.audit());
+    doors.open_apis(args, &office, &plan.tenants, crew, heir.as_mut())?;
+    fabric_wakers.set(wakers.clone());
+    let (orders, to_wake) = (plan.orders.clone(), wakers.clone());
+    live.set_gate(Gate { orders, wakers: to_wake, foreman: foreman.clone() });
+    let (courier, wake) = Courier::new(courier);
+    desk.set_wake(wakers.len(), wake);
+    start_desk(desk, &wakers)?;
+    let (reloaded, words, desk) = (live.clone(), args.clone(), office.clone());
+    let reload = move || reload::reload(&words, &reloaded, &desk);
+    let (serves, is_served) = sync_channel(1);
+    stop_on_signal(signals, plan.clone(), wakers.clone(), is_served, reload)?;
+    let grounds = plan.grounds(&mut doors, live, foreman, wakers, later);
+    let courier = courier.start(grounds, heir.take(), doors.upgrade()?)?;
+    if courier.has_to_serve(&threads)? {
+        announce(&doors, is_heir.then(|| (&*office, args.about())));
+        let _ = serves.send(()); // it is listened to until this process ends
+    }
+    let join = |failed, thread: JoinHandle<()>| failed | thread.join().is_err();
+    let failed = threads.into_iter().fold(false, join);
+    courier.see_out();
+    office.settle();
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Says that this process serves; one that has taken over has told its service manager by then, and
+/// puts it on record.
+fn announce(doors: &Doors, taken_over: Option<(&Office, String)>) {
+    match taken_over {
+        Some((office, about)) => office.has_taken_over(&about),
+        None => upgrade::tell_service_manager(),
+    }
+    // Who started it may not listen any more.
+    let _ = writeln!(std::io::stdout(), "ready {}", doors.urls());
+}
+
+/// Starts the control plane's thread.
+fn start_desk(mut desk: Desk, wakers: &[Waker]) -> Result<(), String> {
+    for (worker, waker) in wakers.iter().cloned().enumerate() {
+        desk.set_wake(worker, Box::new(move || waker.wake()));
+    }
+    let started = std::thread::Builder::new().name("control".to_owned()).spawn(|| desk.run());
+    started.map(drop).map_err(|error| format!("cannot start the control plane: {error}"))
+}
+
+/// A broken invariant ends the whole process, which its supervisor starts again: with one worker
+/// gone, the others would seem to serve while connections and locks of the dead one wait for ever.
+fn end_with_any_thread() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
+/// The file's configuration with the command line's on top.
+fn merge(args: &Args) -> Result<Config, String> {
+    let mut config = match &args.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    if !args.device.is_empty() {
+        config.device = args.device.iter().enumerate().map(DeviceConfig::from_argument).collect();
+    }
+    if !args.listen.is_empty() {
+        config.listen = args.listen.iter().map(|url| ListenConfig::from_argument(url)).collect();
+    }
+    if let Some(model) = &args.model {
+        config.set_model(model);
+    }
+    config.admin.listen = args.admin.clone().or(config.admin.listen);
+    config.workers = args.workers.or(config.workers);
+    config.cpus = args.cpus.clone().or(config.cpus);
+    Ok(config)
+}
+
+/// Mistakes with the lines of the configuration that they are about, where that can be told.
+fn located(args: &Args, mistakes: &Mistakes) -> String {
+    let Some(file) = &args.config else { return mistakes.told(None) };
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    mistakes.told(Some((file, &text)))
+}
+
+/// Finds what is wrong with a configuration, as `--check` does.
+pub fn check_config(base: &Config, config: &Config) -> Result<(), Mistakes> {
+    Draft::of(base, config, Beside::default()).map(drop)
+}
+
+fn plan(
+    args: &Args,
+    base: &Config,
+    config: &Config,
+    draft: Draft,
+    mut heir: Option<&mut Heir>,
+) -> Result<(Plan, Desk, PostBox), String> {
+    let Draft { listen, size, limits, specs, clock, tenants } = draft;
+    let workers = size.most;
+    if let Some(heir) = &mut heir {
+        heir.find_devices(&specs)?;
+    }
+    let mut open = |(n, (name, spec))| {
+        let files = heir.as_mut().and_then(|heir| heir.files(n));
+        let volume = files.map_or_else(|| Volume::open(spec), |files| Volume::adopt(spec, files));
+        volume.map(|volume| (name, volume))
+    };
+    let named = config.device_names().into_iter().zip(&specs).enumerate();
+    let named = named.map(&mut open).collect::<Result<Vec<_>, String>>()?;
+    let blocks: Vec<u64> = named.iter().map(|(_, volume)| volume.blocks()).collect();
+    let places = Arc::new(Places::of(named));
+    // Sizes are known now that were not, such as those of block devices.
+    let shared = draft::parts(base, config, &listen, &blocks, &tenants);
+    let shared = shared.map_err(|mistakes| located(args, &mistakes))?;
+    let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
+    let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
+    // Of those that serve at least, each has its part; they may be all that serve.
+    let room = config.connections_max().min(descriptors).max(1);
+    let connections_max = room.div_ceil(size.least);
+    let spread = Spread::new(workers);
+    spread.bound(room);
+    let open_to = spread.clone();
+    let foreman = desk.foreman();
+    foreman.set_open_to(Box::new(move |workers| open_to.open_to(workers)));
+    foreman.size(size.least);
+    let plan = Plan {
+        places,
+        shared: Arc::new(shared),
+        limits,
+        spread,
+        orders: Arc::new(Orders::new(workers)),
+        cpus: config.pinned().cloned(),
+        spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
+        zero_copy: args.zero_copy_send,
+        tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
+        connections_max,
+        room,
+        clock,
+        tenants,
+        no_scheduler: args.no_scheduler,
+        fabric: Arc::default(),
+        boxes: Mutex::new(boxes.into_iter().map(Some).collect()),
+    };
+    Ok((plan, desk, courier))
+}
+
+/// Starts the workers and waits until each can serve; the first of them accepts.
+fn start<N: Way>(
+    plan: &Arc<Plan>,
+    listeners: Vec<(ListenerId, Listener)>,
+) -> Result<(Vec<JoinHandle<()>>, Vec<Waker>), String> {
+    let (sender, receiver) = channel();
+    let workers = plan.workers();
+    plan.orders.lay_ready(listeners);
+    let mut threads = Vec::new();
+    for number in 0..workers {
+        let (plan, sender) = (plan.clone(), sender.clone());
+        let body = move || work::<N>(&plan, number, &sender);
+        let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body);
+        threads.push(thread.map_err(|error| format!("cannot start a worker: {error}"))?);
+    }
+    drop(sender);
+    let wakers = await_workers(&receiver, workers)?;
+    Ok((threads, wakers))
+}
+
+/// The workers' wakers, by number, in whichever order they start.
+fn await_workers(
+    receiver: &Receiver<Result<(usize, Waker), String>>,
+    workers: usize,
+) -> Result<Vec<Waker>, String> {
+    let died = || "a worker ended before it could serve".to_owned();
+    let started = (0..workers).map(|_| receiver.recv().map_err(|_| died())?);
+    let mut wakers = started.collect::<Result<Vec<_>, _>>()?;
+    wakers.sort_by_key(|(worker, _)| *worker);
+    Ok(wakers.into_iter().map(|(_, waker)| waker).collect())
+}
+
+/// A worker's thread.
+fn work<N: Way>(plan: &Plan, number: usize, started: &Sender<Result<(usize, Waker), String>>) {
+    let (reactor, mut worker) = match build::<N>(plan, number) {
+        Ok(built) => built,
+        Err(error) => {
+            let _ = started.send(Err(error)); // the receiver is gone only if another failed first
+            return;
+        }
+    };
+    if started.send(Ok((number, reactor.waker()))).is_err() {
+        return;
+    }
+    let mut duty = Duty::new(plan.orders.clone(), number);
+    io::run(&reactor, &plan.clock, plan.spin, |now| {
+        let attach = |place: usize, volume: Option<&Volume>| match volume {
+            Some(volume) => plan.attach(&N::through(&reactor), volume, place, number),
+            None => {
+                let scheduler = PassThrough::new(plan.limits.in_flight);
+                Ok(Attached::new(nothing(), AnyScheduler::PassThrough(scheduler)))
+            }
+        };
+        duty.attend(&mut worker, now, attach);
+        let turn = worker.turn(now);
+        duty.after(&mut worker, now, turn)
+    });
+}
+
+fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker<N>), String> {
+    let say = |error: io::Error| error.to_string();
+    if let Some(cpus) = &plan.cpus {
+        io::pin_to_cpu(cpus[number]).map_err(say)?;
+    }
+    let reactor = N::Reactor::new().map_err(say)?;
+    let arena = io::carve(&BufPool::CLASSES).map_err(say)?;
+    let config = SocketsConfig {
+        connections_max: plan.connections_max,
+        frames_max: 2 * plan.limits.in_flight + 64,
+        zero_copy: plan.zero_copy,
+        tcp: plan.tcp.clone(),
+        ..SocketsConfig::default()
+    };
+    let mut sockets = N::new(&reactor, config).map_err(say)?;
+    sockets.join(plan.spread.clone(), number);
+    if number == 0 {
+        for (id, listener) in plan.orders.take_listeners() {
+            sockets.listen(id, listener).map_err(say)?;
+        }
+    }
+    let through = N::through(&reactor);
+    if let Through::Ring(ring) = through
+        && plan.places.all().iter().any(|disk| disk.volume.is_direct())
+        && let Err(error) = ring.register_buffers(&arena)
+    {
+        tracing::warn!("{error}");
+    }
+    let disks = plan.places.all().into_iter();
+    let devices = disks.map(|disk| plan.attach(&through, &disk.volume, disk.place, number));
+    let devices = devices.collect::<Result<Vec<_>, String>>()?;
+    let pool = BufPool::new(arena.bufs);
+    let mailbox = plan.boxes.lock().expect("no holder panics")[number].take();
+    let clock = plan.clock;
+    let line = Line {
+        mailbox: mailbox.expect("a worker starts once"),
+        meters: plan.tenants.meters(number),
+        worker: number as u16,
+        watch: Some(Watch {
+            clock: Box::new(move || clock.now()),
+            traces: plan.tenants.traces(number),
+        }),
+    };
+    let (shared, limits) = (plan.shared.clone(), plan.limits);
+    let (fabric, worker, desk) = (plan.fabric.clone(), number as u16, None);
+    let sessions = Box::new(ByListener { fabric, desk, worker, shared: shared.clone() });
+    let worker = Worker::with_sessions(sockets, devices, pool, shared, limits, sessions, line);
+    Ok((reactor, worker))
+}
+
+/// On the first signal all workers drain, if they do not, and soon if they do; on the second, or where
+/// another process has everything, the process ends at once. SIGHUP has the configuration read again, by
+/// a thread of its own: that may take as long as a disk does, and whoever wants the process to end is
+/// heard meanwhile. Of those that come while it reads, one more has it read once more behind that.
+fn stop_on_signal(
+    mut signals: Signals,
+    plan: Arc<Plan>,
+    wakers: Vec<Waker>,
+    serves: Receiver<()>,
+    reload: impl Fn() + Send + 'static,
+) -> Result<(), String> {
+    let (asked, asking) = sync_channel(1);
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let reloads = thread("reloads").spawn(move || {
+        // Nothing is changed of what another process serves still.
+        if serves.recv().is_ok() {
+            asking.into_iter().for_each(|()| reload());
+        }
+    });
+    let heard = thread("signals").spawn(move || {
+        let mut is_told = false;
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                // It is full when one is to come that has not begun: that reads what this one would.
+                let _ = asked.try_send(());
+                continue;
+            }
+            if plan.orders.are_given() || std::mem::replace(&mut is_told, true) {
+                std::process::exit(130);
+            }
+            plan.orders.stop_soon(plan.clock.now() + plan.limits.drain, &wakers);
+            upgrade::ask_for_time(plan.limits.drain);
+        }
+    });
+    let started = reloads.and(heard).map(drop);
+    started.map_err(|error| format!("cannot start a thread: {error}"))
+}

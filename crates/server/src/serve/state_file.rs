@@ -1,0 +1,139 @@
+//! Where what operators change is kept: what the command line says, or the configuration, or beside that.
+
+use std::path::{Path, PathBuf};
+
+use crate::admin::Wanted;
+use crate::config::Config;
+use crate::live::{Changes, Store};
+use crate::log;
+
+/// The configuration of the server that the system runs.
+pub const SERVICE_CONFIG: &str = "/etc/nearflash/nearflash.toml";
+
+/// The directory that the service manager gives it for its state.
+const SERVICE_DIRECTORY: &str = "/var/lib/nearflash";
+
+/// The state file of a server that was `told` one, or has a configuration `file`; `None` for none.
+pub(crate) fn path(told: Option<&str>, file: Option<&Path>, config: &Config) -> Option<PathBuf> {
+    match (told.or(config.state.as_deref()), file) {
+        (Some("none"), _) | (None, None) => None,
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(config)) => Some(of_config(config)),
+    }
+}
+
+/// The same as whoever looks at a configuration finds it, who is not the server: the one that the system
+/// runs has another environment.
+///
+/// # Errors
+/// When whoever asks may not look whether it is there.
+pub fn path_of_others(
+    told: Option<&str>,
+    file: &Path,
+    config: &Config,
+) -> Result<Option<PathBuf>, String> {
+    if told.is_none() && config.state.is_none() && given().is_none() {
+        let service = of_service(file, Path::new(SERVICE_CONFIG), Path::new(SERVICE_DIRECTORY))?;
+        if service.is_some() {
+            return Ok(service);
+        }
+    }
+    Ok(path(told, Some(file), config))
+}
+
+/// What was changed while servers ran, and where further changes are kept. `previous`: what was kept
+/// before that.
+///
+/// # Errors
+/// See [`Store::open`].
+pub fn open(path: Option<&Path>, previous: bool) -> Result<(Option<Store>, Changes), String> {
+    match path {
+        Some(path) => {
+            let (store, changes) = Store::open(path, previous)?;
+            Ok((Some(store), changes))
+        }
+        None if previous => Err("there is no state file: name it with --state".to_owned()),
+        None => Ok((None, Changes::default())),
+    }
+}
+
+/// Says that changes are kept nowhere, unless nobody can make any or whoever runs this has said so.
+pub(super) fn warn_of_none(told: Option<&str>, config: &Config) {
+    let is_said = told.is_some() || config.state.is_some();
+    if !is_said && config.admin.listen != Some(Wanted::Nowhere) {
+        log::say(
+            "warning: what is changed while this server runs is forgotten when it ends, such as where \
+             namespaces are: name a file for it with --state, or none to run without",
+        );
+    }
+}
+
+/// That of a configuration file: in the directory that the service manager gave for such things, else
+/// beside it.
+fn of_config(config: &Path) -> PathBuf {
+    let beside = config.with_extension("state");
+    match (given(), beside.file_name()) {
+        (Some(given), Some(name)) => given.join(name),
+        _ => beside,
+    }
+}
+
+/// The directory that a service manager gave this process.
+fn given() -> Option<PathBuf> {
+    std::env::var_os("STATE_DIRECTORY").filter(|given| !given.is_empty()).map(PathBuf::from)
+}
+
+/// That of the server that the system runs with the configuration `service`, in `directory`, if `file` is
+/// that configuration and the server has kept something.
+fn of_service(file: &Path, service: &Path, directory: &Path) -> Result<Option<PathBuf>, String> {
+    let whole = |path: &Path| std::fs::canonicalize(path).ok();
+    if whole(file).is_none() || whole(file) != whole(service) {
+        return Ok(None);
+    }
+    let beside = service.with_extension("state");
+    let Some(name) = beside.file_name() else { return Ok(None) };
+    let state = directory.join(name);
+    let is_there = state.try_exists().map_err(|error| {
+        let shown = state.display();
+        format!("{shown}: {error}; the service's user and root may look at it, or say --state none")
+    })?;
+    Ok(is_there.then_some(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_services_state_is_found_by_its_configuration_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (etc, lib) = (folder.path().join("etc"), folder.path().join("lib"));
+        std::fs::create_dir_all(&etc).unwrap();
+        std::fs::create_dir_all(&lib).unwrap();
+        let (service, other) = (etc.join("nearflash.toml"), etc.join("other.toml"));
+        let link = folder.path().join("link.toml");
+        std::os::unix::fs::symlink(&service, &link).unwrap();
+        for file in [&service, &other] {
+            std::fs::write(file, "").unwrap();
+        }
+        let found = |file: &Path| of_service(file, &service, &lib).unwrap();
+        assert_eq!(found(&service), None, "nothing is kept");
+        let state = lib.join("nearflash.state");
+        std::fs::write(&state, "").unwrap();
+        assert_eq!(found(&service), Some(state.clone()));
+        assert_eq!(found(&link), Some(state));
+        assert_eq!((found(&other), found(&etc.join("none.toml"))), (None, None));
+    }
+
+    #[test]
+    fn what_is_told_goes_before_what_is_configured() {
+        let config = Config::parse("state = \"/configured\"").unwrap();
+        let (file, nothing) = (Path::new("/x/a.toml"), Config::default());
+        assert_eq!(path(Some("/told"), Some(file), &config), Some("/told".into()));
+        assert_eq!(path(None, Some(file), &config), Some("/configured".into()));
+        assert_eq!(path(Some("none"), Some(file), &config), None);
+        assert_eq!((path(None, None, &nothing), of_config(file)), (None, "/x/a.state".into()));
+        let found = path_of_others(Some("none"), file, &config);
+        assert_eq!(found, Ok(None));
+    }
+}

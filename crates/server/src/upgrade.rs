@@ -1,0 +1,169 @@
+//! A new process takes over from the one that runs, with its connections (docs/adr/0009-upgrade.md).
+//!
+//! The [`Courier`] is a thread of every server that has an upgrade socket. In the older process it is
+//! the [giver](giver), in the newer one it begins as the [heir](heir); between the two stand the words
+//! of `proto::takeover`. What is deliberately not here: how a connection leaves its worker and lands
+//! at another, which is the same as between two workers.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "a server outlives who reads that")]
+
+mod command;
+mod courier;
+mod estate;
+mod gather;
+mod giver;
+mod heir;
+mod notify;
+mod talk;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use contract::ListenerId;
+use control::admin::{AdminAddress, Running};
+use control::{Foreman, Tenants};
+use io::{Clock, Kept, Listener, Spread, UnixPath, Waker};
+use worker::Parts;
+
+use crate::admin::Wanted;
+use crate::live::Live;
+use crate::orders::Orders;
+use crate::places::Places;
+
+pub use command::{Args, run};
+pub(crate) use courier::Courier;
+pub(crate) use estate::{Role, wanted};
+pub(crate) use heir::Heir;
+pub(crate) use notify::{drains as ask_for_time, ready as tell_service_manager};
+
+/// The permissions of the upgrade socket: the user who runs the server, and root.
+const MODE: u32 = 0o600;
+
+/// How long a step that waits for nothing but the other process may take.
+const STEP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a new process may take to open devices and make its workers.
+const PREPARE_MAX: Duration = Duration::from_secs(120);
+
+/// How long after the unannounced end of the older process its last requests may still reach a
+/// device: the kernel takes its rings apart meanwhile.
+const AFTERMATH: Duration = Duration::from_secs(1);
+
+/// A socket that listens and that the next process is passed.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) role: Role,
+    /// As it was asked for.
+    pub(crate) wanted: String,
+    pub(crate) kept: Kept,
+}
+
+impl Socket {
+    /// What the next process is passed of a listener.
+    pub(crate) fn of(listener: &Listener, role: Role, wanted: String) -> Socket {
+        Socket { role, wanted, kept: listener.keep() }
+    }
+}
+
+/// What of a server is given away, or added to.
+pub(crate) struct Grounds {
+    pub(crate) tenants: Tenants,
+    pub(crate) foreman: Foreman,
+    pub(crate) spread: Arc<Spread>,
+    pub(crate) shared: Arc<Parts>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) clock: Clock,
+    pub(crate) orders: Arc<Orders>,
+    pub(crate) wakers: Vec<Waker>,
+    /// Admin API, metrics and the upgrade socket; beside them stand the listeners, which change.
+    pub(crate) sockets: Vec<Arc<Socket>>,
+    /// The APIs behind them.
+    pub(crate) apis: Vec<Running>,
+    /// Connections that fit all workers.
+    pub(crate) connections_max: usize,
+    /// Those of the sockets that the first worker gets when this process serves.
+    pub(crate) listeners: Mutex<Vec<(ListenerId, Listener)>>,
+}
+
+impl Grounds {
+    /// Everything that listens.
+    fn all_sockets(&self) -> Vec<Arc<Socket>> {
+        let (mut all, _) = self.live.open_sockets();
+        all.extend(self.sockets.iter().cloned());
+        all
+    }
+
+    /// Whether other process's are the files of the sockets.
+    fn give_away(&self, is_given: bool) {
+        self.all_sockets().iter().for_each(|socket| socket.kept.give_away(is_given));
+    }
+
+    /// Lets the APIs accept, or not.
+    fn hold_apis(&self, is_held: bool) {
+        self.apis.iter().for_each(|api| api.hold(is_held));
+    }
+}
+
+/// Where a server with this admin API is upgraded; `None`: nowhere.
+pub(crate) fn place(told: Option<&str>, admin: Option<&Wanted>) -> Option<PathBuf> {
+    match (told, admin) {
+        (Some("none"), _) => None,
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(Wanted::Nowhere)) => None,
+        (None, Some(Wanted::At(each))) => each.iter().find_map(|address| {
+            let AdminAddress::Unix(path) = address else { return None };
+            let mut name = path.as_os_str().to_owned();
+            name.push(".upgrade");
+            Some(PathBuf::from(name))
+        }),
+        (None, None) => match crate::admin::default_place() {
+            Wanted::Nowhere => None,
+            default => place(None, Some(&default)),
+        },
+    }
+}
+
+/// Opens the upgrade socket.
+pub(crate) fn open(path: &std::path::Path) -> Result<Listener, String> {
+    let path = UnixPath::new(path).map_err(|error| error.to_string())?;
+    Listener::bind_unix(&path, MODE).map_err(|error| error.to_string())
+}
+
+/// A step of one of the two processes, at which it can be told to stay for a while: for two seconds
+/// with `NEARFLASH_UPGRADE_STAY=giver:still:2000` in its environment. For tests, and for whoever wants to
+/// see a take-over step by step.
+fn step(of: &str, name: &str) {
+    step_with(of, name, 0);
+}
+
+/// The same with so many connections.
+fn step_with(of: &str, name: &str, count: usize) {
+    static STAY: OnceLock<Option<String>> = OnceLock::new();
+    tracing::debug!(of, name, count, "take-over");
+    let Some(stay) = STAY.get_or_init(|| std::env::var("NEARFLASH_UPGRADE_STAY").ok()) else {
+        return;
+    };
+    for mut words in stay.split(',').map(|one| one.split(':')) {
+        if (words.next(), words.next()) == (Some(of), Some(name)) {
+            crate::log::say(format_args!("stays at {of}:{name} ({count})"));
+            let long = words.next().and_then(|text| text.parse().ok()).unwrap_or(3_600_000);
+            std::thread::sleep(Duration::from_millis(long));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upgrade_socket_is_beside_the_admin_socket() {
+        let admin: Wanted = "/run/x/admin.sock".parse().unwrap();
+        let beside = PathBuf::from("/run/x/admin.sock.upgrade");
+        assert_eq!(place(None, Some(&admin)), Some(beside));
+        assert_eq!(place(Some("none"), Some(&admin)), None);
+        assert_eq!(place(Some("/u"), Some(&Wanted::Nowhere)), Some(PathBuf::from("/u")));
+        assert_eq!(place(None, Some(&Wanted::Nowhere)), None);
+    }
+}

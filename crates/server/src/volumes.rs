@@ -1,0 +1,323 @@
+//! The devices that a spec can name, opened: a closed set behind one type, for the server and for
+//! local measurements alike.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use contract::{
+    BLOCK_BYTES, Buf, Command, Completion, Device, Geometry, Instant, SizeClass, Submission,
+};
+use flash::sim_flash::{SimQueue, SimVolume};
+use flash::{Decorated, Exclusive, MemQueue, MemVolume, Null, RangeLocks, Source, Spec};
+use io::device::{FileOptions, FileQueue, FileVolume, ThreadedQueue};
+use io::{Owner, Ring, Waker, carve};
+
+/// Scratch buffers of a queue: compare-and-writes and requests finer than the device's granularity
+/// that run at the same time on one worker.
+const SCRATCH: usize = 4;
+
+/// An opened device, from which each worker gets a queue.
+#[derive(Debug)]
+pub struct Volume {
+    storage: Storage,
+    locks: Arc<RangeLocks>,
+    spec: Spec,
+}
+
+#[derive(Debug)]
+enum Storage {
+    Null { blocks: u64 },
+    Mem(MemVolume),
+    File(FileVolume),
+    Sim { volume: SimVolume, blocks: u64 },
+}
+
+/// A queue to no device, in the place of one that is gone.
+pub fn nothing() -> Decorated<AnyDevice> {
+    flash::Decorations::default().wrap(AnyDevice::Null(Null::new(0)), 0)
+}
+
+/// One worker's queue to a device.
+pub enum AnyDevice {
+    /// A device that keeps nothing.
+    Null(Null),
+    /// Memory of this process.
+    Mem(Exclusive<MemQueue>),
+    /// A file or block device, through the worker's ring.
+    File(Exclusive<FileQueue>),
+    /// A file or block device, through a pool of threads.
+    Threaded(Exclusive<ThreadedQueue>),
+    /// Simulated flash.
+    Sim(Exclusive<SimQueue>),
+}
+
+/// How a queue to a file waits for the kernel.
+pub enum Through<'a> {
+    /// Through the worker's ring.
+    Ring(&'a Ring),
+    /// Through threads of its own, which wake the worker.
+    Threads(Waker),
+}
+
+impl Volume {
+    /// More blocks than any device has, and as many as a namespace can.
+    pub const UNKNOWN_BLOCKS: u64 = (1 << 60) - 1;
+
+    /// Opens what the spec names.
+    pub fn open(spec: &Spec) -> Result<Volume, String> {
+        let storage = match &spec.source {
+            Source::Null { bytes } => Storage::Null { blocks: bytes / BLOCK_BYTES as u64 },
+            Source::Mem { bytes } => Storage::Mem(MemVolume::new(bytes / BLOCK_BYTES as u64)),
+            Source::Sim { preset, bytes, age, slow } => {
+                let (blocks, seed) = (bytes / BLOCK_BYTES as u64, spec.decorations.seed);
+                let model = preset.model().slowed(*slow);
+                Storage::Sim { volume: SimVolume::new(model, blocks, *age, seed), blocks }
+            }
+            Source::File { path, bytes } => {
+                let volume = FileVolume::open(Path::new(path), *bytes, FileOptions::default())
+                    .map_err(|error| error.to_string())?;
+                for note in volume.notes() {
+                    tracing::warn!("{note}");
+                }
+                Storage::File(volume)
+            }
+        };
+        Ok(Volume::of(storage, spec))
+    }
+
+    fn of(storage: Storage, spec: &Spec) -> Volume {
+        let locks = match &storage {
+            Storage::File(file) if file.tears_blocks() => {
+                RangeLocks::for_tearing(file.granularity_bytes())
+            }
+            _ => RangeLocks::new(),
+        };
+        Volume { storage, locks: Arc::new(locks), spec: spec.clone() }
+    }
+
+    /// Opens what the spec names and another process has open, which passes on what it needs: nothing
+    /// but for files.
+    pub fn adopt(spec: &Spec, files: Vec<OwnedFd>) -> Result<Volume, String> {
+        let Source::File { path, bytes } = &spec.source else { return Volume::open(spec) };
+        let options = FileOptions::default();
+        let volume = FileVolume::adopt(Path::new(path), *bytes, options, files);
+        let storage = Storage::File(volume.map_err(|error| error.to_string())?);
+        Ok(Volume::of(storage, spec))
+    }
+
+    /// What another process needs to [adopt](Volume::adopt) it.
+    ///
+    /// # Errors
+    /// When only a restart can deal with the state that it is in.
+    pub fn files(&self) -> Result<Vec<BorrowedFd<'_>>, String> {
+        match &self.storage {
+            Storage::File(volume) => volume.files().map_err(|error| error.to_string()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// What another process that serves it has to serve, too, in words; `None` where it is memory of
+    /// this one.
+    pub fn identity(spec: &Spec) -> Option<String> {
+        match &spec.source {
+            Source::File { path, .. } => Some(format!("file:{path}")),
+            Source::Null { bytes } => Some(format!("null:{bytes}")),
+            Source::Mem { .. } | Source::Sim { .. } => None,
+        }
+    }
+
+    /// What it was opened as.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Whether anybody has a range for itself, or waits for one.
+    pub fn is_claimed_alone(&self) -> bool {
+        self.locks.is_claimed_alone()
+    }
+
+    /// How many blocks it would have, as far as that can be told without opening it;
+    /// [`UNKNOWN_BLOCKS`](Volume::UNKNOWN_BLOCKS) for what has no size before it is opened, such as a block
+    /// device.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, as far as that can be told.
+    pub fn foresee_blocks(spec: &Spec) -> Result<u64, String> {
+        let bytes = match &spec.source {
+            Source::Null { bytes } | Source::Mem { bytes } | Source::Sim { bytes, .. } => *bytes,
+            Source::File { path, bytes } => {
+                let foreseen = FileVolume::foresee(path, *bytes).map_err(|e| e.to_string())?;
+                match foreseen {
+                    Some(bytes) => bytes,
+                    None => return Ok(Volume::UNKNOWN_BLOCKS),
+                }
+            }
+        };
+        Ok(bytes / BLOCK_BYTES as u64)
+    }
+
+    /// Its size in blocks.
+    pub fn blocks(&self) -> u64 {
+        match &self.storage {
+            Storage::Null { blocks } | Storage::Sim { blocks, .. } => *blocks,
+            Storage::Mem(_) => match self.spec.source {
+                Source::Mem { bytes } => bytes / BLOCK_BYTES as u64,
+                _ => unreachable!("memory was opened from a memory spec"),
+            },
+            Storage::File(volume) => volume.geometry().blocks,
+        }
+    }
+
+    /// Whether it can be made larger.
+    pub fn can_grow(&self) -> bool {
+        matches!(&self.storage, Storage::File(volume) if volume.can_grow())
+    }
+
+    /// Makes it larger, if it has fewer blocks.
+    pub fn grow(&self, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            _ if blocks <= self.blocks() => Ok(()),
+            Storage::File(volume) => {
+                let granule = (volume.granularity_bytes() / BLOCK_BYTES) as u64;
+                let blocks = blocks.next_multiple_of(granule);
+                volume.grow(blocks).map_err(|error| error.to_string())
+            }
+            _ => Err("only a device that is a file can be made larger".to_owned()),
+        }
+    }
+
+    /// Takes back that it was made larger, if it has more blocks: nobody may have had those.
+    pub fn cut(&self, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            _ if blocks >= self.blocks() => Ok(()),
+            Storage::File(volume) => volume.cut(blocks).map_err(|error| error.to_string()),
+            _ => Err("only a device that is a file can be made smaller".to_owned()),
+        }
+    }
+
+    /// Makes a range read as zeroes, in which nothing is in flight.
+    pub fn blank(&self, first: u64, blocks: u64) -> Result<(), String> {
+        match &self.storage {
+            Storage::File(volume) => volume.blank(first, blocks).map_err(|error| error.to_string()),
+            Storage::Null { .. } => Ok(()),
+            Storage::Mem(_) | Storage::Sim { .. } => {
+                Err("only a device that is a file has room that is known to be blank".to_owned())
+            }
+        }
+    }
+
+    /// What it is, as requests can tell.
+    pub fn geometry(&self) -> Geometry {
+        match &self.storage {
+            Storage::Null { blocks } => Null::new(*blocks).geometry(),
+            Storage::Mem(volume) => volume.open_queue().geometry(),
+            Storage::Sim { volume, .. } => volume.open_queue().geometry(),
+            Storage::File(volume) => {
+                let geometry = volume.geometry();
+                let granularity = volume.granularity_bytes() as u32;
+                let physical_block_bytes = geometry.physical_block_bytes.max(granularity);
+                Geometry { physical_block_bytes, ..geometry }
+            }
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.blocks() * BLOCK_BYTES as u64
+    }
+
+    /// Whether its queues transfer straight between the device and a worker's buffers, so that
+    /// registering those pays.
+    pub fn is_direct(&self) -> bool {
+        matches!(self.storage, Storage::File(_))
+    }
+
+    /// The queue of worker number `worker`, of which this is the `n`-th device.
+    pub fn open_queue(
+        &self,
+        through: &Through<'_>,
+        n: usize,
+        worker: usize,
+    ) -> Result<Decorated<AnyDevice>, String> {
+        let locks = self.locks.clone();
+        let queue = match &self.storage {
+            Storage::Null { blocks } => AnyDevice::Null(Null::new(*blocks)),
+            Storage::Mem(volume) => {
+                let scratch = scratch(BLOCK_BYTES)?;
+                AnyDevice::Mem(Exclusive::new(volume.open_queue(), locks, scratch))
+            }
+            Storage::Sim { volume, .. } => {
+                let scratch = scratch(BLOCK_BYTES)?;
+                AnyDevice::Sim(Exclusive::new(volume.open_queue(), locks, scratch))
+            }
+            Storage::File(volume) => {
+                let granularity = volume.granularity_bytes();
+                let scratch = scratch(granularity)?;
+                match through {
+                    Through::Ring(ring) => {
+                        let queue = volume.open_queue(ring, Owner::device(n));
+                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        AnyDevice::File(queue)
+                    }
+                    Through::Threads(waker) => {
+                        let queue = volume
+                            .open_threaded_queue(ThreadedQueue::THREADS, waker.clone())
+                            .map_err(|error| error.to_string())?;
+                        let queue = Exclusive::with_granularity(queue, locks, scratch, granularity);
+                        AnyDevice::Threaded(queue)
+                    }
+                }
+            }
+        };
+        Ok(self.spec.decorations.wrap(queue, worker as u64))
+    }
+}
+
+fn scratch(granularity: usize) -> Result<Vec<Buf>, String> {
+    let bytes = Exclusive::<Null>::scratch_bytes(granularity);
+    let arena = carve(&[SizeClass { bytes, count: SCRATCH }]).map_err(|e| e.to_string())?;
+    Ok(arena.bufs)
+}
+
+macro_rules! each {
+    ($self:expr, $device:ident => $call:expr) => {
+        match $self {
+            AnyDevice::Null($device) => $call,
+            AnyDevice::Mem($device) => $call,
+            AnyDevice::File($device) => $call,
+            AnyDevice::Threaded($device) => $call,
+            AnyDevice::Sim($device) => $call,
+        }
+    };
+}
+
+impl Device for AnyDevice {
+    fn geometry(&self) -> Geometry {
+        each!(self, device => device.geometry())
+    }
+
+    fn room(&self) -> usize {
+        each!(self, device => device.room())
+    }
+
+    fn excludes(&self, command: Command) -> bool {
+        each!(self, device => device.excludes(command))
+    }
+
+    fn submit(&mut self, now: Instant, submission: Submission) {
+        each!(self, device => device.submit(now, submission));
+    }
+
+    fn kick(&mut self, now: Instant) {
+        each!(self, device => device.kick(now));
+    }
+
+    fn poll(&mut self, now: Instant, done: &mut Vec<Completion>) {
+        each!(self, device => device.poll(now, done));
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        each!(self, device => device.wake_at())
+    }
+}
