@@ -1,8 +1,8 @@
-//! Wire layouts: the bytes of each protocol's messages as structs, with their sizes and offsets
-//! asserted, and open enums for the values that a peer may set.
+//! Wire layouts: the bytes of each protocol's messages as structs, with asserted sizes and offsets,
+//! and open enums for the values that a peer may set.
 //!
-//! What is deliberately not here: what a message means, which values are good, and in which order
-//! messages may come. That is `proto`'s.
+//! This crate deliberately leaves out the meaning of a message, the validity of values and the
+//! order of messages. Crate `proto` has these.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,16 @@
 //! NVMe/TCP (NVM Express TCP Transport Specification, revision 1.0a): the headers of its protocol
 //! data units (PDUs), little-endian.
 //!
-//! Sections in this module are those of that document. What a command or completion entry holds is
-//! the business of the NVM Express Base Specification and not of the transport: here they are bytes.
+//! Sections in this module are sections of that document. The contents of a submission or
+//! completion queue entry belong to the NVM Express Base Specification; the transport treats them
+//! as bytes.
 
 use core::mem::{offset_of, size_of};
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The only version of the format of PDUs there is (section 3.6.2.2, field PFV).
+/// The only defined version of the PDU format (section 3.6.2.2, field PFV).
 pub const PDU_FORMAT_1_0: u16 = 0;
 
 /// Bytes of a header digest or a data digest: CRC-32C (section 3.3.1).
@@ -21,17 +22,17 @@ pub const ENTRY_BYTES: usize = 64;
 /// Bytes of a completion queue entry (Base Specification 2.0, section 3.3.3.2).
 pub const COMPLETION_BYTES: usize = 16;
 
-/// The least that ICResp may give as MAXH2CDATA (section 3.6.2.3).
+/// The minimum of MAXH2CDATA in ICResp (section 3.6.2.3).
 pub const DATA_BYTES_LEAST: u32 = 4096;
 
-/// The most bytes of the offending PDU that a TermReq carries behind its header (sections 3.6.2.4 and
-/// 3.6.2.5).
+/// The maximum number of bytes of the offending PDU that a TermReq carries after its header
+/// (sections 3.6.2.4 and 3.6.2.5).
 pub const TERM_DATA_BYTES_MAX: u32 = 128;
 
 /// The largest value of HPDA and CPDA, in units of four bytes less one (sections 3.6.2.2 and 3.6.2.3).
 pub const ALIGNMENT_MAX: u8 = 31;
 
-/// The largest offset of data in a PDU: what [`ALIGNMENT_MAX`] asks for.
+/// The largest offset of data in a PDU, which follows from [`ALIGNMENT_MAX`].
 pub const DATA_OFFSET_MAX: usize = (ALIGNMENT_MAX as usize + 1) * 4;
 
 /// Bits of [`CommonHeader::flags`] (section 3.6.1).
@@ -40,7 +41,7 @@ pub mod flags {
     pub const HEADER_DIGEST: u8 = 1 << 0;
     /// DDGSTF: a data digest follows the data.
     pub const DATA_DIGEST: u8 = 1 << 1;
-    /// LAST_PDU of H2CData and C2HData: nothing of the transfer follows.
+    /// LAST_PDU of H2CData and C2HData: this PDU ends the transfer.
     pub const LAST_PDU: u8 = 1 << 2;
     /// SUCCESS of C2HData: the command succeeded, and no CapsuleResp follows.
     pub const SUCCESS: u8 = 1 << 3;
@@ -54,7 +55,7 @@ pub mod digests {
     pub const DATA: u8 = 1 << 1;
 }
 
-/// What a PDU is (section 3.6.1, field PDU-Type).
+/// The type of a PDU (section 3.6.1, field PDU-Type).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -62,19 +63,19 @@ pub mod digests {
 pub struct PduType(pub u8);
 
 impl PduType {
-    /// ICReq: the host wants a connection.
+    /// ICReq: the host requests a connection.
     pub const INIT_REQUEST: PduType = PduType(0x00);
-    /// ICResp: the controller agrees.
+    /// ICResp: the controller accepts the connection.
     pub const INIT_RESPONSE: PduType = PduType(0x01);
-    /// H2CTermReq: the host ends the connection, and says why.
+    /// H2CTermReq: the host terminates the connection and reports the reason.
     pub const HOST_TERMINATES: PduType = PduType(0x02);
-    /// C2HTermReq: the controller ends the connection, and says why.
+    /// C2HTermReq: the controller terminates the connection and reports the reason.
     pub const CONTROLLER_TERMINATES: PduType = PduType(0x03);
-    /// CapsuleCmd: a command, possibly with its data.
+    /// CapsuleCmd: a command, possibly with data.
     pub const COMMAND: PduType = PduType(0x04);
     /// CapsuleResp: a completion.
     pub const RESPONSE: PduType = PduType(0x05);
-    /// H2CData: data that an R2T asked for.
+    /// H2CData: data that an R2T requested.
     pub const HOST_DATA: PduType = PduType(0x06);
     /// C2HData: data of a command.
     pub const CONTROLLER_DATA: PduType = PduType(0x07);
@@ -82,7 +83,7 @@ impl PduType {
     pub const READY: PduType = PduType(0x09);
 }
 
-/// Why a connection is ended (sections 3.6.2.4 and 3.6.2.5, field FES).
+/// The reason for the end of a connection (sections 3.6.2.4 and 3.6.2.5, field FES).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -90,18 +91,18 @@ impl PduType {
 pub struct FatalStatus(pub U16);
 
 impl FatalStatus {
-    /// A field of the header is wrong; FEI is its offset in the PDU.
+    /// A header field is invalid; FEI is the field's offset in the PDU.
     pub const INVALID_FIELD: FatalStatus = FatalStatus(U16::new(0x01));
-    /// A PDU that may not come now.
+    /// The PDU is not expected at this point.
     pub const SEQUENCE: FatalStatus = FatalStatus(U16::new(0x02));
-    /// The header does not match its digest; FEI is the digest that was received.
+    /// The header does not match its digest; FEI is the received digest.
     pub const HEADER_DIGEST: FatalStatus = FatalStatus(U16::new(0x03));
-    /// Data outside of what the command or the R2T is about.
+    /// The data lies outside the range of the command or of the R2T.
     pub const OUT_OF_RANGE: FatalStatus = FatalStatus(U16::new(0x04));
-    /// In a C2HTermReq: a PDU carries more data than MAXH2CDATA. In an H2CTermReq: more R2Ts than
-    /// MAXR2T.
+    /// In a C2HTermReq: a PDU carries more data than MAXH2CDATA. In an H2CTermReq: the number of
+    /// R2Ts exceeds MAXR2T.
     pub const LIMIT_EXCEEDED: FatalStatus = FatalStatus(U16::new(0x05));
-    /// A parameter that is not supported; FEI is its offset in the PDU.
+    /// A parameter is not supported; FEI is its offset in the PDU.
     pub const UNSUPPORTED: FatalStatus = FatalStatus(U16::new(0x06));
 }
 
@@ -111,15 +112,15 @@ impl FatalStatus {
 )]
 #[repr(C)]
 pub struct CommonHeader {
-    /// What it is.
+    /// Type of the PDU.
     pub pdu_type: PduType,
-    /// [`flags`]; reserved ones are zero.
+    /// Bits of [`flags`]; reserved bits are zero.
     pub flags: u8,
-    /// HLEN: bytes of the header, without its digest.
+    /// HLEN: length of the header in bytes, without its digest.
     pub header_bytes: u8,
-    /// PDO: where the data starts, from the start of the PDU; zero without data.
+    /// PDO: offset of the data from the start of the PDU; zero without data.
     pub data_offset: u8,
-    /// PLEN: bytes of the whole PDU, digests and padding included.
+    /// PLEN: length of the whole PDU in bytes, digests and padding included.
     pub pdu_bytes: U32,
 }
 
@@ -129,15 +130,15 @@ pub struct CommonHeader {
 )]
 #[repr(C)]
 pub struct InitRequest {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// PFV: [`PDU_FORMAT_1_0`].
     pub format: U16,
-    /// HPDA: the alignment of data that the host wants, in units of four bytes, less one.
+    /// HPDA: the alignment of data that the host requires, in units of four bytes, less one.
     pub alignment: u8,
-    /// DGST: [`digests`] that the host wants.
+    /// DGST: [`digests`] that the host requests.
     pub digests: u8,
-    /// MAXR2T: R2Ts that may be outstanding for a command, less one.
+    /// MAXR2T: the maximum number of outstanding R2Ts of a command, less one.
     pub ready_max: U32,
     /// Zero.
     pub reserved: [u8; 112],
@@ -149,15 +150,15 @@ pub struct InitRequest {
 )]
 #[repr(C)]
 pub struct InitResponse {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// PFV: [`PDU_FORMAT_1_0`].
     pub format: U16,
-    /// CPDA: the alignment of data that the controller wants, in units of four bytes, less one.
+    /// CPDA: the alignment of data that the controller requires, in units of four bytes, less one.
     pub alignment: u8,
-    /// DGST: [`digests`] that are used.
+    /// DGST: [`digests`] that the connection uses.
     pub digests: u8,
-    /// MAXH2CDATA: the most data in an H2CData PDU, in bytes; at least [`DATA_BYTES_LEAST`].
+    /// MAXH2CDATA: the maximum data of an H2CData PDU, in bytes; at least [`DATA_BYTES_LEAST`].
     pub data_bytes_max: U32,
     /// Zero.
     pub reserved: [u8; 112],
@@ -169,11 +170,11 @@ pub struct InitResponse {
 )]
 #[repr(C)]
 pub struct Terminate {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
-    /// FES: why.
+    /// FES: the reason.
     pub status: FatalStatus,
-    /// FEI: what else there is to say, by the status.
+    /// FEI: further information, which depends on the status.
     pub information: U32,
     /// Zero.
     pub reserved: [u8; 10],
@@ -185,7 +186,7 @@ pub struct Terminate {
 )]
 #[repr(C)]
 pub struct CommandHead {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// CCSQE: the submission queue entry.
     pub entry: [u8; ENTRY_BYTES],
@@ -197,7 +198,7 @@ pub struct CommandHead {
 )]
 #[repr(C)]
 pub struct ResponseHead {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// RCCQE: the completion queue entry.
     pub completion: [u8; COMPLETION_BYTES],
@@ -209,15 +210,15 @@ pub struct ResponseHead {
 )]
 #[repr(C)]
 pub struct DataHead {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// CCCID: the command's identifier.
     pub command: U16,
     /// TTAG: the tag of the R2T that H2CData answers; zero in C2HData.
     pub tag: U16,
-    /// DATAO: where the data belongs in the command's buffer.
+    /// DATAO: offset of the data in the command's buffer.
     pub offset: U32,
-    /// DATAL: bytes of data in this PDU.
+    /// DATAL: length of the data in this PDU, in bytes.
     pub bytes: U32,
     /// Zero.
     pub reserved: U32,
@@ -229,21 +230,21 @@ pub struct DataHead {
 )]
 #[repr(C)]
 pub struct ReadyHead {
-    /// The beginning.
+    /// The common header.
     pub common: CommonHeader,
     /// CCCID: the command's identifier.
     pub command: U16,
-    /// TTAG: what H2CData shall carry back.
+    /// TTAG: the tag that the H2CData PDUs return.
     pub tag: U16,
-    /// R2TO: where the data that is asked for starts in the command's buffer.
+    /// R2TO: offset of the requested data in the command's buffer.
     pub offset: U32,
-    /// R2TL: bytes that are asked for.
+    /// R2TL: length of the requested data in bytes.
     pub bytes: U32,
     /// Zero.
     pub reserved: U32,
 }
 
-/// A header's size and the places of its fields.
+/// Asserts a header's size and the offsets of its fields.
 macro_rules! assert_places {
     ($layout:ty, $size:literal: $($field:ident = $offset:literal),+ $(,)?) => {
         const _: () = {

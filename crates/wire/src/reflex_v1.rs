@@ -1,7 +1,7 @@
 //! Protocol `reflex` version 1: the wire format of the original ReFlex server
 //! (docs/protocol/reflex-v1.md).
 //!
-//! One head for requests and replies alike, little-endian, packed.
+//! Requests and replies share one head, little-endian and packed.
 
 use core::mem::{offset_of, size_of};
 
@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The first field of every message: the size of the head.
 pub const MAGIC: u16 = 24;
 
-/// What a message asks or answers.
+/// The operation of a request and of its reply.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -19,11 +19,12 @@ pub const MAGIC: u16 = 24;
 pub struct Opcode(pub U16);
 
 impl Opcode {
-    /// Read.
+    /// Reads sectors.
     pub const GET: Opcode = Opcode(U16::new(0));
-    /// Write; the payload follows the head of the request.
+    /// Writes sectors; the payload follows the head of the request.
     pub const SET: Opcode = Opcode(U16::new(1));
-    /// Write without acknowledgement: the original names it and never serves it.
+    /// Writes without acknowledgement. The original server names this operation and never serves
+    /// it.
     pub const SET_NO_ACK: Opcode = Opcode(U16::new(2));
 }
 
@@ -37,9 +38,9 @@ pub struct MessageHead {
     pub magic: U16,
     /// GET or SET.
     pub opcode: Opcode,
-    /// The client's name for the request; returned unchanged.
+    /// The client's identifier of the request; returned unchanged.
     pub handle: U64,
-    /// First sector of 512 bytes.
+    /// First sector (512 bytes each).
     pub lba: U64,
     /// Number of sectors; zero in the reply to a SET.
     pub lba_count: U32,

@@ -1,8 +1,8 @@
 //! Protocol `reflex` version 2 (docs/protocol/reflex-v2.md): little-endian, every field naturally
 //! aligned within its message.
 //!
-//! A connection begins with a [`HelloHead`]; from then on the client sends [`RequestHead`]s and the
-//! server [`ReplyHead`]s, each followed by as many bytes as it says.
+//! A connection begins with a [`HelloHead`]. From then on, the client sends [`RequestHead`]s and
+//! the server sends [`ReplyHead`]s. Each head says how many bytes follow.
 
 use core::mem::{align_of, offset_of, size_of};
 
@@ -15,28 +15,28 @@ pub const MAGIC: [u8; 4] = *b"NFR2";
 /// The version that this module describes.
 pub const VERSION: u16 = 2;
 
-/// Longest credentials in a hello.
+/// Maximum length of the credentials in a hello, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 64;
 
-/// Longest name of a tenant in a hello or a register.
+/// Maximum length of a tenant's name in a hello or a register, in bytes.
 pub const TENANT_BYTES_MAX: usize = 64;
 
 /// Feature bit of a hello and its reply: payloads carry CRC-32C.
 pub const FEATURE_CHECKSUMS: u32 = 1;
 
-/// Flag of a request: the data is durable before the reply (force unit access).
+/// Flag of a request: the data must be durable before the reply (force unit access).
 pub const FLAG_FUA: u8 = 1;
 
-/// Bit of [`InfoBody::rights`]: may read.
+/// Bit of [`InfoBody::rights`]: the client may read.
 pub const RIGHT_READ: u8 = 1;
 
-/// Bit of [`InfoBody::rights`]: may write.
+/// Bit of [`InfoBody::rights`]: the client may write.
 pub const RIGHT_WRITE: u8 = 2;
 
-/// Bit of [`InfoBody::flags`]: acknowledged writes need a flush to be durable.
+/// Bit of [`InfoBody::flags`]: acknowledged writes become durable with a flush.
 pub const INFO_VOLATILE_CACHE: u8 = 1;
 
-/// What a request asks. Below [`Opcode::CONTROL_FIRST`] are the commands on data.
+/// The operation of a request. Opcodes below [`Opcode::CONTROL_FIRST`] are commands on data.
 #[derive(
     Clone,
     Copy,
@@ -55,41 +55,41 @@ pub const INFO_VOLATILE_CACHE: u8 = 1;
 pub struct Opcode(pub u8);
 
 impl Opcode {
-    /// Read.
+    /// Reads blocks.
     pub const READ: Opcode = Opcode(0x01);
-    /// Write; the data follows.
+    /// Writes blocks; the data follows.
     pub const WRITE: Opcode = Opcode(0x02);
-    /// Make acknowledged writes durable.
+    /// Makes acknowledged writes durable.
     pub const FLUSH: Opcode = Opcode(0x03);
-    /// Give up the contents of a range.
+    /// Discards the contents of a range.
     pub const DISCARD: Opcode = Opcode(0x04);
-    /// Write zeroes.
+    /// Writes zeroes.
     pub const WRITE_ZEROES: Opcode = Opcode(0x05);
-    /// Compare with the first half of the payload, write the second.
+    /// Compares with the first half of the payload, then writes the second half.
     pub const COMPARE_AND_WRITE: Opcode = Opcode(0x06);
-    /// Write all or nothing; the data follows.
+    /// Writes all blocks or none; the data follows.
     pub const WRITE_ATOMIC: Opcode = Opcode(0x07);
-    /// Order within the stream.
+    /// Orders the requests of a stream.
     pub const BARRIER: Opcode = Opcode(0x08);
-    /// The first opcode that is about the connection rather than about data.
+    /// The first opcode that concerns the connection rather than data.
     pub const CONTROL_FIRST: Opcode = Opcode(0x40);
-    /// Ask whether the connection lives.
+    /// Checks that the connection is alive.
     pub const PING: Opcode = Opcode(0x40);
-    /// Ask what a namespace is.
+    /// Asks for the properties of a namespace.
     pub const INFO: Opcode = Opcode(0x41);
-    /// Register a tenant; an [`SloBody`] and the name follow.
+    /// Registers a tenant; an [`SloBody`] and the name follow.
     pub const REGISTER: Opcode = Opcode(0x42);
-    /// Change a tenant's SLO; an [`SloBody`] and the name follow.
+    /// Changes a tenant's SLO; an [`SloBody`] and the name follow.
     pub const RENEGOTIATE: Opcode = Opcode(0x43);
-    /// Unregister a tenant.
+    /// Unregisters a tenant.
     pub const UNREGISTER: Opcode = Opcode(0x44);
-    /// The first byte of [`MAGIC`]: a hello, which may come only once.
+    /// The first byte of [`MAGIC`]: a hello, valid only as the first message.
     pub const HELLO: Opcode = Opcode(MAGIC[0]);
-    /// The last opcode that is about the connection.
+    /// The last opcode that concerns the connection.
     pub const CONTROL_LAST: Opcode = Opcode(0x4f);
 }
 
-/// What the server says.
+/// The kind of a server's message.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
 )]
@@ -97,22 +97,22 @@ impl Opcode {
 pub struct ReplyOpcode(pub u8);
 
 impl ReplyOpcode {
-    /// A command ended; its data, if any, follows.
+    /// A command has ended; its data, if any, follows.
     pub const DONE: ReplyOpcode = ReplyOpcode(0x80);
-    /// To a ping.
+    /// Reply to a ping.
     pub const PONG: ReplyOpcode = ReplyOpcode(0xc0);
-    /// To an info; an [`InfoBody`] follows.
+    /// Reply to an info; an [`InfoBody`] follows.
     pub const INFO: ReplyOpcode = ReplyOpcode(0xc1);
-    /// To a register, renegotiate or unregister; a [`TenantBody`] follows.
+    /// Reply to a register, renegotiate or unregister; a [`TenantBody`] follows.
     pub const TENANT: ReplyOpcode = ReplyOpcode(0xc2);
-    /// To a hello; a [`HelloBody`] follows.
+    /// Reply to a hello; a [`HelloBody`] follows.
     pub const HELLO: ReplyOpcode = ReplyOpcode(0xce);
-    /// Unasked: the server stops soon.
+    /// Notice: the server stops soon.
     pub const NOTICE_DRAINING: ReplyOpcode = ReplyOpcode(0xf0);
-    /// Unasked: a tenant exceeds its SLO; a [`RenegotiateBody`] follows.
+    /// Notice: a tenant exceeds its SLO; a [`RenegotiateBody`] follows.
     pub const NOTICE_RENEGOTIATE: ReplyOpcode = ReplyOpcode(0xf1);
 
-    /// Whether it is a notice, known or not: these may be skipped.
+    /// Returns `true` for a notice, known or unknown. Clients may skip notices.
     pub const fn is_notice(self) -> bool {
         self.0 >= 0xf0
     }
@@ -126,25 +126,25 @@ impl ReplyOpcode {
 pub struct HelloHead {
     /// [`MAGIC`].
     pub magic: [u8; 4],
-    /// Oldest version that the client speaks.
+    /// Oldest version that the client supports.
     pub version_min: U16,
-    /// Newest version that the client speaks.
+    /// Newest version that the client supports.
     pub version_max: U16,
-    /// The client's name for this message; returned unchanged.
+    /// The client's identifier of this message; returned unchanged.
     pub tag: U64,
-    /// Names the client for its lifetime; zero for none.
+    /// The client's identifier for its lifetime; zero for none.
     pub client: U128,
-    /// Which of the client's connections this is.
+    /// Number of this connection among the client's connections.
     pub connection: U32,
-    /// Requests that the client wants in flight.
+    /// Number of requests that the client wants in flight.
     pub queue_depth: U32,
-    /// What the client wants: [`FEATURE_CHECKSUMS`]. Unknown bits are ignored.
+    /// Features that the client requests: [`FEATURE_CHECKSUMS`]. Unknown bits are ignored.
     pub features: U32,
-    /// Length of the token that follows.
+    /// Length of the token that follows, in bytes.
     pub token_bytes: u8,
-    /// Length of the tenant's name that follows the token.
+    /// Length of the tenant's name that follows the token, in bytes.
     pub tenant_bytes: u8,
-    /// Sent as zero, ignored.
+    /// Zero when sent, ignored when received.
     pub reserved: U16,
 }
 
@@ -154,27 +154,27 @@ pub struct HelloHead {
 )]
 #[repr(C)]
 pub struct RequestHead {
-    /// What to do.
+    /// The operation.
     pub opcode: Opcode,
-    /// [`FLAG_FUA`].
+    /// Flags: [`FLAG_FUA`].
     pub flags: u8,
     /// The stream that barriers order.
     pub stream: u8,
     /// Zero.
     pub reserved: u8,
-    /// Bytes that follow.
+    /// Length of the payload that follows, in bytes.
     pub payload_bytes: U32,
-    /// The client's name for the request; returned unchanged.
+    /// The client's identifier of the request; returned unchanged.
     pub tag: U64,
-    /// First block of 512 bytes.
+    /// First block (512 bytes each).
     pub lba: U64,
     /// Number of blocks.
     pub blocks: U32,
-    /// Whose blocks; zero for the connection's default.
+    /// The namespace of the blocks; zero for the connection's default.
     pub namespace: U16,
-    /// Which tenant is charged; zero for the connection's own.
+    /// The tenant that is charged; zero for the connection's own.
     pub tenant: U16,
-    /// CRC-32C of the payload, where agreed.
+    /// CRC-32C of the payload, if [`FEATURE_CHECKSUMS`] was agreed.
     pub payload_crc32c: U32,
     /// Zero.
     pub reserved_tail: U32,
@@ -186,17 +186,17 @@ pub struct RequestHead {
 )]
 #[repr(C)]
 pub struct ReplyHead {
-    /// What is answered.
+    /// The kind of the message.
     pub opcode: ReplyOpcode,
     /// Zero.
     pub flags: u8,
-    /// How it ended.
+    /// The status of the request.
     pub status: U16,
-    /// Bytes that follow.
+    /// Length of the body that follows, in bytes.
     pub body_bytes: U32,
-    /// The request's; zero in notices.
+    /// The tag of the request; zero in notices.
     pub tag: U64,
-    /// CRC-32C of the data that follows, where agreed.
+    /// CRC-32C of the body, if [`FEATURE_CHECKSUMS`] was agreed.
     pub body_crc32c: U32,
     /// Zero.
     pub reserved: U32,
@@ -208,19 +208,19 @@ pub struct ReplyHead {
 )]
 #[repr(C)]
 pub struct HelloBody {
-    /// The version that is spoken from here on.
+    /// The version that the connection uses from here on.
     pub version: U16,
     /// Number of namespaces that the server has.
     pub namespaces: U16,
-    /// The namespace that requests mean when they name none.
+    /// The default namespace of requests that name none.
     pub namespace: U16,
     /// Zero.
     pub reserved: U16,
-    /// Requests that the server takes in flight before it stops reading.
+    /// Number of requests that the server accepts in flight before it stops reading.
     pub queue_depth: U32,
-    /// Largest data of one request in bytes.
+    /// Maximum data of one request in bytes.
     pub request_bytes_max: U32,
-    /// What was agreed: [`FEATURE_CHECKSUMS`].
+    /// The agreed features: [`FEATURE_CHECKSUMS`].
     pub features: U32,
     /// Zero.
     pub reserved_tail: U32,
@@ -234,15 +234,15 @@ pub struct HelloBody {
 pub struct InfoBody {
     /// Size in blocks of 512 bytes.
     pub blocks: U64,
-    /// Bytes of the device's own granularity.
+    /// Granularity of the device in bytes.
     pub physical_block_bytes: U32,
-    /// Largest atomic write in blocks; zero for none.
+    /// Maximum atomic write in blocks; zero for none.
     pub atomic_blocks_max: U32,
-    /// Its number.
+    /// Number of the namespace.
     pub namespace: U16,
-    /// [`RIGHT_READ`], [`RIGHT_WRITE`].
+    /// Rights of the client: [`RIGHT_READ`], [`RIGHT_WRITE`].
     pub rights: u8,
-    /// [`INFO_VOLATILE_CACHE`].
+    /// Flags: [`INFO_VOLATILE_CACHE`].
     pub flags: u8,
     /// Zero.
     pub reserved: U32,
@@ -256,15 +256,15 @@ pub struct InfoBody {
 pub struct SloBody {
     /// Tail read latency in microseconds; zero for best effort.
     pub latency_us: U32,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: U32,
-    /// Bytes of a typical request; zero means 4 096.
+    /// Size of a typical request in bytes; zero means 4 096.
     pub request_bytes: U32,
     /// The percentile that the latency bounds, in tenths of a percent; zero means 950.
     pub percentile_tenths: U16,
-    /// Share of reads, 0 to 100.
+    /// Share of reads in percent, 0 to 100.
     pub read_percent: u8,
-    /// Length of the name that follows.
+    /// Length of the name that follows, in bytes.
     pub name_bytes: u8,
 }
 
@@ -274,16 +274,16 @@ pub struct SloBody {
 )]
 #[repr(C)]
 pub struct TenantBody {
-    /// Tokens a second that the SLO needs.
+    /// Tokens per second that the SLO needs.
     pub tokens_needed: U64,
-    /// Tokens a second that are free.
+    /// Tokens per second that are free.
     pub tokens_free: U64,
     /// The tenant's handle on this connection.
     pub tenant: U16,
-    /// The handle of the tenant whose latency bound set the rate that did not suffice; 0xffff for
-    /// the SLO that was asked for, 0xfffe for a tenant without a handle here, zero for nobody.
+    /// The handle of the tenant whose latency bound set the insufficient rate. 0xffff stands for
+    /// the requested SLO, 0xfffe for a tenant without a handle on this connection, zero for nobody.
     pub limited_by: U16,
-    /// That bound in microseconds.
+    /// The latency bound of `limited_by` in microseconds.
     pub limit_latency_us: U32,
 }
 
@@ -293,17 +293,17 @@ pub struct TenantBody {
 )]
 #[repr(C)]
 pub struct RenegotiateBody {
-    /// Measured requests a second.
+    /// Measured requests per second.
     pub iops: U32,
     /// The tenant's handle on this connection.
     pub tenant: U16,
-    /// Measured share of reads, 0 to 100.
+    /// Measured share of reads in percent, 0 to 100.
     pub read_percent: u8,
     /// Zero.
     pub reserved: u8,
 }
 
-/// A field's place, and that it is aligned as the integer of its size would be.
+/// Asserts the offset of each field, and its alignment as an integer of the same size.
 macro_rules! assert_places {
     ($layout:ty, $size:literal: $($field:ident $int:ty = $offset:literal),+ $(,)?) => {
         const _: () = {

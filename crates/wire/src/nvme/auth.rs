@@ -5,21 +5,21 @@ use zerocopy::little_endian::{U16, U32};
 /// The security protocol of Authentication Send and Receive (Base 6.2, SECP).
 pub const AUTH_PROTOCOL: u8 = 0xe9;
 
-/// Identifiers of hashes, and of groups, that a descriptor has room for.
+/// Maximum number of hash identifiers, and of group identifiers, in a descriptor.
 pub const AUTH_LIST_MAX: usize = 30;
 
 open_enum! {
-    /// Whose message it is.
+    /// The protocol that defines a message (AUTH_TYPE).
     pub struct AuthKind {
-        /// Of all protocols.
+        /// Common messages, which belong to no single protocol.
         COMMON = 0,
-        /// Of DH-HMAC-CHAP.
+        /// Messages of DH-HMAC-CHAP.
         DH_HMAC_CHAP = 1,
     }
 }
 
 open_enum! {
-    /// Which message.
+    /// The identifier of a message within its protocol (AUTH_ID).
     pub struct AuthMessage {
         /// The host offers protocols, hashes and groups.
         NEGOTIATE = 0x00,
@@ -27,9 +27,9 @@ open_enum! {
         CHALLENGE = 0x01,
         /// The host answers, and may challenge the controller.
         REPLY = 0x02,
-        /// The controller believes the host, and may answer its challenge.
+        /// The controller has authenticated the host, and may answer the host's challenge.
         SUCCESS1 = 0x03,
-        /// The host believes the controller.
+        /// The host has authenticated the controller.
         SUCCESS2 = 0x04,
         /// The host gives up.
         FAILURE2 = 0xf0,
@@ -39,31 +39,31 @@ open_enum! {
 }
 
 open_enum! {
-    /// Why authentication failed (reason code explanation).
+    /// The reason for a failed authentication (reason code explanation).
     pub struct AuthFailure {
-        /// The other end did not prove who it is.
+        /// The other end did not prove its identity.
         FAILED = 1,
-        /// No protocol is common.
+        /// The host and the controller have no protocol in common.
         PROTOCOL = 2,
-        /// A secure channel is wanted that is not served, or the other way round.
+        /// One end requires a secure channel and the other does not offer one.
         CONCATENATION = 3,
-        /// No hash is common.
+        /// The host and the controller have no hash in common.
         HASH = 4,
-        /// No group is common.
+        /// The host and the controller have no group in common.
         GROUP = 5,
-        /// A field of the message makes no sense.
+        /// A field of the message has an invalid value.
         PAYLOAD = 6,
-        /// The message may not come now.
+        /// The message is not expected at this point.
         MESSAGE = 7,
     }
 }
 
 layout! {
-    /// What all messages begin with.
+    /// The head of every authentication message.
     pub struct AuthHead: 6 {
-        /// Whose message.
+        /// The protocol that defines the message.
         [0] kind: AuthKind,
-        /// Which message.
+        /// The identifier of the message.
         [1] message: AuthMessage,
         /// Zero.
         [2] reserved: U16,
@@ -75,11 +75,11 @@ layout! {
 layout! {
     /// Negotiate, followed by [`AuthDescriptor`]s.
     pub struct AuthNegotiate: 8 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
-        /// Whether a secure channel is to be made of it: zero for not.
+        /// Request for a secure channel made from this authentication; zero for none.
         [6] concatenation: u8,
-        /// Descriptors that follow.
+        /// Number of descriptors that follow.
         [7] descriptors: u8,
     }
 }
@@ -91,13 +91,13 @@ layout! {
         [0] protocol: u8,
         /// Zero.
         [1] reserved: u8,
-        /// Hashes in the list.
+        /// Number of hashes in the list.
         [2] hash_count: u8,
-        /// Groups in the list.
+        /// Number of groups in the list.
         [3] group_count: u8,
-        /// Identifiers of hashes, the preferred ones first.
+        /// Hash identifiers, in order of preference.
         [4] hashes: [u8; AUTH_LIST_MAX],
-        /// Identifiers of groups, the preferred ones first.
+        /// Group identifiers, in order of preference.
         [34] groups: [u8; AUTH_LIST_MAX],
     }
 }
@@ -105,9 +105,9 @@ layout! {
 layout! {
     /// Challenge, followed by the challenge and the controller's value of the group.
     pub struct AuthChallenge: 16 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
-        /// Bytes of the challenge: those of the hash.
+        /// Length of the challenge in bytes: the length of the hash's result.
         [6] hash_bytes: u8,
         /// Zero.
         [7] reserved: u8,
@@ -115,7 +115,7 @@ layout! {
         [8] hash: u8,
         /// The group that the controller has chosen.
         [9] group: u8,
-        /// Bytes of its value; zero without a group.
+        /// Length of the controller's value in bytes; zero without a group.
         [10] value_bytes: U16,
         /// Sequence number.
         [12] sequence: U32,
@@ -123,20 +123,20 @@ layout! {
 }
 
 layout! {
-    /// Reply, followed by the response, the host's challenge (zero without one) and its value of the
-    /// group.
+    /// Reply, followed by the response, the host's challenge (zero without one) and the host's
+    /// value of the group.
     pub struct AuthReply: 16 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
-        /// Bytes of response and challenge.
+        /// Length of the response, and of the challenge, in bytes.
         [6] hash_bytes: u8,
         /// Zero.
         [7] reserved: u8,
-        /// Whether there is a challenge.
+        /// 1 if the host sends a challenge, else 0.
         [8] challenges: u8,
         /// Zero.
         [9] reserved_tail: u8,
-        /// Bytes of the value; zero without a group.
+        /// Length of the host's value in bytes; zero without a group.
         [10] value_bytes: U16,
         /// Sequence number; zero without bidirectional authentication.
         [12] sequence: U32,
@@ -146,13 +146,13 @@ layout! {
 layout! {
     /// Success1, followed by the response if there is one.
     pub struct AuthSuccess1: 16 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
-        /// Bytes of the response.
+        /// Length of the response in bytes.
         [6] hash_bytes: u8,
         /// Zero.
         [7] reserved: u8,
-        /// Whether there is a response.
+        /// 1 if a response follows, else 0.
         [8] responds: u8,
         /// Zero.
         [9] reserved_tail: [u8; 7],
@@ -162,7 +162,7 @@ layout! {
 layout! {
     /// Success2.
     pub struct AuthSuccess2: 16 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
         /// Zero.
         [6] reserved: [u8; 10],
@@ -172,11 +172,11 @@ layout! {
 layout! {
     /// Failure1 and Failure2.
     pub struct AuthFailureMessage: 8 {
-        /// What it is.
+        /// The common head.
         [0] head: AuthHead,
-        /// 1: authentication failed.
+        /// Reason code. 1: authentication failed.
         [6] reason: u8,
-        /// Why.
+        /// The reason code's explanation.
         [7] explanation: AuthFailure,
     }
 }

@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::Status;
 
-/// The host's name for a command, unique among those of its queue that have not ended.
+/// The host's identifier of a command, unique among the outstanding commands of its queue.
 pub type CommandId = u16;
 
 /// The opcode of all Fabrics commands, on either kind of queue (Base 3.3.2, figure "Fabrics
@@ -19,20 +19,20 @@ pub const BLOCK_FUA: u32 = 1 << 30;
 /// Deallocate, in dword 12 of Write Zeroes (NVM 3.2.8).
 pub const ZEROES_DEALLOCATE: u32 = 1 << 25;
 
-/// The most ranges of a Dataset Management command.
+/// Maximum number of ranges of a Dataset Management command.
 pub const DISCARD_RANGES_MAX: usize = 256;
 
 layout! {
-    /// A submission queue entry (Base 3.3.3.1). Of a data pointer only the SGL form exists over
-    /// fabrics.
+    /// A submission queue entry (Base 3.3.3.1). Over fabrics, a data pointer always has the SGL
+    /// form.
     pub struct Submission: 64 {
-        /// What to do; its low two bits are the direction of the data.
+        /// The opcode; its low two bits are the direction of the data.
         [0] opcode: u8,
-        /// Bits 1:0 fused operation, bits 7:6 which form the data pointer has.
+        /// Bits 1:0 fused operation, bits 7:6 form of the data pointer.
         [1] flags: u8,
-        /// The host's name for the command.
+        /// The host's identifier of the command.
         [2] cid: U16,
-        /// The namespace.
+        /// The namespace identifier.
         [4] nsid: U32,
         /// Command specific.
         [8] dword2: U32,
@@ -40,7 +40,7 @@ layout! {
         [12] dword3: U32,
         /// Metadata pointer.
         [16] metadata: U64,
-        /// Where the data is.
+        /// The descriptor of the data.
         [24] data: SglDescriptor,
         /// Command specific.
         [40] dword10: U32,
@@ -58,7 +58,7 @@ layout! {
 }
 
 impl Submission {
-    /// An entry of zeroes but for these; its data pointer has the SGL form.
+    /// Returns an entry with these values and an SGL data pointer; the other fields are zero.
     pub fn new(opcode: u8, cid: CommandId, nsid: u32) -> Submission {
         Submission {
             opcode,
@@ -69,30 +69,30 @@ impl Submission {
         }
     }
 
-    /// Flags of a data pointer in SGL form whose metadata, if any, is one contiguous buffer: the
-    /// form that fabrics ask for.
+    /// Flags of a data pointer in SGL form whose metadata, if any, is one contiguous buffer.
+    /// Fabrics require this form.
     pub const FLAGS_SGL: u8 = 1 << 6;
 
-    /// Which form the data pointer has (bits 7:6): 1 or 2 for SGL.
+    /// Returns the form of the data pointer (bits 7:6): 1 or 2 for SGL.
     pub const fn data_form(&self) -> u8 {
         self.flags >> 6
     }
 
-    /// Which part of a fused operation it is.
+    /// Returns the command's part in a fused operation.
     pub const fn fuse(&self) -> Fuse {
         Fuse(self.flags & 3)
     }
 
-    /// Data goes from the host to the controller.
+    /// Returns `true` if data goes from the host to the controller.
     pub const fn sends_data(&self) -> bool {
-        // Of a Fabrics command the type has the direction, in the same bits.
+        // A Fabrics command has the direction in the same bits of its type, not of its opcode.
         match self.opcode {
             FABRICS_OPCODE => self.nsid.to_bytes()[0] & 3 == 1,
             opcode => opcode & 3 == 1,
         }
     }
 
-    /// Data goes from the controller to the host.
+    /// Returns `true` if data goes from the controller to the host.
     pub const fn receives_data(&self) -> bool {
         match self.opcode {
             FABRICS_OPCODE => self.nsid.to_bytes()[0] & 3 == 2,
@@ -100,25 +100,25 @@ impl Submission {
         }
     }
 
-    /// The first block of commands with a range (dwords 10 and 11).
+    /// Returns the first block of a command with a range (dwords 10 and 11).
     pub fn lba(&self) -> u64 {
         u64::from(self.dword10.get()) | u64::from(self.dword11.get()) << 32
     }
 
-    /// The number of blocks of commands with a range (dword 12, zero-based there).
+    /// Returns the number of blocks of a command with a range (dword 12, zero-based on the wire).
     pub fn blocks(&self) -> u32 {
         (self.dword12.get() & 0xffff) + 1
     }
 }
 
 open_enum! {
-    /// Bits 1:0 of a submission's flags.
+    /// A command's part in a fused operation: bits 1:0 of a submission's flags.
     pub struct Fuse {
         /// An ordinary command.
         NONE = 0,
-        /// The first of two.
+        /// The first command of two.
         FIRST = 1,
-        /// The second of two.
+        /// The second command of two.
         SECOND = 2,
     }
 }
@@ -128,7 +128,7 @@ layout! {
     pub struct SglDescriptor: 16 {
         /// An address, or for [`SglKind::DATA_OFFSET`] the offset within the capsule's data.
         [0] address: U64,
-        /// Bytes.
+        /// Length in bytes.
         [8] length: U32,
         /// Zero.
         [12] reserved: [u8; 3],
@@ -138,7 +138,7 @@ layout! {
 }
 
 impl SglDescriptor {
-    /// Data that lies `offset` bytes into the capsule's.
+    /// Returns the descriptor of `length` bytes at `offset` within the capsule's data.
     pub fn in_capsule(offset: u64, length: u32) -> SglDescriptor {
         SglDescriptor {
             address: U64::new(offset),
@@ -148,7 +148,7 @@ impl SglDescriptor {
         }
     }
 
-    /// Data that the transport carries in messages of its own.
+    /// Returns the descriptor of `length` bytes that the transport carries in separate messages.
     pub fn transport(length: u32) -> SglDescriptor {
         SglDescriptor {
             address: U64::ZERO,
@@ -166,7 +166,7 @@ open_enum! {
         DATA_ADDRESS = 0x00,
         /// Data block at an offset of the capsule.
         DATA_OFFSET = 0x01,
-        /// Data is read and thrown away.
+        /// The data is read and discarded.
         BIT_BUCKET = 0x10,
         /// Segment.
         SEGMENT = 0x20,
@@ -184,19 +184,19 @@ layout! {
     pub struct Completion: 16 {
         /// Command specific.
         [0] result: U64,
-        /// Head of the submission queue, for its flow control.
+        /// Head of the submission queue, for flow control.
         [8] sq_head: U16,
-        /// The submission queue; reserved over fabrics.
+        /// Identifier of the submission queue; reserved over fabrics.
         [10] sq_id: U16,
-        /// The command's name.
+        /// The identifier of the completed command.
         [12] cid: U16,
-        /// How it ended (a [`Status`]); bit 0 is the phase tag, zero over fabrics.
+        /// The command's [`Status`]; bit 0 is the phase tag, zero over fabrics.
         [14] status: U16,
     }
 }
 
 impl Completion {
-    /// How it ended.
+    /// Returns the command's status.
     pub fn status(&self) -> Status {
         Status::from_field(self.status.get())
     }
@@ -205,19 +205,19 @@ impl Completion {
 open_enum! {
     /// Opcodes of the admin queue (Base 5).
     pub struct AdminOpcode {
-        /// Read a log.
+        /// Reads a log page.
         GET_LOG_PAGE = 0x02,
-        /// Read a data structure.
+        /// Reads an Identify data structure.
         IDENTIFY = 0x06,
-        /// End another command.
+        /// Aborts another command.
         ABORT = 0x08,
-        /// Write a feature.
+        /// Sets a feature.
         SET_FEATURES = 0x09,
-        /// Read a feature.
+        /// Reads a feature.
         GET_FEATURES = 0x0a,
-        /// Wait for an event.
+        /// Waits for an asynchronous event.
         ASYNC_EVENT_REQUEST = 0x0c,
-        /// Say that the host lives.
+        /// Restarts the keep-alive timer.
         KEEP_ALIVE = 0x18,
         /// [`FABRICS_OPCODE`].
         FABRICS = 0x7f,
@@ -227,31 +227,31 @@ open_enum! {
 open_enum! {
     /// Opcodes of I/O queues (NVM 3.2, Base 7).
     pub struct NvmOpcode {
-        /// Make acknowledged writes durable.
+        /// Makes acknowledged writes durable.
         FLUSH = 0x00,
-        /// Write.
+        /// Writes blocks.
         WRITE = 0x01,
-        /// Read.
+        /// Reads blocks.
         READ = 0x02,
-        /// Mark blocks as bad.
+        /// Marks blocks as bad.
         WRITE_UNCORRECTABLE = 0x04,
-        /// Compare stored data with the host's.
+        /// Compares stored data with the host's data.
         COMPARE = 0x05,
-        /// Write zeroes.
+        /// Writes zeroes.
         WRITE_ZEROES = 0x08,
-        /// Tell what data is for; here: that it is for nothing.
+        /// Gives hints on the use of data. Only the hint to deallocate has an effect here.
         DATASET_MANAGEMENT = 0x09,
-        /// Read without telling.
+        /// Reads blocks without transferring them.
         VERIFY = 0x0c,
-        /// Register for reservations.
+        /// Registers, replaces or removes a reservation key.
         RESERVATION_REGISTER = 0x0d,
-        /// Read who is registered.
+        /// Reports the registrants and the reservation.
         RESERVATION_REPORT = 0x0e,
-        /// Reserve.
+        /// Acquires or preempts a reservation.
         RESERVATION_ACQUIRE = 0x11,
-        /// Give a reservation up.
+        /// Releases or clears a reservation.
         RESERVATION_RELEASE = 0x15,
-        /// Copy blocks.
+        /// Copies blocks.
         COPY = 0x19,
         /// [`FABRICS_OPCODE`].
         FABRICS = 0x7f,

@@ -2,11 +2,11 @@
 
 use zerocopy::little_endian::{U16, U64};
 
-/// Bytes of the field of an NVMe qualified name; the name has at most 223 of them (Base 4.5).
+/// Size of the field of an NVMe qualified name in bytes; a name has at most 223 bytes (Base 4.5).
 pub const NQN_BYTES: usize = 256;
 
 open_enum! {
-    /// Transport.
+    /// The type of a transport.
     pub struct TransportKind {
         /// RDMA.
         RDMA = 1,
@@ -20,7 +20,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// Form of a transport address.
+    /// The address family of a transport address.
     pub struct AddressFamily {
         /// IPv4.
         IPV4 = 1,
@@ -32,21 +32,21 @@ open_enum! {
 }
 
 open_enum! {
-    /// What an entry of the discovery log leads to.
+    /// The type of subsystem that an entry of the discovery log refers to.
     pub struct SubsystemKind {
         /// Another discovery subsystem.
         REFERRAL = 1,
         /// A subsystem with namespaces.
         NVM = 2,
-        /// The discovery subsystem that was asked.
+        /// The discovery subsystem that serves this log.
         DISCOVERY = 3,
     }
 }
 
 open_enum! {
-    /// What protects a TCP transport: the first byte of its specific address.
+    /// The security of a TCP transport: the first byte of its specific address.
     pub struct SecureChannel {
-        /// Nothing.
+        /// No security.
         NONE = 0,
         /// TLS 1.3.
         TLS_1_3 = 2,
@@ -56,11 +56,11 @@ open_enum! {
 layout! {
     /// The beginning of the discovery log.
     pub struct DiscoveryHeader: 1024 {
-        /// Changes with the log.
+        /// Generation counter: changes with the log.
         [0] generation: U64,
-        /// Entries.
+        /// Number of entries.
         [8] entries: U64,
-        /// Zero.
+        /// Record format: zero.
         [16] format: U16,
         /// Zero.
         [18] reserved: [u8; 1006],
@@ -70,23 +70,23 @@ layout! {
 layout! {
     /// An entry of the discovery log.
     pub struct DiscoveryEntry: 1024 {
-        /// How to get there.
+        /// Type of the transport.
         [0] transport: TransportKind,
-        /// Form of the address.
+        /// Address family of the address.
         [1] family: AddressFamily,
-        /// What is there.
+        /// Type of the subsystem.
         [2] kind: SubsystemKind,
-        /// Bits 1:0 secure channel (1 required, 2 possible), bit 2 flow control of submission
-        /// queues may be switched off.
+        /// Bits 1:0 secure channel (1 required, 2 possible); bit 2 flow control of submission
+        /// queues can be switched off.
         [3] requirements: u8,
-        /// The port.
+        /// Identifier of the port.
         [4] port: U16,
-        /// The controller, or ffffh for one that is made.
+        /// The controller's identifier; ffffh if Connect creates the controller.
         [6] cntlid: U16,
-        /// The most entries of an admin queue.
+        /// Maximum number of entries of an admin queue.
         [8] admin_queue_max: U16,
-        /// Bit 0 other entries have the same information, bit 1 a persistent connection to this
-        /// discovery subsystem may be asked for.
+        /// Bit 0: other entries have the same information. Bit 1: a host may ask this discovery
+        /// subsystem for a persistent connection.
         [10] flags: U16,
         /// Zero.
         [12] reserved_12: [u8; 20],
@@ -94,7 +94,7 @@ layout! {
         [32] service: [u8; 32],
         /// Zero.
         [64] reserved_64: [u8; 192],
-        /// The subsystem, zero-terminated.
+        /// The subsystem's name, zero-terminated.
         [256] nqn: [u8; NQN_BYTES],
         /// Address of the transport, ASCII padded with spaces.
         [512] address: [u8; 256],

@@ -1,7 +1,7 @@
 //! Features (Base 5.27.1) and asynchronous events (Base 5.2).
 
 open_enum! {
-    /// Which feature: bits 7:0 of dword 10.
+    /// The identifier of a feature: bits 7:0 of dword 10.
     pub struct Feature {
         /// Arbitration.
         ARBITRATION = 0x01,
@@ -17,7 +17,7 @@ open_enum! {
         QUEUES = 0x07,
         /// Write atomicity.
         WRITE_ATOMICITY = 0x0a,
-        /// Which events are sent.
+        /// Asynchronous events that the controller sends.
         EVENTS = 0x0b,
         /// Timestamp; 8 bytes of data.
         TIMESTAMP = 0x0e,
@@ -27,23 +27,23 @@ open_enum! {
         HOST_BEHAVIOUR = 0x16,
         /// Host identifier; 16 bytes of data.
         HOST_IDENTIFIER = 0x81,
-        /// Reservation notices that are not wanted.
+        /// Reservation notices that the controller does not send.
         RESERVATION_MASK = 0x82,
-        /// Whether reservations persist.
+        /// Persistence of reservations through power loss.
         RESERVATION_PERSISTENCE = 0x83,
     }
 }
 
 open_enum! {
-    /// Which value of a feature is read: bits 10:8 of dword 10.
+    /// The value of a feature that is read: bits 10:8 of dword 10.
     pub struct FeatureSelect {
-        /// The one in use.
+        /// The current value.
         CURRENT = 0,
-        /// The one of the factory.
+        /// The default value.
         DEFAULT = 1,
-        /// The one that was saved.
+        /// The saved value.
         SAVED = 2,
-        /// What can be done with it.
+        /// The feature's capabilities.
         CAPABILITIES = 3,
     }
 }
@@ -53,7 +53,7 @@ layout! {
     pub struct Timestamp: 8 {
         /// Milliseconds since 1970 (or since the controller was reset), little-endian.
         [0] millis: [u8; 6],
-        /// Bits 3:1 where it comes from: 0 the reset, 1 the host.
+        /// Bits 3:1 origin of the time: 0 the reset, 1 the host.
         [6] origin: u8,
         /// Zero.
         [7] reserved: u8,
@@ -61,26 +61,26 @@ layout! {
 }
 
 open_enum! {
-    /// Kind of an asynchronous event: bits 2:0 of the result.
+    /// The type of an asynchronous event: bits 2:0 of the result.
     pub struct EventKind {
         /// Errors.
         ERROR = 0,
-        /// Health.
+        /// Health status.
         SMART = 1,
         /// Notices.
         NOTICE = 2,
-        /// Of the I/O command set.
+        /// Events of the I/O command set.
         COMMAND_SET = 6,
     }
 }
 
-/// Bits of [`Feature::EVENTS`], of Identify Controller's events and what they ask for.
+/// Bits of [`Feature::EVENTS`] and of the `events` field of Identify Controller.
 pub mod notice {
     /// Health: one bit for each critical warning.
     pub const SMART: u32 = 0xff;
     /// Namespaces were attached, detached or changed.
     pub const NAMESPACE: u32 = 1 << 8;
-    /// Asymmetric access changed.
+    /// Asymmetric namespace access changed.
     pub const ANA: u32 = 1 << 11;
     /// The discovery log changed.
     pub const DISCOVERY: u32 = 1 << 31;
@@ -89,29 +89,29 @@ pub mod notice {
 /// An asynchronous event (Base 5.2.1): the result of an Asynchronous Event Request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
-    /// What it is about.
+    /// The type of the event.
     pub kind: EventKind,
-    /// What happened.
+    /// The event within its type.
     pub information: u8,
-    /// The log page that tells more.
+    /// The log page with details.
     pub page: super::LogPage,
 }
 
 impl Event {
     /// Namespaces were attached, detached or changed.
     pub const NAMESPACE: Event = Event::new(EventKind::NOTICE, 0x00, super::LogPage(0x04));
-    /// Asymmetric access changed.
+    /// Asymmetric namespace access changed.
     pub const ANA: Event = Event::new(EventKind::NOTICE, 0x03, super::LogPage(0x0c));
     /// The discovery log changed.
     pub const DISCOVERY: Event = Event::new(EventKind::NOTICE, 0xf0, super::LogPage(0x70));
-    /// There is a reservation notice.
+    /// A reservation notice is available.
     pub const RESERVATION: Event = Event::new(EventKind::COMMAND_SET, 0x00, super::LogPage(0x80));
 
     const fn new(kind: EventKind, information: u8, page: super::LogPage) -> Event {
         Event { kind, information, page }
     }
 
-    /// The completion's result.
+    /// Returns the completion's result for this event.
     pub const fn to_result(self) -> u32 {
         self.kind.0 as u32 | (self.information as u32) << 8 | (self.page.0 as u32) << 16
     }

@@ -1,12 +1,12 @@
-//! Data of Identify (Base 5.17, NVM 4.1.5). Every structure has 4 096 bytes; where only the first
-//! of them mean something, the structure ends there and the rest is zero.
+//! Data of Identify (Base 5.17, NVM 4.1.5). Every structure has 4 096 bytes on the wire. A struct
+//! of fewer bytes has only the beginning that carries values; the rest is zero.
 
 use zerocopy::little_endian::{U16, U32, U64, U128};
 
 use super::NQN_BYTES;
 
 open_enum! {
-    /// Which structure Identify reads: bits 7:0 of dword 10.
+    /// The structure that Identify reads: bits 7:0 of dword 10.
     pub struct IdentifyCns {
         /// A namespace, of the NVM command set.
         NAMESPACE = 0x00,
@@ -14,7 +14,7 @@ open_enum! {
         CONTROLLER = 0x01,
         /// Active namespaces.
         ACTIVE_NAMESPACES = 0x02,
-        /// A namespace's identifiers.
+        /// The identifiers of a namespace.
         NAMESPACE_DESCRIPTORS = 0x03,
         /// A namespace, of the command set named in dword 11.
         NAMESPACE_OF_SET = 0x05,
@@ -22,7 +22,7 @@ open_enum! {
         CONTROLLER_OF_SET = 0x06,
         /// Active namespaces of the command set named in dword 11.
         ACTIVE_NAMESPACES_OF_SET = 0x07,
-        /// A namespace, whatever its command set.
+        /// A namespace, independent of its command set.
         NAMESPACE_COMMON = 0x08,
         /// Allocated namespaces.
         ALLOCATED_NAMESPACES = 0x10,
@@ -52,17 +52,17 @@ open_enum! {
 layout! {
     /// A power state (Base 5.17.2.1, figure "Power State Descriptor").
     pub struct PowerState: 32 {
-        /// Most power, in units that bits of `flags` choose.
+        /// Maximum power; bits of `flags` select the unit.
         [0] power_max: U16,
         /// Zero.
         [2] reserved: u8,
         /// Bit 0 scale, bit 1 non-operational.
         [3] flags: u8,
-        /// Microseconds to enter it.
+        /// Entry latency in microseconds.
         [4] entry_us: U32,
-        /// Microseconds to leave it.
+        /// Exit latency in microseconds.
         [8] exit_us: U32,
-        /// Relative figures and idle powers; zero where they are not told.
+        /// Relative performance and idle power; zero if not reported.
         [12] relative: [u8; 20],
     }
 }
@@ -90,23 +90,23 @@ layout! {
         [77] transfer_max_shift: u8,
         /// The controller's identifier.
         [78] cntlid: U16,
-        /// Version, as the property.
+        /// Version, as in the version property.
         [80] version: U32,
-        /// Microseconds of a usual shutdown's resume.
+        /// Typical time to resume from a shutdown, in microseconds.
         [84] resume_us: U32,
-        /// Microseconds of entering shutdown.
+        /// Typical time of a shutdown, in microseconds.
         [88] shutdown_us: U32,
-        /// Optional asynchronous events that are sent.
+        /// Optional asynchronous events that the controller sends.
         [92] events: U32,
-        /// Attributes: bit 0 host identifiers of 128 bits, bit 6 traffic counts as keep-alive.
+        /// Attributes: bit 0 host identifiers of 128 bits, bit 6 traffic-based keep-alive.
         [96] attributes: U32,
         /// Read recovery levels.
         [100] read_recovery: U16,
         /// Zero.
         [102] reserved_102: [u8; 9],
-        /// 1 I/O, 2 discovery, 3 administrative.
+        /// Controller type: 1 I/O, 2 discovery, 3 administrative.
         [111] kind: u8,
-        /// FRU.
+        /// Globally unique identifier of the field-replaceable unit.
         [112] fru: [u8; 16],
         /// Retry delays, in units of 100 ms.
         [128] retry_delays: [U16; 3],
@@ -120,9 +120,9 @@ layout! {
         [255] management: u8,
         /// Optional admin commands.
         [256] admin_commands: U16,
-        /// Aborts that may wait, zero-based.
+        /// Maximum number of outstanding Abort commands, zero-based.
         [258] aborts_max: u8,
-        /// Event requests that may wait, zero-based.
+        /// Maximum number of outstanding event requests, zero-based.
         [259] event_requests_max: u8,
         /// Firmware updates: bit 0 first slot read-only, bits 3:1 slots.
         [260] firmware_updates: u8,
@@ -132,7 +132,7 @@ layout! {
         [262] error_entries_max: u8,
         /// Power states, zero-based.
         [263] power_states: u8,
-        /// Vendor specific commands' form.
+        /// Attributes of vendor specific commands.
         [264] vendor_commands: u8,
         /// Autonomous power transitions.
         [265] power_transitions: u8,
@@ -142,17 +142,17 @@ layout! {
         [268] temperature_critical: U16,
         /// Time to activate firmware, in units of 100 ms.
         [270] firmware_time: U16,
-        /// Host memory buffer wanted.
+        /// Preferred size of the host memory buffer.
         [272] host_buffer_wanted: U32,
-        /// Host memory buffer needed.
+        /// Minimum size of the host memory buffer.
         [276] host_buffer_needed: U32,
-        /// Bytes of the subsystem's storage.
+        /// Capacity of the subsystem in bytes.
         [280] capacity_total: U128,
-        /// Bytes of it that no namespace has.
+        /// Capacity in bytes that belongs to no namespace.
         [296] capacity_free: U128,
         /// Replay protected memory.
         [312] replay_protected: U32,
-        /// Extended self-test time.
+        /// Extended self-test time in minutes.
         [316] self_test_minutes: U16,
         /// Self-test options.
         [318] self_test: u8,
@@ -162,21 +162,21 @@ layout! {
         [320] keep_alive_granularity: U16,
         /// Thermal management.
         [322] thermal: U16,
-        /// Its least temperature.
+        /// Minimum temperature of thermal management.
         [324] thermal_min: U16,
-        /// Its most temperature.
+        /// Maximum temperature of thermal management.
         [326] thermal_max: U16,
         /// Sanitize capabilities.
         [328] sanitize: U32,
-        /// Host memory buffer's least entry.
+        /// Minimum entry size of the host memory buffer.
         [332] host_buffer_entry_min: U32,
-        /// Host memory buffer's most entries.
+        /// Maximum number of entries of the host memory buffer.
         [336] host_buffer_entries_max: U16,
-        /// NVM sets.
+        /// Maximum identifier of an NVM set.
         [338] sets_max: U16,
-        /// Endurance groups.
+        /// Maximum identifier of an endurance group.
         [340] endurance_groups_max: U16,
-        /// Seconds that an ANA transition may take.
+        /// Maximum time of an ANA transition in seconds.
         [342] ana_transition_seconds: u8,
         /// ANA states that are reported (bits 0 to 4), bit 6 group identifiers do not change.
         [343] ana: u8,
@@ -194,11 +194,11 @@ layout! {
         [368] endurance_capacity_max: U128,
         /// Zero.
         [384] reserved_384: [u8; 128],
-        /// Submission entry size: bits 3:0 least, 7:4 most, as powers of two.
+        /// Submission entry size as powers of two: bits 3:0 minimum, bits 7:4 maximum.
         [512] submission_shift: u8,
-        /// Completion entry size, in the same way.
+        /// Completion entry size as powers of two: bits 3:0 minimum, bits 7:4 maximum.
         [513] completion_shift: u8,
-        /// Commands in flight of a queue; zero: its size.
+        /// Maximum number of outstanding commands of a queue; zero: the queue's size.
         [514] commands_max: U16,
         /// Largest namespace identifier.
         [516] namespaces: U32,
@@ -212,9 +212,9 @@ layout! {
         [525] write_cache: u8,
         /// Atomic write unit in blocks, zero-based.
         [526] atomic_blocks: U16,
-        /// The same in a power failure.
+        /// Atomic write unit in a power failure, in blocks, zero-based.
         [528] atomic_blocks_power_fail: U16,
-        /// Vendor specific I/O commands' form.
+        /// Attributes of vendor specific I/O commands.
         [530] vendor_io_commands: u8,
         /// Namespace write protection.
         [531] write_protection: u8,
@@ -225,31 +225,31 @@ layout! {
         /// Scatter gather lists: bits 1:0 supported, bit 2 keyed, bit 20 offsets in capsules, bit 21
         /// transport data blocks.
         [536] sgl: U32,
-        /// The most namespaces; zero: `namespaces`.
+        /// Maximum number of namespaces; zero: `namespaces`.
         [540] namespaces_max: U32,
-        /// Domain's namespace attachments.
+        /// Maximum number of namespace attachments of the domain.
         [544] domain_attachments_max: U128,
-        /// I/O controller's namespace attachments.
+        /// Maximum number of namespace attachments of an I/O controller.
         [560] attachments_max: U32,
         /// Zero.
         [564] reserved_564: [u8; 204],
-        /// The subsystem, zero-terminated.
+        /// The subsystem's name, zero-terminated.
         [768] subsystem_nqn: [u8; NQN_BYTES],
         /// Zero.
         [1024] reserved_1024: [u8; 768],
-        /// Command capsule, in units of 16 bytes.
+        /// Size of a command capsule, in units of 16 bytes.
         [1792] command_capsule: U32,
-        /// Response capsule, in units of 16 bytes.
+        /// Size of a response capsule, in units of 16 bytes.
         [1796] response_capsule: U32,
-        /// Offset of in-capsule data behind the submission entry, in units of 16 bytes.
+        /// Offset of in-capsule data after the submission entry, in units of 16 bytes.
         [1800] capsule_data_offset: U16,
         /// Fabrics controller attributes: bit 0 static controllers.
         [1802] fabrics_attributes: u8,
-        /// SGL data block descriptors of a command; zero: no limit.
+        /// Maximum number of SGL data block descriptors of a command; zero: no limit.
         [1803] sgl_blocks_max: u8,
         /// Optional fabrics commands: bit 0 Disconnect.
         [1804] fabrics_commands: U16,
-        /// Kind of discovery controller.
+        /// Type of the discovery controller.
         [1806] discovery_kind: u8,
         /// Zero.
         [1807] reserved_1807: [u8; 241],
@@ -263,9 +263,9 @@ layout! {
 layout! {
     /// An LBA format (NVM 4.1.5.1, figure "LBA Format Data Structure").
     pub struct LbaFormat: 4 {
-        /// Bytes of metadata.
+        /// Metadata of a block in bytes.
         [0] metadata_bytes: U16,
-        /// Bytes of a block, as a power of two.
+        /// Size of a block in bytes, as a power of two.
         [2] data_shift: u8,
         /// Relative performance, 0 is best.
         [3] performance: u8,
@@ -275,16 +275,16 @@ layout! {
 layout! {
     /// Identify Namespace of the NVM command set (NVM 4.1.5.1, CNS 00h).
     pub struct IdentifyNamespace: 4096 {
-        /// Blocks.
+        /// Size in blocks.
         [0] size: U64,
-        /// Blocks that may be allocated.
+        /// Capacity in blocks: how many can be allocated.
         [8] capacity: U64,
-        /// Blocks that are allocated.
+        /// Number of allocated blocks.
         [16] utilization: U64,
-        /// Features: bit 1 atomic units of its own, bit 2 deallocated blocks are detected, bit 3
-        /// identifiers are not reused, bit 4 the preferred granularities are told.
+        /// Features: bit 1 the namespace has atomic units, bit 2 deallocated blocks are detected,
+        /// bit 3 identifiers are not reused, bit 4 the preferred granularities are reported.
         [24] features: u8,
-        /// LBA formats, zero-based.
+        /// Number of LBA formats, zero-based.
         [25] formats: u8,
         /// The format in use.
         [26] format: u8,
@@ -294,30 +294,31 @@ layout! {
         [28] protection_capabilities: u8,
         /// Protection in use.
         [29] protection: u8,
-        /// Multi-path: bit 0 may be attached to several controllers.
+        /// Multi-path: bit 0 the namespace may be attached to several controllers.
         [30] sharing: u8,
         /// Reservations: bit 0 persist through power loss, bits 6:1 types, bit 7 ignore key as of
         /// revision 1.3.
         [31] reservations: u8,
         /// Format progress.
         [32] format_progress: u8,
-        /// Deallocation: bits 2:0 what is read (1: zeroes), bit 3 Write Zeroes may deallocate.
+        /// Deallocation: bits 2:0 content of deallocated blocks (1: zeroes), bit 3 Write Zeroes may
+        /// deallocate.
         [33] deallocate: u8,
         /// Atomic write unit, zero-based.
         [34] atomic_blocks: U16,
-        /// The same in a power failure.
+        /// Atomic write unit in a power failure, zero-based.
         [36] atomic_blocks_power_fail: U16,
         /// Atomic compare and write unit, zero-based.
         [38] atomic_compare_blocks: U16,
         /// Atomic boundary.
         [40] atomic_boundary: U16,
-        /// Its offset.
+        /// Offset of the atomic boundary.
         [42] atomic_boundary_offset: U16,
         /// Atomic boundary in a power failure.
         [44] atomic_boundary_power_fail: U16,
         /// Optimal I/O boundary.
         [46] boundary: U16,
-        /// Bytes.
+        /// Capacity in bytes.
         [48] capacity_bytes: U128,
         /// Preferred write granularity in blocks, zero-based.
         [64] write_granularity: U16,
@@ -329,11 +330,11 @@ layout! {
         [70] deallocate_alignment: U16,
         /// Optimal write size, zero-based.
         [72] write_size: U16,
-        /// Blocks of one range of a copy.
+        /// Maximum number of blocks of one range of a Copy.
         [74] copy_range_max: U16,
-        /// Blocks of a copy.
+        /// Maximum number of blocks of a Copy.
         [76] copy_max: U32,
-        /// Ranges of a copy, zero-based.
+        /// Maximum number of ranges of a Copy, zero-based.
         [80] copy_ranges_max: u8,
         /// Zero.
         [81] reserved_81: [u8; 11],
@@ -359,19 +360,20 @@ layout! {
 }
 
 layout! {
-    /// Identify Namespace, whatever its command set (Base 5.17.2.8, CNS 08h): its first bytes.
+    /// The first bytes of Identify Namespace, independent of the command set (Base 5.17.2.8, CNS
+    /// 08h).
     pub struct IdentifyNamespaceCommon: 16 {
         /// Features: bit 3 identifiers are not reused.
         [0] features: u8,
-        /// As in [`IdentifyNamespace::sharing`].
+        /// Multi-path, as in [`IdentifyNamespace::sharing`].
         [1] sharing: u8,
-        /// As in [`IdentifyNamespace::reservations`].
+        /// Reservations, as in [`IdentifyNamespace::reservations`].
         [2] reservations: u8,
         /// Format progress.
         [3] format_progress: u8,
         /// ANA group.
         [4] ana_group: U32,
-        /// Bit 0 write protected.
+        /// Attributes: bit 0 write protected.
         [8] attributes: u8,
         /// Zero.
         [9] reserved: u8,
@@ -379,7 +381,7 @@ layout! {
         [10] set: U16,
         /// Endurance group.
         [12] endurance_group: U16,
-        /// Bit 0 ready.
+        /// Status: bit 0 ready.
         [14] state: u8,
         /// Zero.
         [15] reserved_tail: u8,
@@ -387,25 +389,26 @@ layout! {
 }
 
 layout! {
-    /// Identify Controller of the NVM command set (NVM 4.1.5.3, CNS 06h): its first bytes.
+    /// The first bytes of Identify Controller of the NVM command set (NVM 4.1.5.3, CNS 06h).
     pub struct IdentifyNvmController: 16 {
-        /// Largest Verify, as a power of two of the smallest page; zero: no limit.
+        /// Maximum size of a Verify, as a power of two of the smallest page; zero: no limit.
         [0] verify_max_shift: u8,
-        /// Largest Write Zeroes, in the same way.
+        /// Maximum size of a Write Zeroes, as a power of two of the smallest page; zero: no limit.
         [1] write_zeroes_max_shift: u8,
-        /// Largest Write Uncorrectable, in the same way.
+        /// Maximum size of a Write Uncorrectable, as a power of two of the smallest page; zero: no
+        /// limit.
         [2] write_uncorrectable_max_shift: u8,
-        /// Ranges of a Dataset Management.
+        /// Maximum number of ranges of a Dataset Management command.
         [3] discard_ranges_max: u8,
-        /// Blocks of one of its ranges.
+        /// Maximum number of blocks of one range of a Dataset Management command.
         [4] discard_range_max: U32,
-        /// Blocks of all of them.
+        /// Maximum number of blocks of all ranges of a Dataset Management command.
         [8] discard_max: U64,
     }
 }
 
 layout! {
-    /// Identify Namespace's part of the NVM command set (NVM 4.1.5.2, CNS 05h): its first bytes.
+    /// The first bytes of the NVM command set's part of Identify Namespace (NVM 4.1.5.2, CNS 05h).
     pub struct IdentifyNvmNamespace: 16 {
         /// Storage tag mask.
         [0] tag_mask: U64,
@@ -419,25 +422,25 @@ layout! {
 }
 
 open_enum! {
-    /// Kind of a namespace identification descriptor (Base 5.17.2.3).
+    /// The type of a namespace identification descriptor (Base 5.17.2.3).
     pub struct DescriptorKind {
-        /// 8 bytes.
+        /// IEEE extended unique identifier: 8 bytes.
         EUI64 = 1,
-        /// 16 bytes.
+        /// Namespace globally unique identifier: 16 bytes.
         NGUID = 2,
-        /// 16 bytes.
+        /// UUID: 16 bytes.
         UUID = 3,
-        /// 1 byte: the I/O command set.
+        /// I/O command set identifier: 1 byte.
         COMMAND_SET = 4,
     }
 }
 
 layout! {
-    /// What stands before each namespace identifier.
+    /// The head of a namespace identification descriptor; the identifier follows.
     pub struct DescriptorHead: 4 {
-        /// What follows.
+        /// The type of the identifier that follows.
         [0] kind: DescriptorKind,
-        /// Bytes that follow.
+        /// Length of the identifier that follows, in bytes.
         [1] bytes: u8,
         /// Zero.
         [2] reserved: U16,

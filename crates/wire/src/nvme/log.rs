@@ -3,27 +3,27 @@
 use zerocopy::little_endian::{U16, U32, U64, U128};
 
 open_enum! {
-    /// Which log: bits 7:0 of dword 10 of Get Log Page.
+    /// The identifier of a log page: bits 7:0 of dword 10 of Get Log Page.
     pub struct LogPage {
-        /// Log pages that are served.
+        /// Supported log pages.
         SUPPORTED = 0x00,
         /// Errors.
         ERROR = 0x01,
-        /// Health and counts.
+        /// Health status and counters.
         SMART = 0x02,
         /// Firmware slots.
         FIRMWARE = 0x03,
-        /// Namespaces that changed since the log was read.
+        /// Namespaces that changed since the last read of this log.
         CHANGED_NAMESPACES = 0x04,
-        /// Commands that are served.
+        /// Supported commands and their effects.
         EFFECTS = 0x05,
         /// Asymmetric namespace access.
         ANA = 0x0c,
-        /// Features that are served.
+        /// Supported features.
         FEATURES = 0x12,
-        /// Subsystems and ports, of a discovery controller.
+        /// Subsystems and ports, as a discovery controller reports them.
         DISCOVERY = 0x70,
-        /// What happened to reservations.
+        /// Reservation notices.
         RESERVATION = 0x80,
     }
 }
@@ -31,19 +31,19 @@ open_enum! {
 layout! {
     /// An entry of the error log (Base 5.16.1.2).
     pub struct ErrorEntry: 64 {
-        /// Its number, from 1; zero in an unused entry.
+        /// Number of the error, from 1; zero in an unused entry.
         [0] count: U64,
-        /// The queue.
+        /// Identifier of the submission queue.
         [8] queue: U16,
-        /// The command.
+        /// Identifier of the command.
         [10] cid: U16,
-        /// Its status field.
+        /// Status field of the command.
         [12] status: U16,
-        /// Where the error lies: bits 7:0 byte, 10:8 bit; ffffh where that is not told.
+        /// Location of the error: bits 7:0 byte, 10:8 bit; ffffh if not reported.
         [14] location: U16,
         /// First block.
         [16] lba: U64,
-        /// The namespace.
+        /// The namespace identifier.
         [24] nsid: U32,
         /// Vendor specific.
         [28] vendor: u8,
@@ -59,53 +59,53 @@ layout! {
         [40] transport_specific: U16,
         /// Zero.
         [42] reserved: [u8; 21],
-        /// 1: `opcode` and `command_set` are told.
+        /// 1: `opcode` and `command_set` are reported.
         [63] version: u8,
     }
 }
 
 layout! {
-    /// Health (Base 5.16.1.3).
+    /// The health log (Base 5.16.1.3).
     pub struct SmartLog: 512 {
         /// Bit 0 spare low, 1 temperature, 2 reliability, 3 read-only, 4 volatile backup.
         [0] warning: u8,
-        /// Kelvin.
+        /// Temperature in Kelvin.
         [1] temperature: U16,
-        /// Percent.
+        /// Available spare in percent.
         [3] spare: u8,
-        /// Percent.
+        /// Threshold of the available spare in percent.
         [4] spare_threshold: u8,
-        /// Percent.
+        /// Used endurance in percent.
         [5] used: u8,
-        /// Of endurance groups.
+        /// Critical warnings of endurance groups.
         [6] endurance_warning: u8,
         /// Zero.
         [7] reserved_7: [u8; 25],
-        /// Thousands of 512 bytes read, rounded up.
+        /// Data read, in thousands of 512 bytes, rounded up.
         [32] units_read: U128,
-        /// Thousands of 512 bytes written, rounded up.
+        /// Data written, in thousands of 512 bytes, rounded up.
         [48] units_written: U128,
-        /// Read commands.
+        /// Number of read commands.
         [64] reads: U128,
-        /// Write commands.
+        /// Number of write commands.
         [80] writes: U128,
-        /// Minutes.
+        /// Busy time in minutes.
         [96] busy_minutes: U128,
-        /// Power cycles.
+        /// Number of power cycles.
         [112] power_cycles: U128,
-        /// Hours.
+        /// Power-on time in hours.
         [128] power_on_hours: U128,
-        /// Shutdowns without notice.
+        /// Number of shutdowns without notification.
         [144] unsafe_shutdowns: U128,
-        /// Media errors.
+        /// Number of media errors.
         [160] media_errors: U128,
-        /// Entries that the error log had.
+        /// Number of entries that the error log has had.
         [176] error_entries: U128,
-        /// Minutes.
+        /// Time above the warning temperature, in minutes.
         [192] warning_minutes: U32,
-        /// Minutes.
+        /// Time above the critical temperature, in minutes.
         [196] critical_minutes: U32,
-        /// Kelvin.
+        /// Temperatures of the sensors in Kelvin.
         [200] sensors: [U16; 8],
         /// Thermal management; zero.
         [216] thermal: [U32; 4],
@@ -115,9 +115,9 @@ layout! {
 }
 
 layout! {
-    /// Firmware slots (Base 5.16.1.4).
+    /// The firmware slot log (Base 5.16.1.4).
     pub struct FirmwareLog: 512 {
-        /// Bits 2:0 the active slot.
+        /// Bits 2:0 number of the active slot.
         [0] active: u8,
         /// Zero.
         [1] reserved_1: [u8; 7],
@@ -129,11 +129,11 @@ layout! {
 }
 
 layout! {
-    /// Commands that are served, and what they do (Base 5.16.1.6): words of [`effect`].
+    /// The supported commands and their effects (Base 5.16.1.6): words of [`effect`].
     pub struct EffectsLog: 4096 {
-        /// By opcode.
+        /// Admin commands, indexed by opcode.
         [0] admin: [U32; 256],
-        /// By opcode.
+        /// I/O commands, indexed by opcode.
         [1024] io: [U32; 256],
         /// Zero.
         [2048] reserved: [u8; 2048],
@@ -142,24 +142,24 @@ layout! {
 
 /// Bits of the words of [`EffectsLog`].
 pub mod effect {
-    /// The command is served.
+    /// The command is supported.
     pub const SERVED: u32 = 1;
-    /// It may change blocks.
+    /// The command may change blocks.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
 }
 
 open_enum! {
-    /// How a namespace is reached through this controller (Base 8.1.3).
+    /// The accessibility of a namespace through this controller (Base 8.1.3).
     pub struct AnaState {
-        /// At its best.
+        /// Accessible with optimal characteristics.
         OPTIMIZED = 1,
-        /// At a cost.
+        /// Accessible with reduced characteristics.
         NON_OPTIMIZED = 2,
-        /// Not now.
+        /// Inaccessible for the time being.
         INACCESSIBLE = 3,
-        /// Never again.
+        /// Permanently inaccessible.
         PERSISTENT_LOSS = 4,
-        /// It changes.
+        /// In transition between states.
         CHANGE = 15,
     }
 }
@@ -167,9 +167,9 @@ open_enum! {
 layout! {
     /// The beginning of the ANA log (Base 5.16.1.13).
     pub struct AnaHeader: 16 {
-        /// Changes.
+        /// Change count.
         [0] changes: U64,
-        /// Groups that follow.
+        /// Number of groups that follow.
         [8] groups: U16,
         /// Zero.
         [10] reserved: [u8; 6],
@@ -179,13 +179,13 @@ layout! {
 layout! {
     /// A group of the ANA log, followed by its namespace identifiers.
     pub struct AnaGroup: 32 {
-        /// Its identifier.
+        /// Identifier of the group.
         [0] group: U32,
-        /// Namespaces that follow.
+        /// Number of namespaces that follow.
         [4] namespaces: U32,
-        /// Changes of the group.
+        /// Change count of the group.
         [8] changes: U64,
-        /// Its state.
+        /// State of the group.
         [16] state: AnaState,
         /// Zero.
         [17] reserved: [u8; 15],

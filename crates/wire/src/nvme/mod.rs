@@ -1,12 +1,14 @@
 //! NVM Express: the structures of the NVM Express Base Specification 2.0 (cited as "Base"), the NVM
-//! Command Set Specification 1.0 ("NVM") and the parts of the Base Specification that were NVMe over
-//! Fabrics. All of them are little-endian; in each structure the byte at which a field lies stands
-//! before it and is asserted.
+//! Command Set Specification 1.0 ("NVM") and the parts of the Base Specification that were NVMe
+//! over Fabrics.
 //!
-//! What is deliberately not here: what a command does, which values are good, and how capsules
-//! travel (that is `nvme_tcp`'s).
+//! All structures are little-endian. In each structure, the number before a field is its byte
+//! offset, which is asserted.
+//!
+//! This module deliberately leaves out the effect of commands, the validity of values and the
+//! transport of capsules (see `nvme_tcp`).
 
-/// A structure with the offset of each field and its size, both asserted.
+/// Defines a structure, and asserts its size and the offset of each field.
 macro_rules! layout {
     (
         $(#[$meta:meta])*
@@ -31,7 +33,7 @@ macro_rules! layout {
     };
 }
 
-/// A byte that a peer sets: any value may come, some have names.
+/// Defines a byte that a peer sets: any value may arrive, and some values have names.
 macro_rules! open_enum {
     (
         $(#[$meta:meta])*

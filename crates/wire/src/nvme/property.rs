@@ -1,9 +1,9 @@
-//! Controller properties (Base 3.1.3) as far as fabrics have them.
+//! Controller properties (Base 3.1.3) that exist over fabrics.
 
-/// Base Specification 2.0, as the version property tells it.
+/// Base Specification 2.0, as encoded in the version property.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// Which property: its offset.
+/// A property, identified by its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Property(pub u32);
 
@@ -25,16 +25,17 @@ impl Property {
 /// Controller capabilities (Base 3.1.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The most entries of a queue.
+    /// Maximum number of entries of a queue.
     pub queue_entries_max: u16,
-    /// How long enabling may take, in units of 500 ms.
+    /// Maximum time to become ready after being enabled, in units of 500 ms.
     pub timeout: u8,
 }
 
 impl Capabilities {
-    /// The property: contiguous queues are required, the NVM command set is the only one and may
-    /// be chosen by the I/O command set bits too, pages have 4 KiB, a controller that is ready has
-    /// its media ready.
+    /// Returns the property's value.
+    ///
+    /// Contiguous queues are required. The NVM command set is the only one, and the I/O command set
+    /// bits may select it too. Pages have 4 KiB. A controller that is ready has its media ready.
     pub const fn to_bits(self) -> u64 {
         let contiguous = 1 << 16;
         let timeout = (self.timeout as u64) << 24;
@@ -49,37 +50,37 @@ impl Capabilities {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// Enable.
+    /// Returns `true` if the controller is enabled.
     pub const fn is_enabled(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// I/O command set selected: 0 for NVM, 6 for all that are supported.
+    /// Returns the selected I/O command set: 0 for NVM, 6 for all that are supported.
     pub const fn command_set(self) -> u8 {
         (self.0 >> 4) as u8 & 7
     }
 
-    /// Memory page size, as a power of two above 4 KiB.
+    /// Returns the memory page size, as a power of two above 4 KiB.
     pub const fn page_shift(self) -> u8 {
         (self.0 >> 7) as u8 & 15
     }
 
-    /// Arbitration mechanism.
+    /// Returns the arbitration mechanism.
     pub const fn arbitration(self) -> u8 {
         (self.0 >> 11) as u8 & 7
     }
 
-    /// Shutdown notification: 0 for none, 1 normal, 2 abrupt.
+    /// Returns the shutdown notification: 0 for none, 1 normal, 2 abrupt.
     pub const fn shutdown(self) -> u8 {
         (self.0 >> 14) as u8 & 3
     }
 
-    /// Size of a submission queue entry as a power of two.
+    /// Returns the size of a submission queue entry as a power of two.
     pub const fn submission_shift(self) -> u8 {
         (self.0 >> 16) as u8 & 15
     }
 
-    /// Size of a completion queue entry as a power of two.
+    /// Returns the size of a completion queue entry as a power of two.
     pub const fn completion_shift(self) -> u8 {
         (self.0 >> 20) as u8 & 15
     }
@@ -90,18 +91,18 @@ impl Configuration {
 pub struct ControllerState(pub u32);
 
 impl ControllerState {
-    /// The controller takes commands.
+    /// The controller is ready to process commands.
     pub const READY: u32 = 1;
-    /// The configuration cannot be served.
+    /// The controller does not support the configuration.
     pub const FATAL: u32 = 1 << 1;
-    /// How far a shutdown is; zero for none.
+    /// Mask of the shutdown status; zero for no shutdown.
     pub const SHUTDOWN: u32 = 3 << 2;
-    /// Shutdown goes on.
+    /// A shutdown is in progress.
     pub const SHUTDOWN_OCCURRING: u32 = 1 << 2;
     /// Shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 
-    /// Whether it takes commands.
+    /// Returns `true` if the controller is ready to process commands.
     pub const fn is_ready(self) -> bool {
         self.0 & ControllerState::READY != 0
     }

@@ -3,19 +3,19 @@
 use zerocopy::little_endian::{U16, U32, U64};
 
 open_enum! {
-    /// What a reservation keeps from whom (Base 8.19, figure "Type Of Reservation").
+    /// The type of a reservation (Base 8.19, figure "Type Of Reservation").
     pub struct ReservationKind {
-        /// Only the holder writes.
+        /// Only the holder may write.
         WRITE_EXCLUSIVE = 1,
-        /// Only the holder reads and writes.
+        /// Only the holder may read and write.
         EXCLUSIVE_ACCESS = 2,
-        /// Only registrants write.
+        /// Only registrants may write.
         WRITE_EXCLUSIVE_REGISTRANTS = 3,
-        /// Only registrants read and write.
+        /// Only registrants may read and write.
         EXCLUSIVE_ACCESS_REGISTRANTS = 4,
-        /// Only registrants write; all of them hold it.
+        /// Only registrants may write; every registrant is a holder.
         WRITE_EXCLUSIVE_ALL = 5,
-        /// Only registrants read and write; all of them hold it.
+        /// Only registrants may read and write; every registrant is a holder.
         EXCLUSIVE_ACCESS_ALL = 6,
     }
 }
@@ -23,7 +23,7 @@ open_enum! {
 layout! {
     /// The data of Reservation Register (Base 7.3).
     pub struct ReservationRegister: 16 {
-        /// The key that is registered now.
+        /// The key that is currently registered.
         [0] current_key: U64,
         /// The key to register.
         [8] new_key: U64,
@@ -53,13 +53,13 @@ layout! {
     pub struct ReservationHead: 64 {
         /// Counts changes of registrants and of the holder.
         [0] generation: U32,
-        /// The reservation, or zero for none.
+        /// The type of the reservation; zero for none.
         [4] kind: ReservationKind,
-        /// Registrants that follow.
+        /// Number of registrants that follow.
         [5] registrants: U16,
         /// Zero.
         [7] reserved_7: [u8; 2],
-        /// Whether it persists through power loss.
+        /// 1 if the reservation persists through power loss, else 0.
         [9] persists: u8,
         /// Zero.
         [10] reserved_10: [u8; 54],
@@ -69,15 +69,15 @@ layout! {
 layout! {
     /// A registrant of the extended Reservation Status.
     pub struct RegistrantExtended: 64 {
-        /// Its controller, or ffffh for a host that has none now.
+        /// Identifier of the registrant's controller; ffffh for a host without a controller.
         [0] cntlid: U16,
-        /// Bit 0 holds the reservation.
+        /// Bit 0: the registrant holds the reservation.
         [2] state: u8,
         /// Zero.
         [3] reserved_3: [u8; 5],
-        /// Its key.
+        /// The registrant's key.
         [8] key: U64,
-        /// The host.
+        /// Identifier of the host.
         [16] host_id: [u8; 16],
         /// Zero.
         [32] reserved_32: [u8; 32],
@@ -85,9 +85,9 @@ layout! {
 }
 
 open_enum! {
-    /// What happened to a reservation (Base 5.16.1.24).
+    /// The type of a reservation notice (Base 5.16.1.24).
     pub struct ReservationNoticeKind {
-        /// Nothing.
+        /// No notice.
         EMPTY = 0,
         /// A registration was preempted.
         REGISTRATION_PREEMPTED = 1,
@@ -101,15 +101,15 @@ open_enum! {
 layout! {
     /// The reservation notification log (Base 5.16.1.24): one notice.
     pub struct ReservationNotice: 64 {
-        /// Counts notices; zero when there is none.
+        /// Number of the notice; zero if there is none.
         [0] count: U64,
-        /// What happened.
+        /// The type of the notice.
         [8] kind: ReservationNoticeKind,
-        /// Notices that wait, 255 for more.
+        /// Number of further notices, limited to 255.
         [9] waiting: u8,
         /// Zero.
         [10] reserved_10: [u8; 2],
-        /// The namespace.
+        /// The namespace identifier.
         [12] nsid: U32,
         /// Zero.
         [16] reserved_16: [u8; 48],

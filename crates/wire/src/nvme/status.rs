@@ -7,18 +7,19 @@ use core::fmt;
 pub struct StatusType(pub u8);
 
 impl StatusType {
-    /// For any command.
+    /// Generic status, for any command.
     pub const GENERIC: StatusType = StatusType(0);
-    /// For the command alone.
+    /// Status that is specific to the command.
     pub const COMMAND_SPECIFIC: StatusType = StatusType(1);
     /// Media and data integrity errors.
     pub const MEDIA: StatusType = StatusType(2);
-    /// The path, not the namespace, is at fault.
+    /// Path related status: the path is at fault, not the namespace.
     pub const PATH: StatusType = StatusType(3);
 }
 
-/// How a command ended: status code in bits 7:0, status code type in bits 10:8, "more" in bit 13,
-/// "do not retry" in bit 14. On the wire it lies one bit higher, above the phase tag.
+/// The status of a completed command: status code in bits 7:0, status code type in bits 10:8,
+/// "more" in bit 13, "do not retry" in bit 14. On the wire, the status lies one bit higher, above
+/// the phase tag.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u16);
 
@@ -27,7 +28,7 @@ macro_rules! statuses {
         impl Status {
             $( $(#[$meta])* pub const $name: Status = Status($number); )+
 
-            /// What it is called, if it has a name here.
+            /// Returns the name of the status, or `None` for an unnamed status.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 & 0x7ff {
                     $( $number => Some($text), )+
@@ -39,91 +40,91 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// Done.
+    /// The command succeeded.
     SUCCESS = 0x000, "success";
-    /// The opcode is not served.
+    /// The opcode is not supported.
     INVALID_OPCODE = 0x001, "invalid opcode";
-    /// A field of the command makes no sense or is not served.
+    /// A field of the command is invalid or not supported.
     INVALID_FIELD = 0x002, "invalid field";
-    /// A command of this name is in flight.
+    /// A command with this identifier is outstanding.
     COMMAND_ID_CONFLICT = 0x003, "command identifier conflict";
-    /// Data could not be carried.
+    /// The data could not be transferred.
     DATA_TRANSFER_ERROR = 0x004, "data transfer error";
-    /// Something is wrong inside the controller.
+    /// The controller has an internal error.
     INTERNAL = 0x006, "internal error";
-    /// Ended by an Abort.
+    /// An Abort command ended the command.
     ABORTED = 0x007, "abort requested";
-    /// Ended because its queue was deleted.
+    /// The command ended because its queue was deleted.
     QUEUE_DELETED = 0x008, "aborted: queue deleted";
-    /// Its fused partner failed.
+    /// The other command of the fused pair failed.
     FAILED_FUSED = 0x009, "aborted: failed fused command";
-    /// Its fused partner did not come.
+    /// The other command of the fused pair did not arrive.
     MISSING_FUSED = 0x00a, "aborted: missing fused command";
-    /// There is no such namespace for this controller.
+    /// This controller has no such namespace.
     INVALID_NAMESPACE = 0x00b, "invalid namespace";
-    /// The command may not come now.
+    /// The command is not expected at this point.
     SEQUENCE_ERROR = 0x00c, "command sequence error";
-    /// The data pointer's length is not that of the command.
+    /// The data pointer's length differs from the command's length.
     DATA_SGL_LENGTH = 0x00f, "data SGL length invalid";
-    /// The data pointer's kind is not served.
+    /// The data pointer's type is not supported.
     SGL_KIND = 0x011, "SGL descriptor type invalid";
     /// The operation is denied.
     DENIED = 0x015, "operation denied";
     /// The offset within the capsule lies outside its data.
     SGL_OFFSET = 0x016, "SGL offset invalid";
-    /// Host identifiers of 64 and of 128 bits are mixed.
+    /// The host mixes identifiers of 64 and of 128 bits.
     HOST_ID_FORMAT = 0x018, "host identifier inconsistent format";
     /// The keep-alive timer expired.
     KEEP_ALIVE_EXPIRED = 0x019, "keep alive timer expired";
-    /// The keep-alive timeout is not served.
+    /// The keep-alive timeout is not supported.
     KEEP_ALIVE_INVALID = 0x01a, "keep alive timeout invalid";
-    /// Ended by Preempt and Abort.
+    /// A Preempt and Abort ended the command.
     PREEMPTED = 0x01b, "aborted: preempted";
-    /// The namespace may not be written.
+    /// The namespace is write protected.
     WRITE_PROTECTED = 0x020, "namespace is write protected";
-    /// Not carried out; try again.
+    /// The command was not carried out; the host should retry.
     INTERRUPTED = 0x021, "command interrupted";
-    /// The transport failed for a moment.
+    /// The transport failed temporarily.
     TRANSIENT_TRANSPORT = 0x022, "transient transport error";
     /// The range does not lie within the namespace.
     LBA_OUT_OF_RANGE = 0x080, "LBA out of range";
-    /// There is no space left for the write.
+    /// The write finds no free capacity.
     CAPACITY_EXCEEDED = 0x081, "capacity exceeded";
     /// The namespace is not ready.
     NAMESPACE_NOT_READY = 0x082, "namespace not ready";
-    /// Another host's reservation is in the way.
+    /// The command conflicts with a reservation of another host.
     RESERVATION_CONFLICT = 0x083, "reservation conflict";
-    /// The queue identifier is not good, or in use.
+    /// The queue identifier is invalid, or in use.
     INVALID_QUEUE_ID = 0x101, "invalid queue identifier";
-    /// The queue size is not good.
+    /// The queue size is invalid.
     INVALID_QUEUE_SIZE = 0x102, "invalid queue size";
-    /// Too many Aborts at once.
+    /// Too many Abort commands are outstanding.
     ABORT_LIMIT = 0x103, "abort command limit exceeded";
-    /// Too many event requests at once.
+    /// Too many event requests are outstanding.
     EVENT_LIMIT = 0x105, "asynchronous event request limit exceeded";
-    /// There is no such log page.
+    /// The log page does not exist.
     INVALID_LOG_PAGE = 0x109, "invalid log page";
     /// The feature cannot be saved.
     FEATURE_NOT_SAVEABLE = 0x10d, "feature identifier not saveable";
     /// The feature cannot be changed.
     FEATURE_NOT_CHANGEABLE = 0x10e, "feature not changeable";
-    /// The feature is not one of a namespace.
+    /// The feature is not specific to a namespace.
     FEATURE_NOT_NAMESPACE = 0x10f, "feature not namespace specific";
-    /// Ranges overlap that may not.
+    /// Ranges of the command overlap.
     OVERLAPPING_RANGE = 0x114, "overlapping range";
-    /// Fields contradict each other (NVM commands); or the format of a connect is not served.
+    /// Fields contradict each other (NVM commands); or the format of Connect is not supported.
     CONNECT_FORMAT = 0x180, "conflicting attributes or incompatible format";
-    /// The controller has no room for another host or queue.
+    /// The controller has no resources for another host or queue.
     CONNECT_BUSY = 0x181, "controller busy";
-    /// A parameter of the connect is not good; the result says which.
+    /// A parameter of Connect is invalid; the result identifies the parameter.
     CONNECT_INVALID = 0x182, "connect invalid parameters, or attempted write to read-only range";
-    /// Go back to discovery; for commands with ranges: too many blocks or ranges.
+    /// The host should repeat discovery; for commands with ranges: too many blocks or ranges.
     CONNECT_RESTART_DISCOVERY = 0x183, "connect restart discovery, or command size limit exceeded";
     /// The host may not connect.
     CONNECT_INVALID_HOST = 0x184, "connect invalid host";
-    /// The command is not one for this kind of queue.
+    /// The queue does not accept this type of command.
     INVALID_QUEUE_TYPE = 0x185, "invalid queue type";
-    /// The log changed while it was read.
+    /// The log changed during the read.
     DISCOVER_RESTART = 0x190, "discover restart";
     /// The queue has not been authenticated.
     AUTHENTICATION_REQUIRED = 0x191, "authentication required";
@@ -131,68 +132,68 @@ statuses! {
     WRITE_FAULT = 0x280, "write fault";
     /// The device could not read.
     READ_ERROR = 0x281, "unrecovered read error";
-    /// Stored data and the host's differ.
+    /// The stored data differs from the host's data.
     COMPARE_FAILURE = 0x285, "compare failure";
     /// Access is denied.
     ACCESS_DENIED = 0x286, "access denied";
-    /// The path is broken inside.
+    /// The path has an internal error.
     PATH_INTERNAL = 0x300, "internal path error";
-    /// Not through this controller, ever again.
+    /// The namespace is permanently inaccessible through this controller.
     ANA_PERSISTENT_LOSS = 0x301, "asymmetric access persistent loss";
-    /// Not through this controller now.
+    /// The namespace is inaccessible through this controller for the time being.
     ANA_INACCESSIBLE = 0x302, "asymmetric access inaccessible";
-    /// Not through this controller at this moment.
+    /// The access through this controller is in transition.
     ANA_TRANSITION = 0x303, "asymmetric access transition";
-    /// The host ended the command (made by hosts).
+    /// The host aborted the command (set by hosts only).
     HOST_ABORTED = 0x371, "aborted by host";
 }
 
 impl Status {
-    /// The bit that says: the same command fails again, do not retry.
+    /// Bit of a status: a retry of the same command fails again.
     pub const DO_NOT_RETRY: u16 = 1 << 14;
 
-    /// The bit that says: the error log has more.
+    /// Bit of a status: the error log has more information.
     pub const MORE: u16 = 1 << 13;
 
     /// Too many blocks in a command with ranges (NVM: Command Size Limit Exceeded).
     pub const SIZE_LIMIT: Status = Status::CONNECT_RESTART_DISCOVERY;
 
-    /// The same, not to be retried.
+    /// Returns the status with the "do not retry" bit set.
     pub const fn dnr(self) -> Status {
         Status(self.0 | Status::DO_NOT_RETRY)
     }
 
-    /// Whether a retry is pointless.
+    /// Returns `true` if the "do not retry" bit is set.
     pub const fn is_dnr(self) -> bool {
         self.0 & Status::DO_NOT_RETRY != 0
     }
 
-    /// Status code (bits 7:0).
+    /// Returns the status code (bits 7:0).
     pub const fn code(self) -> u8 {
         self.0 as u8
     }
 
-    /// Status code type.
+    /// Returns the status code type.
     pub const fn kind(self) -> StatusType {
         StatusType((self.0 >> 8) as u8 & 7)
     }
 
-    /// Code and type, without the bits beside them.
+    /// Returns the status code and its type, without the other bits.
     pub const fn plain(self) -> Status {
         Status(self.0 & 0x7ff)
     }
 
-    /// Whether the command was carried out.
+    /// Returns `true` if the command succeeded.
     pub const fn is_ok(self) -> bool {
         self.0 & 0x7ff == 0
     }
 
-    /// The field of a completion queue entry.
+    /// Returns the status field of a completion queue entry.
     pub const fn to_field(self) -> u16 {
         self.0 << 1
     }
 
-    /// From the field of a completion queue entry.
+    /// Returns the status in the status field of a completion queue entry.
     pub const fn from_field(field: u16) -> Status {
         Status(field >> 1)
     }

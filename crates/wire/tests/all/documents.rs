@@ -1,5 +1,5 @@
-//! The field tables of docs/protocol against the structs: same fields, offsets and sizes, in the
-//! same order.
+//! Compares the field tables of docs/protocol with the structs: fields, offsets, sizes and order
+//! must match.
 
 use std::mem::offset_of;
 
@@ -12,10 +12,10 @@ use zerocopy::FromZeros;
 const REFLEX_V1: &str = include_str!("../../../../docs/protocol/reflex-v1.md");
 const REFLEX_V2: &str = include_str!("../../../../docs/protocol/reflex-v2.md");
 
-/// Offset, bytes and name of each field.
+/// The offset, size in bytes and name of each field.
 type Fields = Vec<(usize, usize, String)>;
 
-/// The fields of a struct; a struct with more of them than are named does not compile.
+/// Returns the fields of a struct. The macro does not compile if a field of the struct is missing.
 macro_rules! fields {
     ($layout:ident: $($field:ident)+) => {{
         let zeroed = $layout::new_zeroed();
@@ -29,7 +29,7 @@ macro_rules! fields {
     }};
 }
 
-/// The first table with offsets behind the first mention of `layout`.
+/// Returns the rows of the first table with offsets after the first mention of `layout`.
 fn documented(document: &str, layout: &str) -> Fields {
     let from = document.find(&format!("`{layout}`, ")).expect("the struct is documented");
     let table = document[from..].find("| offset | bytes | field |").expect("its table follows");
