@@ -1,21 +1,21 @@
-//! Chance from a seed: the same seed gives the same decisions.
+//! Pseudo-random decisions from a seed: equal seeds give equal decisions.
 
 use core::ops::RangeInclusive;
 
-/// A small generator (SplitMix64: Steele, Lea and Flood, OOPSLA 2014). Good enough to pick faults
-/// and delays, never a source of secrets.
+/// A small pseudo-random generator (SplitMix64: Steele, Lea and Flood, OOPSLA 2014). Good enough to
+/// pick faults and delays, never a source of secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chance {
     state: u64,
 }
 
 impl Chance {
-    /// The generator of this seed.
+    /// Returns the generator of this seed.
     pub const fn new(seed: u64) -> Self {
         Chance { state: seed }
     }
 
-    /// Any number.
+    /// Returns the next number, any `u64`.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -24,7 +24,8 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of the range, each about equally likely (the bias is below one in 2⁶⁴/length).
+    /// Returns a number of the range, each about equally likely (the bias is below one in
+    /// 2⁶⁴/length).
     pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (first, last) = range.into_inner();
         assert!(first <= last, "a range must hold a number");
@@ -32,7 +33,7 @@ impl Chance {
         first + ((u128::from(self.number()) * length) >> 64) as u64
     }
 
-    /// True with this probability (0 never, 1 always).
+    /// Returns `true` with this probability (0 never, 1 always).
     pub fn happens(&mut self, probability: f64) -> bool {
         let unit = (self.number() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability

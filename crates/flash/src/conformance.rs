@@ -1,9 +1,11 @@
-//! The suite that every device passes, whatever it is made of.
+//! The conformance suite that every device passes, whatever its medium.
 //!
-//! A [`Bench`] makes fresh volumes with two queues each and lets time pass; [`run`] does the rest
-//! and panics with what the device did wrong. Where volumes are shared by real threads, a [`Side`] on each
-//! shows whether blocks stay whole. What is deliberately not here: speed, faults of the
-//! medium and power failures, which differ between devices.
+//! A [`Bench`] makes fresh volumes with two queues each and advances time. [`run`] does the rest,
+//! and panics with the device's fault. For volumes that real threads share, a [`Side`] on each
+//! thread shows whether blocks stay whole.
+//!
+//! The suite deliberately leaves out speed, faults of the medium and power failures, which differ
+//! between devices.
 
 mod beside;
 mod checks;
@@ -17,41 +19,44 @@ use contract::{Buf, BufPool, Device, Instant};
 
 pub use beside::{Seen, Side};
 
-/// What the suite needs to know about a device, and how to make one.
+/// The device under test, and the facts that the suite needs about the device.
 pub trait Bench {
-    /// The device's queues.
+    /// The type of the device's queues.
     type Queue: Device;
 
-    /// Two queues to a fresh volume of `blocks` blocks of which none was ever written.
+    /// Returns two queues to a fresh volume of `blocks` blocks, none of which was ever written.
     fn fresh(&mut self, blocks: u64) -> [Self::Queue; 2];
 
-    /// A queue to a volume of `blocks` blocks that refuses writes, where there is such a thing.
+    /// Returns a queue to a volume of `blocks` blocks that refuses writes, or `None` if the device
+    /// has no such mode.
     fn read_only(&mut self, _blocks: u64) -> Option<Self::Queue> {
         None
     }
 
-    /// Where buffers come from. It must hold some of at least 2 MiB.
+    /// Returns the pool of buffers. The pool must hold some buffers of at least 2 MiB.
     fn pool(&mut self) -> &mut BufPool;
 
-    /// Lets the world turn: enters the ring, or moves a clock on. Returns the time afterwards.
-    /// `wake_at` is the earliest of what the queues said; it may return long before.
+    /// Advances the world: enters the ring, or moves a clock on. Returns the time afterwards.
+    ///
+    /// `wake_at` is the earliest wake-up time of the queues. The returned time may be long before
+    /// `wake_at`.
     fn pass(&mut self, wake_at: Option<Instant>) -> Instant;
 
-    /// Whether what was written can be read.
+    /// Returns `true` if reads return the data that was written.
     fn keeps_data(&self) -> bool {
         true
     }
 
-    /// Turns without a completion after which the device counts as stuck.
+    /// Returns the number of turns without a completion after which the device counts as stuck.
     fn turns_max(&self) -> usize {
         200_000
     }
 }
 
-/// Blocks of the volumes that [`run`] asks for: 16 MiB.
+/// Size in blocks of the volumes that [`run`] asks for: 16 MiB.
 pub const BLOCKS: u64 = 32_768;
 
-/// Runs every check; panics at the first that fails.
+/// Runs every check; panics at the first failure.
 pub fn run<B: Bench>(bench: &mut B) {
     for (name, check) in checks::all::<B>() {
         let mut rig = rig::Rig::new(bench, BLOCKS, name);
@@ -63,18 +68,18 @@ pub fn run<B: Bench>(bench: &mut B) {
     }
 }
 
-/// The [`Bench`] of devices that need nothing but memory: a pool on the heap, a clock that jumps.
+/// The [`Bench`] of devices that need only memory: a pool on the heap, and a clock that jumps.
 #[derive(Debug)]
 pub struct Heap<F> {
     open: F,
     pool: BufPool,
     now: Instant,
-    /// Whether what was written can be read; true unless told otherwise.
+    /// `true` if reads return the data that was written (the default).
     pub keeps_data: bool,
 }
 
 impl<F> Heap<F> {
-    /// A bench whose volumes come from `open`, which takes their number of blocks.
+    /// Returns a bench whose volumes come from `open`, which takes their number of blocks.
     pub fn new<D: Device>(open: F) -> Self
     where
         F: FnMut(u64) -> [D; 2],
@@ -114,7 +119,7 @@ impl<D: Device, F: FnMut(u64) -> [D; 2]> Bench for Heap<F> {
     }
 }
 
-/// A zeroed buffer that lives until the process ends, for tests and simulations.
+/// Returns a zeroed buffer that lives until the process ends, for tests and simulations.
 pub fn leak_buf(bytes: usize, index: u32) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), index)
 }

@@ -1,4 +1,4 @@
-//! What a spec asks to be wrapped around a device, wrapped.
+//! The decorators around a device that a spec asks for.
 
 use alloc::vec::Vec;
 
@@ -6,21 +6,22 @@ use contract::{Command, Completion, Device, Geometry, Instant, Submission};
 
 use crate::{Decorations, Delayed, Faults, Faulty};
 
-/// A device in the decorators that its spec named; nothing is paid for those that it did not.
+/// A device in the decorators that its spec names. Other decorators cost nothing.
 #[derive(Debug)]
 pub enum Decorated<D> {
-    /// None.
+    /// No decorator.
     Plain(D),
     /// `delay=` alone.
     Delayed(Delayed<D>),
-    /// `fail_reads=` or `fail_writes=`, without a delay.
+    /// `fail_reads=` or `fail_writes=` without a delay.
     Faulty(Faulty<D>),
-    /// Both: failures are told at once, what succeeds takes longer.
+    /// Failures and a delay: failures are reported at once, successes after the delay.
     Both(Faulty<Delayed<D>>),
 }
 
 impl Decorations {
-    /// Wraps one worker's queue; `queue` is its number, so that queues do not fail in step.
+    /// Wraps one worker's queue. `queue` is the worker's number, so that queues do not fail in
+    /// step.
     pub fn wrap<D: Device>(&self, device: D, queue: u64) -> Decorated<D> {
         let seed = self.seed ^ queue << 32;
         let fails = self.fail_reads > 0.0 || self.fail_writes > 0.0;
@@ -39,7 +40,7 @@ impl Decorations {
     }
 }
 
-/// The same expression on whichever device is inside.
+/// Evaluates one expression on the device inside any of the variants.
 macro_rules! inside {
     ($self:expr, $device:ident => $what:expr) => {
         match $self {

@@ -1,4 +1,4 @@
-//! A device that takes longer.
+//! A decorator that delays completions.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -8,16 +8,17 @@ use contract::{Command, Completion, Device, Geometry, Instant, Submission};
 
 use crate::{Chance, Delay};
 
-/// Holds each completion of the inner device back for a while, counted from when it came. The time
-/// is whatever `now` says: real or virtual.
+/// A device whose completions are delayed, counted from the inner device's completion. The clock is
+/// `now`, real or virtual.
 #[derive(Debug)]
 pub struct Delayed<D> {
     inner: D,
     delay: Delay,
     chance: Chance,
-    /// What the inner device has completed, earliest first.
+    /// Completions of the inner device that are not yet due, earliest first.
     held: BinaryHeap<Reverse<Held>>,
-    /// Completions held so far; ties are broken by it, so that equal delays keep the order.
+    /// Number of completions held so far. The number breaks ties, so that equal delays keep the
+    /// order.
     sequence: u64,
     depth: usize,
     outstanding: usize,
@@ -58,8 +59,8 @@ impl Ord for Held {
 }
 
 impl<D: Device> Delayed<D> {
-    /// A queue around `inner`, which is at rest; `seed` picks delays between the shortest and the
-    /// longest.
+    /// Returns a queue around `inner`, which must be at rest. `seed` selects the delays between the
+    /// shortest and the longest.
     pub fn new(inner: D, delay: Delay, seed: u64) -> Self {
         let depth = inner.room();
         Delayed {

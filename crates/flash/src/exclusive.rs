@@ -1,5 +1,5 @@
-//! What no plain device does: compare, compare-and-write, writes that readers see whole or not at all, and
-//! requests finer than the device's granularity.
+//! Commands beyond plain reads and writes: compare, compare-and-write, writes that readers see
+//! whole or not at all, and requests finer than the device's granularity.
 
 mod op;
 
@@ -17,51 +17,56 @@ use crate::inbox::assert_valid;
 use crate::locks::RangeLocks;
 use op::{Op, Step};
 
-/// How soon to try again for those who wait for others: late enough for the worker to sleep meanwhile.
+/// Period after which waiting requests are retried: long enough for the worker to sleep meanwhile.
 const RETRY_PERIOD: Duration = Duration::from_micros(100);
 
-/// A queue that shares its volume's [`RangeLocks`] with all other queues to it.
+/// A queue that shares its volume's [`RangeLocks`] with all other queues to the volume.
 ///
-/// Reads and plain writes hold the range's stripes beside each other; an atomic write, a
-/// compare-and-write and a write that ends inside a granule hold them alone. Where the medium tears
-/// blocks ([`RangeLocks::for_tearing`]), so does every other write. Whoever does not get
-/// its stripes waits here in order and is tried again in `kick` and `poll`, for which `wake_at` asks after
-/// 100 µs: whoever has them may need this core to go on.
+/// Reads and plain writes hold the range's stripes in shared mode. An atomic write, a
+/// compare-and-write and a write that ends inside a granule hold the stripes alone. Where the
+/// medium tears blocks ([`RangeLocks::for_tearing`]), every other write holds them alone too.
 ///
-/// Atomicity towards a crash is the inner device's ([`Geometry::atomic_blocks_max`]); this adds
-/// atomicity towards everybody else. A compare-and-write is as durable as a plain write.
+/// A request that does not get its stripes waits here in order. `kick` and `poll` retry waiting
+/// requests. `wake_at` asks for a poll after 100 µs, since the holder of the stripes may need this
+/// core to go on.
+///
+/// Atomicity towards a crash is the inner device's ([`Geometry::atomic_blocks_max`]). This type
+/// adds atomicity towards all other requests. A compare-and-write is as durable as a plain write.
 ///
 /// A queue must be at rest when it is dropped, or the stripes of its requests stay held.
 #[derive(Debug)]
 pub struct Exclusive<D> {
     inner: D,
     locks: Arc<RangeLocks>,
-    /// Blocks of a granule: the inner device only sees multiples of it.
+    /// Blocks of a granule: the inner device only receives multiples of it.
     granule: u64,
     ops: SlotTable<Op>,
-    /// Requests that wait for stripes or a scratch buffer, oldest first. Each has a place in the
-    /// inner device reserved.
+    /// Requests that wait for stripes or a scratch buffer, oldest first. Each request has a slot of
+    /// the inner device reserved.
     waiting: VecDeque<Slot>,
-    /// Requests that were refused and are reported at the next poll.
+    /// Refused requests, reported at the next poll.
     refused: Vec<Completion>,
     scratch: Vec<Buf>,
-    /// How many scratch buffers there are in all.
+    /// Total number of scratch buffers.
     scratch_max: usize,
     inner_done: Vec<Completion>,
-    /// When those who wait were last tried.
+    /// Time of the last retry of waiting requests.
     tried: Instant,
 }
 
 impl<D: Device> Exclusive<D> {
-    /// A queue around `inner`, which is at rest. With no `scratch` buffers compare and compare-and-write
-    /// are unsupported; otherwise each must hold [`scratch_bytes`](Self::scratch_bytes) of 512.
+    /// Returns a queue around `inner`, which must be at rest. Without `scratch` buffers, compare
+    /// and compare-and-write are unsupported. Otherwise each buffer must hold
+    /// [`scratch_bytes`](Self::scratch_bytes) of 512.
     pub fn new(inner: D, locks: Arc<RangeLocks>, scratch: Vec<Buf>) -> Self {
         Self::with_granularity(inner, locks, scratch, BLOCK_BYTES)
     }
 
-    /// The same around a device that takes only multiples of `granularity_bytes` (a power of two
-    /// of at least 512, and its size is a multiple of it). What is finer is done by reading and
-    /// writing whole granules, so above 512 there must be scratch buffers.
+    /// Returns a queue around a device that takes only multiples of `granularity_bytes`.
+    ///
+    /// `granularity_bytes` is a power of two of at least 512, and the device's size is a multiple
+    /// of it. Finer requests read and write whole granules, so a granularity above 512 requires
+    /// scratch buffers.
     pub fn with_granularity(
         inner: D,
         locks: Arc<RangeLocks>,
@@ -93,21 +98,21 @@ impl<D: Device> Exclusive<D> {
         }
     }
 
-    /// Bytes that a scratch buffer must hold: the largest request, and what surrounds it in its
-    /// first and last granule.
+    /// Returns the minimum size of a scratch buffer in bytes: the largest request, plus the rest of
+    /// its first and last granule.
     pub const fn scratch_bytes(granularity_bytes: usize) -> usize {
         REQUEST_BYTES_MAX + 2 * (granularity_bytes - BLOCK_BYTES)
     }
 
-    /// Gives back the scratch buffers of a queue at rest, and the device.
+    /// Returns the inner device and the scratch buffers of a queue at rest.
     pub fn into_parts(self) -> (D, Vec<Buf>) {
         assert!(self.ops.is_empty(), "requests are in flight");
         (self.inner, self.scratch)
     }
 
-    /// The most blocks whose granules, wherever the range starts, the inner device writes
-    /// atomically. With `m` granules that is `(m − 1) · granule + 1`: the worst start is the last
-    /// block of a granule.
+    /// Returns the largest number of blocks whose granules the inner device writes atomically,
+    /// wherever the range starts. With `m` granules that is `(m − 1) · granule + 1`: the worst
+    /// start is the last block of a granule.
     fn atomic_blocks_max(&self) -> u32 {
         let granule = self.granule as u32;
         match self.inner.geometry().atomic_blocks_max / granule {
@@ -118,7 +123,7 @@ impl<D: Device> Exclusive<D> {
         }
     }
 
-    /// Why a command cannot be served at all.
+    /// Returns the reason to refuse a command, if there is one.
     fn refusal(&self, command: Command) -> Option<Status> {
         let geometry = self.inner.geometry();
         match command {
@@ -134,7 +139,7 @@ impl<D: Device> Exclusive<D> {
         }
     }
 
-    /// Starts the next step of a request unless it must wait; whether it started.
+    /// Starts the next step of a request; returns `false` if the request must wait.
     fn start(&mut self, now: Instant, slot: Slot) -> bool {
         let op = self.ops.get(slot);
         if !self.locks.advance(&mut op.claim) {
@@ -152,7 +157,7 @@ impl<D: Device> Exclusive<D> {
         true
     }
 
-    /// Tries everybody who waits, in order; whether somebody started.
+    /// Retries all waiting requests in order; returns `true` if one has started.
     fn retry(&mut self, now: Instant) -> bool {
         self.tried = now;
         let mut started = false;
@@ -167,7 +172,7 @@ impl<D: Device> Exclusive<D> {
         started
     }
 
-    /// Takes one completion of the inner device further; whether the request goes on in it.
+    /// Processes one completion of the inner device; returns `true` if the request continues there.
     fn proceed(&mut self, now: Instant, inner: Completion, done: &mut Vec<Completion>) -> bool {
         let Completion { slot, mut status, buf } = inner;
         let op = self.ops.get(slot);

@@ -1,4 +1,4 @@
-//! A device that fails, tears and stalls, by chance or by script.
+//! A decorator that fails, tears and stalls requests, by chance or by script.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,53 +12,53 @@ use contract::{
 
 use crate::Chance;
 
-/// What goes wrong. Nothing, unless told.
+/// The faults of a device. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The share of reads that end in a media error without being carried out.
+    /// Share of reads that end in a media error without being carried out, 0 to 1.
     pub fail_reads: f64,
-    /// The share of writes of any kind that end in a media error.
+    /// Share of writes of any kind that end in a media error, 0 to 1.
     pub fail_writes: f64,
-    /// How particular commands end, by their number (the first submission is 0), ascending.
+    /// Statuses of particular commands by their number (the first submission is 0), ascending.
     pub script: Vec<(u64, Status)>,
-    /// Whether a failed plain write of several physical blocks still writes its first half.
+    /// If `true`, a failed plain write of several physical blocks still writes its first half.
     pub torn_writes: bool,
-    /// Now and then nothing completes for a while.
+    /// Periodic stalls, during which nothing completes.
     pub stall: Option<Stall>,
-    /// Where chance starts.
+    /// Seed of the random decisions.
     pub seed: u64,
 }
 
 /// A pause of the device, as garbage collection makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// It begins with every so manieth submission.
+    /// Period in submissions: each `every`th submission begins a stall.
     pub every: u64,
-    /// Until so long after that submission nothing completes.
+    /// Duration of the stall, counted from that submission.
     pub lasts: Duration,
 }
 
-/// Wraps a device in [`Faults`].
+/// A device with [`Faults`].
 #[derive(Debug)]
 pub struct Faulty<D> {
     inner: D,
     faults: Faults,
-    /// Entries of the script that are over.
+    /// Number of script entries already used.
     script_done: usize,
     chance: Chance,
     submitted: u64,
     stalled_until: Instant,
-    /// What has ended and not been reported.
+    /// Ended requests that are not yet reported.
     held: Vec<Completion>,
-    /// Torn writes that the inner device is carrying out, and how they shall end.
+    /// Torn writes in the inner device, each with the status to report.
     torn: Vec<(Slot, Status)>,
     depth: usize,
     outstanding: usize,
     switch: FaultSwitch,
 }
 
-/// Stalls a [`Faulty`] device from outside, and tells what it has done. Clones switch the same
-/// device.
+/// A handle that stalls a [`Faulty`] device from outside, and counts its faults. Clones control the
+/// same device.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSwitch {
     shared: Arc<Shared>,
@@ -72,34 +72,34 @@ struct Shared {
 }
 
 impl FaultSwitch {
-    /// Nothing completes from now on.
+    /// Stalls the device: nothing completes from now on.
     pub fn stall(&self) {
         self.shared.stalled.store(true, Ordering::Release);
     }
 
-    /// Completions come again, at the next poll.
+    /// Ends the stall: completions resume at the next poll.
     pub fn release(&self) {
         self.shared.stalled.store(false, Ordering::Release);
     }
 
-    /// Whether it is stalled by this switch.
+    /// Returns `true` while this switch stalls the device.
     pub fn is_stalled(&self) -> bool {
         self.shared.stalled.load(Ordering::Acquire)
     }
 
-    /// Commands that were made to fail so far, torn ones included.
+    /// Returns the number of commands that were made to fail so far, torn writes included.
     pub fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Relaxed)
     }
 
-    /// Writes that were torn so far.
+    /// Returns the number of writes that were torn so far.
     pub fn torn(&self) -> u64 {
         self.shared.torn.load(Ordering::Relaxed)
     }
 }
 
 impl<D: Device> Faulty<D> {
-    /// A queue around `inner`, which is at rest.
+    /// Returns a queue around `inner`, which must be at rest.
     pub fn new(inner: D, faults: Faults) -> Self {
         let depth = inner.room();
         Faulty {
@@ -117,12 +117,12 @@ impl<D: Device> Faulty<D> {
         }
     }
 
-    /// The switch of this device.
+    /// Returns the switch of this device.
     pub fn switch(&self) -> FaultSwitch {
         self.switch.clone()
     }
 
-    /// How the next command shall fail, if it shall.
+    /// Returns the status to fail the next command with, or `None` to carry the command out.
     fn verdict(&mut self, command: Command) -> Option<Status> {
         let number = self.submitted;
         self.submitted += 1;
@@ -203,7 +203,7 @@ impl<D: Device> Device for Faulty<D> {
         let held = (!self.held.is_empty()).then_some(Instant::ZERO);
         let wanted = held.into_iter().chain(self.inner.wake_at()).min();
         match wanted {
-            // Whoever released the switch turns the world.
+            // No wake-up is due: the owner of the switch releases it and then polls the device.
             Some(_) if self.switch.is_stalled() => None,
             Some(at) => Some(at.max(self.stalled_until)),
             None => None,

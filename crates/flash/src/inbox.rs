@@ -1,9 +1,9 @@
-//! What a device has taken and not yet carried out.
+//! The submissions that a device has accepted and not yet carried out.
 
 use alloc::collections::VecDeque;
 use contract::Submission;
 
-/// Submissions in the order in which they came, the started ones first. At most `depth`.
+/// Submissions in order of arrival, the started ones first. At most `depth`.
 ///
 /// `0 ≤ started ≤ entries.len() ≤ depth`.
 #[derive(Debug)]
@@ -27,24 +27,24 @@ impl Inbox {
         self.entries.push_back(submission);
     }
 
-    /// Starts everything that is there.
+    /// Starts all submissions.
     pub(crate) fn kick(&mut self) {
         self.started = self.entries.len();
     }
 
-    /// The oldest that was started.
+    /// Removes and returns the oldest started submission.
     pub(crate) fn pop(&mut self) -> Option<Submission> {
         self.started = self.started.checked_sub(1)?;
         self.entries.pop_front()
     }
 
-    /// Whether something was started and not yet taken out.
+    /// Returns `true` if a started submission is still here.
     pub(crate) fn has_started(&self) -> bool {
         self.started > 0
     }
 }
 
-/// Checks what the contract of `Device` promises a device about a submission.
+/// Asserts the properties of a submission that the contract of `Device` promises.
 pub(crate) fn assert_valid(submission: &Submission, blocks: u64) {
     let Submission { slot, command, buf } = submission;
     let fits = command.range().is_none_or(|range| range.fits(blocks));

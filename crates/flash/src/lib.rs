@@ -1,13 +1,13 @@
-//! Devices made of arithmetic, decorators for any device, and the suite that every device passes.
+//! Devices in memory, decorators for any device, and the conformance suite for devices.
 //!
-//! [`Spec`] reads the strings that name devices (docs/devices.md). [`Null`] keeps nothing and
-//! measures software; [`MemVolume`] keeps its data in memory; [`sim_flash`] takes the time of flash. [`Exclusive`] gives any device
-//! compare-and-write, isolated atomic writes and requests finer than its granularity. [`Faulty`],
-//! [`Delayed`] and [`Recorder`] wrap any device for tests. [`conformance`] is what a device must
-//! pass.
+//! [`Spec`] parses the strings that name devices (docs/devices.md). [`Null`] keeps nothing and
+//! measures software. [`MemVolume`] keeps its data in memory. [`sim_flash`] simulates the latencies
+//! of flash. [`Exclusive`] gives any device compare-and-write, isolated atomic writes and requests
+//! finer than its granularity. [`Faulty`], [`Delayed`] and [`Recorder`] wrap any device for tests.
+//! [`conformance`] is the suite that every device must pass.
 //!
-//! What is deliberately not here: files and system calls (they are `io`'s), clocks and randomness
-//! (time is an argument, chance comes from a seed).
+//! This crate deliberately leaves out files and system calls (see crate `io`), clocks and
+//! randomness. Time is an argument, and chance comes from a seed.
 #![no_std]
 #![forbid(unsafe_code)]
 

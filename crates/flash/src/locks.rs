@@ -1,8 +1,8 @@
 //! Locks on ranges of blocks, shared by all queues of a volume.
 //!
-//! Nobody ever waits in here: whoever does not get a lock holds a ticket and asks again. That makes
-//! them fair (strictly first come, first served on each stripe, readers side by side), and a
-//! request that waits costs its worker nothing but the asking.
+//! No call blocks: a request that does not get a lock holds a ticket and asks again. Each stripe is
+//! strictly first come, first served, with readers side by side. A waiting request costs its worker
+//! only the repeated asking.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,29 +11,30 @@ use contract::{BLOCK_BYTES, REQUEST_BYTES_MAX, Range};
 
 /// Blocks of the largest request.
 const REQUEST_BLOCKS: u64 = (REQUEST_BYTES_MAX / BLOCK_BYTES) as u64;
-/// Stripes that share a cache line when they lie close.
+/// Stripes that share a cache line if they are adjacent.
 const LINE_STRIPES: usize = 8;
 /// Cache lines of a volume's locks.
 const LINES: usize = 1024;
 
-/// The locks of one volume: region `n`, of a power of two of blocks, is under stripe `n % stripes`.
+/// The locks of one volume. Region `n`, a power of two of blocks, belongs to stripe `n % stripes`.
 ///
-/// A stripe is a readers-writer ticket lock in one word: everybody draws a ticket; a shared holder
-/// lets the next one in at once, a lone holder when it leaves.
+/// A stripe is a readers-writer ticket lock in one word. Each claim draws a ticket. A shared holder
+/// admits the next ticket at once, a lone holder when it leaves.
 ///
-/// On a medium that keeps blocks whole, regions are large and only what has to be atomic beyond a
-/// block asks to be alone. On one that tears them ([`for_tearing`](RangeLocks::for_tearing)), every
-/// write does, so regions are small.
+/// On a medium that keeps blocks whole, regions are large, and only requests that must be atomic
+/// beyond a block claim a range alone. On a medium that tears blocks
+/// ([`for_tearing`](RangeLocks::for_tearing)), every write claims its range alone, so regions are
+/// small.
 #[derive(Debug)]
 pub struct RangeLocks {
     lines: Box<[Line]>,
-    /// Blocks of a region, as a power of two.
+    /// Size of a region in blocks, as a power of two.
     region_shift: u32,
-    /// Stripes are `1 << spread` words apart.
+    /// Distance of stripes as a power of two: stripes are `1 << spread` words apart.
     spread: u32,
-    /// How a plain write wants its range.
+    /// The mode in which a plain write claims its range.
     pub(crate) plain_writes: Mode,
-    /// Claims to be alone that were begun and not released.
+    /// Number of claims in mode `Alone` that were begun and not released.
     alone: AtomicUsize,
 }
 
@@ -45,34 +46,35 @@ struct Line([Stripe; LINE_STRIPES]);
 #[derive(Debug, Default)]
 struct Stripe(AtomicU64);
 
-/// How a range is wanted.
+/// The mode of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Beside other shared holders.
+    /// Together with other shared holders.
     Shared,
-    /// Alone.
+    /// Alone, without any other holder.
     Alone,
 }
 
-/// A request for the stripes of a range, or the right to them once all are held. They are taken in
-/// ascending order, so claims cannot wait for each other in a circle.
+/// A request for the stripes of a range, or the right to them once all are held. Stripes are taken
+/// in ascending order, so claims never deadlock.
 ///
-/// `held ≤ count`. A claim that was begun must be asked for until it is held, then released.
+/// `held ≤ count`. After its first `advance`, a claim must be advanced until it is held, then
+/// released.
 #[derive(Debug)]
 pub(crate) struct Claim {
     mode: Mode,
-    /// The first region's stripe.
+    /// The stripe of the first region.
     first: u16,
-    /// Stripes wanted.
+    /// Number of stripes wanted.
     count: u16,
-    /// Stripes held: the first so many in ascending order.
+    /// Number of stripes held: the first in ascending order.
     held: u16,
     /// The ticket for the next stripe, once drawn.
     ticket: Option<u64>,
 }
 
 impl Claim {
-    /// The claim that is held from the start.
+    /// The empty claim, which is always held.
     pub(crate) const NOTHING: Claim =
         Claim { mode: Mode::Shared, first: 0, count: 0, held: 0, ticket: None };
 }
@@ -84,16 +86,19 @@ impl Default for RangeLocks {
 }
 
 impl RangeLocks {
-    /// Locks that nobody holds: 64 KiB of memory, whatever the volume's size. Regions are as large as
-    /// the largest request, so that data touches at most two, each on a cache line of its own.
+    /// Returns unclaimed locks of 64 KiB of memory, whatever the volume's size. Regions are as
+    /// large as the largest request, so that a request touches at most two regions, each on its own
+    /// cache line.
     pub fn new() -> Self {
         let spread = LINE_STRIPES.ilog2();
         RangeLocks::of(REQUEST_BLOCKS, spread, Mode::Shared)
     }
 
-    /// The same for a medium on which a read beside a write may find a part of a block old and a part new:
-    /// one that copies memory. Every write keeps others off its regions, of 4 KiB or a granule, whichever
-    /// is larger. Neighbours share a cache line, so that a large request touches few.
+    /// Returns locks for a medium that copies memory: a read beside a write may find part of a
+    /// block old and part new. Every write excludes other requests from its regions.
+    ///
+    /// A region has 4 KiB or a granule, whichever is larger. Adjacent regions share a cache line,
+    /// so that a large request touches few lines.
     pub fn for_tearing(granularity_bytes: usize) -> Self {
         let region_bytes = granularity_bytes.max(4096);
         assert!(region_bytes.is_power_of_two() && region_bytes <= REQUEST_BYTES_MAX);
@@ -106,7 +111,8 @@ impl RangeLocks {
         RangeLocks { lines, region_shift, spread, plain_writes, alone: AtomicUsize::new(0) }
     }
 
-    /// Blocks of a region: what is aligned to it and not larger has one stripe.
+    /// Returns the size of a region in blocks. An aligned range of at most this size has one
+    /// stripe.
     pub(crate) fn region_blocks(&self) -> u64 {
         1 << self.region_shift
     }
@@ -123,8 +129,8 @@ impl RangeLocks {
         Claim { mode, first: (first & (stripes - 1)) as u16, count, held: 0, ticket: None }
     }
 
-    /// The number of the stripe in place `nth` of the claim's stripes in ascending order: first those
-    /// behind the wrap-around, then the others.
+    /// Returns the number of the claim's stripe at position `nth` in ascending order. Stripes after
+    /// the wrap-around come first.
     fn place(&self, claim: &Claim, nth: u16) -> usize {
         let wrapped = (claim.first + claim.count).saturating_sub(self.stripes() as u16);
         usize::from(if nth < wrapped { nth } else { claim.first + (nth - wrapped) })
@@ -135,12 +141,12 @@ impl RangeLocks {
         &self.lines[word / LINE_STRIPES].0[word % LINE_STRIPES]
     }
 
-    /// Whether anybody has a range alone, or waits for one.
+    /// Returns `true` while some request holds a range alone, or waits for one.
     pub fn is_claimed_alone(&self) -> bool {
         self.alone.load(Ordering::SeqCst) > 0
     }
 
-    /// Takes what can be taken now; true once everything is held.
+    /// Takes as many stripes as possible; returns `true` once the claim holds all of them.
     pub(crate) fn advance(&self, claim: &mut Claim) -> bool {
         if claim.mode == Mode::Alone && claim.held == 0 && claim.ticket.is_none() {
             self.alone.fetch_add(usize::from(claim.count > 0), Ordering::SeqCst);
@@ -164,7 +170,7 @@ impl RangeLocks {
         true
     }
 
-    /// Gives back what a wholly held claim holds.
+    /// Releases the stripes of a claim that holds all of them.
     pub(crate) fn release(&self, claim: &Claim) {
         assert!(claim.held == claim.count, "a claim is released once it is held");
         for nth in 0..claim.count {
@@ -176,9 +182,10 @@ impl RangeLocks {
     }
 }
 
-/// A stripe's word: three counters of 21 bits that wrap around. Tickets drawn, the ticket whose
-/// turn it is to share, and the ticket whose turn it is alone (everybody before it has left).
-/// `alone ≤ share ≤ drawn`, up to the wrap-around; fewer than 2²¹ requests are at a stripe at once.
+/// A stripe's word: three counters of 21 bits that wrap around. The counters are: tickets drawn,
+/// the ticket whose turn it is to share, and the ticket whose turn it is alone (all earlier tickets
+/// have left). `alone ≤ share ≤ drawn`, up to the wrap-around. Fewer than 2²¹ requests are at a
+/// stripe at once.
 #[derive(Clone, Copy)]
 struct Word {
     drawn: u64,
@@ -204,7 +211,7 @@ impl Word {
             | (self.alone & FIELD)
     }
 
-    /// Whether the ticket's turn has come; a shared holder passes the turn on.
+    /// Returns `true` if it is the ticket's turn. A shared holder passes the turn on.
     fn enter(&mut self, ticket: u64, mode: Mode) -> bool {
         match mode {
             Mode::Shared if self.share == ticket => {

@@ -14,18 +14,19 @@ use spin::RwLock;
 
 use crate::inbox::{Inbox, assert_valid};
 
-/// Bytes that are allocated together, on the first write to one of them.
+/// Size of a chunk in bytes. A chunk is allocated on the first write to one of its blocks.
 const CHUNK_BYTES: usize = 64 << 10;
 const CHUNK_BLOCKS: u64 = (CHUNK_BYTES / BLOCK_BYTES) as u64;
-/// Locks of a volume; chunk `n` is under lock `n % SHARDS`.
+/// Number of locks of a volume; chunk `n` is under lock `n % SHARDS`.
 const SHARDS: usize = 1024;
 
-/// A volume whose data lives in this process: sparse (memory is taken on the first write, 64 KiB at
-/// a time, and given back when a discard covers those), zero where nothing was written.
+/// A volume whose data lives in this process. The volume is sparse: a write allocates memory in
+/// chunks of 64 KiB, and a discard of a whole chunk frees its memory. Unwritten blocks read as
+/// zero.
 ///
-/// A clone is another handle to the same data. Within 64 KiB that are aligned to 64 KiB a request
-/// is atomic towards all others; what spans more of them is not, unless [`Exclusive`] is around the
-/// queues. A request holds a spinning lock for the time of one copy of at most 64 KiB.
+/// A clone is another handle to the same data. A request within one aligned range of 64 KiB is
+/// atomic towards all others. A request that spans several chunks is not, unless [`Exclusive`] is
+/// around the queues. A request holds a spin lock for the time of one copy of at most 64 KiB.
 ///
 /// [`Exclusive`]: crate::Exclusive
 #[derive(Clone, Debug)]
@@ -39,8 +40,8 @@ struct Shared {
     shards: Box<[Shard]>,
 }
 
-/// The chunks of one lock, by their number. On a cache line of its own, so that one worker's locks
-/// do not slow the locks of another.
+/// The chunks under one lock, by chunk number. Each shard has its own cache line, so that one
+/// worker's locks do not slow the locks of another.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Shard {
@@ -48,23 +49,23 @@ struct Shard {
 }
 
 impl MemVolume {
-    /// A volume of `blocks` blocks, all zero.
+    /// Returns a volume of `blocks` blocks, all zero.
     pub fn new(blocks: u64) -> Self {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
         MemVolume { shared: Arc::new(Shared { blocks, shards }) }
     }
 
-    /// A queue of [`MemQueue::DEPTH`] requests to it.
+    /// Opens a queue of [`MemQueue::DEPTH`] requests to the volume.
     pub fn open_queue(&self) -> MemQueue {
         self.open_queue_of(MemQueue::DEPTH)
     }
 
-    /// A queue of `depth` requests to it.
+    /// Opens a queue of `depth` requests to the volume.
     pub fn open_queue_of(&self, depth: usize) -> MemQueue {
         MemQueue { volume: self.clone(), inbox: Inbox::new(depth) }
     }
 
-    /// Bytes of memory that its data takes now.
+    /// Returns the number of bytes of memory that the data takes now.
     pub fn resident_bytes(&self) -> usize {
         let chunks = self.shared.shards.iter().map(|shard| shard.chunks.read().len());
         chunks.sum::<usize>() * CHUNK_BYTES
@@ -74,7 +75,7 @@ impl MemVolume {
         &self.shared.shards[(chunk % SHARDS as u64) as usize].chunks
     }
 
-    /// Reads without a queue, as an onlooker: for tests and tools.
+    /// Reads without a queue, for tests and tools.
     pub fn read_now(&self, range: Range, data: &mut [u8]) {
         for piece in pieces(range) {
             let target = &mut data[piece.data..][..piece.bytes];
@@ -85,7 +86,7 @@ impl MemVolume {
         }
     }
 
-    /// Moves the data of a command.
+    /// Carries out a command on the data.
     pub(crate) fn carry_out(&self, command: Command, buf: Option<&mut contract::Buf>) -> Status {
         let bytes = command.buffer_bytes();
         match (command, buf) {
@@ -145,9 +146,9 @@ impl MemVolume {
 /// The part of a range that lies in one chunk.
 struct Piece {
     chunk: u64,
-    /// Bytes into the chunk.
+    /// Offset in the chunk in bytes.
     offset: usize,
-    /// Bytes into the request's data.
+    /// Offset in the request's data in bytes.
     data: usize,
     bytes: usize,
 }
@@ -171,8 +172,7 @@ fn pieces(range: Range) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// One worker's queue to a [`MemVolume`]. Requests are carried out, in order, in the poll after
-/// their kick.
+/// A worker's queue to a [`MemVolume`]. The poll after a kick carries out the requests in order.
 #[derive(Debug)]
 pub struct MemQueue {
     volume: MemVolume,
@@ -180,7 +180,7 @@ pub struct MemQueue {
 }
 
 impl MemQueue {
-    /// Requests in flight unless told otherwise.
+    /// The default number of requests in flight.
     pub const DEPTH: usize = 1024;
 }
 

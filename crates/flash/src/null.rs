@@ -1,4 +1,4 @@
-//! A device without data: it measures the software around it.
+//! A device without data, to measure the software around it.
 
 use alloc::vec::Vec;
 
@@ -9,11 +9,11 @@ use contract::{
 
 use crate::inbox::{Inbox, assert_valid};
 
-/// A queue to a device that keeps nothing: reads return zeroes, writes vanish, everything succeeds
-/// at the next poll. Each queue is a device of its own, since there is nothing to share.
+/// A queue to a device that keeps nothing: reads return zeroes, writes vanish, and every request
+/// succeeds at the next poll. Each queue is a device of its own, since there is nothing to share.
 ///
-/// A buffer is made zero when a read takes it, and only as far as somebody's data may be in it: one
-/// that goes round never shows one tenant's data to another, and writes cost no wiping.
+/// A read zeroes the part of its buffer that may hold a tenant's data. So a reused buffer never
+/// shows one tenant's data to another, and writes need no wiping.
 #[derive(Debug)]
 pub struct Null {
     blocks: u64,
@@ -21,15 +21,15 @@ pub struct Null {
 }
 
 impl Null {
-    /// Requests in flight unless told otherwise.
+    /// The default number of requests in flight.
     pub const DEPTH: usize = 1024;
 
-    /// A queue of [`Null::DEPTH`] to a device of `blocks` blocks.
+    /// Returns a queue of [`Null::DEPTH`] requests to a device of `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
         Self::with_depth(blocks, Self::DEPTH)
     }
 
-    /// A queue of `depth` requests to a device of `blocks` blocks.
+    /// Returns a queue of `depth` requests to a device of `blocks` blocks.
     pub fn with_depth(blocks: u64, depth: usize) -> Self {
         Null { blocks, inbox: Inbox::new(depth) }
     }

@@ -1,4 +1,4 @@
-//! A device that writes down what passes through it, in order.
+//! A decorator that records all requests and completions in order.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,30 +6,31 @@ use alloc::vec::Vec;
 use contract::{Command, Completion, Device, Geometry, Instant, Slot, Status, Submission};
 use spin::Mutex;
 
-/// One line of a [`Recording`].
+/// An entry of a [`Recording`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A command went to the device.
     Submitted {
-        /// Its name.
+        /// The command's slot.
         slot: Slot,
-        /// What it asks.
+        /// The command.
         command: Command,
     },
-    /// The device reported its end.
+    /// The device completed a command.
     Completed {
-        /// Its name.
+        /// The command's slot.
         slot: Slot,
-        /// What it asked.
+        /// The command.
         command: Command,
-        /// How it ended.
+        /// The command's status.
         status: Status,
     },
-    /// Something that a test wants to place among the others, such as an acknowledgement that left.
+    /// A mark that a test places among the other records, for example for an acknowledgement that
+    /// was sent.
     Mark(u64),
 }
 
-/// What recorders wrote down. Clones are the same recording; several recorders may share one.
+/// The records of one or several recorders. Clones share the same records.
 #[derive(Clone, Debug)]
 pub struct Recording {
     shared: Arc<Mutex<Vec<Record>>>,
@@ -37,25 +38,27 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty recording of at most `records_max` records; one more panics.
+    /// Returns an empty recording of at most `records_max` records. One more record panics.
     pub fn new(records_max: usize) -> Self {
         let shared = Arc::new(Mutex::new(Vec::with_capacity(records_max)));
         Recording { shared, records_max }
     }
 
-    /// Writes a mark behind everything that happened so far.
+    /// Appends a mark.
     pub fn mark(&self, mark: u64) {
         self.push(Record::Mark(mark));
     }
 
-    /// Everything so far, in order.
+    /// Returns all records in order.
     pub fn records(&self) -> Vec<Record> {
         self.shared.lock().clone()
     }
 
-    /// Whether the last write that completed before this mark was durable by then: it forced unit
-    /// access or is atomic, or a flush was submitted after its end and succeeded before the mark.
-    /// `None` where the mark is not in the recording.
+    /// Returns `true` if the last write that completed before this mark was durable at the mark.
+    ///
+    /// A write is durable if it forced unit access or is atomic. It is also durable if a flush was
+    /// submitted after its end and succeeded before the mark. Returns `None` if the recording lacks
+    /// the mark.
     pub fn is_durable_at(&self, mark: u64) -> Option<bool> {
         let records = self.shared.lock();
         let end = records.iter().position(|record| *record == Record::Mark(mark))?;
@@ -97,7 +100,7 @@ fn is_data(command: Command) -> bool {
     command.kind() == contract::Kind::Write
 }
 
-/// Wraps a device and writes its traffic into a [`Recording`].
+/// A device whose traffic is written to a [`Recording`].
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
@@ -106,7 +109,7 @@ pub struct Recorder<D> {
 }
 
 impl<D: Device> Recorder<D> {
-    /// A queue around `inner`, which is at rest.
+    /// Returns a queue around `inner`, which must be at rest.
     pub fn new(inner: D, recording: Recording) -> Self {
         let in_flight = Vec::with_capacity(inner.room());
         Recorder { inner, recording, in_flight }

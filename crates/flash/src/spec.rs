@@ -1,6 +1,6 @@
 //! The strings that name devices on a command line or in a configuration (docs/devices.md).
 //!
-//! Only the words are understood here; opening what they name is the program's.
+//! This module only parses the strings. The program opens the devices.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -15,74 +15,74 @@ use crate::sim_flash::Preset;
 /// A device, as `SCHEME:BODY[?key=value[&key=value]…]` names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// What to open.
+    /// The device to open.
     pub source: Source,
-    /// What to wrap around it.
+    /// The decorators around the device.
     pub decorations: Decorations,
 }
 
-/// Where a device's data is.
+/// The medium of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
-    /// `null:SIZE`: nowhere.
+    /// `null:SIZE`: a device without data.
     Null {
-        /// Its size, a multiple of 512.
+        /// Size in bytes, a multiple of 512.
         bytes: u64,
     },
-    /// `mem:SIZE`: in this process.
+    /// `mem:SIZE`: a device in this process's memory.
     Mem {
-        /// Its size, a multiple of 512.
+        /// Size in bytes, a multiple of 512.
         bytes: u64,
     },
     /// `file:PATH[?size=SIZE]`: a regular file or a block device.
     File {
-        /// Where it is; everything up to the first `?`.
+        /// Path of the file; everything up to the first `?`.
         path: String,
-        /// The size a missing file is created with, a multiple of 512.
+        /// Size in bytes of a file that must be created, a multiple of 512.
         bytes: Option<u64>,
     },
-    /// `sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]`: in this process, at the pace of simulated flash, whose
-    /// chance starts at the [seed](Decorations::seed).
+    /// `sim:MODEL[?size=SIZE&age=AGE&slow=TIMES]`: a device in this process's memory, with the
+    /// latencies of simulated flash. The [seed](Decorations::seed) determines its random decisions.
     Sim {
-        /// Whose pace.
+        /// The preset of the simulated flash.
         preset: Preset,
-        /// Its size, a multiple of 512.
+        /// Size in bytes, a multiple of 512.
         bytes: u64,
-        /// How many times as long as new programs and erases take, at least 1.
+        /// Factor of the program and erase times of a new device, at least 1.
         age: f64,
-        /// How many times as long as on the drive everything takes, at least 1.
+        /// Factor of all times of the real drive, at least 1.
         slow: u32,
     },
 }
 
-/// The size of a simulated device unless told otherwise: its data is in memory, and random writes
-/// soon take all of it.
+/// The default size of a simulated device. Its data is in memory, and random writes soon take all
+/// of it.
 const SIM_BYTES: u64 = 1 << 30;
 
-/// Faults and delays that any spec may ask for; none of them unless told.
+/// Faults and delays that any spec may ask for. The default has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decorations {
-    /// `delay=100us` or `delay=80us..120us`: what each request takes longer.
+    /// `delay=100us` or `delay=80us..120us`: the additional time of each request.
     pub delay: Option<Delay>,
-    /// `fail_reads=0.01`: the share of reads that end in a media error.
+    /// `fail_reads=0.01`: the share of reads that end in a media error, 0 to 1.
     pub fail_reads: f64,
-    /// `fail_writes=0.01`: the share of writes (of any kind) that end in a media error.
+    /// `fail_writes=0.01`: the share of writes (of any kind) that end in a media error, 0 to 1.
     pub fail_writes: f64,
-    /// `seed=7`: where the chance of the above starts.
+    /// `seed=7`: the seed of random delays and faults.
     pub seed: u64,
 }
 
-/// How much longer requests take: evenly spread between two durations.
+/// The additional time of requests, uniform between two durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The shortest.
+    /// The shortest delay.
     pub min: Duration,
-    /// The longest, not below `min`.
+    /// The longest delay, not below `min`.
     pub max: Duration,
 }
 
 impl Delay {
-    /// The same for every request.
+    /// Returns a delay that is equal for all requests.
     pub const fn fixed(delay: Duration) -> Self {
         Delay { min: delay, max: delay }
     }
@@ -151,7 +151,7 @@ impl FromStr for Spec {
 }
 
 impl Decorations {
-    /// Whether there is nothing to wrap.
+    /// Returns `true` if there is nothing to wrap.
     pub fn is_empty(&self) -> bool {
         self.delay.is_none() && self.fail_reads == 0.0 && self.fail_writes == 0.0
     }
@@ -186,8 +186,8 @@ fn size_of(scheme: &str, text: &str) -> Result<u64, SpecError> {
     })
 }
 
-/// The bytes that a size like `512`, `4KiB`, `64MiB`, `1GiB` or `2TiB` says (`K`, `M`, `G` and `T`
-/// mean the same, binary, units): a nonzero multiple of 512.
+/// Parses a size like `512`, `4KiB`, `64MiB`, `1GiB` or `2TiB` into bytes: a nonzero multiple of
+/// 512. `K`, `M`, `G` and `T` mean the same binary units.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -238,33 +238,33 @@ fn parse_age(text: &str) -> Option<f64> {
     text.parse().ok().filter(|age| (1.0..=100.0).contains(age))
 }
 
-/// Why a string names no device.
+/// The reason that a string names no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpecError {
-    /// There is no `:` in it.
+    /// The string has no `:`.
     NoScheme {
         /// The whole string.
         spec: String,
     },
-    /// What stands before the `:` is not known.
+    /// The word before the `:` is unknown.
     UnknownScheme {
-        /// It.
+        /// The unknown word.
         scheme: String,
     },
-    /// A size does not say one.
+    /// A size is invalid.
     BadSize {
         /// The kind of device.
         scheme: String,
-        /// What stands for the size.
+        /// The text of the size.
         text: String,
-        /// What is wrong with it.
+        /// The fault of the size.
         reason: SizeError,
     },
     /// `file:` without a path.
     NoPath,
-    /// What stands after `sim:` is no model of a device.
+    /// The text after `sim:` names no model of a device.
     UnknownModel {
-        /// It.
+        /// The unknown model.
         model: String,
     },
     /// An option without `=`.
@@ -272,30 +272,30 @@ pub enum SpecError {
         /// The option.
         key: String,
     },
-    /// An option that this kind of device does not have.
+    /// The kind of device does not have the option.
     UnknownKey {
         /// The kind of device.
         scheme: String,
         /// The option.
         key: String,
     },
-    /// An option stands there twice.
+    /// An option is given twice.
     RepeatedKey {
         /// The option.
         key: String,
     },
-    /// An option's value makes no sense.
+    /// The value of an option is invalid.
     BadValue {
         /// The option.
         key: String,
-        /// Its value.
+        /// The option's value.
         value: String,
-        /// What it should look like.
+        /// The expected form of the value.
         expected: &'static str,
     },
 }
 
-/// What is wrong with a size.
+/// The fault of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeError {
     /// Not a number with a known unit.

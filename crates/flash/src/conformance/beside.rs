@@ -1,4 +1,4 @@
-//! What one thread cannot show: a queue that reads while another writes the same blocks.
+//! A check that needs two threads: a queue reads while another queue writes the same blocks.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -7,34 +7,34 @@ use contract::{
     BLOCK_BYTES, Buf, BufPool, Command, Completion, Device, Instant, Range, SlotTable, Submission,
 };
 
-/// The blocks that both write and read: 64 KiB.
+/// The blocks that the writer writes and the reader reads: 64 KiB.
 const RANGE: Range = Range::new(8, 128);
-/// Requests that each keeps in flight.
+/// Requests that each side keeps in flight.
 const DEPTH: usize = 4;
 
-/// One thread's queue, and what it needs to use it.
+/// A thread's queue, and the resources to use the queue.
 #[derive(Debug)]
 pub struct Side<'a, D, P> {
     /// A queue to a volume that all threads share.
     pub queue: D,
-    /// Buffers of this thread, some of at least 64 KiB.
+    /// Buffers of this thread; some hold at least 64 KiB.
     pub pool: &'a mut BufPool,
-    /// Lets this thread's world turn, as [`Bench::pass`](super::Bench::pass).
+    /// Advances this thread's world, like [`Bench::pass`](super::Bench::pass).
     pub pass: P,
 }
 
-/// What a reader has seen.
+/// The counts of a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Blocks of which a part was of one generation and a part of another.
+    /// Blocks that mixed two generations of data.
     pub torn: u64,
-    /// Reads whose first block was of another generation than that of the read before.
+    /// Reads whose first block had another generation than in the read before.
     pub changes: u64,
 }
 
 impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
-    /// Writes the same blocks again and again, each time with a generation of its own; sets `is_over` when
-    /// all `rounds` have ended, or it panics.
+    /// Writes the same blocks again and again, each time with a new generation. Sets `is_over`
+    /// after `rounds` writes, or on a panic.
     pub fn write_generations(&mut self, rounds: u64, is_over: &AtomicBool) {
         let _over = Over(is_over);
         let mut begun = 0;
@@ -51,7 +51,7 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
         );
     }
 
-    /// Reads these blocks until the writer is done.
+    /// Reads the blocks until the writer has ended; returns the reader's counts.
     pub fn read_generations(&mut self, is_over: &AtomicBool) -> Seen {
         let (mut seen, mut last) = (Seen::default(), 0);
         self.keep_busy(
@@ -70,8 +70,8 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
         seen
     }
 
-    /// Keeps requests in flight while `prepare` says so, shows each to `look` when it has ended, and comes
-    /// to rest.
+    /// Keeps requests in flight while `prepare` returns `true`, and shows each ended request's
+    /// buffer to `look`. Returns once all requests have ended.
     fn keep_busy(
         &mut self,
         command: Command,
@@ -106,7 +106,7 @@ impl<D: Device, P: FnMut(Option<Instant>) -> Instant> Side<'_, D, P> {
     }
 }
 
-/// Says so when it is dropped, so that no reader waits for a writer that has panicked.
+/// Sets the flag when dropped, so that no reader waits for a writer that has panicked.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

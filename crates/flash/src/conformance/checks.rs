@@ -1,4 +1,4 @@
-//! The checks themselves, in the order in which they run.
+//! The checks of the suite, in the order in which they run.
 
 use alloc::vec::Vec;
 
@@ -249,7 +249,7 @@ fn atomic_write<B: Bench>(rig: &mut Rig<'_, B>) {
     }
 }
 
-/// The marks of all blocks are the same: their first words differ by their addresses alone.
+/// Asserts that all blocks carry the same mark: their first words differ only by their addresses.
 fn assert_one_mark(data: &[u8], range: Range) {
     let marks = data.chunks(BLOCK_BYTES).zip(range.lba..).map(|(block, lba)| {
         let word: [u8; 8] = block[..8].try_into().expect("a block has eight bytes");

@@ -11,7 +11,7 @@ use contract::{
 
 use super::Bench;
 
-/// What a block holds: the mark it was written with; an absent one is zero.
+/// The expected content: each block's mark. An absent block is zero.
 type Model = BTreeMap<u64, u64>;
 
 pub(super) struct Rig<'a, B: Bench> {
@@ -28,14 +28,14 @@ pub(super) struct Rig<'a, B: Bench> {
 struct Flight {
     queue: usize,
     command: Command,
-    /// The buffer's name and size, to know it again.
+    /// The index and size of the lent buffer, to recognize it when it comes back.
     lent: Option<(u32, usize)>,
-    /// What the written blocks will hold; `None` for commands that write no data.
+    /// The mark that the written blocks will hold; `None` for commands that write no data.
     mark: Option<u64>,
     outcome: Option<Outcome>,
 }
 
-/// How a request ended: its status, and what a read brought.
+/// The end of a request: its status, and the data of a read.
 pub(super) struct Outcome {
     pub(super) status: Status,
     pub(super) data: Vec<u8>,
@@ -127,7 +127,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         slot
     }
 
-    /// One turn: kick, let the world turn, poll.
+    /// Runs one turn: kicks the queues, advances the world, polls the queues.
     pub(super) fn turn(&mut self) {
         for queue in &mut self.queues {
             queue.kick(self.now);
@@ -161,7 +161,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         flight.outcome = Some(Outcome { status, data });
     }
 
-    /// Waits for a request; what it wrote enters the model.
+    /// Waits for a request, and applies a successful write to the model.
     pub(super) fn wait(&mut self, slot: Slot) -> Outcome {
         let mut turns = 0;
         while self.flights.get(slot).outcome.is_none() {
@@ -193,13 +193,13 @@ impl<'a, B: Bench> Rig<'a, B> {
         }
     }
 
-    /// Submits, waits, and expects success.
+    /// Submits a command and waits for its success.
     pub(super) fn do_ok(&mut self, queue: usize, command: Command, mark: u64) {
         let slot = self.submit(queue, command, mark);
         self.wait_ok(slot);
     }
 
-    /// Waits for a request that must succeed, and returns what it read.
+    /// Waits for a request that must succeed, and returns the data of a read.
     pub(super) fn wait_ok(&mut self, slot: Slot) -> Vec<u8> {
         let command = self.flights.get(slot).command;
         let outcome = self.wait(slot);
@@ -207,7 +207,7 @@ impl<'a, B: Bench> Rig<'a, B> {
         outcome.data
     }
 
-    /// Reads the range, which must hold what the model says.
+    /// Reads the range, and asserts that the data matches the model.
     pub(super) fn expect(&mut self, queue: usize, range: Range) {
         let slot = self.submit(queue, Command::Read(range), 0);
         let data = self.wait_ok(slot);
@@ -225,7 +225,8 @@ impl<'a, B: Bench> Rig<'a, B> {
         }
     }
 
-    /// Everything in flight ends, nothing more comes, and every buffer is back.
+    /// Waits for all requests in flight. Asserts that no other completion arrives, and that every
+    /// buffer is back.
     pub(super) fn come_to_rest(mut self) {
         let open: Vec<Slot> = self.flights.iter().map(|(slot, _)| slot).collect();
         for slot in open {
@@ -247,8 +248,8 @@ impl<'a, B: Bench> Rig<'a, B> {
     }
 }
 
-/// The bytes of a range that was written with `mark`: each word tells block, place and mark, so
-/// that nothing misplaced looks right. Mark zero is all zeroes.
+/// Fills `data` with the bytes of a range that was written with `mark`. Each word encodes block,
+/// position and mark, so that misplaced data never looks right. Mark zero is all zeroes.
 fn fill(range: Range, mark: u64, data: &mut [u8]) {
     for (block, bytes) in data.chunks_mut(BLOCK_BYTES).take(range.blocks as usize).enumerate() {
         let lba = range.lba + block as u64;

@@ -1,4 +1,4 @@
-//! The suite catches devices that break the contract.
+//! Tests that the suite catches devices that break the contract.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::string::String;
@@ -9,31 +9,31 @@ use contract::{Command, Completion, Geometry, Status, Submission};
 use super::*;
 use crate::{MemQueue, MemVolume};
 
-/// How a device lies.
+/// A way in which a device breaks the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lie {
     None,
-    /// Discards do nothing.
+    /// Ignores discards.
     KeepsDiscarded,
-    /// Zeroing takes the next block along.
+    /// Zeroes one block too many.
     ZeroesTooMuch,
-    /// Blocks are written in whole groups of eight, with garbage around.
+    /// Writes whole groups of eight blocks, with garbage around the data.
     SpoilsNeighbours,
-    /// A large write ends early.
+    /// Ends a large write early.
     WritesShort,
-    /// Reads leave the buffer as it was where nothing was written.
+    /// Leaves the buffer unchanged where nothing was written.
     LeavesGarbage,
-    /// A write's buffer does not come back.
+    /// Keeps the buffer of a write.
     KeepsBuffers,
-    /// Every request completes twice.
+    /// Completes every request twice.
     RepeatsItself,
-    /// Flushes are never answered.
+    /// Never completes a flush.
     ForgetsFlushes,
-    /// Flushes fail.
+    /// Fails every flush.
     RefusesFlushes,
-    /// Says that there is room where there is none.
+    /// Reports room where there is none.
     AlwaysHasRoom,
-    /// Takes no compare for a mismatch.
+    /// Never reports a mismatch of a compare.
     ComparesNothing,
 }
 
@@ -121,7 +121,7 @@ impl Device for Liar {
     }
 }
 
-/// What the suite says about a device that lies like that.
+/// Returns the suite's complaint about a device that breaks the contract in this way.
 fn complaint(lie: Lie) -> Option<String> {
     let mut heap = Heap::new(|blocks| {
         let volume = MemVolume::new(blocks);

@@ -1,33 +1,34 @@
-//! One request on its way through [`Exclusive`](super::Exclusive).
+//! A request on its way through [`Exclusive`](super::Exclusive).
 
 use contract::{BLOCK_BYTES, Buf, Command, REQUEST_BYTES_MAX, Range, Slot, Status};
 
 use crate::locks::{Claim, Mode, RangeLocks};
 
-/// A request, what it holds and where it stands.
+/// A request, the resources that it holds, and its current step.
 #[derive(Debug)]
 pub(super) struct Op {
-    /// The request's name outside.
+    /// The slot of the request outside this queue.
     pub(super) slot: Slot,
     command: Command,
-    /// Its stripes, held from the first step to the last.
+    /// The request's stripes, held from the first step to the last.
     pub(super) claim: Claim,
-    /// Its buffer, except while the inner device has it.
+    /// The request's buffer, except while the inner device has it.
     pub(super) buf: Option<Buf>,
     pub(super) step: Step,
-    /// What the steps behind this one have to do; only discards and zeroing have several.
+    /// The range of the steps after the current one. Only discards and zeroing have several steps.
     rest: Range,
 }
 
-/// What a request waits to do, or what the inner device is doing for it.
+/// The step that a request waits for, or that the inner device carries out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A command that the device takes as it is. Ends the step.
+    /// A command that the device takes as it is. Its completion ends the step.
     Whole(Command),
-    /// Reading the granules around this part into a scratch buffer. A read or a comparison that
-    /// fails, or has nothing to write, ends here; all else goes on to write them back.
+    /// A read of the granules around this part into a scratch buffer. A read, a failed comparison
+    /// or a request without data to write ends here. Every other request goes on to write the
+    /// granules back.
     Patch(Range),
-    /// Writing the changed granules back. Ends the step.
+    /// A write of the changed granules. Its completion ends the step.
     WriteBack,
 }
 
@@ -52,7 +53,7 @@ impl Op {
         op
     }
 
-    /// Moves on to the next step; false when there is none.
+    /// Moves on to the next step; returns `false` if there is none.
     pub(super) fn next_step(&mut self, granule: u64) -> bool {
         if self.rest.blocks == 0 {
             return false;
@@ -76,8 +77,8 @@ impl Op {
         true
     }
 
-    /// Serves the request from the granules in `scratch`, or changes them; `Some` is the command
-    /// that writes them back. An error ends the request.
+    /// Serves the request from the granules in `scratch`, or changes the granules. Returns the
+    /// command that writes them back, if they changed. An error ends the request.
     pub(super) fn patch(
         &mut self,
         part: Range,
@@ -139,25 +140,26 @@ fn mode(command: Command, range: Range, granule: u64, plain_writes: Mode) -> Mod
     }
 }
 
-/// Whether the command holds its range alone.
+/// Returns `true` if the command holds its range alone.
 pub(super) fn is_alone(command: Command, granule: u64, locks: &RangeLocks) -> bool {
     let mode = |range| mode(command, range, granule, locks.plain_writes);
     command.range().is_some_and(|range| mode(range) == Mode::Alone)
 }
 
-/// Whether the range is made of whole granules.
+/// Returns `true` if the range consists of whole granules.
 fn is_whole(range: Range, granule: u64) -> bool {
     (range.lba | u64::from(range.blocks)).is_multiple_of(granule)
 }
 
-/// The granules that the range touches.
+/// Returns the granules that the range touches.
 pub(super) fn cover(range: Range, granule: u64) -> Range {
     let first = range.lba / granule * granule;
     let end = (range.lba + u64::from(range.blocks)).next_multiple_of(granule);
     Range::new(first, (end - first) as u32)
 }
 
-/// The first blocks of the range that are either whole granules or lie within a single one.
+/// Returns the first blocks of the range that are either whole granules or lie within a single
+/// granule.
 fn first_part(range: Range, granule: u64) -> Range {
     let into = range.lba % granule;
     let blocks = u64::from(range.blocks);

@@ -9,14 +9,14 @@ use crate::conformance::{self, Heap, leak_buf};
 use crate::{Chance, MemQueue, MemVolume};
 use contract::Range;
 
-/// A device that carries out requests piece by piece, in an order that chance picks, and takes
-/// whole granules only: everything that a careless layer above would get wrong shows.
+/// A device that carries out requests piece by piece, in a random order. The device accepts whole
+/// granules only, so that mistakes of the layer above show.
 struct Shredder {
     bytes: Arc<Mutex<Box<[u8]>>>,
     granule: u64,
     /// Bytes of a piece: a block, or less on a medium that tears blocks.
     piece: usize,
-    /// Requests and how many of their pieces are done.
+    /// Requests, each with the number of its pieces that are done.
     entries: Vec<(Submission, u32)>,
     chance: Chance,
 }
@@ -35,12 +35,12 @@ impl Shredder {
         core::array::from_fn(queue)
     }
 
-    /// Half a block at a time.
+    /// Sets the piece to half a block.
     fn tearing(self) -> Shredder {
         Shredder { piece: BLOCK_BYTES / 2, ..self }
     }
 
-    /// Pieces of a request.
+    /// Returns the number of pieces of a request.
     fn pieces(&self, submission: &Submission) -> u32 {
         submission.command.range().map_or(0, |range| (range.bytes() / self.piece) as u32)
     }
@@ -152,7 +152,7 @@ fn conforms_around_a_device_that_tears_blocks() {
     }
 }
 
-/// Two queues write and read the same blocks; how many blocks a read found torn.
+/// Writes and reads the same blocks from two queues; returns how many blocks were torn in a read.
 fn torn_blocks(locks: RangeLocks, seed: u64) -> usize {
     const BLOCKS: u64 = 40;
     let locks = Arc::new(locks);
@@ -214,14 +214,14 @@ struct Client {
     device: Exclusive<Shredder>,
     slots: SlotTable<Command>,
     bufs: Vec<Buf>,
-    /// What the last read saw in each group.
+    /// The value that the last read saw in each group.
     seen: [u64; GROUPS as usize],
     swaps: [u64; GROUPS as usize],
     lost: u64,
 }
 
 impl Client {
-    /// Reads a group, raises its counter by one with a compare-and-write, or writes it anew.
+    /// Reads a group, or raises its counter by one with a compare-and-write.
     fn act(&mut self, chance: &mut Chance) {
         if self.device.room() == 0 {
             return;
@@ -272,15 +272,15 @@ fn fill(data: &mut [u8], value: u64) {
     data.chunks_mut(8).for_each(|word| word.copy_from_slice(&value.to_le_bytes()));
 }
 
-/// The one value that all words hold.
+/// Returns the value of all words, which must be equal.
 fn value(data: &[u8]) -> u64 {
     let first = u64::from_le_bytes(data[..8].try_into().unwrap());
     assert!(data.chunks(8).all(|word| word == first.to_le_bytes()), "a torn group");
     first
 }
 
-/// Every increment that succeeded counts once, whatever the interleaving: compare-and-write is
-/// linearizable, and no read sees half of one.
+/// Tests that every successful increment counts once, whatever the interleaving: compare-and-write
+/// is linearizable, and no read sees half of a write.
 #[test]
 fn counters_survive_any_interleaving() {
     let (mut won, mut lost) = (0, 0);
@@ -383,7 +383,7 @@ fn without_scratch_there_is_no_compare() {
     assert!(done[0].buf.is_some());
 }
 
-/// Two real threads, each with its queue: increments are never lost.
+/// Tests that no increment of two real threads, each with its own queue, is lost.
 #[test]
 fn threads_count_together() {
     let volume = MemVolume::new(4096);
@@ -430,7 +430,7 @@ fn threads_count_together() {
     assert_eq!(value(&data), 1000);
 }
 
-/// Two real threads, one writing and one reading the same blocks.
+/// Tests that a real thread reads whole blocks while another thread writes them.
 #[test]
 fn threads_see_whole_blocks() {
     use crate::conformance::Side;

@@ -1,18 +1,18 @@
-//! A channel between the controller and its dies: a calendar of transfers.
+//! A channel between the controller and its dies, as a calendar of transfers.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Slots that a calendar can tell apart; transfers further ahead find the channel free.
+/// Number of slots in a calendar. Transfers further ahead find the channel free.
 const SLOTS: u64 = 4096;
 const WORDS: usize = (SLOTS / 64) as usize;
 
-/// Time in slots of one transfer each. A transfer takes the first free slot after its page is
-/// ready, so a page that is ready early does not wait for one that will be ready late.
+/// A calendar of slots of one transfer each. A transfer takes the first free slot after its page is
+/// ready. So an early page does not wait for a late one.
 #[derive(Debug)]
 pub(super) struct Channel {
     slot_ns: u64,
-    /// Slots before this one are over; bit `n % SLOTS` stands for slot `n`.
+    /// Number of the first slot that is not over. Bit `n % SLOTS` stands for slot `n`.
     first: u64,
     taken: Box<[u64]>,
 }
@@ -22,8 +22,8 @@ impl Channel {
         Channel { slot_ns, first: 0, taken: vec![0; WORDS].into_boxed_slice() }
     }
 
-    /// Takes a slot for a page that will be ready at `ready`; says when its transfer ends. Nothing
-    /// will ever be ready before `now`.
+    /// Takes a slot for a page that will be ready at `ready`; returns the end of the transfer. No
+    /// later transfer has its page ready before `now`.
     pub(super) fn transfer(&mut self, now: u64, ready: u64) -> u64 {
         self.forget_until(now / self.slot_ns);
         let mut slot = ready.div_ceil(self.slot_ns).max(self.first);

@@ -1,26 +1,26 @@
-//! One die: what it is doing, and the program and erase work that it owes.
+//! A flash die: its current operation, and the program and erase work that it owes.
 
 use alloc::collections::VecDeque;
 
-/// A die serves one thing at a time. Reads go before owed work, but not into the middle of a slice
-/// of it.
+/// A die serves one operation at a time. Reads go before owed work, but never interrupt a slice of
+/// work.
 ///
 /// `done ≤ started ≤ owed`; `releases` ascends.
 #[derive(Debug)]
 pub(super) struct Die {
-    /// When what it is doing, and every read that waits for it, will have ended, in ns.
+    /// Time at which the current operation, and all reads that wait for it, will have ended, in ns.
     pub(super) busy_until: u64,
-    /// Work that was ever given to it, in ns of its time.
+    /// Total work that the die was given, in ns of its time.
     owed: u64,
-    /// Work that ever began.
+    /// Total work that has begun, in ns.
     started: u64,
-    /// Work that ever ended.
+    /// Total work that has ended, in ns.
     done: u64,
-    /// Whether a timer will look at it when it is free.
+    /// `true` if a timer will look at the die when it is free.
     pub(super) is_armed: bool,
-    /// Pages to program until the next block must be erased.
+    /// Pages to program until the next erase of a block.
     pub(super) pages_to_erase: f64,
-    /// Points of `done` at which one program's pages leave the write buffer.
+    /// Values of `done` at which a program's pages leave the write buffer.
     releases: VecDeque<u64>,
 }
 
@@ -37,18 +37,19 @@ impl Die {
         }
     }
 
-    /// Work that has not begun, in ns.
+    /// Returns the work that has not begun, in ns.
     pub(super) fn debt(&self) -> u64 {
         self.owed - self.started
     }
 
-    /// Takes a program of buffered pages and the `garbage` work that it causes, in ns.
+    /// Adds a program of buffered pages and the `garbage` work that it causes, in ns.
     pub(super) fn owe(&mut self, program: u64, garbage: u64) {
         self.releases.push_back(self.owed + program);
         self.owed += program + garbage;
     }
 
-    /// Begins `slice` ns of what it owes, at `now` or when it is free; says when that ends.
+    /// Begins `slice` ns of owed work, at `now` or when the die is free; returns the end of the
+    /// slice.
     pub(super) fn begin(&mut self, now: u64, slice: u64) -> u64 {
         assert!(slice <= self.debt(), "a die works on what it owes");
         self.started += slice;
@@ -56,7 +57,7 @@ impl Die {
         self.busy_until
     }
 
-    /// Ends `slice` ns of work; says how many programs ended with it.
+    /// Ends `slice` ns of work; returns the number of programs that ended with it.
     pub(super) fn end(&mut self, slice: u64) -> usize {
         self.done += slice;
         assert!(self.done <= self.started, "what ends has begun");

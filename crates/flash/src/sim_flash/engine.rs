@@ -1,4 +1,4 @@
-//! The device itself: controller, channels, dies and write buffer, in the order of their events.
+//! The simulated device: controller, channels, dies and write buffer, in the order of their events.
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -12,7 +12,7 @@ use super::garbage::Garbage;
 use super::model::Model;
 use crate::Chance;
 
-/// What a device has done since it was made.
+/// Counters of a device since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Pages that the host read from flash.
@@ -29,33 +29,33 @@ pub struct Counters {
     pub writes_blocked: u64,
 }
 
-/// Pages that a request can touch: 1 MiB that begins inside of a page.
+/// Maximum number of pages that a request touches: 1 MiB that begins within a page.
 const REQUEST_PAGES_MAX: usize = 257;
 
 /// A write that waits for room in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct Blocked {
-    /// When the controller has looked at it.
+    /// Time at which the controller has processed the write.
     at: u64,
     pages: u32,
     owner: usize,
     ticket: u32,
 }
 
-/// Something that happens to a die, earliest first.
+/// An event of a die, earliest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Timer {
     at: u64,
-    /// Ties go by order of making, which makes runs repeatable.
+    /// Order of creation, which breaks ties and so makes runs repeatable.
     sequence: u64,
     die: u32,
-    /// Whether the die looks for more to do.
+    /// If `true`, the die looks for more work.
     looks: bool,
-    /// Work that ends with it, in ns.
+    /// Work that ends with this event, in ns.
     ended: u64,
 }
 
-/// The mechanism. All times are nanoseconds on the caller's clock.
+/// The simulated mechanism. All times are nanoseconds on the caller's clock.
 #[derive(Debug)]
 pub(super) struct Engine {
     model: Model,
@@ -64,9 +64,9 @@ pub(super) struct Engine {
     chance: Chance,
     hash_key: u64,
     now: u64,
-    /// When the controller will be free.
+    /// Time at which the controller will be free.
     controller_free: u64,
-    /// Until when the device is in mixed mode at least.
+    /// Time until which the device is in mixed mode at least.
     mixed_until: u64,
     indebted: usize,
     dies: Box<[Die]>,
@@ -79,9 +79,9 @@ pub(super) struct Engine {
     open: usize,
     last_write: u64,
     blocked: VecDeque<Blocked>,
-    /// Tickets of blocked writes that were let in and when they are acknowledged, by owner.
+    /// Blocked writes that were admitted: the time of acknowledgement and the ticket, by owner.
     admitted: Vec<Vec<(u64, u32)>>,
-    /// A set bit is a page that holds nothing, since it was discarded.
+    /// A bit per page: set for a discarded page, which holds no data.
     empty: Box<[u64]>,
     empty_pages: u64,
     pages: u64,
@@ -132,22 +132,22 @@ impl Engine {
         self.age = age;
     }
 
-    /// A new owner of requests, with at most `depth` of them at a time; says its number.
+    /// Adds an owner of at most `depth` requests at a time; returns the owner's number.
     pub(super) fn add_owner(&mut self, depth: usize) -> usize {
         self.admitted.push(Vec::with_capacity(depth));
         self.blocked.reserve(self.admitted.len() * depth);
         self.admitted.len() - 1
     }
 
-    /// Reads pages from `first`; says when the last of them is there.
+    /// Reads `count` pages from `first`; returns the time at which the last page arrives.
     pub(super) fn read(&mut self, now: u64, first: u64, count: u64) -> u64 {
         self.advance(now);
         let mixed = self.is_mixed();
         (first..first + count).map(|page| self.read_page(page, mixed)).max().unwrap_or(self.now)
     }
 
-    /// Buffers pages from `first`; says when that is acknowledged, or nothing when the buffer is
-    /// full: then `take_admitted` will say.
+    /// Buffers `count` pages from `first`; returns the time of the acknowledgement. Returns `None`
+    /// if the buffer is full; `take_admitted` reports the write later.
     pub(super) fn write(
         &mut self,
         now: u64,
@@ -171,14 +171,14 @@ impl Engine {
         Some(self.admit(at, pages))
     }
 
-    /// Anything that only the controller does.
+    /// Processes a command that only needs the controller; returns the time of the acknowledgement.
     pub(super) fn manage(&mut self, now: u64) -> u64 {
         self.advance(now);
         self.occupy(1);
         self.acknowledgement(self.controller_free)
     }
 
-    /// Forgets pages; says when that is acknowledged.
+    /// Discards pages; returns the time of the acknowledgement.
     pub(super) fn discard(&mut self, now: u64, first: u64, count: u64) -> u64 {
         for page in first..first + count {
             self.mark(page, true);
@@ -186,13 +186,14 @@ impl Engine {
         self.manage(now)
     }
 
-    /// Blocked writes of this owner that were let in, with the times of their acknowledgements.
+    /// Passes the blocked writes of this owner that were admitted to `f`, with the times of their
+    /// acknowledgements.
     pub(super) fn take_admitted(&mut self, now: u64, owner: usize, f: impl FnMut((u64, u32))) {
         self.advance(now);
         self.admitted[owner].drain(..).for_each(f);
     }
 
-    /// When there will be news for an owner of blocked writes, at the earliest.
+    /// Returns the earliest time at which a blocked write of this owner may be admitted.
     pub(super) fn next_for(&self, owner: usize) -> Option<u64> {
         if let Some(at) = self.admitted[owner].iter().map(|&(at, _)| at).min() {
             return Some(at);
@@ -246,7 +247,7 @@ impl Engine {
         at + self.model.ack_ns + jitter + late
     }
 
-    /// Puts pages into the buffer, which has room; says when that is acknowledged.
+    /// Puts pages into the buffer, which has room; returns the time of the acknowledgement.
     fn admit(&mut self, at: u64, pages: u32) -> u64 {
         self.counters.pages_written += u64::from(pages);
         self.buffered += pages as usize;
@@ -307,7 +308,7 @@ impl Engine {
         self.arm(Timer { at, sequence: 0, die: place as u32, looks, ended: slice });
     }
 
-    /// Lets everything happen that happens until `now`. A clock that went back stands still.
+    /// Processes all events until `now`. A clock that goes back counts as standing still.
     pub(super) fn advance(&mut self, now: u64) {
         loop {
             let flush = self.flush_at().filter(|&at| at <= now);
@@ -383,12 +384,12 @@ impl Engine {
     }
 }
 
-/// A number in [0, 1).
+/// Returns a number in [0, 1).
 pub(super) fn unit(chance: &mut Chance) -> f64 {
     (chance.number() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Scatters pages over dies, as writing in random order does.
+/// Scatters pages over dies, like writes in random order.
 fn mix(page: u64) -> u64 {
     let mut mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -1,12 +1,12 @@
-//! What garbage collection costs: how full of live pages a block still is when its turn comes.
+//! The cost of garbage collection: the share of live pages in a block at its collection.
 
 use alloc::boxed::Box;
 
 const STEPS: usize = 1024;
 
-/// Live share of the blocks that are collected, by the share of physical space in use.
+/// The live share of collected blocks, by the share of physical space in use.
 ///
-/// Blocks are collected in the order in which they were written, under uniformly random writes: a
+/// Blocks are collected in the order in which they were written, under uniformly random writes. A
 /// page of a block that waited until the device was written over `1/u` times is still live with
 /// probability `v = exp(-(1 - v)/u)` (Robinson 1996; Desnoyers 2012), so that `u = (v - 1)/ln v`.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ impl Garbage {
         Garbage { live: (0..=STEPS).map(|step| live_share(step as f64 / STEPS as f64)).collect() }
     }
 
-    /// Pages that are copied for each page that the host writes, when the share `used` of physical
-    /// space is in use.
+    /// Returns the number of pages copied for each page that the host writes. `used` is the share
+    /// of physical space in use.
     pub(super) fn copies(&self, used: f64) -> f64 {
         let step = (used.clamp(0.0, 1.0) * STEPS as f64) as usize;
         let live = self.live[step].min(LIVE_MAX);
@@ -28,7 +28,7 @@ impl Garbage {
     }
 }
 
-/// A device never copies more than 49 pages for one.
+/// Maximum live share: a device never copies more than 49 pages for one.
 const LIVE_MAX: f64 = 0.98;
 
 fn live_share(used: f64) -> f64 {

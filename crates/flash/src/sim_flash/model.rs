@@ -1,54 +1,54 @@
-//! What a simulated device is made of: the parameters of docs/flash-model.md, and the presets.
+//! The parameters of a simulated device (docs/flash-model.md), and the presets.
 
 /// Parameters of a simulated device. Times are in nanoseconds; a page is 4 KiB. The equations are
 /// in docs/flash-model.md.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Flash dies.
+    /// Number of flash dies.
     pub dies: usize,
-    /// Channels; die `n` is on channel `n % channels`.
+    /// Number of channels; die `n` is on channel `n % channels`.
     pub channels: usize,
-    /// The controller's work for each page of a command, one after the other.
+    /// Time of the controller for each page of a command. Pages are processed one after the other.
     pub command_ns: u64,
-    /// A die's time to sense a page of middling difficulty.
+    /// Time of a die to sense a page of medium difficulty.
     pub sense_ns: u64,
-    /// How much less the easy third of the pages takes, and how much more the hard third.
+    /// Time that the easy third of the pages takes less, and the hard third takes more.
     pub sense_spread_ns: u64,
-    /// How much longer a read holds its die while the device is in mixed mode.
+    /// Additional time that a read holds its die in mixed mode.
     pub mixed_hold_ns: u64,
-    /// How long after its last write a device stays in mixed mode.
+    /// Time that a device stays in mixed mode after its last write.
     pub mixed_linger_ns: u64,
     /// Time of one page on a channel.
     pub transfer_ns: u64,
-    /// What a read takes besides: decoding, the bus, the completion.
+    /// Remaining time of a read: decoding, the bus, the completion.
     pub finish_ns: u64,
-    /// From the controller to the acknowledgement of a buffered write, without jitter.
+    /// Time from the controller to the acknowledgement of a buffered write, without jitter.
     pub ack_ns: u64,
-    /// Jitter of that, evenly spread from zero.
+    /// Maximum jitter of an acknowledgement, uniform from zero.
     pub ack_jitter_ns: u64,
-    /// What one acknowledgement in ten takes longer.
+    /// Additional time of one acknowledgement in ten.
     pub ack_late_ns: u64,
-    /// Pages that the write buffer holds.
+    /// Capacity of the write buffer in pages.
     pub buffer_pages: usize,
     /// Buffered pages that a die programs at once.
     pub program_pages: usize,
-    /// A die's time for that, new.
+    /// Time of a new die for one program.
     pub program_ns: u64,
-    /// After so long without a write, a part of a program is programmed, padded.
+    /// Time without a write after which a partial program is padded and programmed.
     pub idle_flush_ns: u64,
-    /// Dies that are drawn for a program, of which the least indebted gets it.
+    /// Number of dies drawn for a program; the die with the least debt gets the program.
     pub die_choices: usize,
-    /// A die's time to erase a block, new.
+    /// Time of a new die to erase a block.
     pub erase_ns: u64,
-    /// Programs that fill a block.
+    /// Number of programs that fill a block.
     pub block_programs: usize,
-    /// Physical space beyond the logical, as a share of the logical, new.
+    /// Physical space beyond the logical space of a new device, as a share of the logical space.
     pub spare: f64,
-    /// The shortest time that a program or erase runs before it can be suspended.
+    /// Minimum time that a program or erase runs before it can be suspended.
     pub slice_ns_min: u64,
-    /// The longest.
+    /// Maximum time that a program or erase runs before it can be suspended.
     pub slice_ns_max: u64,
-    /// The share of its debt that a die works off before it can be suspended.
+    /// Share of its debt that a die works off before it can be suspended.
     pub slice_share: f64,
     /// Share of the buffer above which a die alternates between programs and reads.
     pub urgent_above: f64,
@@ -83,8 +83,9 @@ impl Model {
         urgent_above: 0.75,
     };
 
-    /// Device B of the paper (§3.2.1, Figure 3): write cost 20. Nothing else about it is published;
-    /// the rest is a plausible drive of fewer and slower dies, with less spare space.
+    /// Device B of the paper (§3.2.1, Figure 3): write cost 20. The paper publishes nothing else
+    /// about this device. The rest is a plausible drive of fewer and slower dies, with less spare
+    /// space.
     pub const B: Model = Model {
         dies: 44,
         channels: 11,
@@ -98,8 +99,8 @@ impl Model {
         ..Model::A
     };
 
-    /// Device C of the paper (§3.2.1, Figure 3): write cost 16. Nothing else about it is published;
-    /// the rest is a plausible drive between A and B.
+    /// Device C of the paper (§3.2.1, Figure 3): write cost 16. The paper publishes nothing else
+    /// about this device. The rest is a plausible drive between A and B.
     pub const C: Model = Model {
         dies: 48,
         channels: 12,
@@ -130,9 +131,9 @@ impl Model {
 }
 
 impl Model {
-    /// The same device, on which everything takes so many times as long: it serves so many times
-    /// fewer requests a second at so many times the latency, in the same proportions. For machines
-    /// that cannot drive the device itself.
+    /// Returns a device on which every operation takes `times` times as long. The device serves
+    /// `times` times fewer requests per second at `times` times the latency, in the same
+    /// proportions. For machines that cannot drive the device itself.
     pub const fn slowed(mut self, times: u32) -> Model {
         let times = times as u64;
         self.command_ns *= times;
@@ -154,29 +155,29 @@ impl Model {
     }
 }
 
-/// A device that a model is known for.
+/// A device with a known model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
     /// Device A of the paper.
     A,
-    /// Device B of the paper, of which it gives the write cost alone.
+    /// Device B of the paper, which publishes only the write cost.
     B,
-    /// Device C of the paper, of which it gives the write cost alone.
+    /// Device C of the paper, which publishes only the write cost.
     C,
     /// The NVMe device of a cloud instance of 2018, by the model that the paper's authors published.
     Cloud,
 }
 
 impl Preset {
-    /// All of them.
+    /// All presets.
     pub const ALL: [Preset; 4] = [Preset::A, Preset::B, Preset::C, Preset::Cloud];
 
-    /// The preset of this name, in small letters.
+    /// Returns the preset of this name, in lower case.
     pub fn named(name: &str) -> Option<Preset> {
         Preset::ALL.into_iter().find(|preset| preset.name() == name)
     }
 
-    /// Its name.
+    /// Returns the preset's name.
     pub const fn name(self) -> &'static str {
         match self {
             Preset::A => "a",
@@ -186,7 +187,7 @@ impl Preset {
         }
     }
 
-    /// Its parameters.
+    /// Returns the preset's parameters.
     pub const fn model(self) -> Model {
         match self {
             Preset::A => Model::A,

@@ -1,6 +1,6 @@
-//! Open-loop sweeps of a model in virtual time: what Figures 1 and 3 of the paper show.
+//! Open-loop sweeps of a model in virtual time, as in Figures 1 and 3 of the paper.
 //!
-//! What is deliberately not here: queues of requests before the device, and any fitting.
+//! This module deliberately leaves out queues of requests before the device, and any fitting.
 
 use alloc::vec::Vec;
 
@@ -8,34 +8,34 @@ use super::engine::{Engine, unit};
 use super::model::Model;
 use crate::Chance;
 
-/// An offered load: 4 KiB requests to random places, at random times (Poisson).
+/// An offered load: 4 KiB requests at random addresses and random times (Poisson).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Requests a second.
+    /// Requests per second.
     pub iops: f64,
-    /// The share of reads, from 0 to 1.
+    /// Share of reads, from 0 to 1.
     pub reads: f64,
-    /// Requests that are offered; the first fifth is not measured.
+    /// Number of requests; the first fifth is not measured.
     pub requests: usize,
-    /// Pages of 4 KiB each.
+    /// Size of a request in pages of 4 KiB.
     pub pages: u64,
-    /// Where chance starts.
+    /// Seed of the random decisions.
     pub seed: u64,
 }
 
-/// What came of a load.
+/// The measured outcome of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Mean latency of reads in microseconds.
     pub read_mean_us: f64,
-    /// 95th percentile of it.
+    /// 95th percentile of the latency of reads in microseconds.
     pub read_p95_us: f64,
     /// Mean latency of writes in microseconds. A write that is still blocked when the last request
     /// arrives does not count.
     pub write_mean_us: f64,
-    /// 95th percentile of it.
+    /// 95th percentile of the latency of writes in microseconds.
     pub write_p95_us: f64,
-    /// Requests that were completed a second.
+    /// Completed requests per second.
     pub iops: f64,
 }
 
@@ -92,8 +92,8 @@ fn summary(latencies: &mut [u64]) -> (f64, f64) {
     (mean / 1e3, *p95 as f64 / 1e3)
 }
 
-/// The load at which reads reach a 95th percentile of `p95_us`, in requests a second, to within
-/// 0.5 %, by halving the interval from half to twice `load.iops`.
+/// Returns the load at which reads reach a 95th percentile of `p95_us`, in requests per second, to
+/// within 0.5 %. The search halves the interval from half to twice `load.iops`.
 pub fn iops_at(model: &Model, age: f64, p95_us: f64, load: Load) -> f64 {
     let (mut low, mut high) = (load.iops / 2.0, load.iops * 2.0);
     while high / low > 1.01 {

@@ -16,15 +16,14 @@ use super::model::Model;
 use crate::MemVolume;
 use crate::inbox::{Inbox, assert_valid};
 
-/// Bytes that flash senses and programs as one, as far as requests can tell.
+/// Bytes of a page, which flash senses and programs as a unit.
 const PAGE_BYTES: usize = 4096;
 const PAGE_BLOCKS: u64 = (PAGE_BYTES / BLOCK_BYTES) as u64;
 
 /// A simulated device with its data. A clone is another handle to the same device.
 ///
-/// Time is whatever the calls say, virtual or real. What a device does depends on its seed and on
-/// the order and times of the requests alone. A call that comes late changes nothing but when its
-/// caller learns of it.
+/// The clock is the `now` of the calls, virtual or real. The behaviour depends only on the seed and
+/// on the order and times of the requests. A late call only delays the caller's knowledge.
 #[derive(Clone, Debug)]
 pub struct SimVolume {
     shared: Arc<Shared>,
@@ -33,20 +32,21 @@ pub struct SimVolume {
 #[derive(Debug)]
 struct Shared {
     engine: Mutex<Engine>,
-    /// Nothing on a device that forgets.
+    /// The data; `None` on a device that keeps no data.
     data: Option<MemVolume>,
     blocks: u64,
 }
 
 impl SimVolume {
-    /// A device of `blocks` blocks of 512 bytes, all of them in use (as after preconditioning) and
-    /// zero. `age` is 1 when new; programs and erases take `age` times as long.
+    /// Returns a device of `blocks` blocks of 512 bytes, all of them in use (as after
+    /// preconditioning) and zero. `age` is 1 for a new device; programs and erases take `age` times
+    /// as long.
     pub fn new(model: Model, blocks: u64, age: f64, seed: u64) -> Self {
         Self::with_data(model, blocks, age, seed, Some(MemVolume::new(blocks)))
     }
 
-    /// The same without data, for runs that are after times alone: reads return zeroes, and the
-    /// buffers of writes come back scrubbed.
+    /// Returns a device without data, for runs that only measure times. Reads return zeroes, and
+    /// the buffers of writes come back zeroed.
     pub fn forgetful(model: Model, blocks: u64, age: f64, seed: u64) -> Self {
         Self::with_data(model, blocks, age, seed, None)
     }
@@ -57,12 +57,12 @@ impl SimVolume {
         SimVolume { shared: Arc::new(Shared { engine, data, blocks }) }
     }
 
-    /// A queue of [`SimQueue::DEPTH`] requests to it.
+    /// Opens a queue of [`SimQueue::DEPTH`] requests to the device.
     pub fn open_queue(&self) -> SimQueue {
         self.open_queue_of(SimQueue::DEPTH)
     }
 
-    /// A queue of `depth` requests to it.
+    /// Opens a queue of `depth` requests to the device.
     pub fn open_queue_of(&self, depth: usize) -> SimQueue {
         let owner = self.shared.engine.lock().add_owner(depth);
         SimQueue {
@@ -77,19 +77,19 @@ impl SimVolume {
         }
     }
 
-    /// Makes writes dearer from now on: programs and erases take `age` times as long as new.
+    /// Sets the age of the device: programs and erases take `age` times as long as on a new one.
     pub fn set_age(&self, age: f64) {
         self.shared.engine.lock().set_age(age);
     }
 
-    /// What it has done so far.
+    /// Returns the device's counters.
     pub fn counters(&self) -> Counters {
         self.shared.engine.lock().counters()
     }
 }
 
-/// One worker's queue to a [`SimVolume`]. Requests arrive at the device when they are kicked; their
-/// data moves when they complete.
+/// A worker's queue to a [`SimVolume`]. Requests arrive at the device with the kick; their data
+/// moves with the completion.
 ///
 /// `inbox + occupied places ≤ depth`; every occupied place is in `due` or is one of the `blocked`.
 #[derive(Debug)]
@@ -97,17 +97,17 @@ pub struct SimQueue {
     shared: Arc<Shared>,
     owner: usize,
     inbox: Inbox,
-    /// What the device works on.
+    /// Submissions that the device works on, by place.
     places: Vec<Option<Submission>>,
     free: Vec<u32>,
     due: BinaryHeap<Reverse<Due>>,
-    /// Requests that were ever due; ties go by it.
+    /// Number of requests that ever became due, which breaks ties.
     sequence: u64,
     /// Writes that wait for room in the device's buffer.
     blocked: usize,
 }
 
-/// When the request in a place completes.
+/// The completion time of the request in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     at: u64,
@@ -116,7 +116,7 @@ struct Due {
 }
 
 impl SimQueue {
-    /// Requests in flight unless told otherwise.
+    /// The default number of requests in flight.
     pub const DEPTH: usize = 1024;
 
     fn push_due(&mut self, at: u64, place: u32) {
@@ -124,7 +124,7 @@ impl SimQueue {
         self.sequence += 1;
     }
 
-    /// Hands a command to the device; says when it will be complete, if that is known.
+    /// Hands a command to the device; returns the time of its completion, if known.
     fn start(&self, engine: &mut Engine, now: u64, command: Command, place: u32) -> Option<u64> {
         match command {
             Command::Read(range) => {
@@ -147,14 +147,14 @@ impl SimQueue {
     }
 }
 
-/// The pages that a range touches: the first, and how many.
+/// Returns the first page that a range touches, and the number of pages.
 fn touched(range: Range) -> (u64, u64) {
     let end = range.lba + u64::from(range.blocks);
     let first = range.lba / PAGE_BLOCKS;
     (first, end.div_ceil(PAGE_BLOCKS) - first)
 }
 
-/// The pages that a range covers whole.
+/// Returns the first page that a range covers whole, and the number of such pages.
 fn covered(range: Range) -> (u64, u64) {
     let end = (range.lba + u64::from(range.blocks)) / PAGE_BLOCKS;
     let first = range.lba.div_ceil(PAGE_BLOCKS);
@@ -271,7 +271,7 @@ mod tests {
         }));
     }
 
-    /// A queue and what is in flight on it.
+    /// A queue and its requests in flight.
     struct Rig {
         queue: SimQueue,
         slots: SlotTable<u64>,
@@ -298,7 +298,7 @@ mod tests {
             self.queue.kick(Instant::from_nanos(at));
         }
 
-        /// Polls whenever the queue wants it; says when each request was complete.
+        /// Polls whenever the queue asks for it; returns the completion time of each request.
         fn run(&mut self) -> Vec<(Slot, u64)> {
             let mut ends = Vec::new();
             while let Some(at) = self.queue.wake_at() {

@@ -1,5 +1,5 @@
-//! Figures 1 and 3 and the unloaded latencies of Table 2 of the paper, for the simulated devices: a
-//! snapshot under version control, and how far it may be from the paper.
+//! Snapshots of Figures 1 and 3 and of the unloaded latencies of Table 2 of the paper, for the
+//! simulated devices, with their tolerated deviation from the paper.
 //!
 //! `UPDATE_SNAPSHOTS=1 cargo test -p nearflash-flash --test all figures` writes the snapshots anew.
 
@@ -9,14 +9,14 @@ use std::path::Path;
 use nearflash_flash::sim_flash::Preset;
 use nearflash_flash::sim_flash::sweep::{Load, Outcome, iops_at, offer};
 
-/// What a device is meant to do: A and the cloud device as published, B and C by choice, but for
-/// the write cost.
+/// The intended rates of a device: A and the cloud device as published. For B and C only the write
+/// cost is published; the rest is chosen.
 struct Target {
     preset: Preset,
     write_cost: f64,
-    /// 4 KiB tokens a second in mixed mode, at a p95 of reads of 500 µs and of 2 ms.
+    /// 4 KiB tokens per second in mixed mode, at a p95 of reads of 500 µs and of 2 ms.
     tokens: [f64; 2],
-    /// Reads a second at 500 µs when there is nothing else.
+    /// Reads per second at a p95 of 500 µs, without writes.
     read_only: f64,
 }
 
@@ -42,7 +42,8 @@ impl Target {
         offer(&self.preset.model(), 1.0, load(iops, reads, requests))
     }
 
-    /// The load at a p95 of 500 µs; adds a line that says it beside what is meant.
+    /// Measures the load at a p95 of 500 µs, adds a line that compares it with `meant`, and asserts
+    /// the tolerance.
     fn rate(&self, text: &mut String, reads: f64, meant: f64) {
         let found = iops_at(&self.preset.model(), 1.0, 500.0, load(meant, reads, 300_000));
         let off = found / meant - 1.0;
@@ -57,8 +58,8 @@ impl Target {
         assert!(off.abs() <= TOLERANCE, "{text}");
     }
 
-    /// A p95 of 2 ms must come between 90 and 110 % of the load that is meant; adds a line with the
-    /// p95 at both. (Near saturation it takes long to see, so these runs are longer.)
+    /// Asserts that the p95 reaches 2 ms between 90 and 110 % of the load `meant`; adds a line with
+    /// the p95 at both. (Near saturation the p95 converges slowly, so these runs are longer.)
     fn limit(&self, text: &mut String, reads: f64, meant: f64) {
         let [below, above] = [1.0 - TOLERANCE, 1.0 + TOLERANCE]
             .map(|share| self.at(share * meant, reads, 800_000).read_p95_us / 1e3);
@@ -73,10 +74,10 @@ impl Target {
     }
 }
 
-/// How far off a rate may be.
+/// The tolerated relative deviation of a rate.
 const TOLERANCE: f64 = 0.10;
 
-/// Compares with the snapshot, or writes it.
+/// Compares the text with the snapshot, or writes the snapshot.
 fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
