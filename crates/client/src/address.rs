@@ -1,26 +1,26 @@
-//! Where a server is: `reflex://HOST:PORT`, or `reflex+unix:PATH` on the same machine, with `?v=1` for
-//! version 1 of the protocol.
+//! Addresses of servers: `reflex://HOST:PORT`, or `reflex+unix:PATH` on the same machine, with
+//! `?v=1` for version 1 of the protocol.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::Version;
 
-/// The address of a server, as people write it. The host's name is not looked up here.
+/// The address of a server, in its text form. Parsing does not look up the host's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Where it listens.
+    /// The endpoint at which the server listens.
     pub place: Place,
     /// The protocol's version.
     pub version: Version,
 }
 
-/// Where a server listens.
+/// The endpoint at which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On the network, at `HOST:PORT`; an IPv6 address stands in brackets.
+    /// A network endpoint, `HOST:PORT`; an IPv6 address is in brackets.
     Network(String),
-    /// At the Unix socket with this path.
+    /// The path of a Unix socket.
     Unix(String),
 }
 
@@ -33,16 +33,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a text is not an address.
+/// The reason that a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It begins neither with `reflex://` nor with `reflex+unix:`.
+    /// The text begins neither with `reflex://` nor with `reflex+unix:`.
     Scheme,
-    /// There is no port, or it is not one.
+    /// The port is missing or invalid.
     Port,
-    /// There is no path.
+    /// The path is missing.
     Path,
-    /// What stands behind `?` is not understood.
+    /// The text after `?` is not understood.
     Query(String),
 }
 
@@ -95,7 +95,8 @@ fn network(host: &str) -> Result<Place, AddressError> {
     }
 }
 
-/// As in other URLs of files, an empty authority (`//`) may stand before an absolute path.
+/// Parses the path. As in other URLs of files, an empty authority (`//`) may precede an absolute
+/// path.
 fn unix(path: &str) -> Result<Place, AddressError> {
     let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
     if path.is_empty() { Err(AddressError::Path) } else { Ok(Place::Unix(path.to_owned())) }

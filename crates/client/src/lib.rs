@@ -1,12 +1,13 @@
 //! The initiator core and the load generator core.
 //!
-//! [`Initiator`] keeps connections to one server and requests in flight on them; [`load`] makes
-//! requests, measures and verifies them, against a server or a local device alike; [`nvme`] is the
-//! same for servers that speak NVMe over TCP. All are
-//! arithmetic on values over the ports of `contract`: time comes in as an argument, chance from a
-//! seed, and bytes through a transport that somebody else made.
+//! [`Initiator`] keeps connections to one server, and requests in flight on them. [`load`] makes
+//! requests, measures and verifies them, against a server or a local device alike. [`nvme`] is the
+//! counterpart of [`Initiator`] for servers of NVMe over TCP.
 //!
-//! What is deliberately not here: sockets, threads, clocks, printing.
+//! All three are computations over the ports of `contract`. Time is an argument, chance comes from
+//! a seed, and bytes come through a transport that the caller provides.
+//!
+//! This crate deliberately leaves out sockets, threads, clocks and printing.
 #![forbid(unsafe_code)]
 
 mod address;

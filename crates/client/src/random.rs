@@ -1,16 +1,16 @@
-//! Chance from a seed: xoshiro256++ (Blackman and Vigna), seeded by splitmix64.
+//! Pseudo-random numbers from a seed: xoshiro256++ (Blackman and Vigna), seeded by splitmix64.
 //!
-//! Not for secrets. The same seed gives the same sequence on every machine, for ever, which is why
-//! it is spelled out here.
+//! Not for secrets. Equal seeds give equal sequences on every machine and in every version; for
+//! that reason the algorithm is written out here.
 
-/// A seeded generator of chance.
+/// A seeded pseudo-random generator.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The generator of this seed.
+    /// Returns the generator of this seed.
     pub fn new(seed: u64) -> Self {
         let mut at = seed;
         let mut split = || {
@@ -23,7 +23,7 @@ impl Random {
         Random { state: [split(), split(), split(), split()] }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let out = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
@@ -37,19 +37,19 @@ impl Random {
         out
     }
 
-    /// A number below `bound`, which is not zero; each as likely as the other (to one in 2⁶⁴ /
+    /// Returns a number below `bound`, which is not zero; each is equally likely (to one in 2⁶⁴ /
     /// `bound`).
     pub fn below(&mut self, bound: u64) -> u64 {
         debug_assert!(bound > 0);
         ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in [0, 1), a multiple of 2⁻⁵³.
+    /// Returns a number in [0, 1), a multiple of 2⁻⁵³.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A waiting time of the exponential distribution with this mean.
+    /// Returns a waiting time of the exponential distribution with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         // `1 - unit` lies in (0, 1], so the logarithm is finite.
         -mean * (1.0 - self.unit()).ln()

@@ -1,4 +1,4 @@
-//! What the network brings: bytes to replies, replies to the end of requests.
+//! Events of the network: turns received bytes into replies, and replies into ended requests.
 
 use contract::{
     Buf, CloseReason, Command, ConnId, Control, Dial, Fatal, Frame, FrameHead, Instant, NetEvent,
@@ -49,17 +49,17 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// The link whose present connection this is.
+    /// Returns the link whose current connection is `conn`.
     fn link_of(&self, conn: ConnId) -> Option<usize> {
         match self.names.get(conn.index as usize) {
             Some(&Some((generation, link))) if generation == conn.generation => Some(link),
             Some(_) => None,
-            // A name beyond the table: a dial that failed before it became a connection.
+            // An index beyond the table: the dial failed before it became a connection.
             None => self.links.iter().position(|link| link.state.conn() == Some(conn)),
         }
     }
 
-    /// The connection is there: version 2 introduces itself first.
+    /// Handles an opened connection: version 2 sends its hello first.
     fn greet(&mut self, now: Instant, link: usize, conn: ConnId) {
         let State::Dialling { until, .. } = self.links[link].state else {
             return; // Given up while it was dialled; its `Closed` follows.
@@ -120,7 +120,8 @@ impl<T: Dial> Initiator<T> {
         Ok(())
     }
 
-    /// The request that a tag names, if it was sent on this connection and not answered yet.
+    /// Returns the request with this tag, if it was sent on this connection and is not answered
+    /// yet.
     fn owed(&mut self, link: usize, tag: Tag) -> Result<(Slot, &mut Flight), Fatal> {
         let slot = slot_of(tag).ok_or(Fatal::UnknownTag(tag))?;
         match self.flights.find(slot) {
@@ -162,7 +163,7 @@ impl<T: Dial> Initiator<T> {
         self.body_came(link, bytes.len(), end);
     }
 
-    /// So many bytes more are in the buffer of the read whose data is arriving.
+    /// Counts `bytes` more in the buffer of the read whose data is arriving.
     fn body_came(&mut self, link: usize, bytes: usize, end: Option<Status>) {
         let arriving = &mut self.links[link].arriving;
         let (slot, filled) = arriving.as_mut().expect("a session yields a body behind its reply");
@@ -194,7 +195,7 @@ impl<T: Dial> Initiator<T> {
         self.fillable.clear();
     }
 
-    /// A buffer comes back that the transport was to fill.
+    /// Takes back a buffer that was lent to the transport to receive into.
     fn filled(&mut self, now: Instant, link: usize, buf: Buf, at: usize, len: usize) {
         let owner = &mut self.links[link];
         let slot = owner.filling.take().expect("it was lent");
@@ -219,14 +220,15 @@ impl<T: Dial> Initiator<T> {
             Ok(Some(end)) => {
                 self.links[link].heard = now;
                 self.body_came(link, len, end);
-                // However little is left of it: a stretch of large reads goes on.
+                // The link stays in the list however little data is left, since further large reads
+                // may follow.
                 self.fillable.push(link);
             }
             Err(fatal) => self.hang_up(link, Loss::Protocol(fatal)),
         }
     }
 
-    /// The transport gives a payload back. Without a link, the connection ended before.
+    /// Takes back a payload from the transport. Without a link, the connection ended before.
     fn take_back(&mut self, link: Option<usize>, buf: Buf) {
         let key = address(&buf);
         let flights = &mut self.flights;
@@ -234,7 +236,8 @@ impl<T: Dial> Initiator<T> {
             Some(link) => &mut self.links[link].lent,
             None => &mut self.orphans,
         };
-        // Nearly always the first; a transport that copies nothing may give back in another order.
+        // The first slot nearly always matches; a transport that copies nothing may return payloads
+        // in another order.
         let place = lent
             .iter()
             .position(|&slot| flights.get(slot).lent == Some(key))
@@ -254,7 +257,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// The request has ended; it leaves as soon as its buffer is here.
+    /// Ends the request. The request leaves the tables as soon as its buffer is back.
     pub(super) fn finish(&mut self, slot: Slot, status: Status) {
         let flight = self.flights.get(slot);
         if flight.lent.is_some() {
@@ -270,7 +273,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Takes the request out of the tables.
+    /// Removes the request from the tables.
     fn retire(&mut self, slot: Slot) -> Flight {
         let flight = self.flights.remove(slot);
         let owner = &mut self.links[flight.link];
@@ -291,7 +294,8 @@ impl<T: Dial> Initiator<T> {
         Ok(Ticket(slot))
     }
 
-    /// A drained server waits for nothing but our end of the connection.
+    /// Closes the connection to a draining server once no request is outstanding: the server waits
+    /// only for the client's end.
     pub(super) fn leave_if_drained(&mut self, link: usize) {
         let owner = &self.links[link];
         if owner.draining
@@ -324,7 +328,7 @@ impl<T: Dial> Initiator<T> {
     }
 }
 
-/// The report of a control request that ended without an answer.
+/// Returns the report of a control request that ended without an answer.
 fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
     match control {
         Control::Info { .. } => Report::Info(ticket, Err(status)),
@@ -335,7 +339,7 @@ fn unanswered(ticket: Ticket, control: &Control, status: Status) -> Report {
     }
 }
 
-/// Whether a request that may have been carried out already may be sent again.
+/// Returns `true` if a request that may have been carried out already may be sent again.
 pub(super) fn may_repeat(work: &Work, fenced: bool) -> bool {
     match work {
         Work::Data { command, .. } => match command {

@@ -1,4 +1,4 @@
-//! One connection of an initiator to its server, and what it owes.
+//! A connection of an initiator to its server, and the requests that belong to it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,24 +9,25 @@ use proto::reflex::ClientSession;
 use super::words::Loss;
 use crate::random::Random;
 
-/// Where a connection is in its life. It goes round: Resting → Dialling → Greeting → Up →
-/// (Closing →) Resting.
+/// The state of a connection. The cycle is: Resting → Dialling → Greeting → Up → (Closing →)
+/// Resting.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// No connection; ended by the clock at `until`.
+    /// No connection. The clock ends this state at `until`.
     Resting { until: Instant },
-    /// Ended by the transport's `Opened` or `Closed`, or by us at `until`.
+    /// The dial is in progress. The transport's `Opened` or `Closed` ends this state, or the client
+    /// at `until`.
     Dialling { conn: ConnId, until: Instant },
-    /// Our hello is out; ended by its answer, by `Closed`, or by us at `until`.
+    /// The hello is sent. Its answer or `Closed` ends this state, or the client at `until`.
     Greeting { conn: ConnId, until: Instant },
-    /// Requests flow; ended by `Closed` or by a reason of ours.
+    /// Requests flow. `Closed` or a decision of the client ends this state.
     Up { conn: ConnId },
-    /// We closed it, for this reason; ended by `Closed`.
+    /// The client has closed the connection for the reason `why`. `Closed` ends this state.
     Closing { conn: ConnId, why: Loss },
 }
 
 impl State {
-    /// The transport's name for the connection, if there is one.
+    /// Returns the transport's identifier of the connection, if there is one.
     pub(super) fn conn(self) -> Option<ConnId> {
         match self {
             State::Resting { .. } => None,
@@ -38,32 +39,32 @@ impl State {
     }
 }
 
-/// One connection.
+/// A link to the server, over successive connections.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) state: State,
     pub(super) session: ClientSession,
-    /// Requests that belong to this connection, waiting or sent.
+    /// Number of requests that belong to this link, waiting or sent.
     pub(super) load: usize,
-    /// How many of them were sent on the present connection: `sent ≤ load`.
+    /// Number of requests sent on the current connection: `sent ≤ load`.
     pub(super) sent: usize,
-    /// The ones that wait to be sent, in order.
+    /// Requests that wait to be sent, in order.
     pub(super) ready: VecDeque<Slot>,
-    /// The ones whose payload the transport holds, in the order of sending.
+    /// Requests whose payload the transport holds, in the order of sending.
     pub(super) lent: VecDeque<Slot>,
-    /// The read whose data is arriving, and how many bytes of it came so far.
+    /// The read whose data is arriving, and the number of bytes received so far.
     pub(super) arriving: Option<(Slot, usize)>,
     /// The read whose buffer the transport has, to receive into it.
     pub(super) filling: Option<Slot>,
-    /// The server said that it stops soon: nothing more is sent on this connection.
+    /// `true` once the server has announced that it stops: nothing more is sent on this connection.
     pub(super) draining: bool,
-    /// It is listed among those that may have something to send.
+    /// `true` while the link is listed among those with something to send.
     pub(super) eager: bool,
-    /// When the server last said something, or last came to owe something.
+    /// Time at which the server last said something, or last came to owe an answer.
     pub(super) heard: Instant,
-    /// Failed attempts in a row.
+    /// Number of failed attempts in a row.
     pub(super) failures: u32,
-    /// Since when there has been no connection that answers.
+    /// Time since which no connection has answered.
     pub(super) down_since: Instant,
 }
 
@@ -88,12 +89,12 @@ impl Link {
         }
     }
 
-    /// Whether requests may be sent now, as far as the connection is concerned.
+    /// Returns `true` if the connection accepts requests now.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.state, State::Up { .. }) && !self.draining
     }
 
-    /// When something must be done about it without an event of the network.
+    /// Returns the time at which the link needs attention without an event of the network.
     pub(super) fn deadline(&self, silence_max: Duration) -> Option<Instant> {
         match self.state {
             State::Resting { until }
@@ -104,8 +105,8 @@ impl Link {
         }
     }
 
-    /// The pause after `failures` failures in a row: doubling from `min` to `max`, of which a
-    /// random half is left out so that many clients do not come back at once.
+    /// Returns the pause after `failures` failures in a row, which doubles from `min` to `max`. A
+    /// random part of up to half is left out, so that many clients do not come back at once.
     pub(super) fn pause(&self, min: Duration, max: Duration, random: &mut Random) -> Duration {
         let doublings = self.failures.saturating_sub(1).min(20);
         let full = min.saturating_mul(1 << doublings).min(max);

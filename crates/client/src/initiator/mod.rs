@@ -1,16 +1,18 @@
 //! The initiator: connections to one server, and the requests in flight on them.
 //!
-//! A core without I/O: it speaks to a [`Dial`] transport and is driven by turns. What it adds to
-//! the protocol is a life beyond one connection: it dials again with growing pauses, and sends
-//! again what is safe to send again, in the original order, barriers included.
+//! A core without I/O: the initiator uses a [`Dial`] transport and is driven by turns. It adds a
+//! life beyond one connection to the protocol. It dials again with growing pauses, and sends again
+//! what is safe to repeat, in the original order, barriers included.
 //!
-//! *Safe to send again.* With protocol version 2 the hello of a new connection names the client and
-//! which of its connections this is, and the server answers it only when the requests of the old
-//! connection have ended (docs/adr/0003-fences.md). Hence a plain write, discard, write of zeroes
-//! or flush can be carried out twice without harm: nothing of the old connection can land after
-//! the repeated one. A compare-and-write or an atomic write is never sent again, for its second
-//! execution may answer differently from the first; it ends as [`Status::ConnectionLost`]. Without
-//! a fence (version 1) only reads are sent again.
+//! *Safe to repeat.* With protocol version 2, the hello of a new connection identifies the client
+//! and the connection. The server answers the hello only when the requests of the old connection
+//! have ended (docs/adr/0003-fences.md). Hence a plain write, discard, write of zeroes or flush can
+//! be carried out twice without harm: no write of the old connection can land after the repeated
+//! one.
+//!
+//! A compare-and-write or an atomic write is never sent again, since its second execution may
+//! answer differently from the first. Such a request ends as [`Status::ConnectionLost`]. Without a
+//! fence (version 1), only reads are sent again.
 
 mod events;
 mod link;
@@ -29,39 +31,39 @@ use crate::random::Random;
 use link::{Link, State};
 pub use words::{Done, Loss, Op, Options, QueueFull, Report, Ticket, Version};
 
-/// Events of the network that one turn handles.
+/// Maximum number of network events that one turn handles.
 const EVENTS_MAX: usize = 256;
 
-/// Reports that wait for somebody to ask; further ones are dropped.
+/// Maximum number of reports that wait to be read; further reports are dropped.
 const REPORTS_MAX: usize = 4096;
 
-/// Keeps connections to one server and requests in flight on them.
+/// Keeps connections to one server, and requests in flight on them.
 #[derive(Debug)]
 pub struct Initiator<T> {
     transport: T,
     options: Options,
     links: Vec<Link>,
     flights: SlotTable<Flight>,
-    /// By the transport's index of a connection: its generation and the link it belongs to.
+    /// The generation and the link of each connection, by the transport's index of the connection.
     names: Vec<Option<(u32, usize)>>,
-    /// Requests of connections that are gone, whose payload the transport still holds: they were
-    /// sent after the transport had seen the end and before we did.
+    /// Requests of lost connections whose payload the transport still holds. They were sent after
+    /// the transport had seen the end and before the initiator heard of it.
     orphans: VecDeque<Slot>,
-    /// Links that may have something to send; each is listed at most once.
+    /// Links that may have something to send; each link is listed at most once.
     eager: VecDeque<usize>,
-    /// Requests that could not be sent at all, and why: the next turn ends them.
+    /// Requests that could not be sent at all, with the reason: the next turn ends them.
     refused: Vec<(Slot, Status)>,
-    /// What has ended since the last turn ended.
+    /// Requests that have ended since the last turn.
     done: Vec<Done>,
     reports: Vec<Report>,
     events: Vec<NetEvent>,
-    /// Links whose next bytes may be data of a read, to be received into its buffer.
+    /// Links whose next bytes may be data of a read, to be received into the read's buffer.
     fillable: Vec<usize>,
     /// The number of the next request: the original order.
     order: u64,
-    /// Where the search for the least loaded connection begins.
+    /// The link at which the search for the least loaded link begins.
     rotor: usize,
-    /// When [`Initiator::tend`] is due: not after any link's deadline.
+    /// Time at which [`Initiator::tend`] is due: not after any link's deadline.
     alarm: Option<Instant>,
     random: Random,
 }
@@ -70,14 +72,14 @@ pub struct Initiator<T> {
 #[derive(Debug)]
 struct Flight {
     link: usize,
-    /// Its place in the order of submission.
+    /// Position in the order of submission.
     order: u64,
     work: Work,
-    /// Whether it was sent on the present connection.
+    /// `true` if the request was sent on the current connection.
     sent: bool,
-    /// How often it was sent on earlier connections.
+    /// Number of times the request was sent on earlier connections.
     reissues: u8,
-    /// The address of the payload while the transport holds it; `None` while it is ours.
+    /// The address of the payload while the transport holds it, else `None`.
     lent: Option<usize>,
     /// The answer that came before the transport gave the payload back.
     answer: Option<Status>,
@@ -90,7 +92,7 @@ enum Work {
 }
 
 impl Work {
-    /// A command, and the stream that barriers order it in.
+    /// Returns the command, and the stream in which barriers order it.
     fn place(&self) -> Option<(Command, u8)> {
         match *self {
             Work::Data { command, stream, .. } => Some((command, stream)),
@@ -100,7 +102,7 @@ impl Work {
 }
 
 impl<T: Dial> Initiator<T> {
-    /// An initiator over `transport`, which dials when its first turn comes.
+    /// Returns an initiator over `transport`, which dials in its first turn.
     ///
     /// # Panics
     /// If the options ask for no connection or for more than 65 536 requests in flight.
@@ -129,30 +131,30 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// How many more requests it takes now.
+    /// Returns the number of further requests that the initiator accepts now.
     pub fn room(&self) -> usize {
         self.flights.room()
     }
 
-    /// How many requests are in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Whether requests can be sent on this connection now.
+    /// Returns `true` if requests can be sent on this connection now.
     pub fn is_connected(&self, link: usize) -> bool {
         self.links[link].is_open()
     }
 
-    /// The transport, for whoever made it.
+    /// Returns the transport.
     pub fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
 
-    /// Takes a request. Its end comes from a later [`turn`](Initiator::turn).
+    /// Submits a request. A later [`turn`](Initiator::turn) returns its end.
     ///
     /// # Errors
-    /// As many requests as allowed are in flight.
+    /// The maximum number of requests is in flight.
     ///
     /// # Panics
     /// If the buffer is smaller than the command's payload or reply, or the payload is missing.
@@ -169,11 +171,11 @@ impl<T: Dial> Initiator<T> {
         Ok(self.enlist(now, link, work))
     }
 
-    /// Takes a request about the connection; the answer comes as a [`Report`], or, when there is
-    /// none, as one with a status. The tag inside is replaced by ours.
+    /// Submits a request about the connection. The answer comes as a [`Report`]; without an answer,
+    /// the report has a status. The initiator replaces the tag inside by its own.
     ///
     /// # Errors
-    /// As many requests as allowed are in flight; the request comes back.
+    /// The maximum number of requests is in flight; the request comes back.
     pub fn control(
         &mut self,
         now: Instant,
@@ -186,14 +188,14 @@ impl<T: Dial> Initiator<T> {
         Ok(self.enlist(now, link, Work::Control(Box::new(control))))
     }
 
-    /// Charges what is sent on a connection from here on to the tenant with this handle, which a
-    /// register on it was answered with; zero: to the connection's own. A connection that is dialled
-    /// again charges its own.
+    /// Charges later requests on a connection to the tenant with this handle, which is from the
+    /// reply to a register on this connection. Zero stands for the connection's own tenant. A
+    /// connection that is dialled again charges its own tenant.
     pub fn charge(&mut self, link: usize, handle: u16) {
         self.links[link].session.charge(handle);
     }
 
-    /// The handle that what is sent on a connection is charged to.
+    /// Returns the handle of the tenant to which a connection's requests are charged.
     pub fn charged(&self, link: usize) -> u16 {
         self.links[link].session.charged()
     }
@@ -216,7 +218,8 @@ impl<T: Dial> Initiator<T> {
         Ticket(slot)
     }
 
-    /// The connection with the fewest requests, an open one if there is one; among equals, in turn.
+    /// Returns the link with the fewest requests, an open one if there is one. Equal links take
+    /// turns.
     fn least_loaded(&mut self) -> usize {
         let count = self.links.len();
         self.rotor = (self.rotor + 1) % count;
@@ -226,8 +229,8 @@ impl<T: Dial> Initiator<T> {
             .expect("there is a connection")
     }
 
-    /// Handles what the network brought, dials, sends what waited; appends the requests that ended
-    /// to `done`. Returns whether anything happened.
+    /// Handles network events, dials, and sends waiting requests. Appends the ended requests to
+    /// `done`. Returns `true` if anything happened.
     pub fn turn(&mut self, now: Instant, done: &mut Vec<Done>) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.transport.poll(now, &mut events, EVENTS_MAX);
@@ -243,7 +246,7 @@ impl<T: Dial> Initiator<T> {
             self.tend(now);
         }
         self.flush(now);
-        // Only now, so that no ticket is given away again before its request's end was told.
+        // Ended only here, so that no ticket is reused before the end of its request was reported.
         let mut refused = std::mem::take(&mut self.refused);
         for (slot, status) in refused.drain(..) {
             self.finish(slot, status);
@@ -258,7 +261,8 @@ impl<T: Dial> Initiator<T> {
         progressed
     }
 
-    /// Sends what was submitted since the last turn: call it after the submissions of a turn.
+    /// Sends the requests submitted since the last turn. To be called after the submissions of a
+    /// turn.
     pub fn flush(&mut self, now: Instant) {
         while let Some(&link) = self.eager.front() {
             while self.links[link].is_open() && self.transport.room() > 0 {
@@ -274,12 +278,12 @@ impl<T: Dial> Initiator<T> {
         self.transport.kick(now);
     }
 
-    /// What happened besides the end of requests, since this was last asked.
+    /// Drains the reports: all events except the ends of requests.
     pub fn reports(&mut self) -> impl Iterator<Item = Report> + '_ {
         self.reports.drain(..)
     }
 
-    /// When the next turn is worth while without an event of the network.
+    /// Returns the time of the next turn if no network event comes before.
     pub fn wake_at(&self) -> Option<Instant> {
         if !self.refused.is_empty() {
             return Some(Instant::ZERO);
@@ -290,7 +294,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// A session of the version that the options ask for.
+    /// Returns a session of the version that the options ask for.
     fn session(options: &Options, link: usize) -> ClientSession {
         match options.version {
             Version::One => ClientSession::v1(),
@@ -312,7 +316,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Lists the link among those that may have something to send.
+    /// Adds the link to the list of links that may have something to send.
     fn rouse(&mut self, link: usize) {
         if !self.links[link].eager {
             self.links[link].eager = true;
@@ -320,7 +324,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// The server owes one more answer on this connection.
+    /// Counts one more answer that the server owes on this connection.
     fn owe(&mut self, now: Instant, link: usize) {
         let owner = &mut self.links[link];
         if owner.sent == 0 {
@@ -331,7 +335,7 @@ impl<T: Dial> Initiator<T> {
         owner.sent += 1;
     }
 
-    /// Sends the request on its connection, which is open; the transport has room.
+    /// Sends the request on its connection, which must be open. The transport must have room.
     fn issue(&mut self, now: Instant, link: usize, slot: Slot) {
         let Link { state, session, .. } = &mut self.links[link];
         let State::Up { conn } = *state else { unreachable!("only open connections send") };
@@ -363,17 +367,17 @@ impl<T: Dial> Initiator<T> {
     }
 }
 
-/// The tag of a request on the wire. Version 1 forbids zero.
+/// Returns the tag of a request on the wire. Version 1 forbids zero.
 fn tag_of(slot: Slot) -> Tag {
     u64::from(slot.to_bits()) + 1
 }
 
-/// The slot that a tag names, if it can name one.
+/// Returns the slot of a tag, if the tag can be one of this initiator.
 fn slot_of(tag: Tag) -> Option<Slot> {
     u32::try_from(tag.checked_sub(1)?).ok().map(Slot::from_bits)
 }
 
-/// What tells a buffer from every other one, whoever made it.
+/// Returns the buffer's address, which differs from the address of every other buffer.
 fn address(buf: &Buf) -> usize {
     buf.bytes().as_ptr().addr()
 }

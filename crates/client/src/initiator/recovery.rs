@@ -1,4 +1,4 @@
-//! The life of a connection beyond one socket: dialling, pausing, giving up, sending again.
+//! The life of a link beyond one connection: dialling, pausing, giving up, sending again.
 
 use contract::{Command, ConnId, Dial, HelloReply, Instant, Slot, Status};
 
@@ -7,11 +7,12 @@ use super::link::State;
 use super::words::{Loss, Report, Version};
 use super::{Flight, Initiator};
 
-/// Connections of the transport that are found by their index; others are searched for.
+/// Maximum number of transport connections that are found by their index; further ones are searched
+/// for.
 const NAMES_MAX: usize = 1 << 17;
 
 impl<T: Dial> Initiator<T> {
-    /// Does what the clock asks of each connection, and sets the alarm anew.
+    /// Handles the due deadlines of each link, and sets the next alarm.
     pub(super) fn tend(&mut self, now: Instant) {
         for link in 0..self.links.len() {
             let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
@@ -46,7 +47,7 @@ impl<T: Dial> Initiator<T> {
         owner.state = State::Dialling { conn, until: now + self.options.silence_max };
     }
 
-    /// The connection takes requests from now on.
+    /// Opens the connection for requests.
     pub(super) fn come_up(
         &mut self,
         now: Instant,
@@ -61,7 +62,8 @@ impl<T: Dial> Initiator<T> {
         self.rouse(link);
     }
 
-    /// Ends the connection for a reason of ours; [`Initiator::lose`] follows with its `Closed`.
+    /// Closes the connection for a reason of the client; [`Initiator::lose`] follows with its
+    /// `Closed`.
     pub(super) fn hang_up(&mut self, link: usize, why: Loss) {
         let owner = &mut self.links[link];
         if let State::Closing { .. } = owner.state {
@@ -72,8 +74,9 @@ impl<T: Dial> Initiator<T> {
         self.transport.close(conn);
     }
 
-    /// The connection is gone. What was sent on it and may be repeated waits for the next one, in
-    /// the original order and before what was not sent yet.
+    /// Handles the loss of a connection. Requests that were sent on it and may be repeated wait for
+    /// the next connection. They keep the original order, before the requests that were not sent
+    /// yet.
     pub(super) fn lose(&mut self, now: Instant, link: usize, why: Loss) {
         let owner = &mut self.links[link];
         if owner.failures == 0 {
@@ -100,7 +103,7 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Puts what was sent on the connection back into its queue, or ends it.
+    /// Puts the requests that were sent on the connection back into its queue, or ends them.
     fn recall(&mut self, link: usize) {
         if self.links[link].sent == 0 {
             return;
@@ -131,7 +134,8 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Whether a request that was sent on a connection that is gone may be sent again; counts it.
+    /// Returns `true` if a request that was sent on a lost connection may be sent again, and counts
+    /// the repetition.
     fn count_repeat(&mut self, slot: Slot) -> bool {
         let fenced = self.options.version == Version::Two && self.options.client != 0;
         let flight = self.flights.get(slot);
@@ -140,7 +144,7 @@ impl<T: Dial> Initiator<T> {
         may
     }
 
-    /// The payload of an orphan is back.
+    /// Queues an orphan again whose payload is back, or ends it.
     pub(super) fn queue_again(&mut self, slot: Slot) {
         if self.count_repeat(slot) {
             self.put_in_order(slot);
@@ -149,14 +153,15 @@ impl<T: Dial> Initiator<T> {
         }
     }
 
-    /// Ends everything that waits for the connection.
+    /// Ends all requests that wait for the connection.
     fn forsake(&mut self, link: usize, status: Status) {
         while let Some(slot) = self.links[link].ready.pop_front() {
             self.finish(slot, status);
         }
     }
 
-    /// A draining server did not carry the request out: it waits for the next connection.
+    /// Puts a request back that a draining server did not carry out; the request waits for the next
+    /// connection.
     pub(super) fn put_back(&mut self, link: usize, slot: Slot) {
         self.flights.get(slot).sent = false;
         self.links[link].sent -= 1;
@@ -164,9 +169,11 @@ impl<T: Dial> Initiator<T> {
         self.leave_if_drained(link);
     }
 
-    /// Whether a barrier was sent behind the request, or it is one and something was: the server
-    /// goes on with what lies behind, and whoever sends the request again breaks their order. Its
-    /// submitter is told that it was not carried out.
+    /// Returns `true` if a barrier was sent after the request in its stream, or the request is a
+    /// barrier and another request was sent after it.
+    ///
+    /// The server goes on with the requests after the barrier, so a repetition would break their
+    /// order. Instead, the submitter learns that the request was not carried out.
     pub(super) fn is_ordered(&mut self, slot: Slot) -> bool {
         let Flight { link, order, ref work, .. } = *self.flights.get(slot);
         let Some((command, stream)) = work.place() else { return false };
@@ -179,7 +186,7 @@ impl<T: Dial> Initiator<T> {
         })
     }
 
-    /// Queues the request at its place in the original order.
+    /// Queues the request at its position in the original order.
     fn put_in_order(&mut self, slot: Slot) {
         let Flight { link, order, .. } = *self.flights.get(slot);
         let flights = &mut self.flights;

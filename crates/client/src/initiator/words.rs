@@ -1,4 +1,4 @@
-//! What goes into an initiator and what comes out of it.
+//! The inputs and outputs of an initiator: options, requests, ended requests and reports.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,111 +8,112 @@ use contract::{
     Notice, Slot, Status, TenantReply,
 };
 
-/// Names a request of an initiator from its submission to its end.
+/// The identifier of a request from its submission to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub(crate) Slot);
 
 impl Ticket {
-    /// A small number, below [`Options::in_flight_max`], that no other request in flight has: the
-    /// caller's place for what it wants to remember.
+    /// Returns a small number, below [`Options::in_flight_max`], that no other request in flight
+    /// has. The caller can use it as an index for its own data.
     pub const fn index(self) -> usize {
         self.0.index()
     }
 }
 
-/// A request.
+/// A request to submit.
 #[derive(Debug)]
 pub struct Op {
-    /// The connection to send it on, below [`Options::connections`]; `None` for the one with the
-    /// fewest requests.
+    /// Index of the connection to use, below [`Options::connections`]; `None` for the connection
+    /// with the fewest requests.
     pub link: Option<usize>,
-    /// The stream that barriers order (protocol version 2 has 8 a connection).
+    /// The stream in which barriers order the request (protocol version 2 has 8 per connection).
     pub stream: u8,
     /// The namespace; `None` for the connection's default.
     pub namespace: Option<NamespaceId>,
-    /// What to do.
+    /// The command to carry out.
     pub command: Command,
-    /// The payload, or room for a read's data; a read without a buffer throws its data away.
+    /// The payload, or room for a read's data. A read without a buffer discards its data.
     pub buf: Option<Buf>,
 }
 
 impl Op {
-    /// `command` on any connection, first stream, default namespace.
+    /// Returns a request of `command` on any connection, with the first stream and the default
+    /// namespace.
     pub fn new(command: Command, buf: Option<Buf>) -> Self {
         Op { link: None, stream: 0, namespace: None, command, buf }
     }
 }
 
-/// A request that was not taken, because as many as the table holds are in flight.
+/// A rejected request: the maximum number of requests is in flight.
 #[derive(Debug)]
 pub struct QueueFull(pub Op);
 
 /// A request that has ended.
 #[derive(Debug)]
 pub struct Done {
-    /// Its name, free again from now on.
+    /// The request's ticket, free again from now on.
     pub ticket: Ticket,
-    /// What it was.
+    /// The command of the request.
     pub command: Command,
-    /// How it ended.
+    /// The status of the request.
     pub status: Status,
-    /// Its buffer, on errors too; after a successful read the data are its first
-    /// [`Command::reply_bytes`] bytes.
+    /// The request's buffer, on errors too. After a successful read, its first
+    /// [`Command::reply_bytes`] bytes are the data.
     pub buf: Option<Buf>,
 }
 
-/// What happened besides the end of requests.
+/// An event of an initiator, except the end of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A connection is ready for requests; version 2 gives the server's limits.
     Connected {
-        /// Which.
+        /// Index of the connection.
         link: usize,
-        /// The limits.
+        /// The server's limits.
         hello: Option<HelloReply>,
     },
-    /// A connection, or an attempt to make one, ended. It is dialled again after a pause.
+    /// A connection, or an attempt to make one, ended. The initiator dials again after a pause.
     Lost {
-        /// Which.
+        /// Index of the connection.
         link: usize,
-        /// Why.
+        /// The reason for the loss.
         why: Loss,
     },
     /// The answer to an info request.
     Info(Ticket, Result<NamespaceInfo, Status>),
     /// The answer to a register, renegotiate or unregister request.
     Tenant(Ticket, Status, TenantReply),
-    /// The answer to a ping: `Ok`, or why there is none.
+    /// The answer to a ping: `Ok`, or the reason for a missing answer.
     Pong(Ticket, Status),
-    /// The server says something unasked.
+    /// The server sent a notice.
     Notice {
-        /// On which connection.
+        /// Index of the connection.
         link: usize,
-        /// What.
+        /// The notice.
         notice: Notice,
     },
 }
 
-/// Why a connection is not there.
+/// The reason that a connection was lost or could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The network says so.
+    /// The network reported the end.
     Network(CloseReason),
     /// The server answered the hello with this status.
     Refused(Status),
     /// The server broke the protocol.
     Protocol(Fatal),
-    /// The server said nothing for too long while it owed an answer.
+    /// The server was silent for too long while it owed an answer.
     Silent,
 }
 
 impl Loss {
-    /// Whether there was a connection before.
+    /// Returns `true` if there was a connection before.
     pub const fn reached(self) -> bool {
         !matches!(self, Loss::Network(CloseReason::Unreachable(_)))
     }
 
-    /// The system's error number, where there is one.
+    /// Returns the system's error number, if there is one.
     pub const fn errno(self) -> Option<i32> {
         match self {
             Loss::Network(CloseReason::Reset(errno) | CloseReason::Unreachable(errno)) => {
@@ -141,50 +142,52 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The protocol's version.
+/// A version of protocol `reflex`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
-    /// The original's: reads and writes without status, tenants by port.
+    /// The original version: reads and writes without status, tenants by port.
     One,
-    /// Everything.
+    /// The current version, with all features.
     #[default]
     Two,
 }
 
-/// How an initiator behaves. The bounds are allocated at start.
+/// The options of an initiator. Memory for the bounds is allocated at start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections to the server.
+    /// Number of connections to the server.
     pub connections: usize,
-    /// Requests in flight over all connections, at most 65 536.
+    /// Maximum number of requests in flight over all connections, at most 65 536.
     pub in_flight_max: usize,
     /// The protocol's version.
     pub version: Version,
-    /// Names this initiator for its lifetime, so that a new connection waits until the server has
-    /// ended the old one's requests. Must differ from every other initiator's; zero gives up the
-    /// fence, and with it the re-issue of writes.
+    /// The initiator's identifier for its lifetime, so that a new connection waits until the server
+    /// has ended the old one's requests. The identifier must differ from every other initiator's.
+    /// Zero gives up the fence, and with it the repetition of writes.
     pub client: u128,
-    /// Ask for checksums of payloads (version 2).
+    /// If `true`, the initiator asks for checksums of payloads (version 2).
     pub checksums: bool,
     /// Credentials (version 2); empty for none.
     pub token: Box<[u8]>,
-    /// The tenant to belong to (version 2); empty for the server's choice.
+    /// The tenant of the connections (version 2); empty for the server's choice.
     pub tenant: Box<str>,
-    /// From so many bytes on, what is left of a read's data is received straight into its buffer.
+    /// Minimum number of bytes for which the rest of a read's data is received directly into its
+    /// buffer.
     pub direct_min: usize,
-    /// The first pause before dialling again; it doubles with each failure, with jitter.
+    /// The first pause before dialling again. The pause doubles with each failure, with jitter.
     pub backoff_min: Duration,
-    /// The longest pause.
+    /// The longest pause before dialling again.
     pub backoff_max: Duration,
-    /// Failed attempts in a row after which waiting requests end as
+    /// Number of failed attempts in a row after which waiting requests end as
     /// [`Status::ConnectionLost`]. Dialling goes on.
     pub attempts_max: u32,
-    /// Time without a connection after which waiting requests end likewise.
+    /// Time without a connection after which waiting requests end as [`Status::ConnectionLost`].
     pub outage_max: Duration,
-    /// How often a request is sent again before it ends likewise.
+    /// Maximum number of repetitions of a request, after which it ends as
+    /// [`Status::ConnectionLost`].
     pub reissues_max: u8,
-    /// How long a dial and the hello may take, and how long a server may stay silent while it owes
-    /// an answer.
+    /// Maximum time for a dial and for the hello. Also the maximum time that a server may stay
+    /// silent while it owes an answer.
     pub silence_max: Duration,
     /// Seed of the jitter.
     pub seed: u64,

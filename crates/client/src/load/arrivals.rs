@@ -1,22 +1,22 @@
-//! When requests are meant to be sent: the arrival process of an open loop.
+//! Intended send times: the arrival process of an open loop.
 
 use contract::Instant;
 
 use crate::Random;
 
-/// How arrivals follow one another.
+/// The distribution of the gaps between arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
-    /// Independent of each other: exponential gaps.
+    /// Independent arrivals: exponential gaps.
     #[default]
     Poisson,
-    /// Evenly spaced, with reads and writes evenly mixed: a client that paces itself to a rate of
-    /// tokens as well as of requests.
+    /// Evenly spaced arrivals, with reads and writes evenly mixed. Suits a client that paces itself
+    /// to a rate of tokens as well as of requests.
     Constant,
 }
 
-/// The intended send times of an open loop. They do not depend on how the requests fare: an arrival
-/// that finds no place in flight waits, and its waiting counts.
+/// The intended send times of an open loop. They do not depend on the progress of requests: an
+/// arrival that finds no free place waits, and its waiting counts.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     arrival: Arrival,
@@ -29,7 +29,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// `per_second` arrivals a second (above zero) from `origin` on.
+    /// Returns `per_second` arrivals per second (above zero) from `origin` on.
     pub fn new(arrival: Arrival, per_second: f64, origin: Instant, random: &mut Random) -> Self {
         assert!(per_second > 0.0 && per_second.is_finite(), "a rate is above zero");
         let mut arrivals = Arrivals { arrival, gap: 1e9 / per_second, origin, next: 0.0 };
@@ -37,12 +37,12 @@ impl Arrivals {
         arrivals
     }
 
-    /// When the next request is meant to be sent.
+    /// Returns the intended send time of the next request.
     pub fn next(&self) -> Instant {
         Instant::from_nanos(self.origin.as_nanos() + self.next as u64)
     }
 
-    /// Takes the next arrival out.
+    /// Moves on to the next arrival.
     pub fn advance(&mut self, random: &mut Random) {
         self.next += match self.arrival {
             Arrival::Poisson => random.exponential(self.gap),
@@ -50,7 +50,7 @@ impl Arrivals {
         };
     }
 
-    /// How many arrivals lie between the next one and `until`, about.
+    /// Returns the approximate number of arrivals between the next one and `until`.
     pub fn overdue(&self, until: Instant) -> u64 {
         (until.since(self.next()).as_nanos() as f64 / self.gap) as u64
     }

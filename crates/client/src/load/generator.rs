@@ -1,4 +1,4 @@
-//! Makes requests, and measures them.
+//! The load generator: sends requests and measures them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,57 +12,57 @@ use super::tally::Tally;
 use super::verify::{Failure, SpanTooLarge, Verifier, unit_bytes};
 use crate::Random;
 
-/// When a request is sent.
+/// The rule for the send times of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Closed loop: each place in flight sends its next request when the last one has ended.
+    /// Closed loop: each place in flight sends its next request when its last request has ended.
     Closed,
-    /// Open loop: at times that do not depend on how the requests fare.
+    /// Open loop: send times do not depend on the progress of requests.
     Open {
-        /// Arrivals a second, above zero.
+        /// Arrivals per second, above zero.
         per_second: f64,
-        /// How they follow one another.
+        /// The distribution of the gaps between arrivals.
         arrival: Arrival,
     },
 }
 
-/// What load to make.
+/// The parameters of a load.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Share of reads, 0 to 100.
+    /// Share of reads in percent, 0 to 100.
     pub read_percent: u8,
-    /// Bytes of a request, a multiple of 512.
+    /// Size of a request in bytes, a multiple of 512.
     pub request_bytes: usize,
-    /// Connections.
+    /// Number of connections.
     pub lanes: usize,
-    /// Requests in flight on each.
+    /// Number of requests in flight on each connection.
     pub queue_depth: usize,
-    /// When requests are sent.
+    /// The rule for the send times.
     pub pace: Pace,
-    /// Which addresses they name.
+    /// The order of addresses.
     pub pattern: Pattern,
     /// First block of the span.
     pub first_lba: u64,
-    /// Bytes of the span; at least one request.
+    /// Size of the span in bytes; at least one request.
     pub span_bytes: u64,
-    /// Writes are durable before they are acknowledged.
+    /// If `true`, writes are durable before they are acknowledged.
     pub fua: bool,
-    /// Write contents that tell who they are, and check what is read; the number tells this run
-    /// from earlier ones.
+    /// If set, writes carry identifying contents, and reads are checked. The number distinguishes
+    /// this run from earlier ones.
     pub verify: Option<u32>,
-    /// A lane of its own, behind the others, on which a read is sent this long after the last one
-    /// ended: what a client that makes no load sees.
+    /// If set, an additional lane sends a read this long after its last read has ended. Its latency
+    /// is that of a client that makes no load.
     pub probe: Option<Duration>,
-    /// Requests that end before this are not measured.
+    /// Warm-up time: requests that end before are not measured.
     pub warmup: Duration,
-    /// How long requests are measured, after the warm-up.
+    /// Measured time after the warm-up.
     pub duration: Duration,
-    /// Seed of addresses, kinds and arrivals.
+    /// Seed of the addresses, kinds and arrivals.
     pub seed: u64,
 }
 
 impl Shape {
-    /// Requests in flight at most, the probe's included.
+    /// Returns the maximum number of requests in flight, the probe's included.
     pub fn in_flight_max(&self) -> usize {
         self.lanes * self.queue_depth + usize::from(self.probe.is_some())
     }
@@ -72,13 +72,13 @@ impl Shape {
     }
 }
 
-/// How long requests that are still in flight at the end are waited for.
+/// Maximum time to wait for requests that are in flight at the end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// Failures that are kept to be shown.
+/// Maximum number of failures kept for display.
 const FAILURES_KEPT: usize = 8;
 
-/// Makes requests on a [`Path`] and measures them.
+/// Sends requests on a [`Path`] and measures them.
 #[derive(Debug)]
 pub struct Generator<P> {
     path: P,
@@ -88,14 +88,14 @@ pub struct Generator<P> {
     places: Places,
     arrivals: Option<Arrivals>,
     verifier: Option<Verifier>,
-    /// What is in flight, by the path's index.
+    /// Requests in flight, by the path's index.
     flights: Vec<Option<Flight>>,
     in_flight: usize,
-    /// One entry for each free place in flight: the lane it is on. Taken from the front, so that
-    /// lanes take turns.
+    /// The lane of each free place in flight. Entries are taken from the front, so that lanes take
+    /// turns.
     free: VecDeque<usize>,
     probe_at: Option<Instant>,
-    /// For each index, the oldest generations that its read may find.
+    /// The oldest generations that a read may find, by index.
     oldest: Vec<u32>,
     /// Hundredths of a write that are due in an even mix; below 100 after each choice.
     writes_owed: u32,
@@ -108,22 +108,22 @@ pub struct Generator<P> {
 
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    /// When it was meant to be sent.
+    /// The intended send time.
     intended: Instant,
     command: Command,
     lane: usize,
 }
 
 impl<P: Path> Generator<P> {
-    /// A generator that starts at `now`. The pool has a buffer for each request in flight that
-    /// needs one (all of them, or without verification on a path whose reads need none, the
-    /// writes).
+    /// Returns a generator that starts at `now`. The pool needs a buffer for each request in
+    /// flight. If reads on this path need no buffers and are not verified, buffers for the writes
+    /// suffice.
     ///
     /// # Errors
     /// The span is too large to be verified.
     ///
     /// # Panics
-    /// If the shape makes no sense (no lanes, no span) or the path takes fewer requests than it
+    /// If the shape is invalid (no lanes, no span), or the path takes fewer requests than the shape
     /// asks for.
     pub fn new(now: Instant, shape: Shape, path: P, pool: BufPool) -> Result<Self, SpanTooLarge> {
         assert!(shape.lanes > 0 && shape.queue_depth > 0, "there is a place in flight");
@@ -172,7 +172,7 @@ impl<P: Path> Generator<P> {
         })
     }
 
-    /// Takes what has ended and sends what is due. Returns whether anything happened.
+    /// Handles ended requests and sends due ones. Returns `true` if anything happened.
     pub fn turn(&mut self, now: Instant) -> bool {
         let mut ended = std::mem::take(&mut self.ended);
         let mut progressed = self.path.turn(now, &mut ended);
@@ -187,12 +187,12 @@ impl<P: Path> Generator<P> {
         progressed
     }
 
-    /// Whether the time is over and everything has ended, or was waited for long enough.
+    /// Returns `true` once the time is over and all requests have ended, or the wait for them has.
     pub fn is_finished(&self, now: Instant) -> bool {
         now >= self.until && (self.in_flight == 0 || now >= self.until + DRAIN_MAX)
     }
 
-    /// When the next turn is worth while without an event.
+    /// Returns the time of the next turn if no event comes before.
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let mut at = self.path.wake_at().unwrap_or(Instant::from_nanos(u64::MAX));
         if now >= self.until {
@@ -210,48 +210,48 @@ impl<P: Path> Generator<P> {
         Some(at)
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Ends the time now, if it is not over: nothing is sent any more.
+    /// Ends the measured time now, if it is not over: nothing more is sent.
     pub fn stop(&mut self, now: Instant) {
         self.until = self.until.min(now);
     }
 
-    /// The pool, when nothing is in flight.
+    /// Returns the pool once nothing is in flight.
     ///
     /// # Panics
-    /// If something is in flight.
+    /// If a request is in flight.
     pub fn into_pool(self) -> BufPool {
         assert!(self.in_flight == 0, "buffers are in flight");
         self.pool
     }
 
-    /// When the measured time begins and ends.
+    /// Returns the begin and the end of the measured time.
     pub fn measured(&self) -> (Instant, Instant) {
         (self.measured_from, self.until)
     }
 
-    /// Arrivals of the measured time that were never sent, because no place in flight became free:
-    /// above a few, the rate is more than the target can do.
+    /// Returns the number of arrivals in the measured time that were never sent, because no place
+    /// became free. More than a few mean that the target cannot sustain the rate.
     pub fn unsent(&self) -> u64 {
         self.arrivals.as_ref().map_or(0, |arrivals| arrivals.overdue(self.until))
     }
 
-    /// Adds what was measured since the last call to `sum`.
+    /// Adds the measurements since the last call to `sum`.
     pub fn report(&mut self, sum: &mut Tally) {
         sum.add(&self.tally);
         self.tally.reset();
     }
 
-    /// The first few verification failures.
+    /// Returns the first few verification failures.
     pub fn failures(&self) -> &[Failure] {
         &self.failures
     }
 
-    /// The path, for whoever made it.
+    /// Returns the path.
     pub fn path(&mut self) -> &mut P {
         &mut self.path
     }
@@ -291,7 +291,7 @@ impl<P: Path> Generator<P> {
     fn choose(&mut self) -> Command {
         let range = self.draw();
         let read = self.choose_read();
-        // Two writes of one place at once could not be verified: the second becomes a read.
+        // Two concurrent writes of one place could not be verified: the second becomes a read.
         let taken = |verifier: &Verifier| !verifier.may_write(range.lba, self.shape.request_bytes);
         if read || self.verifier.as_ref().is_some_and(taken) {
             Command::Read(range)
@@ -300,7 +300,8 @@ impl<P: Path> Generator<P> {
         }
     }
 
-    /// Evenly mixed where arrivals are evenly spaced, else at random.
+    /// Returns `true` for a read. Kinds are evenly mixed if arrivals are evenly spaced, else
+    /// random.
     fn choose_read(&mut self) -> bool {
         let percent = u32::from(self.shape.read_percent);
         if let Pace::Open { arrival: Arrival::Constant, .. } = self.shape.pace {
@@ -386,7 +387,7 @@ impl<P: Path> Generator<P> {
     }
 }
 
-/// Fills every buffer with chance, so that what is written does not compress.
+/// Fills every buffer with random bytes, so that written data does not compress.
 fn fill(pool: BufPool, bytes: usize, random: &mut Random) -> BufPool {
     BufPool::new(pool.into_bufs().map(|mut buf| {
         let len = bytes.min(buf.capacity());

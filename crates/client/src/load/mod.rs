@@ -1,9 +1,9 @@
-//! The load generator: requests at a pace, their latencies, and whether what was read is right.
+//! The load generator: sends requests at a given pace, measures latencies and verifies the data.
 //!
 //! A [`Generator`] drives one [`Path`]: a server ([`Remote`]) or a device of this process
-//! ([`Local`]), so that both are measured by the same code. In an open loop, latency counts from
-//! when a request was *meant* to be sent; a stall of the target delays the requests behind it, and
-//! they say so (no coordinated omission).
+//! ([`Local`]), so that the same code measures both. In an open loop, latency counts from the
+//! *intended* send time. A stall of the target delays the requests behind it, and their latencies
+//! show the delay (no coordinated omission).
 
 mod arrivals;
 mod generator;

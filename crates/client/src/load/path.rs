@@ -1,5 +1,4 @@
-//! The way from the load generator to storage: a server or a local device, measured by the same
-//! code.
+//! Paths from the load generator to storage: a server or a local device, measured by the same code.
 
 use contract::Submission;
 use contract::{
@@ -12,44 +11,45 @@ use crate::{Done, Initiator, Op};
 /// A request that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// What [`Path::submit`] returned.
+    /// The index that [`Path::submit`] returned.
     pub index: usize,
-    /// How it ended.
+    /// The status of the request.
     pub status: Status,
-    /// Its buffer.
+    /// The request's buffer.
     pub buf: Option<Buf>,
 }
 
-/// Where requests go.
+/// A destination of requests.
 pub trait Path {
-    /// The most requests in flight; every index is below it.
+    /// Returns the maximum number of requests in flight; every index is below it.
     fn in_flight_max(&self) -> usize;
 
-    /// How many more requests it takes now.
+    /// Returns the number of further requests that the path accepts now.
     fn room(&self) -> usize;
 
-    /// Whether a read of so many bytes is given a buffer even if nobody looks at the data. Over the
-    /// network, large data is better received there than looked at and dropped.
+    /// Returns `true` if a read of `bytes` bytes should have a buffer even if nobody looks at the
+    /// data. Over the network, receiving large data into a buffer is cheaper than parsing and
+    /// dropping it.
     fn reads_need_buffers(&self, bytes: usize) -> bool;
 
-    /// Whether a write that ended as lost can still be carried out later.
+    /// Returns `true` if a write that ended as lost can still be carried out later.
     fn lost_writes_linger(&self) -> bool;
 
-    /// Takes a request (there is room) on a lane, which is a connection if there are such; returns
-    /// its index, which no other request in flight has.
+    /// Submits a request on a lane, which stands for a connection if the path has connections. The
+    /// path must have room. Returns the request's index, which no other request in flight has.
     fn submit(&mut self, now: Instant, lane: usize, command: Command, buf: Option<Buf>) -> usize;
 
-    /// Starts what was submitted.
+    /// Starts the submitted requests.
     fn flush(&mut self, now: Instant);
 
-    /// Appends what has ended. Returns whether anything happened.
+    /// Appends the ended requests. Returns `true` if anything happened.
     fn turn(&mut self, now: Instant, ended: &mut Vec<Ended>) -> bool;
 
-    /// When the next turn is worth while without an event.
+    /// Returns the time of the next turn if no event comes before.
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// A borrowed path: several generators, one after the other, make load on the same one.
+/// A borrowed path, so that several generators can use the same path one after another.
 impl<P: Path> Path for &mut P {
     fn in_flight_max(&self) -> usize {
         (**self).in_flight_max()
@@ -84,7 +84,7 @@ impl<P: Path> Path for &mut P {
     }
 }
 
-/// A server, through an [`Initiator`]; a lane is a connection.
+/// A server, reached through an [`Initiator`]; a lane is a connection.
 #[derive(Debug)]
 pub struct Remote<T> {
     initiator: Initiator<T>,
@@ -95,8 +95,8 @@ pub struct Remote<T> {
 }
 
 impl<T: Dial> Remote<T> {
-    /// Requests of `namespace` through `initiator`, on which nothing is in flight.
-    /// `lost_writes_linger` without a fence, that is with version 1.
+    /// Returns the path to `namespace` through `initiator`, which has nothing in flight.
+    /// `lost_writes_linger` is `true` without a fence, that is with version 1.
     pub fn new(
         initiator: Initiator<T>,
         namespace: Option<NamespaceId>,
@@ -107,7 +107,7 @@ impl<T: Dial> Remote<T> {
         Remote { initiator, namespace, in_flight_max, lost_writes_linger, done }
     }
 
-    /// The initiator, for its reports.
+    /// Returns the initiator, for its reports.
     pub fn initiator(&mut self) -> &mut Initiator<T> {
         &mut self.initiator
     }
@@ -154,7 +154,7 @@ impl<T: Dial> Path for Remote<T> {
     }
 }
 
-/// A device of this process; lanes mean nothing.
+/// A device of this process; lanes have no meaning.
 #[derive(Debug)]
 pub struct Local<D> {
     device: D,
@@ -164,7 +164,7 @@ pub struct Local<D> {
 }
 
 impl<D: Device> Local<D> {
-    /// At most `in_flight_max` requests in flight on `device`.
+    /// Returns the path to `device` with at most `in_flight_max` requests in flight.
     pub fn new(device: D, in_flight_max: usize) -> Self {
         let done = Vec::with_capacity(in_flight_max);
         Local { device, slots: SlotTable::new(in_flight_max), in_flight_max, done }

@@ -1,23 +1,24 @@
-//! Which addresses are asked for.
+//! Address patterns: the order in which a load visits its places.
 
 use crate::Random;
 
 /// The order of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Pattern {
-    /// Each place as likely as the other.
+    /// All places are equally likely.
     #[default]
     Random,
-    /// One behind the other, round and round.
+    /// Places in ascending order, round and round.
     Sequential,
-    /// The place of rank k as likely as k^(-theta); ranks are scattered over the span.
+    /// The place of rank k has probability proportional to k^(-theta); ranks are scattered over the
+    /// span.
     Zipf {
         /// The exponent, at least zero (zero is random); YCSB's is 0.99.
         theta: f64,
     },
 }
 
-/// Draws places, numbered from zero.
+/// A generator of places, numbered from zero.
 #[derive(Clone, Debug)]
 pub struct Places {
     count: u64,
@@ -32,7 +33,7 @@ enum Kind {
 }
 
 impl Places {
-    /// Draws from `count` places.
+    /// Returns a generator of `count` places.
     pub fn new(pattern: Pattern, count: u64) -> Self {
         assert!(count > 0, "there is a place to draw");
         let kind = match pattern {
@@ -45,7 +46,7 @@ impl Places {
         Places { count, kind }
     }
 
-    /// The next place, below the count.
+    /// Returns the next place, below the count.
     pub fn draw(&mut self, random: &mut Random) -> u64 {
         let count = self.count;
         match &mut self.kind {
@@ -63,8 +64,8 @@ impl Places {
     }
 }
 
-/// A step that visits each of `count` places once: no common divisor, and near the golden section,
-/// so that neighbouring ranks land far apart.
+/// Returns a step that visits each of `count` places once. The step has no common divisor with
+/// `count` and is near the golden section, so that neighbouring ranks land far apart.
 fn stride(count: u64) -> u64 {
     let divisor = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -76,7 +77,7 @@ fn stride(count: u64) -> u64 {
     (golden.max(1)..).find(|&step| divisor(step, count) == 1).expect("one more than a multiple")
 }
 
-/// The Zipf distribution on 1..=count by rejection inversion (Hörmann and Derflinger, 1996): the
+/// The Zipf distribution on 1..=count by rejection inversion (Hörmann and Derflinger, 1996). The
 /// inverse of a smooth hat's integral proposes a rank, which is kept with the share of the hat that
 /// the true weight fills. Constant time and memory, exact for every exponent.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ struct Zipf {
     area_low: f64,
     /// The hat's integral at `count` + 0.5.
     area_high: f64,
-    /// Proposals this close below their rank are always kept.
+    /// Maximum distance below their rank at which proposals are always kept.
     squeeze: f64,
 }
 
@@ -116,7 +117,7 @@ impl Zipf {
         (-self.theta * x.ln()).exp()
     }
 
-    /// The integral of x^(-theta) from 1 to `x`: (x^(1-theta) - 1) / (1 - theta).
+    /// Returns the integral of x^(-theta) from 1 to `x`: (x^(1-theta) - 1) / (1 - theta).
     fn area(&self, x: f64) -> f64 {
         let log = x.ln();
         let exponent = (1.0 - self.theta) * log;
@@ -127,7 +128,7 @@ impl Zipf {
         }
     }
 
-    /// The x whose area is `area`: (1 + area (1-theta))^(1/(1-theta)).
+    /// Returns the x whose area is `area`: (1 + area (1-theta))^(1/(1-theta)).
     fn area_inverse(&self, area: f64) -> f64 {
         let t = (area * (1.0 - self.theta)).max(-1.0);
         let log = if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 };

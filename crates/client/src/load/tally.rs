@@ -1,20 +1,20 @@
-//! What was measured.
+//! The measurements of a load: counts and latencies.
 
 use std::time::Duration;
 
 use contract::Kind;
 use hdrhistogram::Histogram;
 
-/// Latencies above this are counted as this: an hour, in nanoseconds.
+/// Maximum recorded latency: an hour, in nanoseconds. Longer latencies count as this one.
 const LATENCY_NANOS_MAX: u64 = 3_600_000_000_000;
 
-/// The requests of one kind.
+/// The measurements of one kind of request.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// Requests that ended well within the measured time.
+    /// Number of requests that succeeded within the measured time.
     pub count: u64,
-    /// Their latencies in nanoseconds, three digits exact, with those of requests that were sent
-    /// within the measured time and ended after it.
+    /// Latencies of successful requests in nanoseconds, to three digits. Includes requests that
+    /// were sent within the measured time and ended after it.
     pub latency: Histogram<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Side {
     }
 }
 
-/// What one generator, or several, measured in some time.
+/// The measurements of one or several generators over some time.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// Reads.
@@ -49,14 +49,14 @@ pub struct Tally {
     pub write: Side,
     /// The unloaded probe's reads.
     pub probe: Side,
-    /// Requests that ended badly.
+    /// Number of failed requests.
     pub errors: u64,
-    /// Sectors that held what they may not hold.
+    /// Number of sectors with wrong contents.
     pub verify_failures: u64,
 }
 
 impl Tally {
-    /// Nothing measured.
+    /// Returns empty measurements.
     pub fn new() -> Self {
         let (read, write, probe) = (Side::new(), Side::new(), Side::new());
         Tally { read, write, probe, errors: 0, verify_failures: 0 }
@@ -69,7 +69,7 @@ impl Tally {
         }
     }
 
-    /// Adds what `other` measured.
+    /// Adds the measurements of `other`.
     pub fn add(&mut self, other: &Tally) {
         self.read.add(&other.read);
         self.write.add(&other.write);
@@ -78,7 +78,7 @@ impl Tally {
         self.verify_failures += other.verify_failures;
     }
 
-    /// Forgets everything.
+    /// Clears all measurements.
     pub fn reset(&mut self) {
         for side in [&mut self.read, &mut self.write, &mut self.probe] {
             side.reset();
@@ -87,7 +87,7 @@ impl Tally {
         self.verify_failures = 0;
     }
 
-    /// Requests that ended well within the measured time, the probe's aside.
+    /// Returns the number of requests that succeeded within the measured time, without the probe's.
     pub fn count(&self) -> u64 {
         self.read.count + self.write.count
     }

@@ -1,20 +1,22 @@
-//! Checks that what is read may be there.
+//! Verifies that the contents of reads are allowed.
 //!
-//! Each sector of 512 bytes that a verifying run writes says which sector it is, which generation
-//! of writes it belongs to, and carries a checksum over all of it. The verifier remembers, for each
-//! unit of the span (4 KiB, or a sector where requests are finer), the newest generation that was
-//! acknowledged and the newest that was issued. A read may find, in each sector by itself, any
-//! generation from what was acknowledged when it was sent to what had been issued when it ended;
-//! before the first acknowledged write also zeroes, or what an earlier run left. Where no write
-//! overlaps the read, that is one generation, so a torn unit is caught.
+//! Each sector of 512 bytes that a verifying run writes carries its address, its generation of
+//! writes, and a checksum over all of it. The verifier keeps two generations for each unit of the
+//! span: the newest acknowledged and the newest issued one. A unit has 4 KiB, or a sector where
+//! requests are finer.
 //!
-//! One verifier covers what one generator writes; nobody else may write there meanwhile.
+//! A read may find, in each sector by itself, any generation from the one acknowledged at its
+//! sending to the one issued at its end. Before the first acknowledged write, zeroes and data of an
+//! earlier run are allowed too. Where no write overlaps the read, that leaves one generation, so a
+//! torn unit is caught.
+//!
+//! A verifier covers the writes of one generator; nobody else may write there meanwhile.
 
 use core::fmt;
 
 use contract::{BLOCK_BYTES, Status};
 
-/// Units that a verifier remembers at most: 512 GiB of 4 KiB units, in 1 GiB of memory.
+/// Maximum number of units of a verifier: 512 GiB of 4 KiB units, in 1 GiB of memory.
 pub const VERIFY_UNITS_MAX: u64 = 1 << 27;
 
 /// First bytes of a written sector.
@@ -27,15 +29,16 @@ const GENERATION_AT: usize = 16;
 const CONTENTS_AT: usize = 20;
 const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
 
-/// Generations before the newest that a bad sector is compared with.
+/// Number of generations before the newest that a bad sector is compared with.
 const TORN_GENERATIONS: u32 = 32;
 
-/// What the verifier knows of a unit. Generation 0 is what was there before the run.
+/// The verifier's knowledge of a unit. Generation 0 is the content from before the run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Unit {
     /// The newest acknowledged generation: `settled ≤ issued`.
     settled: u32,
-    /// The newest issued generation in the low 31 bits; the top bit: its write is in flight.
+    /// The newest issued generation in the low 31 bits. The top bit is set while its write is in
+    /// flight.
     issued: u32,
 }
 
@@ -47,65 +50,67 @@ impl Unit {
     }
 }
 
-/// Remembers what was written in a span, and checks what is read.
+/// Keeps the written generations of a span, and checks reads.
 #[derive(Debug)]
 pub struct Verifier {
     run: u32,
     first_lba: u64,
     unit_sectors: u64,
     units: Vec<Unit>,
-    /// A lost write may still be carried out at any time, so nothing newer settles its unit.
+    /// If `true`, a lost write may still be carried out at any time, so nothing newer settles its
+    /// unit.
     lost_writes_linger: bool,
 }
 
-/// What is wrong with a sector.
+/// A sector with wrong contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The sector that was read, as a logical block of the namespace or device.
+    /// Logical block address of the sector in the namespace or device.
     pub lba: u64,
-    /// What was found.
+    /// The contents found.
     pub found: Found,
 }
 
-/// What was found in a sector where it may not be.
+/// The contents found in a sector where they are not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Zeroes, though generation `settled` was acknowledged.
     Zeroes {
-        /// The oldest generation that may be there.
+        /// The oldest allowed generation.
         settled: u32,
     },
     /// Bytes that no run wrote.
     Foreign,
-    /// A sector that was written, but does not match its checksum.
+    /// A written sector that does not match its checksum.
     Damaged,
-    /// A sector that begins as one generation and ends as another, zero for zeroes: a read was carried
-    /// out beside a write, or a write in part.
+    /// A sector that begins with one generation and ends with another, zero for zeroes. Either a
+    /// read was carried out beside a write, or a write in part.
     Torn {
-        /// Bytes of the first, with those that are the same in both.
+        /// Number of bytes of the first generation, including the following bytes that are equal in
+        /// both.
         bytes: u16,
-        /// Whose beginning it has.
+        /// Generation of the beginning.
         first: u32,
-        /// Whose end it has.
+        /// Generation of the end.
         rest: u32,
     },
     /// The contents of another sector.
     Misplaced {
-        /// Whose contents they are.
+        /// Logical block address of the other sector.
         address: u64,
     },
-    /// A generation that may not be there.
+    /// A generation that is not allowed.
     Generation {
-        /// Which.
+        /// The generation found.
         generation: u32,
-        /// The oldest that may be there.
+        /// The oldest allowed generation.
         oldest: u32,
-        /// The newest that may be there.
+        /// The newest allowed generation.
         newest: u32,
     },
-    /// What an earlier run wrote, though generation `settled` was acknowledged.
+    /// Data of an earlier run, though generation `settled` was acknowledged.
     EarlierRun {
-        /// The oldest generation that may be there.
+        /// The oldest allowed generation.
         settled: u32,
     },
 }
@@ -133,10 +138,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why a span cannot be verified.
+/// The error for a span that is too large to verify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanTooLarge {
-    /// The largest span in bytes.
+    /// Maximum size of a span in bytes.
     pub span_bytes_max: u64,
 }
 
@@ -149,14 +154,14 @@ impl fmt::Display for SpanTooLarge {
 
 impl std::error::Error for SpanTooLarge {}
 
-/// Bytes that the verifier treats as one: 4 KiB, or a sector where requests are not multiples.
+/// Returns the size of a unit in bytes: 4 KiB, or a sector if requests are not multiples of it.
 pub fn unit_bytes(request_bytes: usize) -> usize {
     if request_bytes.is_multiple_of(4096) { 4096 } else { BLOCK_BYTES }
 }
 
 impl Verifier {
-    /// For requests of `request_bytes` in `span_bytes` from `first_lba`; `run` tells this run's
-    /// contents from those of earlier ones.
+    /// Returns a verifier of requests of `request_bytes` in `span_bytes` from `first_lba`. `run`
+    /// distinguishes this run's contents from those of earlier ones.
     ///
     /// # Errors
     /// The span has more than [`VERIFY_UNITS_MAX`] units.
@@ -181,14 +186,14 @@ impl Verifier {
         })
     }
 
-    /// The units of a request at `lba` with this many bytes.
+    /// Returns the units of a request of `bytes` bytes at `lba`.
     fn units_of(&self, lba: u64, bytes: usize) -> std::ops::Range<usize> {
         let first = ((lba - self.first_lba) / self.unit_sectors) as usize;
         first..first + bytes / (self.unit_sectors as usize * BLOCK_BYTES)
     }
 
-    /// Whether no write to any part of the range is in flight. Two writes at once would leave no
-    /// telling which was last.
+    /// Returns `true` if no write to any part of the range is in flight. After two concurrent
+    /// writes, the order of the two would be unknown.
     pub fn may_write(&self, lba: u64, bytes: usize) -> bool {
         self.units[self.units_of(lba, bytes)].iter().all(|unit| unit.issued & IN_FLIGHT == 0)
     }
@@ -212,7 +217,7 @@ impl Verifier {
         }
     }
 
-    /// A write has ended.
+    /// Records the end of a write.
     pub fn end_write(&mut self, lba: u64, bytes: usize, status: Status) {
         let units = self.units_of(lba, bytes);
         for unit in &mut self.units[units] {
@@ -220,20 +225,22 @@ impl Verifier {
             if status.is_ok() {
                 unit.settled = unit.issued;
             } else if status == Status::ConnectionLost && self.lost_writes_linger {
-                // It may land any time, over anything newer: its unit is written no more.
+                // The write may land at any time, over newer data: its unit is not written any
+                // more.
                 unit.issued |= IN_FLIGHT;
             }
         }
     }
 
-    /// Notes in `oldest`, one entry a unit, what a read sent now may find at the least.
+    /// Records in `oldest`, one entry per unit, the oldest generation that a read sent now may
+    /// find.
     pub fn begin_read(&self, lba: u64, bytes: usize, oldest: &mut [u32]) {
         for (unit, oldest) in self.units[self.units_of(lba, bytes)].iter().zip(oldest) {
             *oldest = unit.settled;
         }
     }
 
-    /// Checks what a read found, calling `failed` for each bad sector.
+    /// Checks the data of a read, and calls `failed` for each bad sector.
     pub fn end_read(&self, lba: u64, data: &[u8], oldest: &[u32], mut failed: impl FnMut(Failure)) {
         let unit_bytes = self.unit_sectors as usize * BLOCK_BYTES;
         let units = &self.units[self.units_of(lba, data.len())];
@@ -275,7 +282,8 @@ impl Verifier {
         }
         Ok(())
     }
-    /// Whether a bad sector begins as one of the newest generations and ends as another.
+    /// Returns the tear of a bad sector that begins with one of the newest generations and ends
+    /// with another.
     fn torn(&self, sector: &[u8], address: u64, newest: u32) -> Option<Found> {
         let (mut first, mut rest) = ((0, 0), (0, 0));
         let mut whole = [0; BLOCK_BYTES];
@@ -296,7 +304,7 @@ impl Verifier {
     }
 }
 
-/// Writes a sector's contents: who it is, filler that differs for each, and the checksum.
+/// Writes a sector's contents: its identity, filler that differs for each sector, and the checksum.
 fn stamp(sector: &mut [u8], run: u32, address: u64, generation: u32) {
     sector[..4].copy_from_slice(&MAGIC.to_le_bytes());
     sector[RUN_AT..ADDRESS_AT].copy_from_slice(&run.to_le_bytes());
@@ -329,7 +337,7 @@ mod tests {
         Verifier::new(9, 100, 1 << 20, REQUEST, false).unwrap()
     }
 
-    /// A write of the request at `lba` that was acknowledged: its bytes.
+    /// Writes a request at `lba`, acknowledges it, and returns its bytes.
     fn write(verifier: &mut Verifier, lba: u64) -> Vec<u8> {
         let mut bytes = vec![0; REQUEST];
         verifier.begin_write(lba, &mut bytes);
@@ -390,13 +398,13 @@ mod tests {
         let failures = read(&verifier, 116, &torn);
         let found = Found::Generation { generation: 1, oldest: 2, newest: 2 };
         assert_eq!(failures, [Failure { lba: 123, found }]);
-        // Torn inside a sector.
+        // Torn within a sector.
         let mut torn = write(&mut verifier, 116);
         torn[300..512].copy_from_slice(&old[300..512]);
-        // Five bytes behind the tear are the same in both.
+        // Five bytes behind the tear are equal in both generations.
         let found = Found::Torn { bytes: 305, first: 3, rest: 1 };
         assert_eq!(read(&verifier, 116, &torn)[0].found, found);
-        // Bytes of nobody.
+        // Bytes of no generation.
         torn[200] ^= 1;
         assert_eq!(read(&verifier, 116, &torn)[0].found, Found::Damaged);
         // A first write that was carried out in part.
@@ -419,9 +427,9 @@ mod tests {
             verifier.end_read(116, data, &oldest, |failure| panic!("{failure}"));
         }
         verifier.end_write(116, REQUEST, Status::Ok);
-        // The read that was sent before the acknowledgement may still find the old one ...
+        // The read that was sent before the acknowledgement may still find the old generation ...
         verifier.end_read(116, &old, &oldest, |failure| panic!("{failure}"));
-        // ... one that is sent now may not.
+        // ... and a read that is sent now may not.
         assert_eq!(read(&verifier, 116, &old).len(), 16);
     }
 

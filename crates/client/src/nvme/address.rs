@@ -1,45 +1,45 @@
-//! Where a subsystem is: `nvme-tcp://HOST:PORT/NQN`, with options behind a `?`.
+//! Addresses of subsystems: `nvme-tcp://HOST:PORT/NQN`, with options after a `?`.
 
 use core::fmt;
 use core::str::FromStr;
 
 use proto::nvme_tcp::Digests;
 
-/// The form of an address, for people.
+/// The form of an address, as shown in messages.
 const FORM: &str = "nvme-tcp://HOST:PORT/NQN, such as \
                     nvme-tcp://127.0.0.1:4420/nqn.2026-11.io.nearflash:myhost";
 
-/// How every qualified name begins.
+/// The prefix of every qualified name.
 const NQN_PREFIX: &str = "nqn.";
 
-/// A subsystem's address, as people write it. The host's name is not looked up here.
+/// The address of a subsystem, in its text form. Parsing does not look up the host's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeAddress {
-    /// Where it listens, as `HOST:PORT`; an IPv6 address stands in brackets.
+    /// The endpoint at which the server listens, `HOST:PORT`; an IPv6 address is in brackets.
     pub place: String,
     /// The subsystem's qualified name.
     pub subsystem: String,
-    /// The namespace (`nsid=N`); the first unless told.
+    /// The namespace identifier (`nsid=N`); 1 by default.
     pub nsid: u32,
     /// Digests to ask for (`digests=header`, `digests=data`, `digests=both`).
     pub digests: Digests,
-    /// Writes travel in the capsules of their commands where they fit (`in_capsule=false` has the
-    /// server ask for all of them).
+    /// If `true` (the default), writes travel in the capsules of their commands where they fit.
+    /// With `in_capsule=false`, the server asks for the data of every write.
     pub in_capsule: bool,
-    /// The name to connect under (`host=NQN`).
+    /// The host's qualified name for the connection (`host=NQN`).
     pub host: Option<String>,
 }
 
-/// Why a text is not such an address.
+/// The reason that a text is not such an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NvmeAddressError {
-    /// It does not begin with `nvme-tcp://`.
+    /// The text does not begin with `nvme-tcp://`.
     Scheme,
-    /// There is no port, or it is not one.
+    /// The port is missing or invalid.
     Port,
-    /// There is no qualified name.
+    /// The qualified name is missing.
     Name,
-    /// This of what stands behind `?` is not understood.
+    /// The contained option after `?` is not understood.
     Query(String),
 }
 

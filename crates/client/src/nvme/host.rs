@@ -1,4 +1,4 @@
-//! The host: its connections' life together, and requests on them.
+//! The NVMe/TCP host: the common life of its connections, and the requests on them.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -11,34 +11,36 @@ use super::words::{HostLoss, HostReport, Patience};
 use crate::Loss;
 use crate::load::{Ended, Path};
 
-/// Events of the network that one turn handles.
+/// Maximum number of network events that one turn handles.
 const EVENTS_MAX: usize = 256;
 
-/// Frames of a connection that comes up: the longest message, cut into heads.
+/// Number of frames to set up a connection: the longest message, cut into heads.
 const SETUP_FRAMES: usize = 64;
 
-/// Frames of a request: its capsule in two parts, and the payload.
+/// Number of frames of a request: its capsule in two parts, and the payload.
 const REQUEST_FRAMES: usize = 3;
 
-/// Connections of the transport that are found by their index; others are searched for.
+/// Maximum number of transport connections that are found by their index; further ones are searched
+/// for.
 const NAMES_MAX: usize = 1 << 17;
 
-/// Reports that wait for somebody to ask; further ones are dropped.
+/// Maximum number of reports that wait to be read; further reports are dropped.
 const REPORTS_MAX: usize = 64;
 
-/// Doublings of the pause between two attempts.
+/// Maximum number of doublings of the pause between two attempts.
 const DOUBLINGS_MAX: u32 = 16;
 
-/// Where the host is in its life. It goes round: Resting → Rising → Up → Falling → Resting.
+/// The state of the host. The cycle is: Resting → Rising → Up → Falling → Resting.
 #[derive(Debug)]
 enum Phase {
-    /// No connections; ended by the clock.
+    /// No connections. The clock ends this state.
     Resting { until: Instant },
-    /// Queues come up, the admin queue first; ended by the last of them, or by the clock.
+    /// Queues connect, the admin queue first. The last queue or the clock ends this state.
     Rising { until: Instant },
-    /// Requests flow; the next sign of life is due then.
+    /// Requests flow. The next keep-alive is due at `alive_at`.
     Up { alive_at: Instant },
-    /// Connections are being closed; the last one's end, or the last payload's return, ends this.
+    /// Connections are being closed. The end of the last connection, or the return of the last
+    /// payload, ends this state.
     Falling { why: HostLoss },
 }
 
@@ -49,28 +51,29 @@ pub struct Host<T> {
     options: Rc<HostOptions>,
     patience: Patience,
     phase: Phase,
-    /// The admin queue's, then those of the I/O queues in their order.
+    /// The line of the admin queue, then the lines of the I/O queues in order.
     lines: Vec<Line>,
-    /// By the transport's index of a connection: its generation and its line.
+    /// The generation and the line of each connection, by the transport's index of the connection.
     names: Vec<Option<(u32, usize)>>,
-    /// When the server last said anything.
+    /// Time at which the server last said anything.
     heard: Instant,
-    /// Failed attempts in a row, and all attempts.
+    /// Number of failed attempts in a row, and of all attempts.
     failures: u32,
     attempts: u64,
     in_flight: usize,
-    /// What has ended since the last turn ended.
+    /// Requests that have ended since the last turn.
     done: Vec<Ended>,
     reports: Vec<HostReport>,
     events: Vec<NetEvent>,
-    /// From so many bytes on, what is left of a read's data is received straight into its buffer.
+    /// Minimum number of bytes for which the rest of a read's data is received directly into its
+    /// buffer.
     direct_min: usize,
-    /// Lines whose next bytes may be such data.
+    /// Lines whose next bytes may be data to receive directly.
     fillable: Vec<usize>,
 }
 
 impl<T: Dial> Host<T> {
-    /// A host over `transport`, which dials when its first turn comes.
+    /// Returns a host over `transport`, which dials in its first turn.
     pub fn new(transport: T, options: HostOptions, patience: Patience) -> Self {
         let options = Rc::new(options);
         let depth = usize::from(options.queue_depth);
@@ -104,24 +107,24 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// From so many bytes on, data of a read is received straight into its buffer; unless told,
-    /// [`DIRECT_BYTES_MIN`].
+    /// Sets the minimum number of bytes for which a read's data is received directly into its
+    /// buffer. The default is [`DIRECT_BYTES_MIN`].
     pub fn direct_from(self, bytes: usize) -> Self {
         Host { direct_min: bytes, ..self }
     }
 
-    /// Frames that the transport of such a host has to have room for.
+    /// Returns the number of frames that the transport of such a host must have room for.
     pub fn frames_max(options: &HostOptions) -> usize {
         let requests = options.queues * usize::from(options.queue_depth);
         requests * REQUEST_FRAMES + (options.queues + 1) * SETUP_FRAMES
     }
 
-    /// What happened besides the end of requests, since this was last asked.
+    /// Drains the reports: all events except the ends of requests.
     pub fn reports(&mut self) -> impl Iterator<Item = HostReport> + '_ {
         self.reports.drain(..)
     }
 
-    /// Whether requests can be sent.
+    /// Returns `true` if requests can be sent.
     pub fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up { .. })
     }
@@ -174,12 +177,12 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The line whose present connection this is.
+    /// Returns the line whose current connection is `conn`.
     fn line_of(&self, conn: ConnId) -> Option<usize> {
         match self.names.get(conn.index as usize) {
             Some(&Some((generation, line))) if generation == conn.generation => Some(line),
             Some(_) => None,
-            // A name beyond the table: a dial that failed before it became a connection.
+            // An index beyond the table: the dial failed before it became a connection.
             None => self.lines.iter().position(|line| line.conn == Some(conn)),
         }
     }
@@ -197,7 +200,7 @@ impl<T: Dial> Host<T> {
         self.lines[line].queue = queue;
     }
 
-    /// Sends what a queue has to say by itself.
+    /// Sends the messages that a queue sends by itself.
     fn speak(&mut self, now: Instant, line: usize) {
         let Line { conn: Some(conn), queue, .. } = &mut self.lines[line] else { return };
         for head in queue.speech() {
@@ -247,7 +250,7 @@ impl<T: Dial> Host<T> {
         self.fillable.clear();
     }
 
-    /// A buffer comes back that the transport was to fill.
+    /// Takes back a buffer that was lent to the transport to receive into.
     fn filled(
         &mut self,
         now: Instant,
@@ -278,12 +281,13 @@ impl<T: Dial> Host<T> {
             return Ok(()); // the connection ends
         }
         self.heard = now;
-        // However little is left of it: a stretch of large reads goes on.
+        // The line stays in the list however little data is left, since further large reads may
+        // follow.
         self.fillable.push(line);
         self.parse(now, line, &[]) // data may tell its command's end
     }
 
-    /// A queue is up: after the first come the others, after the last requests.
+    /// Handles a connected queue: the first one starts the others, the last one admits requests.
     fn risen(&mut self, now: Instant, line: usize) {
         self.phase = Phase::Rising { until: now + self.patience.silence_max };
         if line == 0 {
@@ -301,7 +305,7 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The server has room for a write's payload.
+    /// Sends a write's payload, for which the server has room.
     fn send_payload(&mut self, now: Instant, line: usize, ready: &Ready) -> Result<(), Refusal> {
         let Line { conn, queue, flights, lent, .. } = &mut self.lines[line];
         let flight = flights[usize::from(ready.cid)].as_mut().expect("as above");
@@ -324,7 +328,8 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The transport gives a payload back. Without a line, its connection had ended when it was sent.
+    /// Takes back a payload from the transport. Without a line, its connection had ended when it
+    /// was sent.
     fn take_back(&mut self, line: Option<usize>, buf: Buf) {
         let key = address(&buf);
         let line = line.or_else(|| self.lines.iter().position(|line| line.lent_at(key).is_some()));
@@ -353,7 +358,7 @@ impl<T: Dial> Host<T> {
         (line - 1) * usize::from(self.options.queue_depth) + usize::from(cid)
     }
 
-    /// Gives the controller up.
+    /// Gives up the controller.
     fn fall(&mut self, why: HostLoss) {
         if !matches!(self.phase, Phase::Falling { .. }) {
             self.phase = Phase::Falling { why };
@@ -365,7 +370,7 @@ impl<T: Dial> Host<T> {
         }
     }
 
-    /// The last connection is gone, and every payload is back: what was in flight has ended.
+    /// Ends the requests in flight, once the last connection is gone and every payload is back.
     fn fallen(&mut self, now: Instant, why: HostLoss) {
         for line in 1..self.lines.len() {
             for cid in 0..self.options.queue_depth {
@@ -373,7 +378,7 @@ impl<T: Dial> Host<T> {
                     self.finish(line, cid, Status::ConnectionLost);
                 }
             }
-            // Whatever it was, it is up no more.
+            // The queue is not connected any more, whatever its state was.
             self.lines[line].queue = HostQueue::admin(self.options.clone(), 0);
         }
         let doublings = self.failures.min(DOUBLINGS_MAX);
@@ -383,7 +388,7 @@ impl<T: Dial> Host<T> {
         self.report(HostReport::Lost(why));
     }
 
-    /// Does what the clock asks.
+    /// Handles the due deadlines.
     fn tend(&mut self, now: Instant) {
         let silent = HostLoss::Connection(Loss::Silent);
         match self.phase {
@@ -517,7 +522,7 @@ impl<T: Dial> Path for Host<T> {
     }
 }
 
-/// What tells a buffer from every other one, whoever made it.
+/// Returns the buffer's address, which differs from the address of every other buffer.
 fn address(buf: &Buf) -> usize {
     buf.bytes().as_ptr().addr()
 }

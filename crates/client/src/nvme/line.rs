@@ -1,31 +1,31 @@
-//! One connection of a host: a queue, and the requests in flight on it.
+//! A connection of a host: a queue, and the requests in flight on it.
 
 use std::collections::VecDeque;
 
 use contract::{Buf, Command, ConnId, Status};
 use proto::nvme_tcp::HostQueue;
 
-/// The name of a command on its queue.
+/// The identifier of a command on its queue.
 pub(super) type CommandId = u16;
 
-/// A connection.
+/// A connection of a host.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// The transport's name for it, while there is one.
+    /// The transport's identifier of the connection, while there is one.
     pub(super) conn: Option<ConnId>,
     pub(super) queue: HostQueue,
-    /// By their names.
+    /// Requests in flight, by command identifier.
     pub(super) flights: Box<[Option<Flight>]>,
-    /// Names that are not in use.
+    /// Command identifiers that are not in use.
     pub(super) vacant: Vec<CommandId>,
-    /// The ones whose payload the transport holds, in the order of sending.
+    /// Commands whose payload the transport holds, in the order of sending.
     pub(super) lent: VecDeque<CommandId>,
     /// The read whose buffer the transport has, to receive into it.
     pub(super) filling: Option<CommandId>,
 }
 
 impl Line {
-    /// Where in `lent` the payload at this address is.
+    /// Returns the position in `lent` of the payload at this address.
     pub(super) fn lent_at(&self, address: usize) -> Option<usize> {
         self.lent.iter().position(|cid| {
             let flight = self.flights[usize::from(*cid)].as_ref();

@@ -1,12 +1,12 @@
-//! A host of NVMe over TCP: one controller of one server, one namespace, and the load generator's way
-//! to it.
+//! A host of NVMe over TCP: one controller of one server, one namespace, and the load generator's
+//! path to the namespace.
 //!
-//! [`Host`] is a core without I/O, as the initiator is: it speaks to a transport and is driven by
-//! turns. It connects the admin queue and then the I/O queues, says that it lives, and when any of its
-//! connections is lost it gives the controller up, as other hosts do, and makes a new one.
+//! [`Host`] is a core without I/O, like the initiator: it uses a transport and is driven by turns.
+//! The host connects the admin queue and then the I/O queues, and sends keep-alives. When any
+//! connection is lost, the host gives the controller up, as other hosts do, and makes a new one.
 //!
-//! What is deliberately not here: sending again what was in flight. NVMe over fabrics has no fence
-//! between the old connections' writes and the new ones', so such requests end as
+//! This module deliberately leaves out the repetition of requests in flight. NVMe over fabrics has
+//! no fence between the old connections' writes and the new ones'. So such requests end as
 //! [`ConnectionLost`](contract::Status::ConnectionLost) and may still be carried out.
 
 mod address;

@@ -1,4 +1,4 @@
-//! What a host tells, and how patient it is.
+//! The reports of a host, and its timeouts.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,14 +8,14 @@ use proto::nvme_tcp::{Found, Refusal};
 
 use crate::Loss;
 
-/// How long a host waits for what.
+/// The timeouts and pauses of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For a queue to come up, and for a server that owes an answer to say anything.
+    /// Maximum time for a queue to connect, and for a silent server that owes an answer.
     pub silence_max: Duration,
-    /// The first pause before connecting again; it doubles with each failure.
+    /// The first pause before connecting again. The pause doubles with each failure.
     pub pause_min: Duration,
-    /// The longest pause.
+    /// The longest pause before connecting again.
     pub pause_max: Duration,
 }
 
@@ -29,31 +29,31 @@ impl Default for Patience {
     }
 }
 
-/// What happened besides the end of requests.
+/// An event of a host, except the end of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostReport {
-    /// All queues are there.
+    /// All queues are connected.
     Up(Found),
-    /// The controller is lost, or could not be had; the host connects again after a pause.
+    /// The controller is lost, or could not be created. The host connects again after a pause.
     Lost(HostLoss),
 }
 
-/// Why there is no controller.
+/// The reason that there is no controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostLoss {
-    /// A connection ended, or was silent.
+    /// A connection ended, or was silent for too long.
     Connection(Loss),
     /// The server refused.
     Refused(Refusal),
 }
 
 impl HostLoss {
-    /// The network ended a connection.
+    /// Returns the loss of a connection that the network ended.
     pub(super) const fn network(reason: CloseReason) -> HostLoss {
         HostLoss::Connection(Loss::Network(reason))
     }
 
-    /// Whether there was a connection before.
+    /// Returns `true` if there was a connection before.
     pub const fn reached(&self) -> bool {
         match self {
             HostLoss::Connection(loss) => loss.reached(),

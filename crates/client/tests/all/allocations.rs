@@ -1,4 +1,4 @@
-//! After its start, the load generator allocates nothing, and neither does the initiator below it.
+//! Tests that the load generator and the initiator allocate nothing after their start.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,19 +7,20 @@ use contract::{Buf, BufPool, ConnId, Dial, Frame, FrameHead, Instant, NetEvent, 
 use nearflash_client::load::{Generator, Pace, Path, Pattern, Remote, Shape, Tally};
 use nearflash_client::{Initiator, Options, Version};
 
-/// A server of version 1 in place of a network. It answers everything at the next poll, and it
-/// allocates nothing after its start itself.
+/// A server of version 1 in place of a network. The server answers everything at the next poll, and
+/// allocates nothing after its start.
 struct Echo {
     conn: ConnId,
-    /// A dial that is not told yet.
+    /// `true` if a dial is not yet reported.
     dialled: bool,
     heads: Vec<FrameHead>,
     sent: VecDeque<Buf>,
-    /// Where answers are put together; lent to whoever receives.
+    /// The buffer for answers, which is lent to the receiver.
     answer: Option<Buf>,
 }
 
-/// Bytes of a version 1 head, and where its opcode and length are (the original's wire format).
+/// Size of a version 1 head in bytes, and the offsets of its opcode and length (the original's wire
+/// format).
 const HEAD: usize = 24;
 
 impl Transport for Echo {

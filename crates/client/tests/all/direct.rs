@@ -1,6 +1,6 @@
-//! Data of reads is received straight into their buffers: whole and in its place, wherever the stream
-//! is cut, whatever the transport refuses, and also when the connection ends in the midst of it.
-//! Both initiators, of every version, with and without checksums.
+//! Tests that data of reads is received directly into their buffers: whole and in its place,
+//! wherever the stream is cut, whatever the transport refuses, and also when the connection ends
+//! meanwhile. Covers both initiators, every version, with and without checksums.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,29 +29,29 @@ const DEPTH: u16 = 8;
 struct Line {
     conn: ConnId,
     is_open: bool,
-    /// What the client has said and the server has not heard.
+    /// Bytes that the client has sent and the server has not read.
     said: Vec<u8>,
-    /// What the server has said and did not arrive.
+    /// Bytes that the server has sent and that have not arrived.
     coming: VecDeque<u8>,
-    /// Where the next bytes belong: a buffer, from here to there.
+    /// The destination of the next bytes: a buffer, and the begin and end within it.
     target: Option<(Buf, usize, usize)>,
 }
 
-/// A network that does what the test says.
+/// A network that the test controls.
 #[derive(Default)]
 struct Wire {
     lines: Vec<Line>,
     events: VecDeque<NetEvent>,
-    /// Receive buffers that are lent.
+    /// Number of receive buffers that are lent.
     lent: usize,
-    /// Bytes that came where they belong.
+    /// Number of bytes received directly.
     direct: usize,
-    /// Receives into chosen buffers are refused.
+    /// If `true`, receiving into chosen buffers is refused.
     refuses: bool,
 }
 
 impl Wire {
-    /// One receive, of at most so many bytes, and of what lies behind a payload.
+    /// Delivers one receive of at most `most` bytes, and the bytes after a payload.
     fn arrive(&mut self, line: usize, most: usize) {
         let Line { conn, coming, target, is_open: true, .. } = &mut self.lines[line] else {
             return;
@@ -178,13 +178,13 @@ fn buffer(bytes: &[u8]) -> Buf {
     buf
 }
 
-/// What is stored.
+/// Returns the stored data of a range.
 fn stored(range: Range) -> Vec<u8> {
     let byte = |n: usize| ((range.lba as usize * 37 + n) ^ (n >> 8)) as u8;
     (0..range.bytes()).map(byte).collect()
 }
 
-/// The server's end of one connection: answers reads, and what its session asks for by itself.
+/// Runs the server's end of one connection: answers reads and the messages of its session.
 fn serve(session: &mut impl Session, mut input: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     loop {
@@ -273,7 +273,7 @@ fn fabric() -> std::sync::Arc<Fabric> {
     Fabric::new(&config, Instant::ZERO, Box::new(Around)).unwrap()
 }
 
-/// What is spoken.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Speech {
     Reflex { version: Version, checksums: bool },
@@ -301,13 +301,13 @@ impl Speech {
         }
     }
 
-    /// Connections that carry no requests.
+    /// Returns the number of connections that carry no requests.
     fn admin_lines(self) -> usize {
         if let Speech::Nvme(_) = self { 1 } else { 0 }
     }
 }
 
-/// Takes what a client said, and gives what is answered.
+/// A server: takes the client's bytes, returns the answer.
 type Server = Box<dyn FnMut(&[u8]) -> Vec<u8>>;
 
 /// The path of a request, its network and its servers.
@@ -315,17 +315,18 @@ struct World {
     speech: Speech,
     wire: Rc<RefCell<Wire>>,
     path: Box<dyn Path>,
-    /// By the lines.
+    /// The servers, by line.
     servers: Vec<Server>,
     desk: Rc<Desk>,
     now: Instant,
     ended: Vec<Ended>,
-    /// By the requests' indices: what is in flight.
+    /// The requests in flight, by index.
     asked: Vec<Option<Range>>,
 }
 
 impl World {
-    /// With so many lanes, and everything up. Data of at least `direct_min` bytes is received directly.
+    /// Returns a world with `lanes` lanes, all connected. Data of at least `direct_min` bytes is
+    /// received directly.
     fn new(speech: Speech, lanes: usize, direct_min: usize) -> World {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let net = Net(wire.clone());
@@ -389,7 +390,7 @@ impl World {
         }
     }
 
-    /// A turn of the client, and the servers' answers to what it said.
+    /// Runs a turn of the client, and answers what the client sent.
     fn turn(&mut self) {
         self.path.turn(self.now, &mut self.ended);
         self.path.flush(self.now);
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// Turns until nothing is on its way; all that was said arrives at once.
+    /// Runs turns until nothing is under way; everything sent arrives at once.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.turn();
@@ -427,7 +428,7 @@ impl World {
         assert!(self.asked[index].replace(range).is_none(), "an index names one request");
     }
 
-    /// Looks at what has ended: how, and whether the data are those that are stored.
+    /// Checks the data of the ended requests; returns their statuses.
     fn check(&mut self) -> Vec<Status> {
         let mut ends = Vec::new();
         for Ended { index, status, buf } in self.ended.drain(..) {
@@ -441,12 +442,13 @@ impl World {
         ends
     }
 
-    /// The line of the last lane.
+    /// Returns the line of the last lane.
     fn last(&self) -> usize {
         self.wire.borrow().lines.len() - 1
     }
 
-    /// Two reads are in flight, and their answers on the way; how many bytes those are.
+    /// Submits two reads, and puts their answers under way; returns the size of the answers in
+    /// bytes.
     fn ask_for_two(&mut self) -> usize {
         self.read(0, Range::new(3, 2));
         self.read(0, Range::new(90, 1));
@@ -543,12 +545,12 @@ fn damaged_data_is_found_out() {
     }
 }
 
-/// What ends a connection while a read's buffer is with the transport.
+/// The event that ends a connection while the transport has a read's buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Blow {
     Reset,
     Silence,
-    /// It breaks the protocol, in the same receive in which it ends the payload.
+    /// The server breaks the protocol, in the same receive in which it ends the payload.
     Nonsense,
 }
 

@@ -1,12 +1,12 @@
-//! The load generator against a path that does what the test says.
+//! Tests of the load generator against a path that the test controls.
 
 use std::time::Duration;
 
 use contract::{Buf, BufPool, Command, Instant, Kind, Status};
 use nearflash_client::load::{Arrival, Ended, Generator, Pace, Path, Pattern, Shape, Tally};
 
-/// A path that serves each request after `delay`, and nothing during its stall. It keeps what is
-/// written, and can be told to do that badly.
+/// A path that serves each request after `delay`, and nothing during its stall. The path keeps
+/// written data, and can be told to damage it.
 struct Fake {
     delay: Duration,
     stall: Option<(Instant, Instant)>,
@@ -23,7 +23,7 @@ enum Fault {
     None,
     /// Writes are acknowledged and forgotten.
     LoseWrites,
-    /// Reads return the request behind.
+    /// Reads return the data of the next request.
     WrongAddress,
     /// Only half of a write is carried out.
     Tear,
@@ -212,17 +212,18 @@ fn evenly_spaced_requests_are_evenly_mixed() {
 
 #[test]
 fn a_stall_is_felt_by_every_request_that_was_meant_to_be_sent_in_it() {
-    // 1 000 a second, one in flight, 10 µs each; a stall from 0.2 s to 0.4 s. In a closed loop, or
-    // if latency counted from the actual sending, a single request would notice.
+    // 1 000 requests per second, one in flight, 10 µs each; a stall from 0.2 s to 0.4 s. In a
+    // closed loop, or if latency counted from the actual sending, only a single request would
+    // notice.
     let mut path = Fake::new(Duration::from_micros(10), 1);
     path.stall = Some((Instant::from_nanos(200_000_000), Instant::from_nanos(400_000_000)));
     let shape = Shape { pace: open(1_000.0), ..shape() };
     let (tally, _) = run(shape, path);
     let latency = &tally.read.latency;
     let slow = latency.count_between(1_000_000, u64::MAX);
-    // And a few more while the queue of 200 is worked off.
+    // A few more requests wait while the queue of 200 is worked off.
     assert!((198..=203).contains(&slow), "200 requests were meant for the stall: {slow}");
-    // Their waiting times fall evenly from 200 ms to nothing.
+    // The waiting times fall evenly from 200 ms to zero.
     let p90 = latency.value_at_quantile(0.9) as f64;
     assert!((95e6..105e6).contains(&p90), "{p90}");
     assert!((195e6..205e6).contains(&(latency.max() as f64)));
@@ -230,7 +231,7 @@ fn a_stall_is_felt_by_every_request_that_was_meant_to_be_sent_in_it() {
 
 #[test]
 fn more_than_the_target_can_do_is_told() {
-    // 1 ms each and one in flight: 1 000 a second at most.
+    // 1 ms each and one in flight: at most 1 000 per second.
     let shape = Shape { pace: open(3_000.0), ..shape() };
     let (tally, generator) = run(shape, Fake::new(Duration::from_millis(1), 1));
     assert!((998..=1000).contains(&tally.read.count));

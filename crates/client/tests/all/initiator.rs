@@ -1,4 +1,4 @@
-//! The initiator against a network that does what the test says.
+//! Tests of the initiator against a network that the test controls.
 
 use crate::support::{Seen, World, filled};
 use contract::{
@@ -48,7 +48,7 @@ fn a_read_comes_back_with_its_data_however_it_is_cut() {
     assert_eq!(world.initiator.in_flight(), 0);
 }
 
-/// A server session that has seen a hello, to encode replies with.
+/// Makes a server session read a hello, so that it can encode replies.
 fn prepare(session: &mut proto::reflex::ServerSession) {
     use contract::Session;
     let hello = contract::Hello::default();
@@ -93,7 +93,7 @@ fn requests_wait_for_the_hello_and_for_room() {
     let conn = world.last();
     world.open(conn);
     assert_eq!(world.commands(conn), [], "only the hello was sent");
-    // `commands` has read the hello away; answer it by hand.
+    // `commands` has consumed the hello; answer it by hand.
     let reply = contract::HelloReply::default();
     world.wire.borrow_mut().room = 1;
     world.reply(conn, &Reply::Hello { tag: 0, status: Status::Ok, reply }, &[]);
@@ -123,7 +123,7 @@ fn a_payload_is_ours_again_before_its_write_ends() {
     submit(&mut world, write(1));
     let seen = world.seen(conn);
     assert_eq!(seen[0].payload, [3; 512]);
-    // The reply overtakes the transport's word that the bytes have left.
+    // The reply overtakes the transport's report that the bytes have left.
     world.end(conn, &seen[0], Status::Ok, &[]);
     assert_eq!(world.ends(), []);
     world.give_back();
@@ -174,7 +174,7 @@ fn what_is_safe_is_sent_again_in_the_original_order() {
     assert_eq!(world.commands(conn).len(), 10);
     world.reset(conn);
     assert_eq!(world.ends(), unsafe_ones.map(|command| (command, Status::ConnectionLost)));
-    // Submitted while there is no connection: behind the others.
+    // Submitted without a connection: queued after the others.
     submit(&mut world, read(77));
     world.pass(20);
     let again = world.come_up();
@@ -227,7 +227,7 @@ fn a_payload_that_returns_behind_the_end_takes_its_place_in_the_order() {
     let (mut world, conn) = World::connected(options());
     submit(&mut world, read(1));
     world.turn();
-    // The transport has seen the end; we send before we hear of it.
+    // The transport has seen the end; the initiator sends before it hears of it.
     let closed = contract::NetEvent::Closed { conn, reason: CloseReason::Peer };
     world.wire.borrow_mut().events.push_back(closed);
     submit(&mut world, write(2));
@@ -304,7 +304,7 @@ fn pauses_grow_and_requests_give_up_after_the_outage() {
     assert!(pauses[0] <= 11 && pauses[pauses.len() - 1] >= 500, "{pauses:?}");
     assert!(pauses.iter().all(|&pause| pause <= 1001), "{pauses:?}");
     assert!((5..30).contains(&pauses.len()), "{pauses:?}");
-    // Dialling goes on, and the next request has its chance.
+    // Dialling goes on, and the next request can succeed.
     submit(&mut world, read(2));
     world.pass(1500);
     let conn = world.come_up();
@@ -321,7 +321,7 @@ fn a_server_that_is_silent_is_left() {
     world.pass(200);
     assert_eq!(world.wire.borrow().closed, [conn]);
     assert!(world.reports.contains(&Report::Lost { link: 0, why: Loss::Silent }));
-    // A connection that owes nothing may be silent for ever.
+    // A connection without outstanding answers may be silent for ever.
     let conn = {
         world.pass(100);
         world.come_up()
@@ -380,8 +380,8 @@ fn what_a_drained_server_refuses_is_not_sent_again_across_a_barrier() {
     on_stream(&mut world, write(3), 0);
     let seen = world.seen(conn);
     world.reply(conn, &Reply::Notice(Notice::Draining), &[]);
-    // Its scheduler takes no more of either; the barrier has nothing to wait for, and 3 is carried
-    // out over the same blocks, for all that the client knows.
+    // The scheduler accepts no more of either. The barrier has nothing to wait for, and 3 is
+    // carried out over the same blocks, as far as the client knows.
     world.end(conn, &seen[0], Status::Retry, &[]);
     world.end(conn, &seen[1], Status::Retry, &[]);
     world.end(conn, &seen[2], Status::Ok, &[]);
@@ -412,7 +412,7 @@ fn a_refused_barrier_is_not_sent_again_behind_what_followed_it() {
     assert_eq!(world.commands(again), [Command::Barrier], "nothing was behind the last");
 }
 
-/// What a misbehaving server does about a read.
+/// The reaction of a misbehaving server to a read.
 type Act = fn(&mut World, contract::ConnId, &Seen);
 
 #[test]
@@ -523,7 +523,7 @@ fn requests_go_to_the_least_loaded_connection() {
         submit(&mut world, read(lba));
     }
     assert_eq!([world.commands(conns[0]).len(), world.commands(conns[1]).len()], [5, 5]);
-    // One is lost: new requests go to the other, repeated ones wait for their own.
+    // A connection is lost: new requests go to the other one, repeated requests wait for their own.
     world.reset(conns[0]);
     for lba in 10..13 {
         submit(&mut world, read(lba));
@@ -541,7 +541,7 @@ fn version_one_serves_reads_and_writes() {
     world.end(conn, &seen[1], Status::Ok, &[8; 512]);
     world.end(conn, &seen[0], Status::Ok, &[]);
     assert_eq!(world.ends(), [(read(4), Status::Ok), (write(4), Status::Ok)]);
-    // What version 1 cannot say ends at once.
+    // Requests that version 1 cannot express end at once.
     submit(&mut world, Command::Flush);
     world.turn();
     assert_eq!(world.ends(), [(Command::Flush, Status::Unsupported)]);

@@ -1,5 +1,6 @@
-//! Properties of sending again, over many seeds: every request ends exactly once, what may not be
-//! repeated reaches a server at most once, and each connection sees requests in the original order.
+//! Properties of repetition, over many seeds: every request ends exactly once, a request that must
+//! not be repeated reaches a server at most once, and each connection sees requests in the original
+//! order.
 
 use std::collections::HashMap;
 
@@ -7,7 +8,7 @@ use crate::support::{Seen, World, filled};
 use contract::{Command, Range, Status};
 use nearflash_client::{Op, Options, Random};
 
-/// What is known of a request, by its address (each has its own).
+/// The history of a request, by its address (each request has its own).
 #[derive(Debug, Default)]
 struct Story {
     seen: u32,
@@ -29,7 +30,7 @@ fn is_repeatable(command: Command) -> bool {
     !matches!(command, Command::CompareAndWrite(_) | Command::WriteAtomic(_))
 }
 
-/// Lets the server look at what was sent, and checks it.
+/// Lets the server read the sent requests, and checks them.
 fn look(world: &mut World, stories: &mut HashMap<u64, Story>, newest: &mut u64) -> Vec<Seen> {
     let seen = world.seen(world.last());
     for request in &seen {
@@ -54,7 +55,7 @@ fn take_ends(world: &mut World, stories: &mut HashMap<u64, Story>) {
     }
 }
 
-/// Returns how often something was sent again, and how often something was given up.
+/// Returns the number of repeated requests and the number of requests that were given up.
 fn run(seed: u64) -> (u32, u32) {
     let mut random = Random::new(seed);
     let options = Options { client: 7, in_flight_max: 16, reissues_max: 255, ..Options::default() };

@@ -1,4 +1,4 @@
-//! A network that does what the test says, with the server's end of the protocol on it.
+//! A network that the test controls, with the server's end of the protocol.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::cell::RefCell;
@@ -12,20 +12,20 @@ use contract::{
 use nearflash_client::{Done, Initiator, Options, Report};
 use proto::reflex::ServerSession;
 
-/// What the initiator and the test share.
+/// The state that the initiator and the test share.
 #[derive(Default)]
 pub(crate) struct Wire {
     pub(crate) events: VecDeque<NetEvent>,
-    /// Bytes that were sent and the test did not look at yet.
+    /// Sent bytes that the test has not looked at yet.
     pub(crate) sent: Vec<(ConnId, Vec<u8>)>,
-    /// Payloads that are still out.
+    /// Payloads that the network still holds.
     pub(crate) held: Vec<(ConnId, Buf)>,
-    /// Payloads come back only when the test says so.
+    /// If `true`, payloads come back only when the test says so.
     pub(crate) hold_payloads: bool,
     pub(crate) dialled: Vec<ConnId>,
     pub(crate) closed: Vec<ConnId>,
     pub(crate) room: usize,
-    /// Receive buffers that are lent out.
+    /// Number of receive buffers that are lent.
     pub(crate) lent: usize,
 }
 
@@ -89,7 +89,7 @@ impl Dial for Net {
     fn dial(&mut self, _now: Instant) -> ConnId {
         let mut wire = self.0.borrow_mut();
         let count = wire.dialled.len() as u32;
-        // Places are used again, as real ones are.
+        // Indices are reused, as in a real transport.
         let conn = ConnId { index: count % 2, generation: count };
         wire.dialled.push(conn);
         conn
@@ -106,7 +106,7 @@ pub(crate) struct World {
     servers: Vec<(ConnId, ServerSession)>,
 }
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) tag: Tag,
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// A world whose only connection is up.
+    /// Returns a world whose only connection is up.
     pub(crate) fn connected(options: Options) -> (World, ConnId) {
         let mut world = World::new(options);
         let conn = world.come_up();
@@ -142,7 +142,7 @@ impl World {
         self.reports.extend(self.initiator.reports());
     }
 
-    /// Lets time pass, in steps of at most a second, with a turn at each wish to be woken.
+    /// Advances time in steps of at most a second, with a turn at each requested wake-up.
     pub(crate) fn pass(&mut self, millis: u64) {
         let end = self.now + std::time::Duration::from_millis(millis);
         while let Some(at) = self.initiator.wake_at().filter(|&at| at <= end) {
@@ -153,7 +153,7 @@ impl World {
         self.turn();
     }
 
-    /// The connection that was dialled last.
+    /// Returns the connection that was dialled last.
     pub(crate) fn last(&self) -> ConnId {
         *self.wire.borrow().dialled.last().expect("something was dialled")
     }
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// The requests that were sent on `conn` since the last look.
+    /// Returns the requests that were sent on `conn` since the last look.
     pub(crate) fn seen(&mut self, conn: ConnId) -> Vec<Seen> {
         let mut seen: Vec<Seen> = Vec::new();
         self.serve(conn, |event| match event {
@@ -236,7 +236,7 @@ impl World {
         self.seen(conn).into_iter().map(|seen| seen.command).collect()
     }
 
-    /// The server says this.
+    /// Sends this reply from the server.
     pub(crate) fn reply(&mut self, conn: ConnId, reply: &Reply, body: &[u8]) {
         let head = self.session(conn).reply(reply, body).expect("it can be said");
         let mut bytes = head.bytes().to_vec();
@@ -255,13 +255,13 @@ impl World {
         self.turn();
     }
 
-    /// The server carried the request out.
+    /// Sends the reply of a request that the server carried out.
     pub(crate) fn end(&mut self, conn: ConnId, seen: &Seen, status: Status, body: &[u8]) {
         let reply = Reply::Done { tag: seen.tag, command: seen.command, status };
         self.reply(conn, &reply, body);
     }
 
-    /// The network gives the payloads back that it held.
+    /// Returns the held payloads from the network.
     pub(crate) fn give_back(&mut self) {
         let mut wire = self.wire.borrow_mut();
         while let Some((conn, buf)) = wire.held.pop() {
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// The network fails.
+    /// Resets the connection.
     pub(crate) fn reset(&mut self, conn: ConnId) {
         self.give_back();
         let closed = NetEvent::Closed { conn, reason: CloseReason::Reset(104) };
@@ -277,18 +277,18 @@ impl World {
         self.turn();
     }
 
-    /// What has ended since the last look.
+    /// Returns the requests that have ended since the last look.
     pub(crate) fn ends(&mut self) -> Vec<(Command, Status)> {
         self.done.drain(..).map(|done| (done.command, done.status)).collect()
     }
 }
 
-/// A buffer of its own.
+/// Returns a new buffer.
 pub(crate) fn buffer(bytes: usize) -> Buf {
     Buf::new(Box::leak(vec![0; bytes].into_boxed_slice()), 0)
 }
 
-/// A buffer full of `byte`.
+/// Returns a buffer full of `byte`.
 pub(crate) fn filled(bytes: usize, byte: u8) -> Buf {
     let mut buf = buffer(bytes);
     buf.bytes_mut().fill(byte);
