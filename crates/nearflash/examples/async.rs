@@ -1,7 +1,7 @@
-//! Keeps many requests in flight: `cargo run --example async -- reflex://127.0.0.1:7420`.
-//! It overwrites the first 4 MiB.
+//! Keeps many requests in flight: `cargo run --example async -- reflex://127.0.0.1:7420`. The
+//! example overwrites the first 4 MiB.
 //!
-//! `block_on` is the library's own; under tokio or smol, `await` the same calls there.
+//! `block_on` is the library's own executor. Under tokio or smol, `await` the same calls.
 
 use nearflash::{Client, Error, Options, blocking::block_on};
 
@@ -26,7 +26,8 @@ async fn run(url: &str) -> Result<(), Error> {
         assert!(read.iter().all(|&byte| byte == record as u8));
     }
 
-    // A stream orders: the commit record is written only when the data before it has ended.
+    // A stream orders requests: the commit record is written only when the data before it has
+    // ended.
     let stream = client.stream()?;
     stream.write(RECORD_BLOCKS, &[0xda; 4096]).await?;
     stream.barrier().await?;

@@ -1,5 +1,5 @@
 //! Writes and reads a block of a server: `cargo run --example blocking -- reflex://127.0.0.1:7420`.
-//! It overwrites the first 4 KiB.
+//! The example overwrites the first 4 KiB.
 
 use nearflash::{Error, Options, blocking::Client};
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Error> {
     client.write_durable(0, &data)?;
     assert!(client.read(0, data.len())? == data);
 
-    // Only one of many clients that try this at the same time succeeds.
+    // If many clients try this at the same time, exactly one of them succeeds.
     match client.compare_and_write(0, &data[..512], &[1; 512]) {
         Ok(()) => println!("the first block was as expected and is now ours"),
         Err(Error::CompareFailed) => println!("somebody else was faster"),

@@ -1,4 +1,4 @@
-//! One answer on its way from the client's thread to whoever awaits it.
+//! A one-shot channel for an answer, from the client's thread to the task that awaits the answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::Error;
 
-/// Makes the two ends.
+/// Returns the two ends of a new channel.
 pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
     let shared = Arc::new(Mutex::new(State::Awaited(None)));
     (Promise { shared: Some(shared.clone()) }, Answer { shared })
@@ -15,21 +15,21 @@ pub(crate) fn answer<T>() -> (Promise<T>, Answer<T>) {
 
 #[derive(Debug)]
 enum State<T> {
-    /// Ended by the promise.
+    /// No answer yet. The promise ends this state.
     Awaited(Option<Waker>),
-    /// Ended by the answer's poll.
+    /// The answer has come. The answer's poll ends this state.
     Here(Result<T, Error>),
     Taken,
 }
 
-/// The end that answers, once. Dropped without an answer, it answers that the client is closed.
+/// The sending end, for one answer. Dropped without an answer, it sends [`Error::Closed`].
 #[derive(Debug)]
 pub(crate) struct Promise<T> {
     shared: Option<Arc<Mutex<State<T>>>>,
 }
 
 impl<T> Promise<T> {
-    /// Answers.
+    /// Sends the answer.
     pub(crate) fn keep(mut self, result: Result<T, Error>) {
         self.put(result);
     }
@@ -49,7 +49,7 @@ impl<T> Drop for Promise<T> {
     }
 }
 
-/// The end that awaits. Dropping it gives up the answer and nothing else.
+/// The receiving end. Dropping it gives up the answer and nothing else.
 #[derive(Debug)]
 pub(crate) struct Answer<T> {
     shared: Arc<Mutex<State<T>>>,

@@ -1,4 +1,4 @@
-//! The client for programs without futures.
+//! The blocking client, for programs without futures.
 
 use std::future::Future;
 use std::pin::pin;
@@ -8,8 +8,8 @@ use std::thread::Thread;
 
 use crate::{Error, Info, Notice, Options, Registered, Slo};
 
-/// A handle to a server's namespace whose methods wait for their answers. Cheap to clone; several
-/// threads may use clones, or one, at the same time.
+/// A handle to a server's namespace whose methods block until the answer. Cheap to clone; several
+/// threads may use clones, or one handle, at the same time.
 ///
 /// Units and errors are those of [`crate::Client`].
 #[derive(Clone, Debug)]
@@ -18,130 +18,130 @@ pub struct Client {
 }
 
 impl Client {
-    /// As [`crate::Client::connect`].
+    /// Connects to a server, like [`crate::Client::connect`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::connect`].
     pub fn connect(url: &str, options: Options) -> Result<Client, Error> {
         Ok(Client { inner: block_on(crate::Client::connect(url, options))? })
     }
 
-    /// As [`crate::Client::read`].
+    /// Reads bytes, like [`crate::Client::read`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::read`].
     pub fn read(&self, lba: u64, bytes: usize) -> Result<Vec<u8>, Error> {
         block_on(self.inner.read(lba, bytes))
     }
 
-    /// As [`crate::Client::read_into`].
+    /// Reads into a slice, like [`crate::Client::read_into`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::read_into`].
     pub fn read_into(&self, lba: u64, into: &mut [u8]) -> Result<(), Error> {
         block_on(self.inner.read_into(lba, into))
     }
 
-    /// As [`crate::Client::write`].
+    /// Writes data, like [`crate::Client::write`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::write`].
     pub fn write(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write(lba, data))
     }
 
-    /// As [`crate::Client::write_durable`].
+    /// Writes data durably, like [`crate::Client::write_durable`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::write_durable`].
     pub fn write_durable(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write_durable(lba, data))
     }
 
-    /// As [`crate::Client::flush`].
+    /// Makes acknowledged writes durable, like [`crate::Client::flush`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::flush`].
     pub fn flush(&self) -> Result<(), Error> {
         block_on(self.inner.flush())
     }
 
-    /// As [`crate::Client::discard`].
+    /// Discards blocks, like [`crate::Client::discard`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::discard`].
     pub fn discard(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         block_on(self.inner.discard(lba, blocks))
     }
 
-    /// As [`crate::Client::write_zeroes`].
+    /// Writes zeroes, like [`crate::Client::write_zeroes`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::write_zeroes`].
     pub fn write_zeroes(&self, lba: u64, blocks: u64) -> Result<(), Error> {
         block_on(self.inner.write_zeroes(lba, blocks))
     }
 
-    /// As [`crate::Client::compare_and_write`].
+    /// Compares and writes, like [`crate::Client::compare_and_write`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::compare_and_write`].
     pub fn compare_and_write(&self, lba: u64, expected: &[u8], new: &[u8]) -> Result<(), Error> {
         block_on(self.inner.compare_and_write(lba, expected, new))
     }
 
-    /// As [`crate::Client::write_atomic`].
+    /// Writes data atomically, like [`crate::Client::write_atomic`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::write_atomic`].
     pub fn write_atomic(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         block_on(self.inner.write_atomic(lba, data))
     }
 
-    /// As [`crate::Client::info`].
+    /// Returns the namespace's properties, like [`crate::Client::info`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::info`].
     pub fn info(&self) -> Result<Info, Error> {
         block_on(self.inner.info())
     }
 
-    /// As [`crate::Client::register`].
+    /// Registers a tenant, like [`crate::Client::register`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::register`].
     pub fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
         block_on(self.inner.register(name, slo))
     }
 
-    /// As [`crate::Client::renegotiate`].
+    /// Changes the tenant's SLO, like [`crate::Client::renegotiate`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::renegotiate`].
     pub fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
         block_on(self.inner.renegotiate(slo))
     }
 
-    /// As [`crate::Client::unregister`].
+    /// Unregisters the tenant, like [`crate::Client::unregister`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Client::unregister`].
     pub fn unregister(&self) -> Result<(), Error> {
         block_on(self.inner.unregister())
     }
 
-    /// As [`crate::Client::notices`].
+    /// Returns the new notices, like [`crate::Client::notices`].
     pub fn notices(&self) -> Vec<Notice> {
         self.inner.notices()
     }
 
-    /// The asynchronous client behind this one.
+    /// Returns the asynchronous client behind this client.
     pub fn asynchronous(&self) -> &crate::Client {
         &self.inner
     }
 }
 
-/// Waits for a future on this thread: all that the simplest program needs of an executor.
+/// Runs a future to completion on this thread: an executor for simple programs.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

@@ -14,36 +14,39 @@ use crate::tenancy::{Notice, Registered, Wish};
 use crate::thread::{self, Closing, Notices, Request, Route};
 use crate::{Error, Info, Slo};
 
-/// Streams of a connection. The first is everybody's; the others are given out.
+/// Number of streams of a connection. The first stream is common to all handles; [`Client::stream`]
+/// hands out the others.
 const STREAMS: u8 = 8;
 
-/// How a [`Client`] behaves.
+/// The options of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections to the server.
+    /// Number of connections to the server.
     pub connections: usize,
-    /// Requests in flight over all connections, and as many again waiting to be sent.
+    /// Maximum number of requests in flight over all connections. As many again may wait to be
+    /// sent.
     pub in_flight_max: usize,
     /// The namespace to use; `None` for the server's default.
     pub namespace: Option<u16>,
     /// Credentials; empty for none.
     pub token: Vec<u8>,
-    /// The tenant to belong to; empty for the server's choice.
+    /// The tenant of the connections; empty for the server's choice.
     pub tenant: String,
-    /// Ask for checksums of payloads on the network.
+    /// If `true`, the client asks for checksums of payloads on the network.
     pub checksums: bool,
-    /// How long requests wait for a server that is gone before they end as
+    /// Maximum time that requests wait for an unreachable server before they end as
     /// [`Error::ConnectionLost`].
     pub outage_max: Duration,
-    /// How long the client's thread looks for more work before it sleeps: processor time for
-    /// latency.
+    /// Time that the client's thread looks for more work before it sleeps. Longer spinning trades
+    /// processor time for latency.
     pub spin: Duration,
     /// The name of the client's thread, as system tools show it.
     pub thread_name: String,
 }
 
 impl Default for Options {
-    /// One connection, 256 requests in flight, 30 s of patience, 50 µs of spinning.
+    /// Returns the defaults: one connection, 256 requests in flight, an outage of 30 s, 50 µs of
+    /// spinning.
     fn default() -> Self {
         Options {
             connections: 1,
@@ -61,7 +64,7 @@ impl Default for Options {
 
 impl Options {
     pub(crate) fn for_initiator(&self, version: Version) -> client::Options {
-        // Each hasher has keys of its own: the one source of chance in the standard library.
+        // Each hasher has random keys: the only source of randomness in the standard library.
         let chance = || RandomState::new().build_hasher().finish();
         client::Options {
             connections: self.connections,
@@ -78,19 +81,19 @@ impl Options {
     }
 }
 
-/// A handle to a server's namespace: cheap to clone, and all clones share the connections. Works
-/// under any executor; the connections live on a thread of their own, which ends with the last
-/// handle.
+/// A handle to a server's namespace. A handle is cheap to clone, and all clones share the
+/// connections. The client works under any executor. Its connections live on a thread of their own,
+/// which ends with the last handle.
 ///
-/// Addresses (`lba`) and counts of blocks are in blocks of 512 bytes; data is in bytes, in multiples
-/// of 512. Reads, writes and discards of any length are cut into requests of at most 1 MiB, which
-/// are carried out in any order.
+/// Addresses (`lba`) and counts of blocks are in blocks of 512 bytes. Data is in bytes, in
+/// multiples of 512. Reads, writes and discards of any length are cut into requests of at most 1
+/// MiB, which are carried out in any order.
 ///
-/// A request is under way once its future was first polled. Dropping the future gives up the answer,
-/// not the request.
+/// A request is under way once its future was first polled. Dropping the future gives up the
+/// answer, not the request.
 ///
-/// When a connection is lost, the client connects again and sends again what is safe to send again;
-/// what is not ends as [`Error::ConnectionLost`].
+/// When a connection is lost, the client connects again and repeats the requests that are safe to
+/// repeat. Other requests end as [`Error::ConnectionLost`].
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -103,7 +106,7 @@ struct Shared {
     _closing: Closing,
     waker: io::Waker,
     notices: Arc<Notices>,
-    /// Streams that nobody has.
+    /// Streams that are not in use.
     free: Mutex<Vec<Route>>,
 }
 
@@ -116,12 +119,12 @@ impl Drop for Shared {
 }
 
 impl Client {
-    /// Connects to the server at `url`: `reflex://HOST:PORT`, or `reflex+unix:PATH` for a Unix socket
-    /// of this machine, with `?v=1` for version 1 of the protocol (reads and writes only).
+    /// Connects to the server at `url`: `reflex://HOST:PORT`, or `reflex+unix:PATH` for a Unix
+    /// socket of this machine, with `?v=1` for version 1 of the protocol (reads and writes only).
     ///
     /// # Errors
-    /// [`Error::Address`], [`Error::Connect`] when the server cannot be reached now, or
-    /// [`Error::System`].
+    /// [`Error::Address`] for an invalid or unknown address, [`Error::Connect`] if the server
+    /// cannot be reached now, or [`Error::System`].
     ///
     /// # Panics
     /// If the options ask for no connection or no request in flight.
@@ -140,7 +143,7 @@ impl Client {
             .name(options.thread_name.clone())
             .spawn(move || thread::run(&address, &options, &thread_queue, &thread_notices, promise))
             .map_err(|e| Error::System(format!("cannot start a thread: {e}")))?;
-        // Dropped here or by a caller who waits no longer, it ends the thread.
+        // Dropping this value ends the thread, here or when the caller stops waiting.
         let closing = Closing(queue.clone());
         let waker = opened.await?;
         let shared = Shared { queue, _closing: closing, waker, notices, free: Mutex::new(free) };
@@ -171,14 +174,14 @@ impl Client {
     /// Fills `into` from block `lba`.
     ///
     /// # Errors
-    /// As [`read`](Client::read); `into` is then as it was.
+    /// As for [`read`](Client::read); `into` is then unchanged.
     pub async fn read_into(&self, lba: u64, into: &mut [u8]) -> Result<(), Error> {
         into.copy_from_slice(&self.read(lba, into.len()).await?);
         Ok(())
     }
 
-    /// Writes `data` to block `lba`. When it returns, every reader sees it; it is durable after a
-    /// [`flush`](Client::flush).
+    /// Writes `data` to block `lba`. When the call returns, every reader sees the data. The data is
+    /// durable after a [`flush`](Client::flush).
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::Failed`] or [`Error::ConnectionLost`].
@@ -186,10 +189,11 @@ impl Client {
         self.write_pieces(lba, data, false).await
     }
 
-    /// Writes `data` to block `lba`; it is durable when this returns (forced unit access).
+    /// Writes `data` to block `lba`. The data is durable when the call returns (forced unit
+    /// access).
     ///
     /// # Errors
-    /// As [`write`](Client::write).
+    /// As for [`write`](Client::write).
     pub async fn write_durable(&self, lba: u64, data: &[u8]) -> Result<(), Error> {
         self.write_pieces(lba, data, true).await
     }
@@ -203,7 +207,7 @@ impl Client {
         wait_for_all(answers).await
     }
 
-    /// Makes every write that was acknowledged before durable.
+    /// Makes all previously acknowledged writes durable.
     ///
     /// # Errors
     /// [`Error::Failed`] or [`Error::ConnectionLost`].
@@ -211,8 +215,8 @@ impl Client {
         self.send(Command::Flush, Vec::new()).await?.await.map(drop)
     }
 
-    /// Says that the contents of `blocks` blocks from `lba` are no longer needed; they read as zeroes
-    /// from then on.
+    /// Discards `blocks` blocks from `lba`: their contents are no longer needed, and they read as
+    /// zeroes from then on.
     ///
     /// # Errors
     /// [`Error::Failed`] or [`Error::ConnectionLost`].
@@ -239,7 +243,7 @@ impl Client {
         let mut answers = Vec::new();
         for range in pieces(lba, bytes)? {
             answers.push(self.send(command(range), Vec::new()).await?);
-            // Many answers are not kept waiting for long.
+            // Bounds the number of pending answers.
             if answers.len() == 64 {
                 wait_for_all(std::mem::take(&mut answers)).await?;
             }
@@ -247,11 +251,11 @@ impl Client {
         wait_for_all(answers).await
     }
 
-    /// Writes `new` to block `lba` if what is there equals `expected`, as one step that nobody sees
-    /// half of. Both have the same length, at most 1 MiB.
+    /// Writes `new` to block `lba` if the stored data equals `expected`, as one atomic step. Both
+    /// slices have the same length, at most 1 MiB.
     ///
     /// # Errors
-    /// [`Error::CompareFailed`] if other data is there; [`Error::Length`], [`Error::TooLarge`],
+    /// [`Error::CompareFailed`] if the stored data differs; [`Error::Length`], [`Error::TooLarge`],
     /// [`Error::Failed`] or [`Error::ConnectionLost`].
     ///
     /// # Panics
@@ -268,8 +272,8 @@ impl Client {
         self.send(Command::CompareAndWrite(range), payload).await?.await.map(drop)
     }
 
-    /// Writes `data` to block `lba` so that a reader, and a crash, sees all of it or nothing; durable
-    /// when it returns. [`Info::atomic_bytes_max`] says how much the device takes.
+    /// Writes `data` to block `lba` so that a reader, and a crash, sees all of it or nothing. The
+    /// data is durable when the call returns. [`Info::atomic_bytes_max`] is the device's limit.
     ///
     /// # Errors
     /// [`Error::Length`], [`Error::TooLarge`], [`Error::Failed`] or [`Error::ConnectionLost`].
@@ -278,49 +282,51 @@ impl Client {
         self.send(Command::WriteAtomic(range), data.to_vec()).await?.await.map(drop)
     }
 
-    /// What the namespace is.
+    /// Returns the namespace's properties.
     ///
     /// # Errors
-    /// [`Error::Failed`] (version 1 cannot say it) or [`Error::ConnectionLost`].
+    /// [`Error::Failed`] (version 1 has no such request) or [`Error::ConnectionLost`].
     pub async fn info(&self) -> Result<Info, Error> {
         let (promise, answer) = answer();
         self.push(Request::Info(promise)).await?;
         answer.await.map(Info::from)
     }
 
-    /// Registers a tenant (its name, and what it wants), or joins it where it is registered already:
-    /// then the SLO that it has stands. From then on this client's requests, on all its connections
-    /// and on those that are made anew, are charged to it. (Should the server not let it in again on
-    /// such a one, requests there are charged to the tenant of the client's access rule.)
-    /// `Slo::default()` is best effort.
+    /// Registers a tenant by its name and SLO, or joins a tenant that is registered already, whose
+    /// SLO then stands. `Slo::default()` is best effort.
+    ///
+    /// From then on, this client's requests are charged to the tenant, on all its connections and
+    /// on later ones. If the server does not admit the client again on a later connection, requests
+    /// on that connection are charged to the tenant of the client's access rule.
     ///
     /// # Errors
-    /// [`Error::Refused`] says what was missing; [`Error::Failed`] with `Denied` when no access rule
-    /// lets the client register, or the name is somebody else's; [`Error::ConnectionLost`].
+    /// [`Error::Refused`] with the missing capacity; [`Error::Failed`] with `Denied` if no access
+    /// rule lets the client register, or the name belongs to another client;
+    /// [`Error::ConnectionLost`].
     pub async fn register(&self, name: &str, slo: Slo) -> Result<Registered, Error> {
         self.wish(Wish::Register { name: name.to_owned(), slo }).await
     }
 
-    /// Changes what the registered tenant was promised, for all who share it: the answer to a
+    /// Changes the SLO of the registered tenant, for all clients that share it: the response to a
     /// [`Notice`].
     ///
     /// # Errors
-    /// As [`register`](Client::register), and then the old promise stands; [`Error::Failed`] with
-    /// `NoTenant` when none is registered.
+    /// As for [`register`](Client::register), and then the old SLO stands; [`Error::Failed`] with
+    /// `NoTenant` if none is registered.
     pub async fn renegotiate(&self, slo: Slo) -> Result<Registered, Error> {
         self.wish(Wish::Renegotiate { slo }).await
     }
 
-    /// Gives the registered tenant back. It ends with the last client that registered it.
+    /// Unregisters the tenant. A tenant ends with the last client that registered it.
     ///
     /// # Errors
-    /// [`Error::Failed`] with `NoTenant` when none is registered; [`Error::ConnectionLost`].
+    /// [`Error::Failed`] with `NoTenant` if none is registered; [`Error::ConnectionLost`].
     pub async fn unregister(&self) -> Result<(), Error> {
         self.wish(Wish::Unregister).await.map(drop)
     }
 
-    /// The notices that have come since this was last asked, the newest 16: the server found that
-    /// the tenant wants more than it was promised.
+    /// Returns the notices since the last call, at most the newest 16. A notice says that the
+    /// tenant demands more than its SLO.
     pub fn notices(&self) -> Vec<Notice> {
         self.shared.notices.lock().expect("no holder panics").drain(..).collect()
     }
@@ -331,10 +337,10 @@ impl Client {
         answer.await
     }
 
-    /// A stream of requests that barriers can order.
+    /// Returns a stream of requests that barriers can order.
     ///
     /// # Errors
-    /// [`Error::NoStreams`]: there are 7 a connection.
+    /// [`Error::NoStreams`]: a connection has 7 streams.
     pub fn stream(&self) -> Result<Stream, Error> {
         let route = self.shared.free.lock().expect("no holder panics").pop();
         let route = route.ok_or(Error::NoStreams)?;
@@ -354,11 +360,11 @@ impl Client {
     }
 }
 
-/// A stream of requests on one connection: what comes before a [`barrier`](Stream::barrier) ends
-/// before anything behind it starts. All that a [`Client`] can do, a stream can.
+/// A stream of requests on one connection. All requests before a [`barrier`](Stream::barrier) end
+/// before any request after it starts. A stream has all methods of a [`Client`].
 ///
-/// The order is that in which the futures are first polled; with an executor's `join!` the requests
-/// are in flight together and the order still holds.
+/// The order is the one in which the futures are first polled. With an executor's `join!`, the
+/// requests are in flight together and the order still holds.
 ///
 /// ```no_run
 /// # async fn example(client: nearflash::Client) -> Result<(), nearflash::Error> {
@@ -374,7 +380,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Orders: every request of the stream before it ends before any request behind it starts.
+    /// Orders the stream: every earlier request of the stream ends before any later request starts.
     ///
     /// # Errors
     /// [`Error::Failed`] or [`Error::ConnectionLost`].
@@ -386,8 +392,8 @@ impl Stream {
 impl Deref for Stream {
     type Target = Client;
 
-    /// The requests of the stream. A clone of this client sends on the stream only as long as the
-    /// stream is there; afterwards somebody else may have it.
+    /// Returns the client that sends on the stream. A clone of this client is on the stream only
+    /// until the stream is dropped; afterwards another handle may use the stream.
     fn deref(&self) -> &Client {
         &self.client
     }
@@ -403,14 +409,14 @@ impl Drop for Stream {
 async fn wait_for_all(answers: Vec<Answer<Vec<u8>>>) -> Result<(), Error> {
     let mut result = Ok(());
     for answer in answers {
-        // Each is waited for, so that nothing is under way when this returns.
+        // Waits for every answer, so that nothing is under way when this function returns.
         let ended = answer.await.map(drop);
         result = result.and(ended);
     }
     result
 }
 
-/// The requests of at most 1 MiB that `bytes` bytes from `lba` are cut into.
+/// Returns the requests of at most 1 MiB that cover `bytes` bytes from `lba`.
 fn pieces(lba: u64, bytes: usize) -> Result<impl Iterator<Item = Range>, Error> {
     if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES) {
         return Err(Error::Length { bytes });

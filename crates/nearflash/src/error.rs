@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the caller.
+//! The errors of the library, with messages for the caller.
 
 use std::fmt;
 
@@ -6,34 +6,34 @@ use contract::Status;
 
 use crate::tenancy::Refused;
 
-/// Why a request, or the connection to a server, did not succeed.
+/// The reason that a request, or a connection to a server, failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server's address cannot be read or found.
+    /// The server's address is invalid or unknown.
     Address(String),
     /// The server could not be reached, or refused the connection.
     Connect(String),
-    /// This machine cannot do what the client needs (io_uring, memory); says what is missing.
+    /// This machine lacks something that the client needs (io_uring, memory), named in the text.
     System(String),
     /// The data's length is not a multiple of 512 bytes, or is zero.
     Length {
         /// The length in bytes.
         bytes: usize,
     },
-    /// The request is larger than one request can be: what must happen as one cannot be cut.
+    /// The request is larger than one request can be. An atomic request cannot be cut.
     TooLarge {
-        /// The largest length in bytes.
+        /// Maximum length in bytes.
         bytes_max: usize,
     },
-    /// A compare found other data; nothing was written.
+    /// A compare found different data; nothing was written.
     CompareFailed,
-    /// The connection was lost before the outcome was known, and the request could not be sent
-    /// again: it may have been carried out or not.
+    /// The connection was lost before the outcome was known, and the request could not be repeated.
+    /// The request may have been carried out or not.
     ConnectionLost,
     /// The server answered with this status; nothing was done unless the status says otherwise.
     Failed(Status),
-    /// The server does not promise the SLO.
+    /// The server refused the SLO.
     Refused(Refused),
     /// All streams are in use.
     NoStreams,

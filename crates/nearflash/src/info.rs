@@ -1,25 +1,25 @@
-//! What a namespace is.
+//! The properties of a namespace.
 
 use contract::{BLOCK_BYTES, NamespaceInfo};
 
-/// What a namespace is, and what may be done with it.
+/// The properties of a namespace, and the client's rights to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Its number on the server.
+    /// Number of the namespace on the server.
     pub namespace: u16,
-    /// Its size in blocks of 512 bytes.
+    /// Size in blocks of 512 bytes.
     pub blocks: u64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of the granularity at which the device works best.
+    /// Granularity in bytes at which the device works best.
     pub physical_block_bytes: u32,
-    /// The largest atomic write in bytes; zero for none.
+    /// Maximum size of an atomic write in bytes; zero for none.
     pub atomic_bytes_max: u64,
-    /// Whether this client may read.
+    /// `true` if this client may read.
     pub may_read: bool,
-    /// Whether this client may write.
+    /// `true` if this client may write.
     pub may_write: bool,
-    /// Whether acknowledged writes need a flush to be durable.
+    /// `true` if acknowledged writes become durable only with a flush.
     pub needs_flush: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Remote flash at close to local speed: the client library.
 //!
 //! [`Client`] reads and writes the blocks of a `nearflash serve` (or of a server of the original
-//! ReFlex protocol) over TCP or a Unix socket, asynchronously and under any executor;
-//! [`blocking::Client`] is the same without futures.
+//! ReFlex protocol) over TCP or a Unix socket, asynchronously and under any executor.
+//! [`blocking::Client`] has the same methods without futures.
 //!
 //! ```no_run
 //! use nearflash::{Options, blocking::Client};
@@ -14,8 +14,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What is deliberately not here: the protocol, reconnecting and re-issuing (the crate
-//! `nearflash-client`, a core without I/O), and the system calls (`nearflash-io`).
+//! This crate deliberately leaves out the protocol, reconnecting and repeating (see
+//! `nearflash-client`, a core without I/O), and the system calls (see `nearflash-io`).
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,7 +1,7 @@
 //! The bounded queue of requests from the program's tasks to the client's thread.
 //!
-//! Who finds it full waits in line, so that requests enter it in the order in which they were first
-//! polled: that is the order that a stream's barriers refer to.
+//! A task that finds the queue full waits in line. So requests enter the queue in the order in
+//! which they were first polled; the barriers of a stream refer to this order.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::Error;
 
-/// The queue; `T` is a request.
+/// The queue; `T` is the type of a request.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     inner: Mutex<Inner<T>>,
@@ -20,14 +20,14 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct Inner<T> {
     requests: VecDeque<T>,
-    /// Who waits for room, in order, by number.
+    /// The tasks that wait for room, in order, each with its number.
     line: VecDeque<(u64, Waker)>,
     next_number: u64,
     closed: bool,
 }
 
 impl<T> Queue<T> {
-    /// A queue of at most `capacity` requests.
+    /// Returns a queue of at most `capacity` requests.
     pub(crate) fn new(capacity: usize) -> Self {
         let inner = Inner {
             requests: VecDeque::with_capacity(capacity),
@@ -42,7 +42,7 @@ impl<T> Queue<T> {
         self.inner.lock().expect("no holder of this lock panics")
     }
 
-    /// Puts a request in, when it is its turn and there is room.
+    /// Appends a request once it is the task's turn and there is room.
     ///
     /// # Errors
     /// The queue is closed.
@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         poll_fn(|context| place.poll(context, &mut request)).await
     }
 
-    /// Takes the first request out, unless `wanted` says that there is no room for it.
+    /// Removes and returns the first request, unless `wanted` returns `false` for it.
     pub(crate) fn pop_if(&self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
         let mut inner = self.lock();
         if !wanted(inner.requests.front()?) {
@@ -63,7 +63,7 @@ impl<T> Queue<T> {
         request
     }
 
-    /// Lets nothing more in, and drops what is there.
+    /// Rejects further requests, and drops the queued ones.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
@@ -81,7 +81,7 @@ impl<T> Queue<T> {
 }
 
 impl<T> Inner<T> {
-    /// Wakes the first of the line if there is room for it.
+    /// Wakes the first task in line if there is room.
     fn call_next(&self, capacity: usize) {
         if self.requests.len() < capacity
             && let Some((_, waker)) = self.line.front()
@@ -91,7 +91,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// A place in the line; given up when it is dropped.
+/// A task's position in the line, given up on drop.
 struct Place<'a, T> {
     queue: &'a Queue<T>,
     number: Option<u64>,

@@ -1,5 +1,5 @@
-//! The tenant that a client registers: on each of its connections, as handles are a connection's, and
-//! again on each that is made anew.
+//! The tenant that a client registers. Handles belong to a connection, so the client registers on
+//! each of its connections, and again on each new one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,27 +11,28 @@ use io::Network;
 use crate::Error;
 use crate::answer::Promise;
 
-/// What a server has promised, or would have had to.
+/// The figures of a server's promise, or of its refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registered {
-    /// Tokens a second that the SLO needs; one is the cost of a read of 4 KiB. Zero: best effort.
+    /// Tokens per second that the SLO needs, in reads of 4 KiB. Zero: best effort.
     pub tokens_needed: u64,
-    /// Tokens a second of the device that are left; of a refused SLO, those that it had to fit into.
+    /// Tokens per second that the device has left. For a refused SLO, the tokens that were
+    /// available to it.
     pub tokens_free: u64,
 }
 
-/// Why a server does not promise an SLO.
+/// A server's refusal of an SLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// The server's status: `NoResources` when the device does not make as many tokens, or nothing
-    /// is known of it at that latency; `Unsupported` when nothing is known of it at all.
+    /// The server's status. `NoResources`: the device does not deliver as many tokens, or its model
+    /// lacks that latency. `Unsupported`: the device has no model.
     pub status: Status,
-    /// The figures.
+    /// The needed and the available tokens.
     pub figures: Registered,
-    /// The latency bound in microseconds that sets how many tokens there are, if they did not
+    /// The latency bound in microseconds that determined the available tokens, if they did not
     /// suffice.
     pub limit_latency_us: Option<u32>,
-    /// Whether that bound is another tenant's.
+    /// `true` if that bound belongs to another tenant.
     pub limited_by_other: bool,
 }
 
@@ -49,16 +50,16 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The server says that the client's tenant wants more than it was promised.
+/// A server's notice that the client's tenant demands more than its SLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Measured requests a second, of all who share the tenant.
+    /// Measured requests per second of all clients that share the tenant.
     pub iops: u32,
-    /// Measured share of reads.
+    /// Measured share of reads in percent.
     pub read_percent: u8,
 }
 
-/// What a program asks of its tenant.
+/// A program's request about its tenant.
 #[derive(Debug)]
 pub(crate) enum Wish {
     Register { name: String, slo: Slo },
@@ -66,36 +67,36 @@ pub(crate) enum Wish {
     Unregister,
 }
 
-/// A wish that is being carried out.
+/// A wish in progress.
 #[derive(Debug)]
 struct Operation {
     wish: Wish,
     promise: Promise<Registered>,
-    /// Answers that are still to come.
+    /// Number of outstanding answers.
     left: usize,
-    /// The best of those that came.
+    /// The best answer so far.
     outcome: Option<Result<Registered, Error>>,
 }
 
-/// The tenant of a client.
+/// The tenant of a client, and its handles.
 #[derive(Debug)]
 pub(crate) struct Tenancy {
-    /// Who is registered again on connections that are made anew.
+    /// The tenant to register on new connections.
     wanted: Option<(String, Slo)>,
-    /// By connection; zero for none.
+    /// The tenant's handle by connection; zero for none.
     handles: Vec<u16>,
     operation: Option<Operation>,
-    /// Questions that have found no place in flight, at most one a connection and one more each time
-    /// that it is made anew.
+    /// Requests that have found no place in flight. A wish adds at most one per connection, and
+    /// each new connection adds one.
     unasked: VecDeque<(Asked, Control)>,
 }
 
-/// A question about the tenant.
+/// The purpose of a request about the tenant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// On this connection.
+    /// Index of the connection.
     link: usize,
-    /// Because the connection was made anew, not for a wish.
+    /// `true` if the request registers on a new connection, rather than for a wish.
     is_again: bool,
 }
 
@@ -109,12 +110,12 @@ impl Tenancy {
         }
     }
 
-    /// Whether it is busy with a wish.
+    /// Returns `true` while a wish is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.operation.is_some()
     }
 
-    /// Begins to carry out a wish.
+    /// Starts a wish.
     pub(crate) fn begin<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
@@ -156,7 +157,7 @@ impl Tenancy {
         self.unasked.extend(asks.into_iter().map(|(link, control)| (asked(link), control)));
     }
 
-    /// Asks what has not been asked, while there is room; `remember` hears of each.
+    /// Sends waiting requests while there is room, and passes each to `remember`.
     pub(crate) fn ask<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,
@@ -171,7 +172,7 @@ impl Tenancy {
         }
     }
 
-    /// A connection was made: what it knew of tenants is gone.
+    /// Handles a new connection, which has no handle yet.
     pub(crate) fn connected<N: Network>(&mut self, initiator: &mut Initiator<N>, link: usize) {
         self.charge(initiator, link, 0);
         if let Some((name, slo)) = &self.wanted {
@@ -179,12 +180,12 @@ impl Tenancy {
         }
     }
 
-    /// A connection is gone, and with it its handle.
+    /// Handles the loss of a connection and of its handle.
     pub(crate) fn lost(&mut self, link: usize) {
         self.handles[link] = 0;
     }
 
-    /// A question was answered.
+    /// Handles the answer to a request.
     pub(crate) fn answered<N: Network>(
         &mut self,
         initiator: &mut Initiator<N>,

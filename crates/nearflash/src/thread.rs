@@ -1,5 +1,5 @@
-//! The client's thread: its ring, sockets and initiator, between the program's queue of requests and
-//! their answers.
+//! The client's thread: its ring, sockets and initiator, between the program's queue of requests
+//! and their answers.
 
 use std::collections::VecDeque;
 use std::net::ToSocketAddrs;
@@ -19,10 +19,10 @@ use crate::queue::Queue;
 use crate::tenancy::{Asked, Notice, Registered, Tenancy, Wish};
 use crate::{Error, Options};
 
-/// Where a request is sent: a stream of a connection.
+/// The route of a request: a connection and a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// The connection; `None` for the least loaded.
+    /// Index of the connection; `None` for the least loaded.
     pub(crate) link: Option<usize>,
     pub(crate) stream: u8,
 }
@@ -30,11 +30,11 @@ pub(crate) struct Route {
 /// A request on its way to the thread.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// About data. The answer is what was read, or empty.
+    /// A request about data. The answer is the data that was read, or empty.
     Data { command: Command, route: Route, payload: Vec<u8>, promise: Promise<Vec<u8>> },
-    /// What the namespace is.
+    /// A request for the namespace's properties.
     Info(Promise<NamespaceInfo>),
-    /// About the client's tenant.
+    /// A request about the client's tenant.
     Tenant { wish: Wish, promise: Promise<Registered> },
 }
 
@@ -47,22 +47,22 @@ impl Request {
     }
 }
 
-/// Who waits for a request in flight.
+/// The receiver of an answer.
 #[derive(Debug)]
 enum Waiting {
     Data(Promise<Vec<u8>>),
     Info(Promise<NamespaceInfo>),
-    /// Nobody, but the tenancy does.
+    /// The client's tenancy, for its own request.
     Tenant(Asked),
 }
 
-/// Notices that a program has not asked for; the oldest is dropped.
+/// Maximum number of notices that wait for the program; the oldest is dropped.
 const NOTICES_MAX: usize = 16;
 
-/// Notices on their way from the thread to the program.
+/// Notices from the thread to the program.
 pub(crate) type Notices = Mutex<VecDeque<Notice>>;
 
-/// The buffers of a client: 25 MiB of address space, of which only what was once used is resident.
+/// The buffers of a client: 25 MiB of address space, of which only the used part is resident.
 const CLASSES: [SizeClass; 4] = [
     SizeClass { bytes: 4 << 10, count: 256 },
     SizeClass { bytes: 64 << 10, count: 64 },
@@ -70,7 +70,7 @@ const CLASSES: [SizeClass; 4] = [
     SizeClass { bytes: 2 << 20, count: 2 },
 ];
 
-/// Pools of clients that are gone: buffers live as long as the process, so they are used again.
+/// Pools of ended clients. Buffers live as long as the process, so later clients reuse them.
 static IDLE_POOLS: Mutex<Vec<BufPool>> = Mutex::new(Vec::new());
 
 fn take_pool() -> Result<BufPool, Error> {
@@ -81,8 +81,8 @@ fn take_pool() -> Result<BufPool, Error> {
     Ok(BufPool::new(arena.bufs))
 }
 
-/// Runs the client until its queue is closed. `opened` hears of the first connection, or why there
-/// is none.
+/// Runs the client until its queue is closed. `opened` receives the first connection, or the reason
+/// that there is none.
 pub(crate) fn run(
     address: &Address,
     options: &Options,
@@ -115,7 +115,7 @@ fn run_on<N: Network>(
     }
 }
 
-/// Closes the queue when its holder ends, however it ends.
+/// Closes the queue on drop, also when its holder panics.
 #[derive(Debug)]
 pub(crate) struct Closing(pub(crate) Arc<Queue<Request>>);
 
@@ -125,7 +125,7 @@ impl Drop for Closing {
     }
 }
 
-/// Looks the host up.
+/// Looks up the host.
 fn find(place: &Place) -> Result<Endpoint, Error> {
     match place {
         Place::Unix(path) => match UnixPath::new(path) {
@@ -148,7 +148,7 @@ struct Engine<N> {
     queue: Arc<Queue<Request>>,
     notices: Arc<Notices>,
     tenancy: Tenancy,
-    /// By the tickets' indices.
+    /// Receivers of answers, by the tickets' indices.
     waiting: Vec<Option<Waiting>>,
     done: Vec<Done>,
 }
@@ -241,7 +241,7 @@ impl<N: Network> Engine<N> {
         }
     }
 
-    /// Takes requests while there is a place in flight and a buffer for the next one.
+    /// Submits requests while there is a place in flight and a buffer for the next one.
     fn take_requests(&mut self, now: contract::Instant) -> bool {
         let mut any = false;
         let waiting = &mut self.waiting;
