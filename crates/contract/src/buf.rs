@@ -1,17 +1,17 @@
-//! Data buffers, and the pool that they come from and return to.
+//! Data buffers, and the pool that owns free buffers.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The right to use one buffer: a contiguous, aligned piece of memory that whoever made the pool
-/// carved at start (docs/adr/0002-contiguous-buffers.md).
+/// The right to use one buffer: a contiguous, aligned piece of memory, allocated at start by the
+/// maker of the pool (docs/adr/0002-contiguous-buffers.md).
 ///
-/// Not `Clone`: it is moved from the pool to the request, to the device, to the transport and back.
-/// While a system call is in flight, `io` holds the `Buf` until the last completion, also after the
-/// connection closed.
+/// A `Buf` is not `Clone`: it moves from the pool to the request, to the device, to the transport
+/// and back. While a system call is in flight, `io` holds the `Buf` until the last completion, also
+/// after the connection closed.
 ///
-/// A `Buf` remembers how many of its bytes may hold somebody's data, so that a device without data
-/// can hand out zeroes without writing them each time.
+/// A `Buf` tracks how many of its bytes may hold a tenant's data. So a device without data can
+/// return zeroes without writing them each time.
 pub struct Buf {
     bytes: &'static mut [u8],
     index: u32,
@@ -20,41 +20,41 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// The right to `bytes`, which are all zero; `index` is its maker's name for it (of a
-    /// registered buffer, say).
+    /// Returns the right to `bytes`, which are all zero. `index` is the maker's number for the
+    /// buffer (for example of a registered buffer).
     pub fn new(bytes: &'static mut [u8], index: u32) -> Self {
         Buf { bytes, index, dirty: 0 }
     }
 
-    /// The maker's name for it.
+    /// Returns the maker's number for the buffer.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// Bytes it can hold.
+    /// Returns the size of the buffer in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// All its bytes, to read.
+    /// Returns all bytes, to read.
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
-    /// All its bytes, to write; they all count as somebody's data from now on.
+    /// Returns all bytes, to write. From now on, all of them count as a tenant's data.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.dirty = self.bytes.len();
         self.bytes
     }
 
-    /// The first `len` bytes, to write; no more than those become somebody's data.
+    /// Returns the first `len` bytes, to write. From now on, these bytes count as a tenant's data.
     pub fn prefix_mut(&mut self, len: usize) -> &mut [u8] {
         self.dirty = self.dirty.max(len);
         &mut self.bytes[..len]
     }
 
-    /// Makes the first `len` bytes zero, at no cost where they are already known to be.
+    /// Zeroes the first `len` bytes, at no cost where they are already known to be zero.
     pub fn zero_prefix(&mut self, len: usize) {
         let dirty = self.dirty.min(len);
         if dirty > 0 {
@@ -66,7 +66,7 @@ impl Buf {
         }
     }
 
-    /// The memory itself, at the end of a pool's life.
+    /// Returns the memory itself, at the end of a pool's life.
     pub fn into_bytes(self) -> &'static mut [u8] {
         self.bytes
     }
@@ -78,20 +78,20 @@ impl fmt::Debug for Buf {
     }
 }
 
-/// How many buffers of one size a pool holds.
+/// The number of buffers of one size in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeClass {
-    /// Bytes of each buffer.
+    /// Size of each buffer in bytes.
     pub bytes: usize,
-    /// Buffers of this size.
+    /// Number of buffers of this size.
     pub count: usize,
 }
 
-/// A pool of buffers in a few sizes. A request takes the smallest that is large enough and free, at
-/// the cost of a stack's pop; an empty pool is back-pressure, never an allocation.
+/// A pool of buffers in a few sizes. A request takes the smallest free buffer that is large enough,
+/// at the cost of a stack's pop. An empty pool means back-pressure, never an allocation.
 #[derive(Debug)]
 pub struct BufPool {
-    /// Ascending by size.
+    /// Buffers by size, ascending.
     shelves: Vec<Shelf>,
 }
 
@@ -103,9 +103,9 @@ struct Shelf {
 }
 
 impl BufPool {
-    /// The classes of a worker unless told otherwise: 4 KiB × 4 096, 64 KiB × 256, 256 KiB × 64
-    /// and 2 MiB × 8 (a compare-and-write of 1 MiB carries 2 MiB): 64 MiB of address space, of
-    /// which only what was once used is resident.
+    /// The default size classes of a worker: 4 KiB × 4 096, 64 KiB × 256, 256 KiB × 64 and 2 MiB ×
+    /// 8 (a compare-and-write of 1 MiB carries 2 MiB). Together they have 64 MiB of address space,
+    /// of which only the used part is resident.
     pub const CLASSES: [SizeClass; 4] = [
         SizeClass { bytes: 4 << 10, count: 4096 },
         SizeClass { bytes: 64 << 10, count: 256 },
@@ -113,7 +113,7 @@ impl BufPool {
         SizeClass { bytes: 2 << 20, count: 8 },
     ];
 
-    /// A pool of these buffers, which are sorted by their sizes.
+    /// Returns a pool of these buffers, sorted by size.
     pub fn new(bufs: impl IntoIterator<Item = Buf>) -> Self {
         let mut all: Vec<Buf> = bufs.into_iter().collect();
         all.sort_by_key(|buf| (buf.capacity(), core::cmp::Reverse(buf.index)));
@@ -131,13 +131,13 @@ impl BufPool {
         BufPool { shelves }
     }
 
-    /// A free buffer of at least `bytes` bytes, or `None` when there is none now.
+    /// Takes a free buffer of at least `bytes` bytes, or returns `None` if there is none now.
     pub fn take(&mut self, bytes: usize) -> Option<Buf> {
         self.shelves.iter_mut().filter(|s| s.bytes >= bytes).find_map(|s| s.free.pop())
     }
 
-    /// The same, but only of the sizes that `may` says, given the number of a size (ascending from
-    /// zero) and how many of it are free.
+    /// Takes a free buffer of at least `bytes` bytes, of a size that `may` permits. `may` receives
+    /// the number of the size (ascending from zero) and how many buffers of it are free.
     pub fn take_where(
         &mut self,
         bytes: usize,
@@ -148,7 +148,8 @@ impl BufPool {
         shelves.find(|(class, s)| may(*class, s.free.len())).and_then(|(_, s)| s.free.pop())
     }
 
-    /// The same, but never the last that is free of the largest: whoever must not wait finds one.
+    /// Takes a free buffer like [`take_where`](BufPool::take_where), but never the last free buffer
+    /// of the largest size. That buffer is reserved for callers that must not wait.
     pub fn take_but_last_where(
         &mut self,
         bytes: usize,
@@ -158,7 +159,7 @@ impl BufPool {
         self.take_where(bytes, |class, free| (class < largest || free > 1) && may(class, free))
     }
 
-    /// The number of the size of a buffer of this pool, ascending from zero.
+    /// Returns the number of the size of a buffer of this pool, ascending from zero.
     ///
     /// # Panics
     /// When the pool has no buffers of that size.
@@ -168,17 +169,17 @@ impl BufPool {
         class.expect("a buffer of this pool")
     }
 
-    /// How many sizes of buffers there are.
+    /// Returns the number of sizes.
     pub fn classes(&self) -> usize {
         self.shelves.len()
     }
 
-    /// Whether [`take`](BufPool::take) would find one now.
+    /// Returns `true` if [`take`](BufPool::take) would find a buffer now.
     pub fn has(&self, bytes: usize) -> bool {
         self.shelves.iter().any(|s| s.bytes >= bytes && !s.free.is_empty())
     }
 
-    /// Takes a buffer back.
+    /// Puts a buffer back.
     pub fn give(&mut self, buf: Buf) {
         let bytes = buf.capacity();
         let shelf = self.shelves.iter_mut().find(|s| s.bytes == bytes);
@@ -187,22 +188,22 @@ impl BufPool {
         shelf.free.push(buf);
     }
 
-    /// The largest buffer the pool ever holds, in bytes.
+    /// Returns the size of the largest buffer of the pool, in bytes.
     pub fn largest(&self) -> usize {
         self.shelves.last().map_or(0, |s| s.bytes)
     }
 
-    /// Whether every buffer is back.
+    /// Returns `true` if every buffer is back.
     pub fn is_whole(&self) -> bool {
         self.shelves.iter().all(|s| s.free.len() == s.count)
     }
 
-    /// Buffers that are out, over all sizes.
+    /// Returns the number of taken buffers, over all sizes.
     pub fn taken(&self) -> usize {
         self.shelves.iter().map(|s| s.count - s.free.len()).sum()
     }
 
-    /// The buffers that are in the pool, to make another pool of them.
+    /// Returns the free buffers, to make another pool of them.
     pub fn into_bufs(self) -> impl Iterator<Item = Buf> {
         self.shelves.into_iter().flat_map(|s| s.free)
     }

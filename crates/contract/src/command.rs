@@ -1,12 +1,11 @@
-//! What a request asks for, once a session has parsed it.
+//! The operation that a request asks for, parsed by a session.
 
-/// Bytes of a logical block. Every range of the contract counts in these; a device whose own
-/// granularity is larger says so in [`Geometry`](crate::Geometry) and serves finer requests all
-/// the same.
+/// Size of a logical block in bytes. Every range of the contract counts logical blocks. A device
+/// with a larger granularity reports it in [`Geometry`](crate::Geometry), and serves finer requests
+/// as well.
 pub const BLOCK_BYTES: usize = 512;
 
-/// The largest data a single request may carry: 1 MiB, the largest of the original (256 pages of
-/// 4 KiB).
+/// Maximum data of a single request: 1 MiB, the maximum of the original (256 pages of 4 KiB).
 pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// A range of logical blocks.
@@ -14,89 +13,89 @@ pub const REQUEST_BYTES_MAX: usize = 1 << 20;
 pub struct Range {
     /// First logical block.
     pub lba: u64,
-    /// Number of logical blocks; never zero past a session.
+    /// Number of logical blocks; never zero after parsing.
     pub blocks: u32,
 }
 
 impl Range {
-    /// `blocks` logical blocks from `lba`.
+    /// Returns the range of `blocks` logical blocks from `lba`.
     pub const fn new(lba: u64, blocks: u32) -> Self {
         Range { lba, blocks }
     }
 
-    /// Bytes in the range.
+    /// Returns the size of the range in bytes.
     pub const fn bytes(self) -> usize {
         self.blocks as usize * BLOCK_BYTES
     }
 
-    /// The first block behind the range, or `None` where that would overflow.
+    /// Returns the first block after the range, or `None` on overflow.
     pub const fn end(self) -> Option<u64> {
         self.lba.checked_add(self.blocks as u64)
     }
 
-    /// Whether the range lies within the first `blocks` blocks.
+    /// Returns `true` if the range lies within the first `blocks` blocks.
     pub fn fits(self, blocks: u64) -> bool {
         self.end().is_some_and(|end| end <= blocks)
     }
 
-    /// Whether the two ranges share a block.
+    /// Returns `true` if the two ranges share a block.
     pub fn overlaps(self, other: Range) -> bool {
         let end = |range: Range| u128::from(range.lba) + u128::from(range.blocks);
         u128::from(self.lba) < end(other) && u128::from(other.lba) < end(self)
     }
 }
 
-/// What a request asks for. Ranges are of the namespace until the worker has translated them, then
-/// of the device.
+/// The operation of a request. Ranges are in the namespace until the worker has translated them,
+/// then on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Read the range.
+    /// Reads the range.
     Read(Range),
-    /// Write the range; with `fua` the data is durable before the reply.
+    /// Writes the range; with `fua`, the data is durable before the reply.
     Write {
-        /// Where.
+        /// The blocks to write.
         range: Range,
         /// Force unit access: durable before the reply.
         fua: bool,
     },
-    /// Write the range so that a reader, and a crash, sees all of it or nothing. Durable before the
-    /// reply.
+    /// Writes the range so that a reader, and a crash, sees all of it or nothing. Durable before
+    /// the reply.
     WriteAtomic(Range),
-    /// Compare the range with the payload.
+    /// Compares the range with the payload.
     Compare(Range),
-    /// Compare the range with the first half of the payload; if equal, write the second half.
+    /// Compares the range with the first half of the payload; if equal, writes the second half.
     CompareAndWrite(Range),
-    /// Make every write that was acknowledged before durable.
+    /// Makes every previously acknowledged write durable.
     Flush,
-    /// The range's contents are no longer needed; reads of it return zeroes.
+    /// Discards the range's contents; reads of the range return zeroes.
     Discard(Range),
-    /// Write zeroes; with `fua` durable before the reply.
+    /// Writes zeroes; with `fua`, durable before the reply.
     WriteZeroes {
-        /// Where.
+        /// The blocks to zero.
         range: Range,
         /// Force unit access: durable before the reply.
         fua: bool,
     },
-    /// Order: everything of the stream before it ends before anything behind it starts. Never
+    /// Orders a stream: all earlier requests of the stream end before any later one starts. Never
     /// reaches a device.
     Barrier,
 }
 
-/// What a command is, without its range.
+/// The kind of a command, without its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Returns data, or looks at it.
+    /// Returns or compares data.
     Read,
     /// Changes data.
     Write,
-    /// Reads, and then may change data: what a compare-and-write costs a device.
+    /// Reads, then may write data: the cost of a compare-and-write for a device.
     Exchange,
-    /// Neither.
+    /// Neither reads nor changes data.
     Other,
 }
 
 impl Command {
-    /// Read, write or neither.
+    /// Returns the kind: read, write or other.
     pub const fn kind(self) -> Kind {
         match self {
             Command::Read(_) | Command::Compare(_) => Kind::Read,
@@ -109,8 +108,8 @@ impl Command {
         }
     }
 
-    /// What it makes a device do: as [`kind`](Command::kind), but a compare-and-write both reads and
-    /// writes.
+    /// Returns the kind of work for a device. Differs from [`kind`](Command::kind) for a
+    /// compare-and-write, which both reads and writes.
     pub const fn work(self) -> Kind {
         match self {
             Command::CompareAndWrite(_) => Kind::Exchange,
@@ -118,12 +117,12 @@ impl Command {
         }
     }
 
-    /// Bytes of the range that it does that to.
+    /// Returns the number of bytes that the device's work covers.
     pub fn work_bytes(self) -> usize {
         self.range().map_or(0, |range| range.bytes())
     }
 
-    /// The range it touches, if it touches one.
+    /// Returns the command's range, if it has one.
     pub const fn range(self) -> Option<Range> {
         match self {
             Command::Read(range)
@@ -137,7 +136,7 @@ impl Command {
         }
     }
 
-    /// The same command at another address (a namespace's range translated into its device's).
+    /// Returns the command at another address (a namespace's range translated to the device).
     pub fn with_lba(self, lba: u64) -> Command {
         let mut moved = self;
         match &mut moved {
@@ -153,7 +152,7 @@ impl Command {
         moved
     }
 
-    /// Bytes of payload that come with the request.
+    /// Returns the size of the request's payload in bytes.
     pub const fn payload_bytes(self) -> usize {
         match self {
             Command::Write { range, .. }
@@ -164,7 +163,7 @@ impl Command {
         }
     }
 
-    /// Bytes of the reply's body when the command succeeds.
+    /// Returns the size of the reply's body in bytes if the command succeeds.
     pub const fn reply_bytes(self) -> usize {
         match self {
             Command::Read(range) => range.bytes(),
@@ -172,7 +171,8 @@ impl Command {
         }
     }
 
-    /// Bytes of the buffer that the command needs in flight: its payload, or room for its reply.
+    /// Returns the size of the buffer that the command needs in flight: its payload, or room for
+    /// its reply.
     pub const fn buffer_bytes(self) -> usize {
         self.payload_bytes() + self.reply_bytes()
     }

@@ -1,4 +1,4 @@
-//! Who has failed to prove who they are, how often: a table of bounded size.
+//! Failed authentications by address, in a table of bounded size.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -6,29 +6,30 @@ use core::time::Duration;
 
 use crate::{Credential, Instant};
 
-/// Addresses that are remembered; of more, the one is forgotten that failed least.
+/// Maximum number of addresses in the table. A new address replaces the one with the fewest
+/// failures.
 const ADDRESSES_MAX: usize = 256;
 
-/// How long what an address that has failed too often presents next waits to be looked at.
+/// Delay of the next credential from an address that has failed too often.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// How much longer for each that waits there already.
+/// Additional delay for each credential that waits already.
 const DELAY_STEP: Duration = Duration::from_millis(100);
 
-/// The longest wait.
+/// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
-/// Failures by address, which are forgotten one after the other. An address of IPv6 stands for its
-/// network of 64 bits, which one host may have to itself.
+/// Failures by address, forgotten one after another. An IPv6 address stands for its network of 64
+/// bits, which one host may have to itself.
 ///
-/// Who has failed as often as is looked over can be refused until one failure is forgotten
-/// ([`wait`](Failures::wait)), or looked at late ([`delay`](Failures::delay)). The second keeps
-/// nobody out who has the secret, though others behind the same address guess; it holds guesses to
-/// ten a second of an address for up to ninety connections that wait, and one more a second for each
-/// ten beyond.
+/// An address with the tolerated number of failures can be refused until one failure is forgotten
+/// ([`wait`](Failures::wait)), or checked late ([`delay`](Failures::delay)). A delay admits every
+/// peer with the secret, even if others behind the same address guess. It limits guesses to ten per
+/// second and address for up to ninety waiting connections, and to one more per second for each ten
+/// beyond.
 #[derive(Debug)]
 pub struct Failures {
-    /// What they are counted as.
+    /// The type of credential that the failures belong to.
     of: Credential,
     entries: Vec<Entry>,
     most: u32,
@@ -44,7 +45,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Forgets what is old.
+    /// Removes expired failures.
     fn age(&mut self, now: Instant, forget: Duration) {
         let periods = now.since(self.since).as_nanos() / forget.as_nanos();
         match u32::try_from(periods) {
@@ -58,14 +59,14 @@ impl Entry {
 }
 
 impl Failures {
-    /// A table of who fails with this, in which `most` failures are looked over, and one is forgotten every `forget`, which is
-    /// not zero.
+    /// Returns a table for this type of credential. `most` failures are tolerated, and one failure
+    /// is forgotten every `forget`, which must not be zero.
     pub fn new(of: Credential, most: u32, forget: Duration) -> Failures {
         assert!(!forget.is_zero(), "what is never there cannot be forgotten");
         Failures { of, entries: Vec::with_capacity(ADDRESSES_MAX), most, forget }
     }
 
-    /// How long an address has to wait; `None`: it may try.
+    /// Returns the time that an address must wait; `None` if it may try now.
     pub fn wait(&mut self, address: IpAddr, now: Instant) -> Option<Duration> {
         let (most, forget) = (self.most, self.forget);
         let place = Failures::place(address);
@@ -74,8 +75,8 @@ impl Failures {
         (entry.count >= most).then(|| (entry.since + forget).since(now))
     }
 
-    /// How long what an address presents waits until it is looked at, where so many of its connections
-    /// wait already; zero for all but those that have failed too often.
+    /// Returns the delay before a credential from this address is checked, if `waiting` of its
+    /// connections wait already. Zero, unless the address has failed too often.
     pub fn delay(&mut self, address: IpAddr, waiting: usize, now: Instant) -> Duration {
         if self.wait(address, now).is_none() {
             return Duration::ZERO;
@@ -85,12 +86,12 @@ impl Failures {
         DELAY.saturating_add(DELAY_STEP.saturating_mul(waiting)).min(DELAY_MAX)
     }
 
-    /// Something that was presented waits, or is refused until later.
+    /// Counts a credential that is delayed, or refused for now.
     pub fn count_delay(&self) {
         self.of.delayed().count();
     }
 
-    /// What an address is known as here.
+    /// Returns the address or network that stands for an address in the table.
     pub fn place(address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
@@ -98,7 +99,7 @@ impl Failures {
         }
     }
 
-    /// An address has failed.
+    /// Records a failure of an address.
     pub fn add(&mut self, address: IpAddr, now: Instant) {
         self.of.failed().count();
         let (place, most, forget) = (Failures::place(address), self.most, self.forget);
@@ -144,7 +145,7 @@ mod tests {
         let half = FORGET / 2;
         assert_eq!(failures.wait(bad, start + half), Some(half));
         assert_eq!(failures.wait(good, start), None);
-        // One is forgotten, so one more may fail.
+        // A failure is forgotten, so that one more is tolerated.
         assert_eq!(failures.wait(bad, start + FORGET), None);
         failures.add(bad, start + FORGET);
         assert_eq!(failures.wait(bad, start + FORGET), Some(FORGET));
@@ -163,7 +164,8 @@ mod tests {
         assert_eq!(failures.delay(bad, 0, start), DELAY);
         assert_eq!(failures.delay(bad, 10, start), 2 * DELAY);
         assert_eq!(failures.delay(bad, usize::MAX, start), DELAY_MAX);
-        // So many connections of one address have ten looked at a second, and not one more.
+        // Up to ninety waiting connections of an address have at most ten credentials checked per
+        // second.
         let mut looked_at =
             |held: usize| held as f64 / failures.delay(bad, held, start).as_secs_f64();
         assert!((1..=90).all(|held| looked_at(held) <= 10.0));

@@ -1,9 +1,9 @@
-//! Fences: what counts a connection's requests that may still change data, so that a later
-//! connection of the same client does not overtake them (docs/adr/0003-fences.md).
+//! Fences: counters of a connection's requests that may still change data, so that a later
+//! connection of the same client does not overtake these requests (docs/adr/0003-fences.md).
 //!
-//! Both sides of a hand-shake are sequentially consistent, so no lock is taken for a request: the old
-//! connection's worker counts, then looks whether it was superseded; whoever supersedes does that,
-//! then looks at the count.
+//! Both sides of a hand-shake are sequentially consistent, so a request takes no lock. The old
+//! connection's worker counts the request, then checks whether the connection was superseded. The
+//! superseding side marks the connection, then checks the count.
 
 use alloc::sync::Arc;
 #[cfg(not(test))]
@@ -14,43 +14,44 @@ use crate::DEVICES_MAX;
 #[cfg(test)]
 use crate::steps::AtomicU32;
 
-/// A connection's requests that may still change data.
+/// The requests of a connection that may still change data.
 ///
-/// What the connection may change can become less while it lives ([`revoke`](Fence::revoke)). Each request is
-/// of the epoch in which it was found to be allowed; one of an earlier epoch than now has to be looked at
-/// again before it starts.
+/// The rights of a connection can be reduced while it lives ([`revoke`](Fence::revoke)). Each
+/// request belongs to the epoch in which it was found to be allowed. A request of an earlier epoch
+/// must be checked again before it starts.
 #[derive(Debug, Default)]
 pub struct Fence {
-    /// Twice the epoch; and one, once nothing of the connection may start any more.
+    /// Twice the epoch, plus one once no request of the connection may start any more.
     state: AtomicU32,
-    /// By the epoch's lowest bit, by device: requests that have started and not ended.
+    /// Requests that have started and not ended, by the epoch's lowest bit and by device.
     running: [[AtomicU32; DEVICES_MAX]; 2],
-    /// By device, as bits: counted among the ghosts of its kin.
+    /// A bit per device: set while this superseded fence is counted in its kin's `ghosts`.
     haunts: AtomicU32,
     kin: Option<Arc<Kin>>,
 }
 
-/// What the connections of one client share that may be live at the same time: the requests of those
-/// that are gone hold up the others'.
+/// The shared state of the connections of one client that may be live at the same time. Outstanding
+/// requests of superseded connections hold up the requests of the others.
 #[derive(Debug, Default)]
 pub struct Kin {
-    /// By device: superseded fences whose requests still run.
+    /// Number of superseded fences with outstanding requests, by device.
     ghosts: [AtomicU32; DEVICES_MAX],
-    /// See [`Kin::set_all_here`].
+    /// `true` if no other process has related connections; see [`Kin::set_all_here`].
     is_all_here: AtomicBool,
 }
 
-/// Whether a request may start.
+/// The outcome of an attempt to start a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// It is counted, until [`Fence::end`].
+    /// The request is counted, until [`Fence::end`].
     Started,
-    /// Not now: requests of a connection of its client that is gone may still change the same device.
-    /// Their ends end this.
+    /// The request must wait: requests of a superseded connection of its client may still change
+    /// the same device. The ends of those requests end the wait.
     Held,
-    /// Never: its connection was superseded.
+    /// The request must never start: its connection was superseded.
     Superseded,
-    /// Perhaps: what its connection may do has become less since the epoch it is of.
+    /// The request must be checked again: the connection's rights were reduced after the request's
+    /// epoch.
     Stale,
 }
 
@@ -58,24 +59,24 @@ pub enum Start {
 const SUPERSEDED: u32 = 1;
 
 impl Fence {
-    /// A fence whose requests wait for those of superseded ones of the same kin.
+    /// Returns a fence whose requests wait for those of superseded fences of the same kin.
     pub fn among(kin: Arc<Kin>) -> Fence {
         Fence { kin: Some(kin), ..Fence::default() }
     }
 
-    /// Whether it has kin that another process may have, too.
+    /// Returns `true` if the fence has kin, and another process may have fences of the same kin.
     pub fn may_be_elsewhere(&self) -> bool {
         self.kin.as_ref().is_some_and(|kin| !kin.is_all_here.load(Ordering::SeqCst))
     }
 
-    /// The epoch now. What is found to be allowed after this was asked for is allowed as of it.
+    /// Returns the current epoch. A check that follows this call is valid as of this epoch.
     pub fn epoch(&self) -> u32 {
         self.state.load(Ordering::SeqCst) >> 1
     }
 
-    /// A request that changes data, allowed as of an epoch, wants to start at a device (below
-    /// [`DEVICES_MAX`]). Pairs with [`supersede`](Fence::supersede) and [`revoke`](Fence::revoke): either
-    /// those see this request running, or this one sees that they were called.
+    /// Starts a request that changes data on a device (below [`DEVICES_MAX`]), allowed as of an
+    /// epoch. Pairs with [`supersede`](Fence::supersede) and [`revoke`](Fence::revoke): either
+    /// these calls see the request running, or the request sees the calls.
     pub fn start(&self, device: usize, epoch: u32) -> Start {
         self.of(epoch)[device].fetch_add(1, Ordering::SeqCst);
         let state = self.state.load(Ordering::SeqCst);
@@ -89,7 +90,7 @@ impl Fence {
         start
     }
 
-    /// A request that had started as of an epoch has ended.
+    /// Ends a request that had started as of an epoch.
     pub fn end(&self, device: usize, epoch: u32) {
         let before = self.of(epoch)[device].fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "a request ended that had not started");
@@ -99,8 +100,8 @@ impl Fence {
         }
     }
 
-    /// Nothing of the connection starts from now on; what of it still runs holds up its kin. Also for
-    /// the second who does it, while the first is about it.
+    /// Marks the connection as superseded: no request of it starts from now on, and its outstanding
+    /// requests hold up its kin. A second call may overlap the first.
     pub fn supersede(&self) {
         self.state.fetch_or(SUPERSEDED, Ordering::SeqCst);
         let Some(kin) = &self.kin else { return };
@@ -111,7 +112,7 @@ impl Fence {
                 if was & 1 << device != 0 {
                     kin.ghosts[device].fetch_sub(1, Ordering::SeqCst); // it counts once
                 }
-                // Its last request may have ended before it was a ghost.
+                // The last request may have ended before the fence was counted as a ghost.
                 if !self.is_running_at(device) {
                     self.rest(device);
                 }
@@ -119,9 +120,11 @@ impl Fence {
         }
     }
 
-    /// A new epoch begins, since less may be allowed: what was allowed before starts no more without
-    /// another look, and what of it runs is counted apart. `None`, and nothing changes, while requests of the
-    /// epoch before this one still run, with which those of the next would be counted. Calls must not overlap.
+    /// Begins a new epoch, to reduce the connection's rights. Requests that were allowed before
+    /// need another check to start, and running ones are counted apart.
+    ///
+    /// Returns `None`, and changes nothing, while requests of the previous epoch still run, since
+    /// they share a counter with the next epoch. Calls must not overlap.
     pub fn revoke(&self) -> Option<u32> {
         let epoch = self.epoch();
         if self.is_running_as_of(epoch.wrapping_sub(1)) {
@@ -131,17 +134,18 @@ impl Fence {
         Some(state >> 1)
     }
 
-    /// Whether requests run that started as of this epoch: the present one or the one before.
+    /// Returns `true` if requests run that started as of this epoch: the current one or the one
+    /// before.
     pub fn is_running_as_of(&self, epoch: u32) -> bool {
         self.of(epoch).iter().any(|running| running.load(Ordering::SeqCst) > 0)
     }
 
-    /// Whether nothing of the connection may start any more.
+    /// Returns `true` if no request of the connection may start any more.
     pub fn is_superseded(&self) -> bool {
         self.state.load(Ordering::SeqCst) & SUPERSEDED != 0
     }
 
-    /// Whether requests of it run.
+    /// Returns `true` if requests of the connection run.
     pub fn is_running(&self) -> bool {
         [0, 1].iter().any(|epoch| self.is_running_as_of(*epoch))
     }
@@ -150,12 +154,13 @@ impl Fence {
         self.running.iter().any(|running| running[device].load(Ordering::SeqCst) > 0)
     }
 
-    /// The counters of an epoch.
+    /// Returns the counters of an epoch.
     fn of(&self, epoch: u32) -> &[AtomicU32; DEVICES_MAX] {
         &self.running[(epoch & 1) as usize]
     }
 
-    /// Is a ghost at the device no more, if it was. Of two that find out, one does it.
+    /// Removes the fence from the ghosts at the device, if it is counted there. Of two concurrent
+    /// callers, one removes it.
     fn rest(&self, device: usize) {
         let was = self.haunts.fetch_and(!(1 << device), Ordering::SeqCst);
         if was & 1 << device != 0 {
@@ -166,18 +171,19 @@ impl Fence {
 }
 
 impl Kin {
-    /// Whether it is known that no other process of this server has any of them, or a request of one that
-    /// is gone (docs/adr/0015-moving-controllers.md); at first it is not.
+    /// Sets whether it is known that no other process of this server has related connections, or
+    /// outstanding requests of superseded ones (docs/adr/0015-moving-controllers.md). The initial
+    /// value is `false`.
     pub fn set_all_here(&self, is_so: bool) {
         self.is_all_here.store(is_so, Ordering::SeqCst);
     }
 
-    /// Whether requests of a superseded fence still run anywhere.
+    /// Returns `true` if requests of a superseded fence still run on any device.
     pub fn is_haunted_anywhere(&self) -> bool {
         (0..DEVICES_MAX).any(|device| self.is_haunted(device))
     }
 
-    /// Whether requests of a superseded fence still run at the device.
+    /// Returns `true` if requests of a superseded fence still run on this device.
     pub fn is_haunted(&self, device: usize) -> bool {
         self.ghosts[device].load(Ordering::SeqCst) > 0
     }
@@ -286,13 +292,14 @@ mod tests {
         assert!(!kin.is_haunted_anywhere());
     }
 
-    /// A fence that some requests have started in, and what is seen of it.
+    /// A fence with some started requests, and the observations of two threads.
     struct Scene {
         kin: Arc<Kin>,
         fence: Fence,
-        /// Requests of the first epoch that have started.
+        /// Number of requests of the first epoch that have started.
         begun: atomic::AtomicU32,
-        /// How many had when a thread saw that no more would, and that none ran.
+        /// Number of started requests at the time when a thread saw that no more would start, and
+        /// that none ran.
         settled: [Mutex<Option<u32>>; 2],
     }
 
@@ -306,7 +313,7 @@ mod tests {
     }
 
     impl Scene {
-        /// What changes in the first epoch.
+        /// Returns the atomics that change in the first epoch.
         fn watched(&self) -> Vec<usize> {
             let Fence { state, running, haunts, .. } = &self.fence;
             [state.at(), running[0][0].at(), haunts.at(), self.kin.ghosts[0].at()].into()
@@ -338,8 +345,8 @@ mod tests {
             self.settle(0, !self.fence.is_running_as_of(epoch));
         }
 
-        /// Whoever saw nothing running has seen the last request start, and when all have ended, there is
-        /// no ghost.
+        /// Asserts that a thread that saw nothing running has seen the last request start, and that
+        /// no ghost is left once all requests have ended.
         fn check(&self) {
             let begun = self.begun.load(Ordering::SeqCst);
             for settled in &self.settled {

@@ -1,43 +1,43 @@
-//! What happens to a server or to a connection so rarely that it is counted one by one: what operators
+//! Rare events of a server or of a connection, which are counted one by one, and which operators
 //! alarm on.
 //!
-//! Why connections end is counted by their workers ([`WorkerMeter`](crate::WorkerMeter)). What happens to
-//! the process, to whichever part of it, is counted in one table of it: those who see it (accept loops,
-//! the log, reloads) are made before the control plane or know nothing of it. Nothing on the way of a
-//! request is counted there.
+//! Workers count the causes of ended connections ([`WorkerMeter`](crate::WorkerMeter)). Events of
+//! the process are counted in one table of the process. Their sources (accept loops, the log,
+//! reloads) exist before the control plane, or know nothing of it. No request on its regular path
+//! is counted here.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a connection ended.
+/// The cause of a connection's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Its peer closed it.
+    /// The peer closed the connection.
     Peer,
-    /// Its peer reset it, or the network failed.
+    /// The peer reset the connection, or the network failed.
     Network,
-    /// Its peer broke the protocol.
+    /// The peer broke the protocol.
     Protocol,
-    /// A request failed, and its protocol has no word for that (version 1 of `reflex`).
+    /// A request failed, and its protocol cannot report that (version 1 of `reflex`).
     Unsayable,
-    /// Its protocol ended it: an NVMe controller was shut down, missed its keep-alives, was not let in
-    /// or is not any more.
+    /// The protocol ended the connection. For example, an NVMe controller was shut down, missed its
+    /// keep-alives, was not admitted or no longer exists.
     Session,
-    /// Its peer left a message or its credentials half sent, or replies unread, for too long.
+    /// The peer left a message or its credentials incomplete, or replies unread, for too long.
     Stuck,
-    /// No access rule lets it in, or the tenant that it names is not there.
+    /// No access rule admits the peer, or the tenant that it names does not exist.
     NotLetIn,
-    /// The server, its worker or its listener was drained.
+    /// The server, the worker or the listener was drained.
     Drained,
-    /// An operator ended it.
+    /// An operator ended the connection.
     Ordered,
-    /// Its client has a newer connection.
+    /// The client has a newer connection.
     Superseded,
-    /// Too much was kept for stopped connections already (`limits.carried`).
+    /// Too much data was kept for stopped connections already (`limits.carried`).
     BackPressure,
 }
 
 impl End {
-    /// All of them, in their order.
+    /// All causes, in order.
     pub const ALL: [End; 11] = [
         End::Peer,
         End::Network,
@@ -52,7 +52,7 @@ impl End {
         End::BackPressure,
     ];
 
-    /// What metrics call it.
+    /// Returns the cause's name in metrics.
     pub fn word(self) -> &'static str {
         match self {
             End::Peer => "peer",
@@ -70,7 +70,7 @@ impl End {
     }
 }
 
-/// What a peer proves who it is by.
+/// The type of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
     /// The token of a client of protocol `reflex`.
@@ -99,54 +99,54 @@ impl Credential {
     }
 }
 
-/// Something that happens to the process.
+/// An event of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A connection was not let in: there are as many as may be.
+    /// A connection was refused: the maximum number of connections is reached.
     RefusedFull,
-    /// A connection was not let in: its listener is drained.
+    /// A connection was refused: its listener is drained.
     RefusedDrained,
     /// A client's token was wrong.
     TokenFailed,
-    /// A client's token was looked at late, because of wrong ones from its address.
+    /// A client's token was checked late, because of wrong tokens from its address.
     TokenDelayed,
-    /// An NVMe host did not prove who it is, or broke off.
+    /// An NVMe host failed to authenticate, or broke off.
     KeyFailed,
-    /// An NVMe host's proof was looked at late.
+    /// An NVMe host's proof was checked late.
     KeyDelayed,
     /// An operator's token was wrong.
     AdminTokenFailed,
-    /// Whoever had a wrong operator's token was told to come later.
+    /// A caller with a wrong operator's token was told to come later.
     AdminTokenDelayed,
-    /// A record is in the audit log.
+    /// A record was written to the audit log.
     AuditKept,
-    /// A record could not be written to the audit log when it was due.
+    /// A record could not be written to the audit log in time.
     AuditOwed,
-    /// An event was left out of the log.
+    /// An event was omitted from the log.
     LogLeftOut,
     /// The configuration was read again.
     ReloadDone,
-    /// The configuration was read again, and nothing of it was taken.
+    /// The configuration was read again, and rejected as a whole.
     ReloadRefused,
     /// This process has taken over from another.
     UpgradeDone,
-    /// Another process was to take over, and did not.
+    /// Another process was to take over, and failed.
     UpgradeFailed,
 }
 
-/// Of how many kinds things happen.
+/// Number of events in the enumeration.
 const KINDS: usize = Happening::UpgradeFailed as usize + 1;
 
 static COUNTS: [AtomicU64; KINDS] = [const { AtomicU64::new(0) }; KINDS];
 
 impl Happening {
-    /// It has happened once more.
+    /// Counts the event once.
     #[cold]
     pub fn count(self) {
         COUNTS[self as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has happened in this process.
+    /// Returns how often the event has occurred in this process.
     pub fn so_far(self) -> u64 {
         COUNTS[self as usize].load(Ordering::Relaxed)
     }

@@ -1,67 +1,67 @@
-//! The buckets that latencies are counted in: narrow ones, from which percentiles are read, and
-//! coarse ones, which are powers of two and show where the time went.
+//! The buckets of latency histograms: narrow ones, from which percentiles are computed, and coarse
+//! ones, which are powers of two and show the distribution of time.
 
-/// The shortest time that narrow buckets tell apart, as a power of two of nanoseconds: 2 µs.
+/// The shortest time that narrow buckets distinguish, as a power of two of nanoseconds: 2 µs.
 const FINE_SMALLEST: u32 = 11;
 
-/// Narrow buckets of each doubling: each is at most 1/16 of its value wide.
+/// Narrow buckets per doubling: each is at most 1/16 of its value wide.
 const PER_OCTAVE: usize = 16;
 
-/// Doublings that narrow buckets tell apart: up to 1.07 s.
+/// Doublings that narrow buckets distinguish: up to 1.07 s.
 const OCTAVES: usize = 19;
 
-/// Narrow buckets: one for what is shorter than those of the doublings, one for what is longer.
+/// Number of narrow buckets: those of the doublings, one for shorter times, one for longer times.
 pub const LATENCY_BUCKETS: usize = 1 + OCTAVES * PER_OCTAVE + 1;
 
 /// The upper edge of the first coarse bucket, as a power of two of nanoseconds: 4.1 µs.
 const COARSE_SMALLEST: u32 = 12;
 
-/// Coarse buckets: the last but one ends at 268 ms, and the last has no end.
+/// Number of coarse buckets: the last but one ends at 268 ms, and the last has no end.
 pub const COARSE_BUCKETS: usize = 18;
 
-/// The narrow bucket that a latency is counted in.
+/// The narrow bucket of a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyBucket(u16);
 
 impl LatencyBucket {
-    /// That of the shortest latencies.
+    /// The bucket of the shortest latencies.
     pub const FIRST: LatencyBucket = LatencyBucket(0);
 
-    /// That of a time in nanoseconds.
+    /// Returns the bucket of a time in nanoseconds.
     #[inline]
     pub fn of(nanos: u64) -> LatencyBucket {
         LatencyBucket(fine(nanos) as u16)
     }
 
-    /// Its number, below [`LATENCY_BUCKETS`].
+    /// Returns the bucket's number, below [`LATENCY_BUCKETS`].
     #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// The coarse bucket that a time is counted in.
+/// The coarse bucket of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoarseBucket(u8);
 
 impl CoarseBucket {
-    /// That of a time in nanoseconds.
+    /// Returns the bucket of a time in nanoseconds.
     #[inline]
     pub fn of(nanos: u64) -> CoarseBucket {
         CoarseBucket(coarse(nanos) as u8)
     }
 
-    /// Its number, below [`COARSE_BUCKETS`].
+    /// Returns the bucket's number, below [`COARSE_BUCKETS`].
     #[inline]
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
-/// The narrow bucket of a time in nanoseconds.
+/// Returns the number of the narrow bucket of a time in nanoseconds.
 ///
-/// A floating-point number is its exponent, then its mantissa: its upper bits are the logarithm in
-/// steps that are even within each doubling. (Times are rounded to 24 bits on the way.)
+/// A floating-point number is its exponent, then its mantissa, so the upper bits are the logarithm
+/// in steps that are even within each doubling. (Times are rounded to 24 bits on the way.)
 pub(crate) fn fine(nanos: u64) -> usize {
     const MANTISSA_BITS: u32 = f32::MANTISSA_DIGITS - 1;
     const FIRST: usize = (127 + FINE_SMALLEST as usize) * PER_OCTAVE - 1;
@@ -69,26 +69,27 @@ pub(crate) fn fine(nanos: u64) -> usize {
     (bits as usize).saturating_sub(FIRST).min(LATENCY_BUCKETS - 1)
 }
 
-/// Where a narrow bucket begins, in nanoseconds; that of one more than the last is where the last
-/// one is said to end.
+/// Returns the lower edge of a narrow bucket in nanoseconds. The edge after the last bucket is the
+/// nominal end of the last bucket.
 pub fn fine_edge(bucket: usize) -> u64 {
     let Some(step) = bucket.checked_sub(1) else { return 0 };
     let (octave, within) = (step / PER_OCTAVE, step % PER_OCTAVE);
     ((PER_OCTAVE + within) as u64) << (FINE_SMALLEST as usize + octave) >> PER_OCTAVE.ilog2()
 }
 
-/// The coarse bucket of a time in nanoseconds.
+/// Returns the number of the coarse bucket of a time in nanoseconds.
 pub(crate) fn coarse(nanos: u64) -> usize {
     let above = (nanos >> (COARSE_SMALLEST - 1)) | 1;
     (above.ilog2() as usize).min(COARSE_BUCKETS - 1)
 }
 
-/// The upper edge of a coarse bucket in nanoseconds; `None` for the last, which has none.
+/// Returns the upper edge of a coarse bucket in nanoseconds; `None` for the last bucket, which has
+/// no end.
 pub const fn coarse_edge(bucket: usize) -> Option<u64> {
     if bucket < COARSE_BUCKETS - 1 { Some(1 << (COARSE_SMALLEST + bucket as u32)) } else { None }
 }
 
-/// The coarse bucket that a narrow one lies in.
+/// Returns the coarse bucket that contains a narrow bucket.
 pub(crate) fn coarse_of_fine(bucket: usize) -> usize {
     coarse(fine_edge(bucket))
 }

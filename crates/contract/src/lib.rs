@@ -1,13 +1,12 @@
 //! The nouns and the ports of nearflash.
 //!
-//! Every other crate speaks in these words: a [`Command`] is what a request asks, a [`Status`] how
-//! it ended, a [`Slot`] names it while it is in flight, a [`Buf`] carries its data. The ports are
-//! the seams at which the simulated world takes the place of the real one: [`Device`],
-//! [`Transport`] (with [`Dial`] for initiators), [`Session`], [`Scheduler`] and [`Mailbox`].
+//! All other crates share these nouns. A [`Command`] is the operation of a request, a [`Status`]
+//! its outcome, a [`Slot`] its identifier while it is in flight, and a [`Buf`] carries its data. At
+//! the ports, the simulated world replaces the real one: [`Device`], [`Transport`] (with [`Dial`]
+//! for initiators), [`Session`], [`Scheduler`] and [`Mailbox`].
 //!
-//! What is deliberately not here: a clock, randomness, I/O, threads. Time comes in as an
-//! [`Instant`] argument. The crate is `no_std` (with `alloc`), so a stray system call cannot
-//! compile.
+//! This crate deliberately leaves out clocks, randomness, I/O and threads. Time is an [`Instant`]
+//! argument. The crate is `no_std` (with `alloc`), so a stray system call cannot compile.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
 //! The port between a worker and the control plane: bounded messages, and counters.
 //!
-//! The same mailbox carries connections from one worker to another (docs/adr/0007-moving-connections.md).
+//! The same mailbox carries connections from one worker to another
+//! (docs/adr/0007-moving-connections.md).
 //!
-//! A worker never waits for the control plane: it asks, goes on, and finds the answer in a later
-//! turn. The control plane never touches what a worker owns: it tells, and reads
-//! [`Meters`](crate::Meters). Rates and shares need no message at all, because schedulers read
-//! them where the registry writes them (docs/adr/0005-mailbox.md).
+//! A worker never waits for the control plane. It asks, goes on, and finds the answer in a later
+//! turn. The control plane never touches a worker's data. It sends messages, and reads
+//! [`Meters`](crate::Meters). Rates and shares need no message at all, because schedulers read them
+//! where the registry writes them (docs/adr/0005-mailbox.md).
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -16,94 +17,94 @@ use crate::{
     Ticket,
 };
 
-/// A tenant as one life of its number: the number is used again only in a later epoch.
+/// A tenant's number within one epoch: the number is reused only in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its number.
+    /// The tenant's number.
     pub tenant: TenantId,
-    /// How often the number was freed before.
+    /// Number of times that the tenant's number was freed before.
     pub epoch: u32,
 }
 
-/// What a connection wants of the control plane.
+/// A request of a connection to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The worker that asks.
     pub worker: u16,
-    /// The connection for which it asks.
+    /// The connection for which the worker asks.
     pub conn: ConnId,
-    /// The peer's name for the request.
+    /// The peer's identifier of the request.
     pub tag: Tag,
-    /// The connection's handle on the tenant; zero where it has none yet.
+    /// The connection's handle on the tenant; zero if it has none yet.
     pub handle: u16,
-    /// The tenant that the connection belongs to by its access rule: who asks.
+    /// The connection's tenant by its access rule: the tenant that asks.
     pub asker: TenantId,
-    /// What it wants.
+    /// The requested operation.
     pub wish: Wish,
 }
 
-/// What is wanted.
+/// An operation that a connection requests of the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// A tenant of this name, made unless it is there.
+    /// Registers a tenant by its name. An existing tenant is joined.
     Register {
-        /// Its name.
+        /// The tenant's name.
         name: Box<str>,
-        /// What it is promised.
+        /// The requested SLO.
         slo: Slo,
-        /// The device, in the order of configuration, that the promise is about.
+        /// The device that the SLO is about, in the order of configuration.
         device: u8,
     },
-    /// To belong to a tenant of this name that an operator made.
+    /// Joins a tenant that an operator made.
     Enter {
-        /// Its name.
+        /// The tenant's name.
         name: Box<str>,
     },
-    /// Another promise.
+    /// Changes the SLO of a tenant.
     Change {
-        /// Whose.
+        /// The tenant.
         member: Member,
-        /// The new one.
+        /// The new SLO.
         slo: Slo,
     },
-    /// The connection gave its handle back.
+    /// Gives up the connection's handle.
     Unregister {
-        /// On whom.
+        /// The tenant of the handle.
         member: Member,
     },
 }
 
-/// Whose latency bound limits the rate that a device makes.
+/// The owner of the latency bound that limits a device's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LimitedBy {
-    /// Nobody's: nothing was refused for want of rate.
+    /// No owner: nothing was refused for lack of rate.
     #[default]
     Nobody,
-    /// The SLO's that was asked for.
+    /// The requested SLO.
     ThisSlo,
-    /// That of a tenant that is admitted already.
+    /// A tenant that is already admitted.
     Tenant(TenantId),
 }
 
-/// What the control plane answers.
+/// The control plane's answer to an [`Ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How it ended.
+    /// The status of the operation.
     pub status: Status,
-    /// Who was registered or changed, when it ended well.
+    /// The registered or changed tenant, on success.
     pub member: Option<Member>,
-    /// Tokens a second that the SLO needs.
+    /// Tokens per second that the SLO needs.
     pub tokens_needed: u64,
-    /// Tokens a second that were free for it.
+    /// Tokens per second that were free for the SLO.
     pub tokens_free: u64,
-    /// Whose latency is the strictest, when the rate did not suffice.
+    /// The owner of the strictest latency bound, if the rate did not suffice.
     pub limited_by: LimitedBy,
-    /// That latency in microseconds.
+    /// The strictest latency bound in microseconds.
     pub limit_latency_us: u32,
 }
 
 impl Answer {
-    /// An answer that is a status and nothing else.
+    /// Returns an answer that only has a status.
     pub const fn bare(status: Status) -> Answer {
         Answer {
             status,
@@ -116,128 +117,134 @@ impl Answer {
     }
 }
 
-/// What a worker is told, by the control plane or by another worker.
+/// A message to a worker, from the control plane or from another worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tell {
-    /// The connection is to move to another worker: exactly one [`Report::Moved`] follows.
+    /// Moves a connection to another worker. Exactly one [`Report::Moved`] follows.
     Move {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// To whom.
+        /// The destination worker.
         to: u16,
     },
-    /// So many connections, whichever, are to move to another worker; as many as there are and as
-    /// can. A later word about the same worker replaces this one.
+    /// Moves any `count` connections to another worker, or as many of them as exist and can move. A
+    /// later message about the same destination replaces this one.
     Give {
-        /// How many.
+        /// Number of connections.
         count: u32,
-        /// To whom.
+        /// The destination worker.
         to: u16,
-        /// How many may be on their way at a time: each is paused until those before it have landed.
+        /// Maximum number of concurrent moves. Each connection is paused until the moves before it
+        /// have landed.
         at_once: u16,
     },
-    /// Connections that together ask for such a part of what all of the worker's do are to move to another
-    /// worker: about as much, never one that asks for much more, and none that asks for nothing.
+    /// Moves connections to another worker that together cause a part of this worker's load. The
+    /// worker moves about that part. It never moves a connection with much more load, nor one
+    /// without load.
     Relieve {
-        /// The part, in thousandths.
+        /// The part of the load, in thousandths.
         permille: u16,
-        /// To whom.
+        /// The destination worker.
         to: u16,
-        /// As in [`Give`](Tell::Give).
+        /// Maximum number of concurrent moves, as in [`Give`](Tell::Give).
         at_once: u16,
     },
-    /// The worker is to say what its connections are, from a place of its table on: exactly one
+    /// Lists the worker's connections from a position of its table on. Exactly one
     /// [`Report::Listed`] follows.
     List {
-        /// The first place.
+        /// The first position.
         from: u32,
     },
-    /// A connection comes from another worker: exactly one `Landed` or `Returned` follows.
+    /// Hands over a connection from another worker. Exactly one `Landed` or `Returned` follows.
     Arrive(Box<Parcel>),
-    /// A connection that was given away has landed.
+    /// Reports that a moved connection has landed.
     Landed {
-        /// Which it was.
+        /// The ticket of the connection.
         ticket: Ticket,
-        /// Its name there.
+        /// The connection's identifier at the new worker.
         conn: ConnId,
-        /// From when it was not received from to when it was received from again.
+        /// Time during which the connection was not received from.
         pause: Duration,
     },
-    /// A connection that was given away comes back, because it found no room.
+    /// Returns a moved connection that found no room.
     Returned(Box<Parcel>),
-    /// The answer to an [`Ask`]: exactly one each.
+    /// Answers an [`Ask`]: exactly one answer each.
     Answer {
-        /// Who asked.
+        /// The connection that asked.
         conn: ConnId,
-        /// The peer's name for the request.
+        /// The peer's identifier of the request.
         tag: Tag,
-        /// The ask's.
+        /// The handle of the request.
         handle: u16,
-        /// What it is told.
+        /// The answer.
         answer: Answer,
     },
-    /// The tenant was unregistered: handles on it are good no more. The worker ends its epoch.
+    /// Announces that a tenant was unregistered: its handles are no longer valid. The worker ends
+    /// the tenant's epoch.
     Leave {
-        /// Who.
+        /// The tenant.
         tenant: TenantId,
     },
-    /// The tenant wants more than it was promised: its connections are given notice.
+    /// Sends a notice to a tenant's connections: the tenant demands more than its SLO.
     Renegotiate {
-        /// Who.
+        /// The tenant.
         member: Member,
-        /// Measured requests a second.
+        /// Measured requests per second.
         iops: u32,
-        /// Measured share of reads.
+        /// Measured share of reads in percent.
         read_percent: u8,
     },
-    /// Connections are to end: no more requests are taken from them, and each ends when what it has in
-    /// flight has ended, or then. A later word about the same ones replaces this one.
+    /// Drains connections: they accept no more requests, and each ends when its requests in flight
+    /// have ended, or at `until`. A later message about the same connections replaces this one.
     Drain {
-        /// Those that came by this listener; `None`: all that there are now.
+        /// The listener of the connections; `None` for all current connections.
         listener: Option<ListenerId>,
-        /// When the last of them end, whatever they have in flight; `None`: those that have not been
-        /// told so far go on, and new ones come.
+        /// Time at which the last of them end, whatever they have in flight. With `None`,
+        /// connections that are not yet told continue, and new ones are accepted.
         until: Option<Instant>,
     },
-    /// A connection is to end: no more requests are taken from it, and it ends when what it has in flight
-    /// has ended, or then: exactly one [`Report::Ends`] follows, at once, or once it has landed if it is on
-    /// its way to another worker. A later word about the same one replaces this one's time.
+    /// Ends a connection: it accepts no more requests, and ends when its requests in flight have
+    /// ended, or at `until`.
+    ///
+    /// Exactly one [`Report::Ends`] follows: at once, or after landing if the connection is moving
+    /// to another worker. A later message about the same connection replaces the time.
     End {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// When it ends, whatever it has in flight.
+        /// Time at which the connection ends, whatever it has in flight.
         until: Instant,
     },
-    /// A namespace is another one from now on, or none. The worker says in
-    /// [`Meters`](crate::Meters) when no device has requests any more that this forbids.
+    /// Changes or removes a namespace. The worker reports in [`Meters`](crate::Meters) when no
+    /// device has requests any more that the change forbids.
     Place {
-        /// Counts these messages.
+        /// Number of the change, in the order of these messages.
         change: u64,
-        /// Which.
+        /// The namespace's number.
         number: NamespaceId,
-        /// What it is; `None`: it is gone.
+        /// The new namespace; `None` to remove it.
         namespace: Option<Namespace>,
     },
 }
 
-/// Why a connection did not move.
+/// The reason that a connection did not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
-    /// It is gone, or its end has begun.
+    /// The connection is gone, or its end has begun.
     Gone,
-    /// What it speaks cannot move there.
+    /// The connection's session cannot move there.
     Session,
-    /// It did not become quiet in time: its peer does not read, or the device is slow.
+    /// The connection did not become quiet in time: its peer does not read, or the device is slow.
     Busy,
-    /// Too many leave the worker already.
+    /// Too many connections leave the worker already.
     TooMany,
-    /// The other worker had no room for it, is not there, or is its own.
+    /// The other worker had no room for the connection, does not exist, or is the connection's own
+    /// worker.
     NoRoom,
-    /// It has moved while it was asked about, and has another name now.
+    /// The connection has moved in the meantime, and has another identifier now.
     Elsewhere {
-        /// Whose it is; no worker's number: it is in another process.
+        /// The connection's worker. A number of no worker means another process.
         worker: u16,
-        /// Its name there.
+        /// The connection's identifier at that worker.
         conn: ConnId,
     },
 }
@@ -258,83 +265,85 @@ impl fmt::Display for Stays {
     }
 }
 
-/// What a worker knows of a connection.
+/// A worker's description of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name there.
+    /// The connection's identifier at the worker.
     pub conn: ConnId,
-    /// The other end.
+    /// The address of the peer.
     pub peer: Peer,
-    /// The tenant that it belongs to; `None`: it may do nothing (yet).
+    /// The connection's tenant; `None` while the connection has no rights.
     pub tenant: Option<TenantId>,
-    /// The listener that it came by.
+    /// The listener that accepted the connection.
     pub listener: u16,
-    /// Its requests in flight.
+    /// Number of its requests in flight.
     pub in_flight: u32,
-    /// Messages that have come on it at this worker; wraps.
+    /// Number of messages received on it at this worker; wraps.
     pub messages: u32,
-    /// Whether what it speaks can move to other workers.
+    /// `true` if the connection's session can move to other workers.
     pub can_move: bool,
-    /// Whether it can move to another process, too.
+    /// `true` if the connection can also move to another process.
     pub can_leave: bool,
-    /// Whether its end has begun: no more requests are taken from it.
+    /// `true` if its end has begun: it accepts no more requests.
     pub is_ending: bool,
 }
 
-/// What a worker tells the control plane of its connections.
+/// A worker's report to the control plane about its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// What a [`Tell::List`] asked for.
+    /// The answer to a [`Tell::List`].
     Listed {
-        /// Whose they are.
+        /// The reporting worker.
         worker: u16,
-        /// The place that was asked about.
+        /// The first position, as requested.
         from: u32,
-        /// Those from there on, not all.
+        /// Connections from that position on, possibly not all of them.
         connections: Box<[Listed]>,
-        /// The first place that was not looked at; `None`: there are no more.
+        /// The first position that was not visited; `None` at the end of the table.
         next: Option<u32>,
     },
-    /// How a [`Tell::Move`] ended.
+    /// The outcome of a [`Tell::Move`].
     Moved {
-        /// The worker that it left.
+        /// The worker that the connection left.
         worker: u16,
-        /// Its name there.
+        /// The connection's identifier at that worker.
         conn: ConnId,
-        /// Its name at its new worker, and how long it was not received from; or why it stays.
+        /// The connection's identifier at its new worker, and the time during which it was not
+        /// received from. On failure, the reason that it stays.
         ended: Result<(ConnId, Duration), Stays>,
     },
-    /// What became of a [`Tell::End`].
+    /// The outcome of a [`Tell::End`].
     Ends {
-        /// The worker that was told.
+        /// The worker that received the message.
         worker: u16,
-        /// The connection that it was told of.
+        /// The connection of the message.
         conn: ConnId,
-        /// What it is while it ends; or why it does not.
+        /// The description of the ending connection, or the reason that it does not end.
         begun: Result<Listed, Stays>,
     },
 }
 
-/// A worker's end. No method blocks.
+/// A worker's end of the mailbox. No method blocks.
 pub trait Mailbox {
-    /// Sends to the control plane. `false`: its box is full, or it is gone; nothing was sent.
+    /// Sends a request to the control plane. Returns `false`, and sends nothing, if the mailbox is
+    /// full or the control plane is gone.
     fn ask(&mut self, ask: Ask) -> bool;
 
-    /// Tells the control plane something. What its box has no room for is lost.
+    /// Sends a report to the control plane. A report that finds the mailbox full is lost.
     fn report(&mut self, report: Report) {
         let _unheard = report;
     }
 
-    /// Sends to another worker.
+    /// Sends a message to another worker.
     ///
     /// # Errors
-    /// The message comes back: the other's box is full, or there is nobody.
+    /// The message comes back if the other worker's mailbox is full, or there is no such worker.
     fn pass(&mut self, to: u16, tell: Tell) -> Result<(), Tell> {
         let _nobody = to;
         Err(tell)
     }
 
-    /// The next message.
+    /// Returns the next message.
     fn poll(&mut self) -> Option<Tell>;
 }
 

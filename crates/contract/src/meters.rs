@@ -1,11 +1,12 @@
-//! What a worker tells of its tenants, its namespaces, its devices and itself: counters that it
-//! alone writes and the control plane reads.
+//! A worker's counters of its tenants, namespaces, devices and of itself. Only the worker writes
+//! them, and the control plane reads them.
 //!
-//! Nothing is sent and nothing is locked: a worker adds with plain loads and stores, and whoever
-//! reads takes differences between two readings. What every request costs is decided here, so only
-//! what cannot be had otherwise is counted for each: the latency of a read, the bytes. Where the time
-//! went (see [`Stage`]) is looked at now and then ([`Meter::sample`]). What is deliberately not here:
-//! the tokens of tenants, which the scheduler counts, and names.
+//! Nothing is sent and nothing is locked: a worker adds with plain loads and stores, and a reader
+//! takes the difference of two readings. This module determines the cost per request, so each
+//! request only counts what cannot be obtained otherwise: its latency, if it is a read, and its
+//! bytes. The time per [`Stage`] is only sampled ([`Meter::sample`]).
+//!
+//! This module deliberately leaves out tenants' tokens, which the scheduler counts, and names.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,78 +20,80 @@ use crate::work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter};
 use crate::worker_meter::{DEVICES_MAX, DeviceMeter, Protocol, WorkerMeter};
 use crate::{Kind, NamespaceId, Status, TenantId};
 
-/// Whether requests are counted for metrics: the feature `uncounted` is for measuring what that
-/// costs.
+/// `true` if requests are counted for metrics. The feature `uncounted` turns counting off, to
+/// measure its cost.
 pub const COUNTED: bool = !cfg!(feature = "uncounted");
 
-/// One worker's counters of one tenant. They wrap; differences between readings do not mind.
+/// A worker's counters of one tenant. The counters wrap; differences of readings stay correct.
 #[derive(Debug)]
 pub struct Meter {
-    /// How often the worker has let go of the tenant's number: a handle of an earlier epoch names
-    /// nobody any more. Written before nothing of that epoch can be admitted.
+    /// Number of times that the worker has ended the tenant's epoch. A handle of an earlier epoch
+    /// is invalid. Written before any request of the new epoch can be admitted.
     epoch: AtomicU32,
     /// Requests admitted and not answered yet.
     in_flight: AtomicU32,
-    /// Connections that belong to it or hold a handle on it.
+    /// Connections that belong to the tenant or hold a handle on it.
     connections: AtomicU32,
-    /// Answers of the control plane that named it and have been acted on; wraps.
+    /// Answers of the control plane that named the tenant and were processed; wraps.
     answers: AtomicU32,
-    /// Requests carried out that change data.
+    /// Successful requests that change data.
     writes: AtomicU32,
-    /// Requests carried out that neither read nor change data.
+    /// Successful requests that neither read nor change data.
     others: AtomicU32,
-    /// Bytes that reads carried.
+    /// Bytes of successful reads.
     read_bytes: AtomicU64,
-    /// Bytes that writes carried.
+    /// Bytes of successful writes.
     written_bytes: AtomicU64,
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     failures: [AtomicU32; Status::ALL.len()],
-    /// Where those that were picked by chance spent their time.
+    /// Times per stage of the sampled requests.
     stages: StageMeter,
-    /// Reads carried out, by latency from the last byte received to the reply handed to the socket.
+    /// Successful reads by latency, from the last byte received to the reply handed to the socket.
     reads: [AtomicU32; LATENCY_BUCKETS],
 }
 
-/// A [`Meter`]'s counters, added up over workers and read at one time. All but the first two wrap.
+/// The counters of [`Meter`]s, summed over workers and read at one time. All but the first two
+/// wrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Requests admitted and not answered yet.
     pub in_flight: u32,
     /// Connections that belong to the tenant or hold a handle on it.
     pub connections: u32,
-    /// Requests carried out that change data.
+    /// Successful requests that change data.
     pub writes: u32,
-    /// Requests carried out that neither read nor change data.
+    /// Successful requests that neither read nor change data.
     pub others: u32,
-    /// Bytes that reads carried.
+    /// Bytes of successful reads.
     pub read_bytes: u64,
-    /// Bytes that writes carried.
+    /// Bytes of successful writes.
     pub written_bytes: u64,
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     pub failures: [u32; Status::ALL.len()],
-    /// Where those that were picked by chance spent their time.
+    /// Times per stage of the sampled requests.
     pub samples: Staged<u32>,
-    /// Reads carried out, by latency.
+    /// Successful reads by latency.
     pub reads: Vec<u32>,
 }
 
-/// One worker's meters.
+/// All meters of one worker.
 #[derive(Debug)]
 pub struct Meters {
-    /// By tenant.
+    /// Meters of tenants, by tenant.
     cells: Box<[Meter]>,
-    /// By number less one.
+    /// Meters of namespaces, by number less one.
     namespaces: Box<[NamespaceMeter]>,
     devices: Box<[DeviceMeter]>,
     protocols: [WorkMeter; Protocol::ALL.len()],
-    /// The worker itself.
+    /// The meter of the worker itself.
     pub worker: WorkerMeter,
-    /// The last change of a namespace that holds for all that the worker has at devices.
+    /// Number of the last namespace change that is in force for all of the worker's requests at
+    /// devices.
     placed: AtomicU64,
 }
 
 impl Meters {
-    /// Meters of tenants whose numbers are below `tenants_max`.
+    /// Returns meters of tenants whose numbers are below `tenants_max`.
     pub fn new(tenants_max: usize) -> Meters {
         Meters {
             cells: (0..tenants_max).map(|_| Meter::new()).collect(),
@@ -102,55 +105,55 @@ impl Meters {
         }
     }
 
-    /// A tenant's meter, if the number is below the maximum.
+    /// Returns a tenant's meter, if the number is below the maximum.
     pub fn get(&self, tenant: TenantId) -> Option<&Meter> {
         self.cells.get(tenant.0 as usize)
     }
 
-    /// A namespace's meter, if its number is among the first [`NAMESPACES_MAX`].
+    /// Returns a namespace's meter, if its number is among the first [`NAMESPACES_MAX`].
     pub fn namespace(&self, number: NamespaceId) -> Option<&NamespaceMeter> {
         self.namespaces.get(usize::from(number.0).wrapping_sub(1))
     }
 
-    /// The meter of a device, which is among the first [`DEVICES_MAX`].
+    /// Returns the meter of a device, which is among the first [`DEVICES_MAX`].
     pub fn device(&self, number: usize) -> &DeviceMeter {
         &self.devices[number]
     }
 
-    /// What was carried out on connections of a protocol, of the requests alone that were picked by
-    /// chance.
+    /// Returns the meter of a protocol, which only counts the sampled requests.
     pub fn protocol(&self, protocol: Protocol) -> &WorkMeter {
         &self.protocols[protocol as usize]
     }
 
-    /// How many tenants there may be.
+    /// Returns the maximum number of tenants.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether there may be none.
+    /// Returns `true` if the maximum number of tenants is zero.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// Worker: this change of a namespace ([`Tell::Place`](crate::Tell::Place)) and those before it
-    /// hold, and no device has a request of it that they forbid.
+    /// Worker: records that this change of a namespace ([`Tell::Place`](crate::Tell::Place)) and
+    /// all earlier ones are in force. No device has a request of the worker any more that they
+    /// forbid.
     pub fn set_placed(&self, change: u64) {
         self.placed.store(change, Ordering::Release);
     }
 
-    /// The last change of a namespace that holds.
+    /// Returns the number of the last namespace change that is in force.
     pub fn placed(&self) -> u64 {
         self.placed.load(Ordering::Acquire)
     }
 }
 
-/// Adds where nobody else writes.
+/// Adds to a counter with a single writer.
 pub(crate) fn bump(counter: &AtomicU32, by: u32) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
-/// Adds where nobody else writes.
+/// Adds to a counter with a single writer.
 pub(crate) fn bump_u64(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
@@ -174,24 +177,24 @@ impl Meter {
         }
     }
 
-    /// The epoch whose handles are good.
+    /// Returns the epoch whose handles are valid.
     pub fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Worker: no handle that was given until now is good any more, so nobody holds one.
+    /// Worker: ends the epoch. All handles given so far become invalid, so no connection holds one.
     pub fn end_epoch(&self) {
         self.connections.store(0, Ordering::Relaxed);
         self.epoch.store(self.epoch.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Worker: a request was admitted.
+    /// Worker: counts an admitted request.
     pub fn admit(&self) {
         bump(&self.in_flight, 1);
     }
 
-    /// Worker: so many requests that were admitted are gone, answered or not. What it did before is
-    /// seen by whoever sees the count.
+    /// Worker: removes `requests` admitted requests, answered or not. A reader that sees the count
+    /// also sees all earlier effects of the worker.
     #[inline]
     pub fn retire(&self, requests: u32) {
         let before = self.in_flight.load(Ordering::Relaxed);
@@ -199,8 +202,8 @@ impl Meter {
         self.in_flight.store(before - requests, Ordering::Release);
     }
 
-    /// Worker: a request that carried so many bytes was carried out, and is answered so many
-    /// nanoseconds after its last byte had arrived.
+    /// Worker: records a successful request of `bytes` bytes, answered `nanos` nanoseconds after
+    /// its last byte had arrived.
     pub fn record(&self, kind: Kind, bytes: usize, nanos: u64) {
         match kind {
             Kind::Read => self.record_reads(1, bytes as u64, LatencyBucket::of(nanos)),
@@ -212,60 +215,60 @@ impl Meter {
         }
     }
 
-    /// Worker: the same for so many reads that carried so many bytes together, and whose latency is
-    /// counted there.
+    /// Worker: records `reads` successful reads of `bytes` bytes in total, all in one latency
+    /// bucket.
     #[inline]
     pub fn record_reads(&self, reads: u32, bytes: u64, latency: LatencyBucket) {
         bump(&self.reads[latency.index()], reads);
         bump_u64(&self.read_bytes, bytes);
     }
 
-    /// Worker: a request was not carried out.
+    /// Worker: counts a failed request.
     pub fn fail(&self, status: Status) {
         bump(&self.failures[usize::from(status.code())], 1);
     }
 
-    /// Worker: a request that was picked by chance spent that long in a stage.
+    /// Worker: records the time that a sampled request spent in a stage.
     #[inline]
     pub fn sample(&self, kind: Kind, stage: Stage, time: CoarseBucket) {
         self.stages.sample(kind, stage, time);
     }
 
-    /// Worker: a connection belongs to the tenant, or got a handle on it.
+    /// Worker: counts a connection that belongs to the tenant, or got a handle on it.
     pub fn join(&self) {
         bump(&self.connections, 1);
     }
 
-    /// Worker: a connection or handle is gone.
+    /// Worker: removes a connection or handle.
     pub fn leave(&self) {
         let before = self.connections.load(Ordering::Relaxed);
         assert!(before > 0, "a connection left that had not joined");
         self.connections.store(before - 1, Ordering::Release);
     }
 
-    /// Worker: an answer that names the tenant has been acted on: whoever got a handle by it is among
-    /// the [connections](Meter::connections) of whoever sees the count.
+    /// Worker: records that an answer that names the tenant was processed. A reader that sees the
+    /// count also sees the handle's owner among the [connections](Meter::connections).
     pub fn note_answer(&self) {
         let before = self.answers.load(Ordering::Relaxed);
         self.answers.store(before.wrapping_add(1), Ordering::Release);
     }
 
-    /// Answers that have been acted on; wraps.
+    /// Returns the number of processed answers; wraps.
     pub fn answers(&self) -> u32 {
         self.answers.load(Ordering::Acquire)
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Acquire)
     }
 
-    /// Connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// Adds what it says to `reading`.
+    /// Adds the counters to `reading`.
     pub fn add_to(&self, reading: &mut Reading) {
         reading.in_flight += self.in_flight();
         reading.connections += self.connections();
@@ -302,7 +305,7 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// What was counted since an `earlier` reading; the gauges are as they are now.
+    /// Returns the difference to an `earlier` reading; gauges keep their current value.
     pub fn since(&self, earlier: &Reading) -> Reading {
         let mut since = self.clone();
         let less = |now: &mut u32, then: &u32| *now = now.wrapping_sub(*then);
@@ -316,12 +319,12 @@ impl Reading {
         since
     }
 
-    /// Reads counted.
+    /// Returns the number of reads.
     pub fn reads_total(&self) -> u64 {
         self.reads.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Reads by coarse bucket.
+    /// Returns the number of reads by coarse bucket.
     pub fn reads_coarse(&self) -> Coarse<u64> {
         let mut sums = [0; COARSE_BUCKETS];
         for (n, count) in self.reads.iter().enumerate() {
@@ -330,7 +333,7 @@ impl Reading {
         sums
     }
 
-    /// Reads that took no longer than this, interpolated within a bucket.
+    /// Returns the number of reads that took at most `latency_us`, interpolated within a bucket.
     pub fn reads_within(&self, latency_us: u32) -> f64 {
         let bound = u64::from(latency_us) * 1_000;
         let edges = (0..).map(|n| (fine_edge(n), fine_edge(n + 1)));
@@ -341,8 +344,9 @@ impl Reading {
         within.sum()
     }
 
-    /// The latency in microseconds below which a share of the reads lies, `tenths` of a percent of
-    /// them, interpolated within its bucket (at most 1/16 of the value wide); `None` without reads.
+    /// Returns the latency in microseconds below which `tenths` of a percent of the reads lie,
+    /// interpolated within its bucket (at most 1/16 of the value wide). Returns `None` without
+    /// reads.
     pub fn percentile_us(&self, tenths: u16) -> Option<f64> {
         let wanted = self.reads_total() as f64 * f64::from(tenths.min(1_000)) / 1_000.0;
         let mut below = 0.0;

@@ -1,8 +1,8 @@
-//! Namespaces: ranges of devices' blocks under a name of their own.
+//! Namespaces: named ranges of devices' blocks.
 
 use crate::Range;
 
-/// Names a namespace on the whole server. The first is 1.
+/// The number of a namespace on the whole server. The first is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NamespaceId(pub u16);
 
@@ -11,17 +11,17 @@ pub struct NamespaceId(pub u16);
 pub struct Namespace {
     /// The device, in the order of configuration.
     pub device: usize,
-    /// Its first block on the device.
+    /// First block on the device.
     pub first: u64,
-    /// Its size in blocks.
+    /// Size in blocks.
     pub blocks: u64,
-    /// Whether nobody may write to it.
+    /// `true` if all writes are refused.
     pub read_only: bool,
 }
 
 impl Namespace {
-    /// Where a range of the namespace lies on its device; `None` when it is not within the
-    /// namespace.
+    /// Returns the address on the device of a range of the namespace; `None` if the range does not
+    /// lie within the namespace.
     pub fn translate(&self, range: Range) -> Option<u64> {
         range.fits(self.blocks).then(|| self.first + range.lba)
     }

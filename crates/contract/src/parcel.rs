@@ -1,8 +1,8 @@
-//! A connection on its way from one worker to another: plain data, and the number of its socket.
+//! A connection in transfer from one worker to another: plain data, and the number of its socket.
 //!
-//! Nothing in it belongs to a worker: no slot, no buffer, nothing that is shared by address. What is
-//! deliberately not here: how it is encoded for another process, and the socket itself, which the
-//! transports pass among themselves. `proto::takeover` encodes it.
+//! A parcel contains nothing of a worker: no slot, no buffer, nothing shared by address. This
+//! module deliberately leaves out the encoding for another process, which `proto::takeover` has,
+//! and the socket itself, which the transports pass among themselves.
 
 use alloc::vec::Vec;
 
@@ -10,100 +10,102 @@ use crate::{
     Command, Instant, ListenerId, Member, NamespaceId, Peer, Request, Rights, Tag, TenantId, Ticket,
 };
 
-/// A connection with everything that is to go on elsewhere.
+/// A connection with all state that continues elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parcel {
-    /// The worker that it comes from.
+    /// The worker that the connection comes from.
     pub from: u16,
-    /// Its socket.
+    /// The ticket of its socket.
     pub ticket: Ticket,
-    /// The other end.
+    /// The address of the peer.
     pub peer: Peer,
-    /// The listener that it came by.
+    /// The listener that accepted the connection.
     pub listener: ListenerId,
-    /// The namespace of requests that name none.
+    /// The default namespace of requests that name none.
     pub namespace: NamespaceId,
-    /// What [`Session::pack`](crate::Session::pack) made of its session.
+    /// The session, as packed by [`Session::pack`](crate::Session::pack).
     pub session: Vec<u8>,
-    /// What it may do; `None`: nothing (yet).
+    /// The connection's rights; `None` while it has none.
     pub grant: Option<ParcelGrant>,
-    /// The grant's tenant, if it entered that and it can go.
+    /// The grant's tenant, if the connection joined it and the membership can move.
     pub entered: Option<Member>,
-    /// The tenants that it registered, by handle less one.
+    /// The tenants that the connection registered, by handle less one.
     pub handles: Vec<Option<Member>>,
-    /// Its place among the connections of its client.
+    /// The connection's position among the connections of its client.
     pub place: Option<ParcelPlace>,
-    /// Its requests, oldest first: those of a stream in their order.
+    /// The connection's requests, oldest first: those of a stream in their order.
     pub requests: Vec<ParcelRequest>,
-    /// The request whose payload comes next and has nowhere to go yet.
+    /// The request whose payload comes next and has no buffer yet.
     pub waiting: Option<Request>,
-    /// Requests whose payload has not been asked for, oldest first, and whom each is charged to.
+    /// Requests whose payload has not been asked for, oldest first, each with the tenant it is
+    /// charged to.
     pub put_off: Vec<(Request, Member)>,
-    /// The payload that is coming is of a request that was refused.
+    /// `true` if the arriving payload belongs to a refused request.
     pub discards: bool,
-    /// Bytes that were received behind all that and not looked at.
+    /// Bytes that were received after all requests and not parsed.
     pub unparsed: Vec<u8>,
-    /// Since when it is not received from.
+    /// Time since which the connection is not received from.
     pub paused_at: Instant,
 }
 
-/// What a connection may do.
+/// The rights of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParcelGrant {
-    /// The tenant that its requests are charged to.
+    /// The tenant that the connection's requests are charged to.
     pub tenant: TenantId,
-    /// Whether it may register tenants of its own.
+    /// `true` if the connection may register tenants.
     pub register: bool,
-    /// With every namespace.
+    /// The rights to every namespace.
     pub all: Rights,
-    /// With single ones besides, by number less one.
+    /// Additional rights to single namespaces, by number less one.
     pub single: Vec<Rights>,
 }
 
-/// A connection's place in the order of its client's connections of one name.
+/// A connection's position in the order of its client's connections of one identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParcelPlace {
-    /// Whose client.
+    /// The tenant of the client.
     pub tenant: TenantId,
-    /// The client's name.
+    /// The client's identifier.
     pub client: u128,
-    /// Which of its connections.
+    /// The client's number for the connection.
     pub connection: u32,
-    /// Which holder of that name, within one server.
+    /// The serial number of the holder of that identifier, unique within one server.
     pub serial: u64,
-    /// A newer connection took the name: nothing of this one may start any more.
+    /// `true` if a newer connection took the identifier: no request of this connection may start
+    /// any more.
     pub is_superseded: bool,
 }
 
-/// A request that no device has seen.
+/// A request that no device has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParcelRequest {
-    /// The peer's name for it.
+    /// The peer's identifier of the request.
     pub tag: Tag,
-    /// The stream that barriers order.
+    /// The stream in which barriers order the request.
     pub stream: u8,
-    /// Who is charged.
+    /// The tenant that is charged.
     pub tenant: TenantId,
-    /// As the peer named it.
+    /// The command as the peer sent it.
     pub command: Command,
-    /// The namespace that it is about.
+    /// The namespace of the command.
     pub namespace: NamespaceId,
-    /// Which device, and the first block there.
+    /// The device's number.
     pub device: u8,
-    /// See `device`.
+    /// The first block on the device.
     pub lba: u64,
-    /// Its payload.
+    /// The request's payload.
     pub payload: Payload,
-    /// When its last byte had arrived.
+    /// Time at which its last byte had arrived.
     pub received_at: Instant,
 }
 
 /// A request's payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// All of it, perhaps nothing.
+    /// The whole payload, possibly empty.
     Whole(Vec<u8>),
-    /// What has come of it: the rest is what the connection receives next. Of one request at most,
-    /// the last.
+    /// The received part of the payload: the rest is what the connection receives next. Only the
+    /// last request can have such a payload.
     Begun(Vec<u8>),
 }

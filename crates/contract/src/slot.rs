@@ -1,14 +1,14 @@
-//! Names for requests in flight.
+//! Identifiers of requests in flight.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Names one entry of a [`SlotTable`]. The generation tells a later tenant of the same place from
-/// an earlier one, so a stale completion is caught instead of believed.
+/// The identifier of an entry of a [`SlotTable`]. The generation distinguishes successive entries
+/// of the same place, so that a stale completion is detected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
-    /// The generation, then 16 bits of the index: one word, which is moved about as one.
+    /// The generation, then 16 bits of the index, in one word.
     bits: u32,
 }
 
@@ -17,17 +17,17 @@ impl Slot {
         Slot { bits: (generation as u32) << 16 | index as u32 }
     }
 
-    /// The slot as 32 bits, for the user data of a queue entry.
+    /// Returns the slot as 32 bits, for the user data of a queue entry.
     pub const fn to_bits(self) -> u32 {
         self.bits
     }
 
-    /// The slot that `to_bits` made these bits from.
+    /// Returns the slot that `to_bits` made these bits from.
     pub const fn from_bits(bits: u32) -> Slot {
         Slot { bits }
     }
 
-    /// The place in its table, below the table's capacity.
+    /// Returns the place in the table, below the table's capacity.
     pub const fn index(self) -> usize {
         self.bits as u16 as usize
     }
@@ -43,8 +43,8 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A table of at most `capacity` entries, allocated once. An entry is removed exactly once; asking
-/// for an entry that is not there is a broken invariant of ours and panics.
+/// A table of at most `capacity` entries, allocated once. An entry is removed exactly once. Access
+/// to a missing entry is a broken invariant of this process and panics.
 #[derive(Debug)]
 pub struct SlotTable<T> {
     entries: Box<[Entry<T>]>,
@@ -58,7 +58,7 @@ struct Entry<T> {
 }
 
 impl<T> SlotTable<T> {
-    /// An empty table of `capacity` places, at most 65 536.
+    /// Returns an empty table of `capacity` places, at most 65 536.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity <= 1 << 16, "a slot's index has 16 bits");
         let entries = (0..capacity).map(|_| Entry { generation: 0, value: None }).collect();
@@ -66,7 +66,7 @@ impl<T> SlotTable<T> {
         SlotTable { entries, free }
     }
 
-    /// Puts `value` into a free place; gives it back when the table is full.
+    /// Inserts `value` into a free place; returns the value if the table is full.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<Slot, T> {
         let Some(index) = self.free.pop() else { return Err(value) };
@@ -75,8 +75,8 @@ impl<T> SlotTable<T> {
         Ok(Slot::new(index, entry.generation))
     }
 
-    /// The same where there is [room](SlotTable::room): what `make` makes is made where it stays, as
-    /// nothing can go wrong behind it. For large values.
+    /// Inserts the value of `make` where there is [room](SlotTable::room). The value is constructed
+    /// in its place, since nothing can fail afterwards. For large values.
     ///
     /// # Panics
     /// When the table is full.
@@ -84,24 +84,24 @@ impl<T> SlotTable<T> {
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Slot {
         let index = self.free.pop().expect("the table has room");
         let entry = &mut self.entries[usize::from(index)];
-        // So that nothing has to be dropped.
+        // The assertion spares a drop of the old value.
         assert!(entry.value.is_none(), "a free place holds nothing");
         entry.value = Some(make());
         Slot::new(index, entry.generation)
     }
 
-    /// The entry, or `None` when the slot was removed already.
+    /// Returns the entry, or `None` if it was removed already.
     pub fn find(&mut self, slot: Slot) -> Option<&mut T> {
         let entry = self.entries.get_mut(slot.index())?;
         if entry.generation == slot.generation() { entry.value.as_mut() } else { None }
     }
 
-    /// The entry of a slot that must be there.
+    /// Returns the entry of a slot that must be in the table.
     pub fn get(&mut self, slot: Slot) -> &mut T {
         self.find(slot).unwrap_or_else(|| panic!("{slot:?} is not in flight"))
     }
 
-    /// Takes the entry out; its slot is never valid again.
+    /// Removes and returns the entry; its slot is never valid again.
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> T {
         let entry = &mut self.entries[slot.index()];
@@ -109,11 +109,11 @@ impl<T> SlotTable<T> {
         assert!(entry.value.is_some(), "{slot:?} is not in flight");
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot.bits as u16);
-        // Last, so that it is moved once.
+        // Last, so that the value is moved once.
         entry.value.take().expect("it was just looked at")
     }
 
-    /// Drops the entry where it is; its slot is never valid again.
+    /// Drops the entry in its place; its slot is never valid again.
     #[inline(always)]
     pub fn discard(&mut self, slot: Slot) {
         let entry = &mut self.entries[slot.index()];
@@ -124,7 +124,7 @@ impl<T> SlotTable<T> {
         self.free.push(slot.bits as u16);
     }
 
-    /// The slot and entry of every occupied place.
+    /// Returns the slot and entry of every occupied place.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
             let slot = Slot::new(index as u16, entry.generation);
@@ -132,22 +132,22 @@ impl<T> SlotTable<T> {
         })
     }
 
-    /// All entries, to change them.
+    /// Returns all entries, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
     }
 
-    /// How many entries are in the table.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether no entry is in the table.
+    /// Returns `true` if the table is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many more entries fit.
+    /// Returns the number of further entries that fit.
     pub fn room(&self) -> usize {
         self.free.len()
     }

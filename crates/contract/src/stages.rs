@@ -1,4 +1,4 @@
-//! Where requests spend their time: histograms of those that were picked by chance.
+//! The time per stage of requests: histograms of sampled requests.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,20 +6,19 @@ use crate::Kind;
 use crate::latency::{COARSE_BUCKETS, CoarseBucket};
 use crate::meters::bump;
 
-/// Where a request spends its time.
+/// A stage of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// From its last byte received to its submission to the device: in the scheduler, for the most
-    /// part.
+    /// From its last byte received to its submission to the device: mostly in the scheduler.
     Scheduler,
     /// At the device.
     Device,
-    /// From its reply handed to the socket until the network has taken it. Of reads alone.
+    /// From its reply handed to the socket until the network has taken it. Reads only.
     Reply,
 }
 
 impl Stage {
-    /// All of them, in their order.
+    /// All stages, in order.
     pub const ALL: [Stage; 3] = [Stage::Scheduler, Stage::Device, Stage::Reply];
 }
 
@@ -29,18 +28,18 @@ pub type Coarse<T> = [T; COARSE_BUCKETS];
 /// Times of reads and of the others, by [`Stage`] and coarse bucket.
 pub type Staged<T> = [[Coarse<T>; Stage::ALL.len()]; 2];
 
-/// Histograms of times that one worker alone writes. They wrap.
+/// Histograms of times with one worker as their single writer. The counters wrap.
 #[derive(Debug, Default)]
 pub struct StageMeter(Staged<AtomicU32>);
 
 impl StageMeter {
-    /// Worker: a request that was picked by chance spent that long in a stage.
+    /// Worker: records the time that a sampled request spent in a stage.
     #[inline]
     pub fn sample(&self, kind: Kind, stage: Stage, time: CoarseBucket) {
         bump(&self.0[usize::from(kind != Kind::Read)][stage as usize][time.index()], 1);
     }
 
-    /// Adds what it says to `reading`.
+    /// Adds the counters to `reading`.
     pub fn add_to(&self, reading: &mut Staged<u32>) {
         let from = self.0.as_flattened().as_flattened();
         for (to, from) in reading.as_flattened_mut().as_flattened_mut().iter_mut().zip(from) {
@@ -49,7 +48,7 @@ impl StageMeter {
     }
 }
 
-/// What came to `now` since `then`.
+/// Returns the difference of two readings.
 pub(crate) fn since(now: &Staged<u32>, then: &Staged<u32>) -> Staged<u32> {
     let mut since = *now;
     let then = then.as_flattened().as_flattened();

@@ -1,32 +1,32 @@
-//! How a request ended.
+//! The outcome of a request.
 
 use core::fmt;
 
-/// The outcome of a request, in protocol-neutral words. The numbers are those of protocol
+/// The outcome of a request, independent of the protocol. The numbers are those of protocol
 /// `reflex` version 2 (docs/protocol/reflex-v2.md, "Status codes").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 #[non_exhaustive]
 pub enum Status {
-    /// Done.
+    /// The request succeeded.
     Ok = 0,
-    /// The command is known but this server, namespace or device does not serve it.
+    /// The command is known but this server, namespace or device does not support it.
     Unsupported = 1,
-    /// The message is well framed but a field of it makes no sense (an unknown opcode, a flag).
+    /// The message is well framed, but a field is invalid (an unknown opcode, a flag).
     Invalid = 2,
     /// Zero blocks, more than the largest request, or a payload that does not match the range.
     BadLength = 3,
     /// The range does not lie within the namespace.
     OutOfRange = 4,
-    /// The access rules do not let this connection do that.
+    /// The access rules deny the request to this connection.
     Denied = 5,
-    /// There is no such namespace.
+    /// The namespace does not exist.
     NoNamespace = 6,
-    /// There is no such tenant, or it was unregistered.
+    /// The tenant does not exist, or was unregistered.
     NoTenant = 7,
     /// An SLO cannot be promised, or a table of the server is full.
     NoResources = 8,
-    /// A compare found other data; nothing was written.
+    /// A compare found different data; nothing was written.
     CompareFailed = 9,
     /// The payload's checksum does not match its bytes; nothing was written.
     BadChecksum = 10,
@@ -36,13 +36,14 @@ pub enum Status {
     NoSpace = 12,
     /// The namespace or device is read-only.
     ReadOnly = 13,
-    /// Not done and safe to send again: the server is busy, draining or could not meet a deadline.
+    /// Not carried out, and safe to repeat: the server is busy, draining or could not meet a
+    /// deadline.
     Retry = 14,
-    /// An atomic write is larger than what the device can write atomically.
+    /// An atomic write exceeds the device's atomic size.
     AtomicTooLarge = 15,
     /// The connection ended before the outcome was known (made by clients, never on the wire).
     ConnectionLost = 16,
-    /// Something went wrong inside the server; its log says what.
+    /// The server has an internal error, described in its log.
     Internal = 17,
 }
 
@@ -69,17 +70,17 @@ impl Status {
         Status::Internal,
     ];
 
-    /// The number on the wire (protocol `reflex` version 2).
+    /// Returns the number on the wire (protocol `reflex` version 2).
     pub const fn code(self) -> u16 {
         self as u16
     }
 
-    /// The status with this number; a number that a newer peer made up is `Internal`.
+    /// Returns the status with this number. An unknown number, from a newer peer, is `Internal`.
     pub fn from_code(code: u16) -> Status {
         Status::ALL.get(usize::from(code)).copied().unwrap_or(Status::Internal)
     }
 
-    /// Whether the request was carried out.
+    /// Returns `true` if the request succeeded.
     pub const fn is_ok(self) -> bool {
         matches!(self, Status::Ok)
     }

@@ -1,9 +1,9 @@
-//! Atomics whose operations a test puts into every order that there is.
+//! Atomics whose operations a test runs in every possible order.
 //!
-//! Two threads do what they are given. Before each operation on an atomic that is watched a thread
-//! waits for its turn, so that one operation comes after the other. Where all of them are sequentially
-//! consistent, the orders that [`in_every_order`] tries are all there are. (loom, which the schedulers'
-//! tests use, regards such operations as acquire and release, and would find orders that cannot be.)
+//! Two threads run their parts. Before each operation on a watched atomic, a thread waits for its
+//! turn, so that the operations come one after another. If all of them are sequentially consistent,
+//! [`in_every_order`] tries all possible orders. (loom, which the schedulers' tests use, treats
+//! such operations as acquire and release, and would find impossible orders.)
 
 extern crate std;
 
@@ -15,12 +15,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread_local;
 use std::vec::Vec;
 
-/// As its namesake.
+/// An atomic like its namesake, with ordered operations.
 #[derive(Debug, Default)]
 pub(crate) struct AtomicU32(atomic::AtomicU32);
 
 impl AtomicU32 {
-    /// Its name.
+    /// Returns the atomic's address, which identifies it.
     pub(crate) fn at(&self) -> usize {
         ptr::from_ref(self).addr()
     }
@@ -52,11 +52,11 @@ impl AtomicU32 {
 }
 
 thread_local! {
-    /// What this thread takes part in, and as which of the two.
+    /// The play that this thread takes part in, and the thread's number of the two.
     static PART: RefCell<Option<(Arc<Play>, usize)>> = const { RefCell::new(None) };
 }
 
-/// One of the orders.
+/// A run in one of the orders.
 #[derive(Debug)]
 struct Play {
     state: Mutex<State>,
@@ -67,9 +67,9 @@ struct Play {
 struct State {
     watched: Vec<usize>,
     threads: [Stand; 2],
-    /// Whose steps are the first; from then on it is the first thread's, as long as it has any.
+    /// The threads of the first steps. After them, the first thread runs as long as it has steps.
     given: Vec<usize>,
-    /// Whose steps came, and whether it could have been the other's.
+    /// The threads of the steps so far, and whether the other thread could have run instead.
     taken: Vec<(usize, bool)>,
 }
 
@@ -81,7 +81,7 @@ enum Stand {
 }
 
 impl State {
-    /// Once neither runs, one of those that wait does.
+    /// Lets a waiting thread run once neither thread runs.
     fn turn(&mut self) {
         let waits = self.threads.map(|stand| stand == Stand::Waits);
         if self.threads.contains(&Stand::Runs) || waits == [false; 2] {
@@ -93,7 +93,7 @@ impl State {
         self.threads[next] = Stand::Runs;
     }
 
-    /// The next order behind the one that was taken; `None` if that was the last.
+    /// Returns the order after the one that was taken; `None` after the last.
     fn next(&self) -> Option<Vec<usize>> {
         let last = self.taken.iter().rposition(|&(who, other)| who == 0 && other)?;
         Some(self.taken[..last].iter().map(|(who, _)| *who).chain([1]).collect())
@@ -105,7 +105,7 @@ impl Play {
         self.state.lock().expect("no holder of this lock panics")
     }
 
-    /// A thread stands so, and goes on when it is its turn.
+    /// Sets the thread's state, and returns when it is the thread's turn.
     fn stand(&self, me: usize, stand: Stand) {
         let mut state = self.state();
         state.threads[me] = stand;
@@ -117,7 +117,7 @@ impl Play {
     }
 }
 
-/// An operation on the atomic of this name comes next.
+/// Waits for the thread's turn, before an operation on the atomic at this address.
 fn step(at: usize) {
     let part = PART.with_borrow(Clone::clone);
     if let Some((play, me)) = part.filter(|(play, _)| play.state().watched.contains(&at)) {
@@ -125,7 +125,7 @@ fn step(at: usize) {
     }
 }
 
-/// Does a thread's part; it is done also when that panics.
+/// Runs a thread's part. The part also counts as done if it panics.
 fn act(play: &Arc<Play>, me: usize, part: impl FnOnce()) {
     struct Exit<'a>(&'a Play, usize);
     impl Drop for Exit<'_> {
@@ -139,8 +139,8 @@ fn act(play: &Arc<Play>, me: usize, part: impl FnOnce()) {
     part();
 }
 
-/// Makes a scene, lets two threads do their parts with it, and looks at it afterwards: once for each
-/// order of their operations on the atomics that are `watched`. How many there were.
+/// Makes a scene, lets two threads run their parts with the scene, and checks it afterwards: once
+/// for each order of the operations on the `watched` atomics. Returns the number of orders.
 pub(crate) fn in_every_order<S: Sync>(
     make: impl Fn() -> S,
     watched: impl Fn(&S) -> Vec<usize>,

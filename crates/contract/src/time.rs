@@ -5,7 +5,8 @@ use core::time::Duration;
 
 /// A point on a monotonic clock, in nanoseconds since an origin that only the maker knows.
 ///
-/// Made by `io`'s outer loop (once a turn) or by the simulated world; everybody else receives it.
+/// `io`'s outer loop (once per turn) or the simulated world makes instants; all other code receives
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
@@ -13,17 +14,17 @@ impl Instant {
     /// The origin of the clock.
     pub const ZERO: Instant = Instant(0);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Returns the instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this is; zero when the clock seems to have gone back.
+    /// Returns the time from `earlier` to this instant; zero if the clock seems to have gone back.
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

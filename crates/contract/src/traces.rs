@@ -1,44 +1,46 @@
-//! Traces of single requests on their way through a worker: a bounded ring that the worker fills and
-//! the control plane empties, without a lock.
+//! Traces of single requests through a worker: a bounded ring that the worker fills and the control
+//! plane empties, without a lock.
 //!
-//! Nothing is traced unless somebody asks, and then one request in so many. What does not fit into
-//! the ring is counted and dropped. What is deliberately not here: how a trace is shown.
+//! Nothing is traced unless an operator asks for it, and then one request in a given number. A
+//! trace that finds the ring full is counted and dropped. This module deliberately leaves out the
+//! display of traces.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{Kind, NamespaceId, Status, TenantId};
 
-/// Traces that a ring holds.
+/// Capacity of a ring, in traces.
 const TRACES_MAX: usize = 1024;
 
-/// The seams on the way of a request, in their order.
+/// A point on the path of a request, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seam {
-    /// The turn began that took its last bytes.
+    /// The begin of the turn that received the request's last bytes.
     Received,
-    /// The session had parsed it, and it was admitted.
+    /// The request was parsed and admitted.
     Admitted,
-    /// All that came in that turn had been parsed, admitted and queued.
+    /// All requests received in that turn were parsed, admitted and queued.
     Queued,
-    /// The turn that let it go came to its schedulers.
+    /// The turn that released the request came to its schedulers.
     Due,
-    /// It was submitted, with all that the turn let go, and the device kicked.
+    /// The request was submitted, with all requests that the turn released, and the device was
+    /// kicked.
     Submitted,
-    /// The turn in which the device had ended it came to its devices.
+    /// The turn in which the device had ended the request came to its devices.
     Polled,
-    /// Its completion had been taken from the device.
+    /// The request's completion was taken from the device.
     Ended,
-    /// Its reply was written, with all of the turn.
+    /// The request's reply was written, with all replies of the turn.
     Answered,
-    /// Its reply was handed to the socket, with all of the turn.
+    /// The request's reply was handed to the socket, with all replies of the turn.
     Handed,
-    /// A turn found that the network had taken all of its reply.
+    /// A turn found that the network had taken the whole reply.
     Sent,
 }
 
 impl Seam {
-    /// All of them, in their order.
+    /// All points, in order.
     pub const ALL: [Seam; 10] = [
         Seam::Received,
         Seam::Admitted,
@@ -53,34 +55,35 @@ impl Seam {
     ];
 }
 
-/// One request's way.
+/// The trace of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Whose it was.
+    /// The tenant of the request.
     pub tenant: TenantId,
-    /// The place of its connection.
+    /// The index of its connection.
     pub connection: u32,
     /// The namespace.
     pub namespace: NamespaceId,
-    /// What it did.
+    /// The kind of its command.
     pub kind: Kind,
-    /// How it ended.
+    /// The status of the request.
     pub status: Status,
-    /// Bytes that it carried.
+    /// The size of its data in bytes.
     pub bytes: u32,
-    /// When it came to each [`Seam`], in nanoseconds of the server's clock; zero where it did not.
+    /// The time at each [`Seam`], in nanoseconds of the server's clock; zero if the request did not
+    /// reach it.
     pub at: [u64; Seam::ALL.len()],
 }
 
-/// Words of a trace in the ring.
+/// Number of words of a trace in the ring.
 const WORDS: usize = 3 + Seam::ALL.len();
 
-/// One worker's ring.
+/// The ring of one worker.
 #[derive(Debug)]
 pub struct Traces {
-    /// One request in so many is traced; zero for none.
+    /// Sampling interval: every `one_in`th request is traced; zero for none.
     one_in: AtomicU32,
-    /// Traces ever put in, and ever taken out: `taken ≤ put ≤ taken + TRACES_MAX`.
+    /// Number of traces ever put in, and ever taken out: `taken ≤ put ≤ taken + TRACES_MAX`.
     put: AtomicU64,
     taken: AtomicU64,
     dropped: AtomicU32,
@@ -101,17 +104,17 @@ impl Default for Traces {
 }
 
 impl Traces {
-    /// Control plane: traces one request in so many from the worker's next turn on; zero for none.
+    /// Control plane: traces one request in `one_in` from the worker's next turn on; zero for none.
     pub fn set_one_in(&self, one_in: u32) {
         self.one_in.store(one_in, Ordering::Relaxed);
     }
 
-    /// One request in so many is to be traced; zero for none.
+    /// Returns the sampling interval; zero for none.
     pub fn one_in(&self) -> u32 {
         self.one_in.load(Ordering::Relaxed)
     }
 
-    /// Worker: puts a trace in, or counts that there was no room.
+    /// Worker: puts a trace in, or counts it as dropped if there is no room.
     pub fn put(&self, trace: &Trace) {
         let put = self.put.load(Ordering::Relaxed);
         if put - self.taken.load(Ordering::Acquire) == TRACES_MAX as u64 {
@@ -123,7 +126,7 @@ impl Traces {
         self.put.store(put + 1, Ordering::Release);
     }
 
-    /// Control plane, one caller at a time: takes the oldest out.
+    /// Control plane, one caller at a time: takes the oldest trace out.
     pub fn take(&self) -> Option<Trace> {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken == self.put.load(Ordering::Acquire) {
@@ -135,7 +138,7 @@ impl Traces {
         Some(Trace::from_words(words))
     }
 
-    /// Traces that found no room, since this was last asked.
+    /// Returns the number of traces dropped since the last call.
     pub fn take_dropped(&self) -> u32 {
         self.dropped.swap(0, Ordering::Relaxed)
     }

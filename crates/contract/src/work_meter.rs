@@ -1,5 +1,5 @@
-//! What a worker has carried out of some of its requests: those of a namespace, or of a protocol. As in
-//! [`Meter`](crate::Meter), it alone writes, and whoever reads takes differences.
+//! A worker's counters of a part of its requests: those of a namespace, or of a protocol. As in
+//! [`Meter`](crate::Meter), only the worker writes, and a reader takes differences.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use crate::Kind;
 use crate::meters::{bump, bump_u64};
 use crate::stages::{self, StageMeter, Staged};
 
-/// Namespaces that are counted: those whose numbers are no larger.
+/// Largest number of a namespace that is counted.
 pub const NAMESPACES_MAX: usize = 1024;
 
-/// One worker's counters of some of its requests.
+/// A worker's counters of a part of its requests.
 #[derive(Debug, Default)]
 pub struct WorkMeter {
     reads: AtomicU32,
@@ -18,23 +18,23 @@ pub struct WorkMeter {
     others: AtomicU32,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
-    /// Where those that were picked by chance spent their time.
+    /// Times per stage of the sampled requests.
     pub stages: StageMeter,
 }
 
-/// What [`WorkMeter`]s say, added up. All of it wraps.
+/// The counters of [`WorkMeter`]s, summed. All of them wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkReading {
-    /// Requests carried out: reads, writes and the others.
+    /// Successful requests: reads, writes and others.
     pub requests: [u32; 3],
-    /// Bytes that reads and writes carried.
+    /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
-    /// Where those that were picked by chance spent their time.
+    /// Times per stage of the sampled requests.
     pub samples: Staged<u32>,
 }
 
 impl WorkMeter {
-    /// Worker: a request that carried so many bytes was carried out.
+    /// Worker: records a successful request of `bytes` bytes.
     #[inline]
     pub fn record(&self, kind: Kind, bytes: usize) {
         match kind {
@@ -47,21 +47,21 @@ impl WorkMeter {
         }
     }
 
-    /// Worker: so many reads were carried out, that carried so many bytes together.
+    /// Worker: records `reads` successful reads of `bytes` bytes in total.
     #[inline]
     pub fn record_reads(&self, reads: u32, bytes: u64) {
         bump(&self.reads, reads);
         bump_u64(&self.read_bytes, bytes);
     }
 
-    /// Whether it says that anything was carried out.
+    /// Returns `true` if any request was recorded.
     pub fn is_used(&self) -> bool {
         [&self.reads, &self.writes, &self.others]
             .into_iter()
             .any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    /// What it says.
+    /// Returns the counters.
     pub fn read(&self) -> WorkReading {
         let requests = [&self.reads, &self.writes, &self.others];
         let mut reading = WorkReading {
@@ -75,7 +75,7 @@ impl WorkMeter {
 }
 
 impl WorkReading {
-    /// Adds what another meter says.
+    /// Adds the counters of another meter.
     pub fn add(&mut self, other: &WorkReading) {
         let add = |to: &mut u32, from: &u32| *to = to.wrapping_add(*from);
         self.requests.iter_mut().zip(&other.requests).for_each(|(to, from)| add(to, from));
@@ -85,7 +85,7 @@ impl WorkReading {
         to.zip(other.samples.as_flattened().as_flattened()).for_each(|(to, from)| add(to, from));
     }
 
-    /// What was counted since an `earlier` reading.
+    /// Returns the difference to an `earlier` reading.
     pub fn since(&self, earlier: &WorkReading) -> WorkReading {
         let requests = |n: usize| self.requests[n].wrapping_sub(earlier.requests[n]);
         let bytes = |n: usize| self.bytes[n].wrapping_sub(earlier.bytes[n]);
@@ -97,22 +97,22 @@ impl WorkReading {
     }
 }
 
-/// One worker's counters of one namespace.
+/// A worker's counters of one namespace.
 #[derive(Debug, Default)]
 pub struct NamespaceMeter {
-    /// What was carried out.
+    /// The successful requests.
     pub work: WorkMeter,
-    /// The device that it lies on.
+    /// The number of the namespace's device.
     device: AtomicU32,
 }
 
 impl NamespaceMeter {
-    /// Worker: it lies on this device.
+    /// Worker: sets the device of the namespace.
     pub fn set_device(&self, device: usize) {
         self.device.store(device as u32, Ordering::Relaxed);
     }
 
-    /// The device that it lies on.
+    /// Returns the number of the namespace's device.
     pub fn device(&self) -> usize {
         self.device.load(Ordering::Relaxed) as usize
     }

@@ -1,5 +1,5 @@
-//! What a worker tells of its devices and itself. As in [`Meter`](crate::Meter), it alone writes, and
-//! whoever reads takes differences.
+//! A worker's counters of its devices and of itself. As in [`Meter`](crate::Meter), only the worker
+//! writes, and a reader takes differences.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -7,37 +7,39 @@ use core::time::Duration;
 use crate::meters::{bump, bump_u64};
 use crate::{End, Status};
 
-/// Devices of a worker at most.
+/// Maximum number of devices of a worker.
 pub const DEVICES_MAX: usize = 16;
 
-/// What became of tokens, in nano-units (a token is 100 units). All of it wraps, within minutes.
+/// The flow of tokens, in nano-units (a token is 100 units). All counters wrap, within minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Made, for tenants or for the bucket.
+    /// Generated for tenants or for the bucket.
     pub generated: u64,
     /// Paid for requests.
     pub spent: u64,
-    /// Put into the bucket by tenants that had more than they could use, or for idle ones.
+    /// Put into the bucket by tenants that had more than they could use, or on behalf of idle
+    /// tenants.
     pub donated: u64,
-    /// Taken out of the bucket by tenants that had less.
+    /// Taken out of the bucket by tenants that had too few.
     pub borrowed: u64,
-    /// Thrown away when the bucket was emptied.
+    /// Discarded when the bucket was emptied.
     pub expired: u64,
 }
 
-/// One worker's counters of one device.
+/// A worker's counters of one device.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
-    /// Generated, spent, donated, borrowed, expired.
+    /// Generated, spent, donated, borrowed and expired tokens.
     tokens: [AtomicU64; 5],
     submitted: AtomicU32,
     queued: AtomicU32,
 }
 
-/// What [`DeviceMeter`]s say, added up over workers. The gauges are as they are, the rest wraps.
+/// The counters of [`DeviceMeter`]s, summed over workers. Gauges have their current value, the rest
+/// wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
-    /// Its tokens.
+    /// The flow of tokens.
     pub tokens: Tokens,
     /// Requests at the device.
     pub submitted: u32,
@@ -46,20 +48,20 @@ pub struct DeviceReading {
 }
 
 impl DeviceMeter {
-    /// Worker: this is how many requests the device has of it, and how many wait.
+    /// Worker: sets the number of its requests at the device and in schedulers.
     pub fn tell(&self, submitted: usize, queued: usize) {
         self.submitted.store(submitted as u32, Ordering::Relaxed);
         self.queued.store(queued as u32, Ordering::Relaxed);
     }
 
-    /// Worker: what became of tokens, in all.
+    /// Worker: sets the total flow of tokens.
     pub fn tell_tokens(&self, tokens: Tokens) {
         let Tokens { generated, spent, donated, borrowed, expired } = tokens;
         let all = [generated, spent, donated, borrowed, expired];
         self.tokens.iter().zip(all).for_each(|(to, from)| to.store(from, Ordering::Relaxed));
     }
 
-    /// Adds what it says to `reading`.
+    /// Adds the counters to `reading`.
     pub fn add_to(&self, reading: &mut DeviceReading) {
         let Tokens { generated, spent, donated, borrowed, expired } = &mut reading.tokens;
         let to = [generated, spent, donated, borrowed, expired].into_iter();
@@ -72,7 +74,7 @@ impl DeviceMeter {
 }
 
 impl DeviceReading {
-    /// What was counted since an `earlier` reading; the gauges are as they are now.
+    /// Returns the difference to an `earlier` reading; gauges keep their current value.
     pub fn since(&self, earlier: &DeviceReading) -> DeviceReading {
         let less = |now: u64, then: u64| now.wrapping_sub(then);
         DeviceReading {
@@ -89,30 +91,30 @@ impl DeviceReading {
     }
 }
 
-/// What a worker's time goes into.
+/// A part of a worker's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Taking what the network delivered, and starting what it sends; without the system calls.
+    /// Handling what the network delivered, and starting sends; without the system calls.
     Network,
     /// Parsing and admitting requests, writing replies.
     Protocol,
-    /// The scheduler's rounds, and handing to the device what they let go.
+    /// The scheduler's rounds, and submitting the released requests to the device.
     Scheduling,
-    /// Taking what the device has ended.
+    /// Handling the device's completions.
     Device,
     /// The system call at the end of a turn, in which the kernel sends, receives and submits.
     Kernel,
-    /// Mail of the control plane, sessions' own work, and looking after connections.
+    /// Mail of the control plane, sessions' own work, and upkeep of connections.
     Upkeep,
 }
 
 impl Part {
-    /// All of them, in their order.
+    /// All parts, in order.
     pub const ALL: [Part; 6] =
         [Part::Network, Part::Protocol, Part::Scheduling, Part::Device, Part::Kernel, Part::Upkeep];
 }
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `reflex`, of either version.
@@ -122,18 +124,18 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in their order.
+    /// All protocols, in order.
     pub const ALL: [Protocol; 2] = [Protocol::Reflex, Protocol::NvmeTcp];
 }
 
-/// What a worker holds at the end of a turn.
+/// A worker's gauges at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
-    /// Connections that are open, by [`Protocol`].
+    /// Open connections by [`Protocol`].
     pub protocols: [u32; Protocol::ALL.len()],
     /// Requests in flight.
     pub in_flight: u32,
-    /// Buffers that are out of the pool.
+    /// Buffers that are taken from the pool.
     pub buffers: u32,
     /// Bytes kept for stopped connections.
     pub carried: u32,
@@ -142,17 +144,17 @@ pub struct Gauges {
 /// A worker's counters of itself.
 #[derive(Debug, Default)]
 pub struct WorkerMeter {
-    /// Turns that did something.
+    /// Number of turns that did something.
     turns: AtomicU64,
-    /// Nanoseconds that they took, with the system call behind each.
+    /// Nanoseconds of those turns, with the system call after each.
     busy_nanos: AtomicU64,
-    /// Nanoseconds of the turns that were timed, by [`Part`].
+    /// Nanoseconds of the timed turns, by [`Part`].
     parts: [AtomicU64; Part::ALL.len()],
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     failures: [AtomicU32; Status::ALL.len()],
     /// Connections that have ended, by cause.
     ends: [AtomicU32; End::ALL.len()],
-    /// Its connections.
+    /// Number of connections.
     connections: AtomicU32,
     /// Connections that have left for other workers and landed there.
     moved: AtomicU32,
@@ -168,28 +170,27 @@ pub struct WorkerMeter {
     carried: AtomicU32,
 }
 
-/// What a [`WorkerMeter`] says. Failures, ends and moves wrap.
+/// The counters of a [`WorkerMeter`]. Failures, ends and moves wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerReading {
-    /// Turns that did something.
+    /// Number of turns that did something.
     pub turns: u64,
-    /// Nanoseconds that they took, with the system call behind each.
+    /// Nanoseconds of those turns, with the system call after each.
     pub busy_nanos: u64,
-    /// Nanoseconds of the turns that were timed, by [`Part`].
+    /// Nanoseconds of the timed turns, by [`Part`].
     pub parts: [u64; Part::ALL.len()],
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     pub failures: [u32; Status::ALL.len()],
     /// Connections that have ended, by [`End`].
     pub ends: [u32; End::ALL.len()],
-    /// Connections that left, stayed although they were to leave, and arrived.
+    /// Connections that left, that stayed although they were to leave, and that arrived.
     pub moves: [u32; 3],
-    /// What it holds.
+    /// The gauges.
     pub gauges: Gauges,
 }
 
 impl WorkerMeter {
-    /// Worker: so many turns more did something; what was done until now took so many nanoseconds in
-    /// all.
+    /// Worker: adds `turns` turns that did something, and sets the total busy time and the gauges.
     pub fn tell(&self, turns: u32, busy_nanos: u64, gauges: Gauges) {
         bump_u64(&self.turns, u64::from(turns));
         self.busy_nanos.store(busy_nanos, Ordering::Relaxed);
@@ -201,64 +202,66 @@ impl WorkerMeter {
         }
     }
 
-    /// Worker: of a timed turn, so many nanoseconds went into this.
+    /// Worker: adds the nanoseconds that a timed turn spent in a part.
     pub fn time(&self, part: Part, nanos: u64) {
         bump_u64(&self.parts[part as usize], nanos);
     }
 
-    /// Worker: a request was not carried out.
+    /// Worker: counts a failed request.
     pub fn fail(&self, status: Status) {
         bump(&self.failures[usize::from(status.code())], 1);
     }
 
-    /// Worker: a connection has ended.
+    /// Worker: counts an ended connection.
     pub fn end(&self, cause: End) {
         bump(&self.ends[cause as usize], 1);
     }
 
-    /// Worker: it has so many connections.
+    /// Worker: sets the number of connections.
     pub fn set_connections(&self, count: usize) {
         self.connections.store(count as u32, Ordering::Relaxed);
     }
 
-    /// Its connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> u32 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Worker: a connection has landed elsewhere, which was not received from for that long.
+    /// Worker: counts a connection that has landed elsewhere, with the time during which it was not
+    /// received from.
     pub fn count_moved(&self, pause: Duration) {
         bump(&self.moved, 1);
         let us = u32::try_from(pause.as_micros()).unwrap_or(u32::MAX);
         self.pause_us_max.fetch_max(us, Ordering::Relaxed);
     }
 
-    /// Worker: a connection that was to leave stays.
+    /// Worker: counts a connection that was to leave and stays.
     pub fn count_stayed(&self) {
         bump(&self.stayed, 1);
     }
 
-    /// Worker: a connection came from another worker.
+    /// Worker: counts a connection that came from another worker.
     pub fn count_arrived(&self) {
         bump(&self.arrived, 1);
     }
 
-    /// Connections that left, stayed although they were to leave, and arrived.
+    /// Returns the numbers of connections that left, that stayed although they were to leave, and
+    /// that arrived.
     pub fn moves(&self) -> [u32; 3] {
         [&self.moved, &self.stayed, &self.arrived].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// The longest pause of a connection that left, in microseconds.
+    /// Returns the longest pause of a connection that left, in microseconds.
     pub fn pause_us_max(&self) -> u32 {
         self.pause_us_max.load(Ordering::Relaxed)
     }
 
-    /// Microseconds in which it had something to do; wraps.
+    /// Returns the busy time in microseconds; wraps.
     pub fn busy_us(&self) -> u32 {
         (self.busy_nanos.load(Ordering::Relaxed) / 1_000) as u32
     }
 
-    /// What it says.
+    /// Returns the counters.
     pub fn read(&self) -> WorkerReading {
         let wide = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let narrow = |counter: &AtomicU32| counter.load(Ordering::Relaxed);
