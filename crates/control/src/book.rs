@@ -1,8 +1,8 @@
-//! The tenants of a server: names, numbers, and what each was promised on which device.
+//! The registry of a server's tenants: names, numbers, and SLOs on devices.
 //!
-//! A tenant has one number, which is valid on every device. On the device that its SLO is about it
-//! is what the SLO says, on the others it is best effort. A number is used again only when every
-//! worker has let go of it and nothing of it is in flight or queued anywhere.
+//! A tenant has one number, which is valid on every device. On its SLO's device, the tenant has
+//! this SLO; on all other devices, it is best effort. A number is reused only when every worker has
+//! ended its epoch, and none of its requests is in flight or queued.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map};
 use std::sync::Arc;
@@ -24,40 +24,41 @@ use crate::tally::Tally;
 use crate::words::{Admission, DeviceInfo, Refusal, State, TenantInfo, Verdict, Ways};
 use crate::work::Work;
 
-/// Bytes of the longest name (protocol `reflex` version 2, "Limits").
+/// Maximum length of a name in bytes (protocol `reflex` version 2, "Limits").
 const NAME_BYTES_MAX: usize = 64;
 
-/// Names that are told to whoever asks for one that is not there.
+/// Maximum number of known names in the refusal of an unknown name.
 const NAMES_TOLD_MAX: usize = 20;
 
-/// Units of a token.
+/// Units per token.
 pub(crate) const TOKEN: u64 = qos::units::TOKEN as u64;
 
-/// A device that tenants share.
+/// The setup of a device that tenants share.
 #[derive(Clone, Debug)]
 pub struct DeviceSetup {
-    /// What tenants call it.
+    /// Name of the device.
     pub name: String,
-    /// Its rates and prices; without them nothing can be promised, and nothing is limited.
+    /// The model with rates and prices. Without a model, the device admits no SLO and limits no
+    /// tenant.
     pub model: Option<DeviceModel>,
-    /// What it does beyond the paper.
+    /// Features of its scheduling beyond the paper.
     pub switches: Switches,
 }
 
-/// What a device's scheduling does beyond the paper's (docs/scheduler.md, "Beyond the paper"); all
-/// of it needs a model.
+/// Features of a device's scheduling beyond the paper (docs/scheduler.md, "Beyond the paper"). All
+/// of them need a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Its rate and price of writes are corrected by measured delays.
+    /// `true` to correct the device's rate and price of writes by measured delays.
     pub correct_online: bool,
-    /// So many requests are at the device at a time as the strictest latency allows.
+    /// `true` to limit the requests at the device to what the strictest latency bound allows.
     pub bound_depth: bool,
-    /// What would miss its latency is refused at once.
+    /// `true` to refuse at once requests that would miss their latency bound.
     pub fail_fast: bool,
 }
 
 impl Switches {
-    /// The name of one that is on.
+    /// Returns the name of an enabled feature, if there is one.
     pub fn any(&self) -> Option<&'static str> {
         let each = [
             ("correct_online", self.correct_online),
@@ -68,15 +69,15 @@ impl Switches {
     }
 }
 
-/// Who made a tenant.
+/// The origin of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The configuration.
     Configured,
     /// An operator, while the server ran.
     Operator,
-    /// A client of protocol version 2, which belongs to this tenant by its access rule. Such a
-    /// tenant goes when no connection holds a handle on it any more.
+    /// A client of protocol version 2, which belongs to the contained tenant by its access rule.
+    /// The new tenant ends when no connection holds a handle on it any more.
     Client(TenantId),
 }
 
@@ -84,9 +85,9 @@ pub enum Origin {
 pub(crate) struct Device {
     pub(crate) name: String,
     pub(crate) has_model: bool,
-    /// It was removed; its place is not used again.
+    /// `true` once the device was removed; its place is not reused.
     is_gone: bool,
-    /// As the configuration says; `None` without one.
+    /// The configured model; `None` without one.
     configured: Option<DeviceModel>,
     told: models::DriftTold,
     pub(crate) registry: Registry,
@@ -113,18 +114,18 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) origin: Origin,
     pub(crate) state: State,
-    /// The device that the SLO is about.
+    /// The device of the SLO.
     pub(crate) device: usize,
     pub(crate) slo: Slo,
     pub(crate) tokens_needed: u64,
-    /// What names it, so that it cannot go.
+    /// The configuration item that names the tenant and so prevents its removal.
     pinned_by: Option<String>,
     pub(crate) window: Window,
-    /// Answers that named it; as the workers count them, so wraps.
+    /// Number of answers that named the tenant. Wraps, like the workers' count.
     pub(crate) answers: u32,
-    /// When it was last given notice.
+    /// Time of the last notice to the tenant.
     pub(crate) noticed_at: Option<Instant>,
-    /// Since when no connection holds a handle on it, as far as was looked.
+    /// Time since which no connection was seen to hold a handle on the tenant.
     pub(crate) alone_since: Option<Instant>,
 }
 
@@ -138,49 +139,49 @@ impl Entry {
     }
 }
 
-/// All tenants of a server. Time is an argument.
+/// The registry of all tenants of a server. Time is an argument.
 #[derive(Debug)]
 pub struct Book {
     pub(crate) devices: Vec<Device>,
-    /// By number.
+    /// The tenants, by number.
     pub(crate) entries: Vec<Option<Entry>>,
     pub(crate) names: BTreeMap<String, TenantId>,
-    /// Numbers without an entry: no device knows them either.
+    /// Numbers without an entry, which no device knows either.
     free: BTreeSet<TenantId>,
-    /// Tenants by who made them, as far as clients of a tenant did.
+    /// Number of tenants that clients made, by the clients' tenant.
     made: HashMap<TenantId, usize>,
-    /// By number: how often it was freed.
+    /// Number of times that a number was freed, by number.
     pub(crate) epochs: Vec<u32>,
-    /// By number: what the tenants did that had it before, and are gone.
+    /// Sums of the earlier tenants of a number, by number.
     pub(crate) departed: Vec<Option<Box<Tally>>>,
-    /// What tenants did while they were latency-critical, best effort, leaving.
+    /// Work of tenants while they were latency-critical, best effort, and leaving.
     pub(crate) classes: [Work; 3],
-    /// By worker.
+    /// The meters, by worker.
     pub(crate) meters: Vec<Arc<Meters>>,
-    /// By worker.
+    /// The traces, by worker.
     pub(crate) traces: Vec<Arc<Traces>>,
-    /// Tenants that were unregistered and of which workers have not been told.
+    /// Unregistered tenants that workers have not yet been told of.
     pub(crate) leaves: Vec<TenantId>,
-    /// Tenants that were unregistered and whose numbers are not free yet.
+    /// Unregistered tenants whose numbers are not yet free.
     leaving: Vec<TenantId>,
     pub(crate) flows: Flows,
     pub(crate) history: History,
-    /// Changes of namespaces of which workers have not been told.
+    /// Namespace changes that workers have not yet been told of.
     pub(crate) places: Vec<Tell>,
-    /// How many there ever were.
+    /// Total number of namespace changes.
     placed: u64,
-    /// Another process takes over: tenants stay as they are.
+    /// `true` while another process takes over: tenants do not change.
     is_frozen: bool,
     measured_at: Instant,
     observed_at: Instant,
 }
 
 impl Book {
-    /// The name of the tenant of whoever names none.
+    /// The name of the default tenant, for connections that name none.
     pub const DEFAULT: &'static str = "default";
 
-    /// A book over these devices, served by so many workers, for at most `tenants_max` tenants. The
-    /// number of the default tenant is kept for it.
+    /// Returns a registry for these devices and for `workers` workers, with at most `tenants_max`
+    /// tenants. The number of the default tenant is reserved for it.
     pub fn new(devices: Vec<DeviceSetup>, workers: usize, tenants_max: usize) -> Book {
         assert!(tenants_max > 0 && !devices.is_empty(), "a tenant and a device there must be");
         let device = |setup: DeviceSetup| Device::new(setup, tenants_max);
@@ -207,42 +208,42 @@ impl Book {
         }
     }
 
-    /// The counters of a worker.
+    /// Returns the counters of a worker.
     pub fn meters(&self, worker: usize) -> Arc<Meters> {
         self.meters[worker].clone()
     }
 
-    /// The traces of a worker.
+    /// Returns the traces of a worker.
     pub fn traces(&self, worker: usize) -> Arc<Traces> {
         self.traces[worker].clone()
     }
 
-    /// The token scheduler of a worker's queue to a device.
+    /// Returns the token scheduler of a worker's queue to a device.
     pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
         AnyScheduler::Tokens(self.devices[device].registry.scheduler(worker, limits))
     }
 
-    /// The number of a tenant that is not leaving.
+    /// Returns the number of a tenant that is not leaving.
     pub fn find(&self, name: &str) -> Option<TenantId> {
         self.names.get(name).copied()
     }
 
-    /// The names of the tenants that are not leaving, in their order.
+    /// Returns the names of the tenants that are not leaving, in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.names.keys().map(String::as_str)
     }
 
-    /// That there is no tenant of a name, and some of those that there are.
+    /// Builds the "unknown tenant" refusal, listing up to [`NAMES_TOLD_MAX`] existing names.
     pub(crate) fn no_tenant(&self, name: &str) -> Refusal {
         let known = self.names().take(NAMES_TOLD_MAX).map(str::to_owned).collect();
         let others = self.names.len().saturating_sub(NAMES_TOLD_MAX);
         Refusal::NoTenant { name: name.to_owned(), known, others }
     }
 
-    /// Registers a tenant, with a promise about a device (the first unless it is named).
+    /// Registers a tenant with an SLO on a device (the first device by default).
     ///
     /// # Errors
-    /// Says what is wrong with the name or SLO, or why it cannot be promised.
+    /// An invalid name or SLO, or the reason that the SLO cannot be promised.
     pub fn register(
         &mut self,
         name: &str,
@@ -273,7 +274,7 @@ impl Book {
         }
         self.check_model(device, slo)?;
         let tenant = self.room(name, origin).or_else(|_| {
-            // Those who are leaving may have left.
+            // Leaving tenants may have left by now.
             self.settle(now);
             self.room(name, origin)
         })?;
@@ -305,8 +306,9 @@ impl Book {
         Ok(self.admission(tenant))
     }
 
-    /// A number for one more tenant: the default's is its own. The clients of one tenant make a
-    /// quarter of the table at most, so that they cannot take its room from others.
+    /// Returns a number for one more tenant. The number of the default tenant is reserved. The
+    /// clients of one tenant get at most a quarter of the table, so that they cannot take its room
+    /// from others.
     fn room(&self, name: &str, origin: Origin) -> Result<TenantId, Refusal> {
         let tenants_max = (self.entries.len() / 4).max(1);
         if let Origin::Client(by) = origin
@@ -321,10 +323,10 @@ impl Book {
         free.copied().ok_or(Refusal::TableFull { tenants_max: self.entries.len() })
     }
 
-    /// Changes a tenant's SLO, from best effort and to it as well. The device stays.
+    /// Changes a tenant's SLO, also from and to best effort. The device stays.
     ///
     /// # Errors
-    /// Says what is wrong with the SLO, or why it cannot be promised; then the old one stands.
+    /// An invalid SLO, or the reason that it cannot be promised; then the old SLO stands.
     pub fn change(&mut self, name: &str, slo: &Slo, now: Instant) -> Result<Admission, Refusal> {
         let tenant = self.known(name)?;
         self.change_of(tenant, slo, now)
@@ -347,8 +349,8 @@ impl Book {
         Ok(self.admission(tenant))
     }
 
-    /// Ends a tenant: its rate is free at once and its connections' requests are refused from now
-    /// on. Its number is free when the last of its requests has ended; its name is so at once.
+    /// Unregisters a tenant. Its rate and its name are free at once, and its connections' requests
+    /// are refused from now on. Its number is free when the last of its requests has ended.
     ///
     /// # Errors
     /// When there is no such tenant, or the configuration names it.
@@ -358,10 +360,10 @@ impl Book {
         Ok(())
     }
 
-    /// Whether a tenant may end now; its number.
+    /// Checks whether a tenant may be unregistered now; returns its number.
     ///
     /// # Errors
-    /// As [`unregister`](Book::unregister).
+    /// As for [`unregister`](Book::unregister).
     pub fn check_end(&self, name: &str) -> Result<TenantId, Refusal> {
         self.check_thawed()?;
         let tenant = self.known(name)?;
@@ -385,49 +387,50 @@ impl Book {
         self.leaving.push(tenant);
     }
 
-    /// Says that the configuration names a tenant, so that it cannot go.
+    /// Records that the configuration names a tenant, so that it cannot be removed.
     pub fn pin(&mut self, tenant: TenantId, by: &str) {
         self.entry_mut(tenant).pinned_by.get_or_insert_with(|| by.to_owned());
     }
 
-    /// Has the workers told that a namespace is another one from now on, or none. When all of
-    /// them act on it, [`is_placed`](Book::is_placed) says.
+    /// Changes or removes a namespace, and tells the workers. [`is_placed`](Book::is_placed)
+    /// returns `true` once all workers apply the change.
     pub fn place(&mut self, number: NamespaceId, namespace: Option<Namespace>) {
         self.placed += 1;
         self.places.push(Tell::Place { change: self.placed, number, namespace });
     }
 
-    /// Whether all workers have heard of all changes of namespaces, and no device has requests any
-    /// more that those forbid.
+    /// Returns `true` if all workers apply all namespace changes, and no device has requests any
+    /// more that the changes forbid.
     pub fn is_placed(&self) -> bool {
         self.meters.iter().all(|meters| meters.placed() == self.placed)
     }
 
-    /// Frees the numbers of tenants that have left: every worker has ended the epoch, and nothing is
-    /// in flight or queued.
+    /// Frees the numbers of tenants that have left: every worker has ended their epoch, and none of
+    /// their requests is in flight or queued.
     pub fn settle(&mut self, now: Instant) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|tenant| !self.settle_one(*tenant, now));
         self.leaving = leaving;
     }
 
-    /// Frees the number of a tenant that leaves, if that can be.
+    /// Frees the number of a leaving tenant, if possible.
     fn settle_one(&mut self, tenant: TenantId, now: Instant) -> bool {
         let n = tenant.0 as usize;
         let next = self.epochs[n].wrapping_add(1);
         let done = self.meters.iter().all(|meters| {
             let meter = meters.get(tenant).expect("as many meters as numbers");
-            // In this order: what is admitted before the epoch ends is in the count after it.
+            // In this order: the count after the end of the epoch includes all requests admitted
+            // before.
             meter.epoch() == next && meter.in_flight() == 0
         });
         if done {
-            // Before devices forget it.
+            // Before devices forget the tenant.
             let (reading, usage) = (self.reading(tenant), self.usage(tenant));
             let entry = self.entry_mut(tenant);
             let (class, between) = (entry.class(), entry.window.count(reading, usage));
             self.classes[class_index(class)].add(&(&between).into());
         }
-        // A number that is free on one device already stays bound by its entry.
+        // A number that is already free on one device stays bound by its entry.
         let free = done
             && self.devices.iter_mut().all(|device| {
                 device.registry.is_vacant(tenant) || device.registry.remove(tenant, now)
@@ -451,7 +454,7 @@ impl Book {
         free
     }
 
-    /// Ends a window of measurement and starts the next.
+    /// Ends a measurement window and starts the next one.
     pub fn measure(&mut self, now: Instant) {
         self.measured_at = now;
         let mut all = history::Window { ended_at: now, ..history::Window::default() };
@@ -488,9 +491,9 @@ impl Book {
         self.history.push(all);
     }
 
-    /// Corrects the devices' models, and bounds their depths, by what was measured since the last
-    /// time, where that is [switched on](Switches) and a window of it is over; and looks whether the
-    /// devices still are what their models say.
+    /// Corrects the devices' models and bounds their depths by the measurements since the last
+    /// call, if these features are [switched on](Switches) and their window is over. Also checks
+    /// whether the devices have drifted from their models.
     pub fn observe(&mut self, now: Instant) {
         if now.since(self.observed_at) < Duration::from_nanos(CORRECTION_NANOS) {
             return;
@@ -513,22 +516,22 @@ impl Book {
                 "the device's model is corrected"
             );
         }
-        // A price of writes that has changed changes what is needed for what was promised.
+        // A changed price of writes changes the tokens that SLOs need.
         corrected.into_iter().for_each(|n| self.price_tenants(n));
     }
 
-    /// How long the current window of measurement has lasted.
+    /// Returns the age of the current measurement window.
     pub fn window(&self, now: Instant) -> Duration {
         now.since(self.measured_at)
     }
 
-    /// All tenants, by number.
+    /// Returns all tenants, by number.
     pub fn list(&self) -> Vec<TenantInfo> {
         let numbers = (0..self.entries.len()).filter(|n| self.entries[*n].is_some());
         numbers.map(|n| self.info(TenantId(n as u32))).collect()
     }
 
-    /// The devices.
+    /// Returns all devices.
     pub fn device_infos(&self) -> Vec<DeviceInfo> {
         let info = |device: &Device| {
             let with_model = |tokens: u64| device.has_model.then_some(tokens / TOKEN);
@@ -547,7 +550,7 @@ impl Book {
         self.devices.iter().filter(|device| !device.is_gone).map(info).collect()
     }
 
-    /// Whether an SLO would be admitted, and what would have to give if not.
+    /// Checks whether an SLO would be admitted, and returns remedies if not.
     ///
     /// # Errors
     /// When there is no such device.
@@ -559,7 +562,7 @@ impl Book {
         Ok(self.verdict(self.devices[device].registry.check(slo)))
     }
 
-    /// Whether a tenant's SLO could become this one, and what would have to give if not.
+    /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
     /// When there is no such tenant.
@@ -572,7 +575,7 @@ impl Book {
         Ok(self.verdict(self.devices[device].registry.check_change(tenant, slo)))
     }
 
-    /// A device's verdict in names and tokens.
+    /// Converts a device's verdict to names and tokens.
     fn verdict(&self, verdict: qos::admission::Verdict) -> Verdict {
         match verdict {
             qos::admission::Verdict::Admitted { needed, left } => {
@@ -621,7 +624,7 @@ impl Book {
         self.entry(tenant).name.clone()
     }
 
-    /// What a tenant was admitted with, and what its device has left now.
+    /// Returns a tenant's admission, with the tokens that its device has left now.
     fn admission(&self, tenant: TenantId) -> Admission {
         let entry = self.entry(tenant);
         let device = &self.devices[entry.device];
@@ -634,7 +637,7 @@ impl Book {
         }
     }
 
-    /// A device's refusal in names and tokens.
+    /// Converts a device's refusal to names and tokens.
     fn named(&self, refusal: qos::admission::Refusal) -> Refusal {
         use qos::admission::Refusal as Numbered;
         match refusal {
@@ -655,14 +658,14 @@ impl Book {
         }
     }
 
-    /// The counters of all workers.
+    /// Returns a tenant's counters, summed over all workers.
     pub(crate) fn reading(&self, tenant: TenantId) -> Reading {
         let mut reading = Reading::default();
         self.meters_of(tenant).for_each(|meter| meter.add_to(&mut reading));
         reading
     }
 
-    /// What the schedulers of all devices counted.
+    /// Returns a tenant's usage, summed over the schedulers of all devices.
     fn usage(&self, tenant: TenantId) -> Usage {
         let each = self.devices.iter().map(|device| device.registry.shared().usage(tenant));
         each.fold(Usage::default(), |sum, usage| Usage {
@@ -676,19 +679,19 @@ impl Book {
         })
     }
 
-    /// What the registry of a device made, and the nano-units that tenants of the device and its
-    /// bucket hold: with the totals of its schedulers, they add up.
+    /// Returns the token totals of a device's registry, and the nano-units that its tenants and its
+    /// bucket hold. Together with the totals of its schedulers, they add up.
     pub fn tokens(&self, device: usize) -> (Totals, i128) {
         let registry = &self.devices[device].registry;
         (registry.totals(), registry.shared().held())
     }
 
-    /// Connections that belong to a tenant or hold a handle on it.
+    /// Returns the number of connections that belong to a tenant or hold a handle on it.
     pub(crate) fn connections(&self, tenant: TenantId) -> u32 {
         self.meters_of(tenant).map(Meter::connections).sum()
     }
 
-    /// A tenant's meters, by worker.
+    /// Returns a tenant's meters, by worker.
     fn meters_of(&self, tenant: TenantId) -> impl Iterator<Item = &Meter> {
         let meters = self.meters.iter();
         meters.map(move |meters| meters.get(tenant).expect("as many meters as numbers"))
@@ -698,7 +701,8 @@ impl Book {
         self.meters_of(tenant).map(Meter::answers).fold(0, u32::wrapping_add)
     }
 
-    /// Whether a worker has yet to act on an answer that names the tenant: it may give a handle.
+    /// Returns `true` if a worker has not yet processed an answer that names the tenant: the worker
+    /// may give a handle.
     pub(crate) fn is_being_told(&self, tenant: TenantId) -> bool {
         // In this order, and before the handles are counted: see `Meter::note_answer`.
         self.answers(tenant) != self.entry(tenant).answers
@@ -723,7 +727,7 @@ impl Book {
     }
 }
 
-/// The place of a class where there is something of each.
+/// Returns the index of a class in arrays by class.
 pub(crate) fn class_index(class: Class) -> usize {
     match class {
         Class::LatencyCritical => 0,
@@ -732,7 +736,7 @@ pub(crate) fn class_index(class: Class) -> usize {
     }
 }
 
-/// Units as tokens, rounded up.
+/// Converts units to tokens, rounded up.
 fn tokens_up(units: u64) -> u64 {
     units.div_ceil(TOKEN)
 }

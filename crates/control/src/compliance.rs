@@ -1,42 +1,42 @@
-//! Whether a promise is kept: over the last second and the last minute.
+//! Compliance with an SLO, over the last second and the last minute.
 //!
-//! Each second is judged by itself. Over the minute the shares of reads are added up, because the
-//! worst of sixty seconds says little about what the tenant felt. What is deliberately not here: why
-//! a promise was missed.
+//! Each second is judged by itself. Over the minute, the shares of reads are summed, since the
+//! worst of sixty seconds says little about the tenant's experience. This module deliberately
+//! leaves out the reasons for a missed SLO.
 
 use std::collections::VecDeque;
 
-/// Windows of a minute.
+/// Number of windows per minute.
 const MINUTE: usize = 60;
 
-/// More than the promised tokens by this factor is a burst, not noise: the latency is not promised
-/// then.
+/// Factor of the promised tokens above which the demand is a burst, not noise. During a burst, the
+/// latency bound does not hold.
 pub const BURST: f64 = 1.05;
 
-/// What a window came to.
+/// The verdict on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// There were no reads to judge.
     Idle,
     /// The bound held at its percentile.
     Kept,
-    /// It did not.
+    /// The bound did not hold.
     Missed,
-    /// The tenant asked for more than it was promised, so its latency was not promised.
+    /// The tenant demanded more than its SLO, so its latency bound did not hold.
     Exceeded,
 }
 
-/// What was seen of a promise in one window.
+/// The observations of an SLO in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seen {
     /// Reads answered.
     pub(crate) reads: u64,
-    /// Those among them that took no longer than the bound.
+    /// Reads that took at most the bound.
     pub(crate) within: f64,
-    /// Tokens spent, and tokens promised, a second.
+    /// Tokens spent, and tokens promised, per second.
     pub(crate) tokens: f64,
     pub(crate) promised: f64,
-    /// The share of reads that shall be within the bound, 0 to 1.
+    /// Share of reads that must be within the bound, 0 to 1.
     pub(crate) wanted: f64,
 }
 
@@ -51,23 +51,23 @@ impl Seen {
     }
 }
 
-/// How well a promise is kept.
+/// The compliance with an SLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compliance {
-    /// Share of the reads of the last second that were within the bound, 0 to 1; `None` without
-    /// reads, and without a promise.
+    /// Share of the reads of the last second within the bound, 0 to 1; `None` without reads or SLO.
     pub second: Option<f64>,
-    /// The same of the last minute.
+    /// Share of the reads of the last minute within the bound, 0 to 1; `None` without reads or SLO.
     pub minute: Option<f64>,
-    /// Of the seconds of the last minute that can be judged (with reads, and no more tokens spent
-    /// than promised), the share in which the bound held at its percentile; `None` without any.
+    /// Share of the judged seconds of the last minute in which the bound held at its percentile;
+    /// `None` without such seconds. A second is judged if it had reads, and no more tokens were
+    /// spent than promised.
     pub kept: Option<f64>,
 }
 
-/// The last minute of a promise.
+/// The last minute of an SLO.
 #[derive(Debug, Default)]
 pub(crate) struct Minute {
-    /// Reads, reads within the bound, verdict; the oldest in front, at most [`MINUTE`].
+    /// Reads, reads within the bound, verdict; the oldest first, at most [`MINUTE`].
     windows: VecDeque<(u32, f32, Verdict)>,
 }
 

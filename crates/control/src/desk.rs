@@ -1,8 +1,8 @@
-//! Where the control plane meets the workers: it answers what they ask, tells them who leaves and
-//! who must be given notice, and ends tenants that nobody holds.
+//! The controller: the control plane's side of the workers' mailboxes. It answers their requests,
+//! tells them which tenants leave and which get a notice, and ends tenants without handles.
 //!
-//! A desk does one piece of work at a time, when it is told to. On a server a thread of its own
-//! does so; the simulated world takes it for one of its parties.
+//! The controller works when it is called. On a server, a thread of its own calls it. In the
+//! simulated world, the controller is one of the world's parties.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,47 +17,46 @@ use crate::post::{Mail, Post, PostBox, Waited, Wake, posts};
 use crate::tenants::Tenants;
 use crate::words::{Refusal, State};
 
-/// How long tenants are measured at a time.
+/// Duration of a measurement window.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// Between two notices to a tenant at least.
+/// Minimum time between two notices to a tenant.
 pub const NOTICE_PERIOD: Duration = Duration::from_secs(10);
 
-/// The share of a window in which a tenant's requests waited for tokens, from which on it is given
-/// notice.
+/// Minimum share of a window in which a tenant's requests waited for tokens, for a notice.
 const NOTICE_SHARE: f64 = 0.5;
 
-/// How long a tenant that clients made stays when no connection holds a handle on it.
+/// Time after which a client's tenant ends if no connection holds a handle on it.
 pub const GRACE: Duration = Duration::from_secs(10);
 
-/// Reports that are kept for whoever wants to know.
+/// Maximum number of reports that are kept until they are taken.
 const REPORTS_MAX: usize = 1024;
 
-/// How soon to look again whether leaving tenants have left, and at messages that did not fit.
+/// Period at which leaving tenants, and messages that found no room, are checked again.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The control plane's desk.
+/// The controller of a server's workers.
 #[derive(Debug)]
 pub struct Desk {
     tenants: Tenants,
     post: Post,
-    /// By worker: what its queue had no room for. Answers are as many as asks, and leaves as
-    /// tenants; notices are dropped instead.
+    /// Messages that a worker's queue had no room for, by worker. There are at most as many answers
+    /// as requests, and as many leaves as tenants; notices are dropped instead.
     outgoing: Vec<VecDeque<Tell>>,
-    /// What workers have reported and nobody has taken, at most [`REPORTS_MAX`].
+    /// Reports of workers that were not yet taken, at most [`REPORTS_MAX`].
     reports: VecDeque<Report>,
     foreman: Foreman,
 }
 
 impl Desk {
-    /// A desk for so many workers, and a mailbox for each.
+    /// Returns a controller for `workers` workers, and a mailbox for each worker.
     pub fn new(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>) {
         let (post, boxes) = posts(workers);
         (Desk::at(tenants, post, workers), boxes)
     }
 
-    /// The same, with a mailbox for the courier that connections go to and come from another process
-    /// by: it has the number behind the last worker's.
+    /// Returns a controller like [`new`](Desk::new), and a mailbox for the courier, which moves
+    /// connections to and from another process. The courier's number follows the last worker's.
     pub fn with_courier(tenants: Tenants, workers: usize) -> (Desk, Vec<PostBox>, PostBox) {
         let (post, mut boxes) = posts(workers + 1);
         let courier = boxes.pop().expect("there is one more");
@@ -70,27 +69,27 @@ impl Desk {
         Desk { tenants, post, outgoing, reports: VecDeque::new(), foreman }
     }
 
-    /// Who tells workers what operators want of them.
+    /// Returns the operators' commands for workers.
     pub fn foreman(&self) -> Foreman {
         self.foreman.clone()
     }
 
-    /// How a worker, or the courier, is told that it has mail.
+    /// Sets the function that tells a worker, or the courier, that it has mail.
     pub fn set_wake(&mut self, worker: usize, wake: Wake) {
         self.post.set_wake(worker, wake);
     }
 
-    /// Tells a worker to do something, with the next [`serve`](Desk::serve).
+    /// Sends a message to a worker, with the next [`serve`](Desk::serve).
     pub fn order(&mut self, worker: usize, tell: Tell) {
         self.outgoing[worker].push_back(tell);
     }
 
-    /// What workers have reported since this was asked last.
+    /// Returns the workers' reports since the last call.
     pub fn take_reports(&mut self) -> impl Iterator<Item = Report> {
         self.reports.drain(..)
     }
 
-    /// Works until there are no workers any more.
+    /// Runs until there are no workers any more.
     pub fn run(mut self) {
         loop {
             match self.post.wait(PERIOD) {
@@ -102,7 +101,7 @@ impl Desk {
         }
     }
 
-    /// Does everything that there is to do; whether there was something.
+    /// Does all due work; returns `true` if there was any.
     pub fn serve(&mut self, now: Instant) -> bool {
         let mut busy = false;
         while let Some(mail) = self.post.take() {
@@ -122,7 +121,7 @@ impl Desk {
         busy
     }
 
-    /// When it has something to do although nobody asks.
+    /// Returns the time of the next work without a request.
     pub fn wake_at(&self, now: Instant) -> Instant {
         now + PERIOD
     }
@@ -146,7 +145,8 @@ impl Desk {
         self.outgoing[usize::from(worker)].push_back(Tell::Answer { conn, tag, handle, answer });
     }
 
-    /// What time brings: numbers become free, windows end, notices are due, clients' tenants end.
+    /// Does the work that time brings: frees numbers, ends windows, sends notices, ends clients'
+    /// tenants.
     fn housekeep(&mut self, now: Instant) -> bool {
         let mut book = self.tenants.book();
         let mut tells: Vec<Tell> = Vec::new();
@@ -179,9 +179,9 @@ impl Desk {
     }
 }
 
-/// How near the latency-critical tenant that is nearest to missing its latency was to that in the
-/// last window: 1 is just so. Whoever waits for tokens of its own asks for too much, not the workers
-/// for too little.
+/// Returns the highest latency in the last window of a latency-critical tenant, relative to its
+/// bound: 1 is exactly the bound. Tenants that wait for their own tokens do not count: they demand
+/// too much, and more workers would not help.
 fn strain_of(book: &Book) -> f64 {
     let of = |entry: &Entry| {
         let measured = &entry.window.measured;
@@ -193,7 +193,7 @@ fn strain_of(book: &Book) -> f64 {
     book.entries.iter().flatten().map(of).fold(0.0, f64::max)
 }
 
-/// Notices to tenants whose requests waited for tokens for much of the last window.
+/// Returns notices to tenants whose requests waited for tokens for much of the last window.
 fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
     let mut tells = Vec::new();
     for (n, (entry, epoch)) in book.entries.iter_mut().zip(&book.epochs).enumerate() {
@@ -224,7 +224,7 @@ fn notices(book: &mut Book, now: Instant) -> Vec<Tell> {
     tells
 }
 
-/// Ends tenants of clients that no connection has held a handle on for long.
+/// Ends clients' tenants on which no connection has held a handle for [`GRACE`].
 fn end_orphans(book: &mut Book, now: Instant) {
     for n in 0..book.entries.len() {
         let tenant = TenantId(n as u32);
@@ -243,7 +243,7 @@ fn end_orphans(book: &mut Book, now: Instant) {
     }
 }
 
-/// What a connection's wish comes to.
+/// Carries out a connection's request and returns the answer.
 fn decide(book: &mut Book, asker: TenantId, wish: Wish, now: Instant) -> Answer {
     match wish {
         Wish::Register { name, slo, device } => {
@@ -312,21 +312,21 @@ fn register(
     }
 }
 
-/// Whether a member is the tenant that has the number now, and not leaving.
+/// Returns `true` if a member is the current tenant of its number, and not leaving.
 fn is_current(book: &Book, member: Member) -> bool {
     let n = member.tenant.0 as usize;
     let entry = book.entries[n].as_ref();
     book.epochs[n] == member.epoch && entry.is_some_and(|entry| entry.state == State::Active)
 }
 
-/// Whether connections of a tenant may share and change another: itself, unless it is everybody's,
-/// and what it made.
+/// Returns `true` if connections of `asker` may share and change `tenant`: itself, unless it is the
+/// default tenant, and the tenants that it made.
 fn may_change(book: &Book, asker: TenantId, tenant: TenantId) -> bool {
     let is_own = asker == tenant && tenant != TenantId::DEFAULT;
     is_own || book.entry(tenant).origin == Origin::Client(asker)
 }
 
-/// The answer to whoever may have a handle on a tenant.
+/// Returns the answer to a connection that may get a handle on a tenant.
 fn admitted(book: &mut Book, tenant: TenantId) -> Answer {
     let entry = book.entry_mut(tenant);
     entry.answers = entry.answers.wrapping_add(1);
@@ -399,7 +399,7 @@ mod tests {
         (desk, boxes.pop().unwrap())
     }
 
-    /// Asks, and takes the answer.
+    /// Sends a request, and takes the answer.
     fn ask(desk: &mut Desk, worker: &mut PostBox, asker: u32, wish: Wish, now: Instant) -> Answer {
         let asker = TenantId(asker);
         assert!(worker.ask(Ask { worker: 0, conn: CONN, tag: 9, handle: 0, asker, wish }));
@@ -447,7 +447,7 @@ mod tests {
         let wish = register("a", slo(0, 0));
         let second = Ask { worker: 0, conn: CONN, tag: 10, handle: 0, asker: TenantId(0), wish };
         assert!(worker.ask(second) && desk.serve(at(0)));
-        // The worker has not looked at that answer when the first handle goes.
+        // The worker has not processed that answer when the first handle ends.
         meter.leave();
         let wish = Wish::Unregister { member };
         let last = Ask { worker: 0, conn: CONN, tag: 11, handle: 1, asker: TenantId(0), wish };

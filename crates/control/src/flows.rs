@@ -1,4 +1,5 @@
-//! What namespaces, devices, workers and protocols do: sums since the start, and the last window.
+//! The activity of namespaces, devices, workers and protocols: sums since the start, and the last
+//! window.
 
 use std::sync::Arc;
 
@@ -10,93 +11,94 @@ use contract::{
 use crate::tally::tokens;
 use crate::work::{ByProtocol, Work, percentile_us};
 
-/// Of one namespace.
+/// The activity of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NamespaceFlow {
-    /// Carried out since the start.
+    /// Successful work since the start.
     pub done: Work,
-    /// In the last window, a second: requests, and bytes of reads and of writes.
+    /// Requests per second in the last window.
     pub iops: f64,
-    /// See there.
+    /// Bytes read, and bytes written, per second in the last window.
     pub byte_rates: [f64; 2],
-    /// Reads of the last window that were picked by chance, by [`Stage`].
+    /// Sampled reads of the last window, by [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
 }
 
-/// What became of tokens.
+/// The flow of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TokenFlow {
-    /// Made, for tenants or for the bucket.
+    /// Generated for tenants or for the bucket.
     pub generated: f64,
-    /// Paid for requests, less what was paid back.
+    /// Paid for requests, less repayments.
     pub spent: f64,
     /// Put into the bucket.
     pub donated: f64,
     /// Taken out of the bucket.
     pub borrowed: f64,
-    /// Thrown away when the bucket was emptied.
+    /// Discarded when the bucket was emptied.
     pub expired: f64,
 }
 
-/// Of one device.
+/// The activity of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DeviceFlow {
-    /// Carried out on its namespaces since the start.
+    /// Successful work on its namespaces since the start.
     pub done: Work,
-    /// Tokens since the start: the most that each sum has ever been. What was spent is paid back for
-    /// requests that move, and what expires may be a debt; a counter waits until it is made up for.
+    /// Tokens since the start: the maximum that each sum has ever reached. Requests that move are
+    /// repaid, and expired tokens may be a debt, so a sum can fall. Its counter then waits until
+    /// the sum has caught up.
     pub tokens: TokenFlow,
-    /// The sums as they are.
+    /// The current sums.
     tokens_exact: TokenFlow,
-    /// In the last window, a second: requests, bytes of reads and of writes, tokens.
+    /// Requests per second in the last window.
     pub iops: f64,
-    /// See there.
+    /// Bytes read, and bytes written, per second in the last window.
     pub byte_rates: [f64; 2],
-    /// See there.
+    /// Tokens per second in the last window.
     pub token_rates: TokenFlow,
-    /// Reads of the last window that were picked by chance, by [`Stage`].
+    /// Sampled reads of the last window, by [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
-    /// Requests at it now, and requests that wait in its schedulers.
+    /// Number of requests at the device now.
     pub submitted: u32,
-    /// See there.
+    /// Number of requests that wait in its schedulers now.
     pub queued: u32,
 }
 
-/// Of one worker.
+/// The activity of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkerFlow {
-    /// Carried out since the start.
+    /// Successful work since the start.
     pub done: Work,
-    /// Turns that did something since the start.
+    /// Number of turns since the start that did something.
     pub turns: u64,
-    /// Seconds that they took, with the system call behind each.
+    /// Seconds of those turns, with the system call after each.
     pub busy: f64,
-    /// Seconds of the turns that were timed, by [`Part`].
+    /// Seconds of the timed turns, by [`Part`].
     pub parts: [f64; Part::ALL.len()],
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     pub failures: [u64; Status::ALL.len()],
     /// Connections that have ended, by [`End`].
     pub ends: [u64; End::ALL.len()],
-    /// Connections that left for other workers, stayed although they were to leave, and arrived.
+    /// Connections that left for other workers, that stayed although they were to leave, and that
+    /// arrived.
     pub moves: [u64; 3],
-    /// What it holds now.
+    /// The current gauges.
     pub gauges: Gauges,
-    /// In the last window, a second: requests, and bytes of reads and of writes.
+    /// Requests per second in the last window.
     pub iops: f64,
-    /// See there.
+    /// Bytes read, and bytes written, per second in the last window.
     pub byte_rates: [f64; 2],
-    /// Reads of the last window that were picked by chance, by [`Stage`].
+    /// Sampled reads of the last window, by [`Stage`].
     pub recent: [Coarse<u64>; Stage::ALL.len()],
-    /// In the last window: turns a second, the share in which it did something, and how that is
-    /// made up, each from 0 to 1.
+    /// Turns per second in the last window.
     pub turn_rate: f64,
-    /// See there.
+    /// Share of the last window in which the worker was busy, 0 to 1.
     pub busy_share: f64,
-    /// See there. All zero where nothing was timed.
+    /// Parts of the busy time in the last window, each from 0 to 1; all zero if nothing was timed.
     pub shares: [f64; Part::ALL.len()],
 }
 
-/// All of them.
+/// The activity of all namespaces, devices, workers and protocols.
 #[derive(Debug)]
 pub(crate) struct Flows {
     ended_at: Instant,
@@ -117,12 +119,13 @@ impl Flows {
         }
     }
 
-    /// There is one more device.
+    /// Adds a device.
     pub(crate) fn add_device(&mut self) {
         self.devices.push(Default::default());
     }
 
-    /// Ends a window. Beside the workers, the registries of the devices made and threw away tokens.
+    /// Ends a window. The devices' registries also generate and discard tokens, besides the
+    /// workers.
     pub(crate) fn end(&mut self, meters: &[Arc<Meters>], registries: &[Tokens], now: Instant) {
         let seconds = now.since(self.ended_at).as_secs_f64().max(1e-9);
         self.ended_at = now;
@@ -148,8 +151,8 @@ impl Flows {
         self.protocols.end(picked, &all);
     }
 
-    /// Ends the window of the namespaces. What was carried out in it by device; what has been by
-    /// worker, as a reading; and what was in all.
+    /// Ends the window of the namespaces. Returns the work in the window by device, the readings so
+    /// far by worker, and the work in the window in total.
     fn end_namespaces(
         &mut self,
         meters: &[Arc<Meters>],
@@ -161,7 +164,7 @@ impl Flows {
         for (n, (before, flow)) in self.namespaces.iter_mut().enumerate() {
             let number = NamespaceId(n as u16 + 1);
             let each = || meters.iter().filter_map(|meters| meters.namespace(number));
-            // Most of them never are.
+            // Most numbers are never used.
             if !flow.is_used() && !each().any(|meter| meter.work.is_used()) {
                 continue;
             }
@@ -182,7 +185,7 @@ impl Flows {
         (on_devices, by_workers, all)
     }
 
-    /// The namespaces that were ever used, by number.
+    /// Returns the namespaces that were ever used, by number.
     pub(crate) fn namespaces(&self) -> Vec<(NamespaceId, NamespaceFlow)> {
         let numbered = (1..).map(NamespaceId).zip(self.namespaces.iter().map(|(_, flow)| *flow));
         numbered.filter(|(_, flow)| flow.is_used()).collect()
@@ -196,7 +199,7 @@ impl Flows {
         self.workers.iter().map(|(_, _, flow)| *flow).collect()
     }
 
-    /// What was carried out since the start, by [`Protocol`].
+    /// Returns the successful work since the start, by [`Protocol`].
     pub(crate) fn protocols(&self) -> [Work; Protocol::ALL.len()] {
         self.protocols.done
     }
@@ -207,14 +210,14 @@ impl NamespaceFlow {
         self.done.requests != [0; 3]
     }
 
-    /// Ends a window, in which this was carried out.
+    /// Ends a window with this work.
     fn end(&mut self, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
         self.recent = new.reads();
     }
 
-    /// How long reads of the last window spent in each stage, in microseconds: see
+    /// Returns the time per stage of the last window's reads in microseconds, as in
     /// [`DeviceFlow::recent_percentile_us`].
     pub fn recent_percentiles_us(&self, tenths: u16) -> [Option<f64>; Stage::ALL.len()] {
         self.recent.map(|histogram| percentile_us(&histogram, tenths))
@@ -222,7 +225,7 @@ impl NamespaceFlow {
 }
 
 impl DeviceFlow {
-    /// Ends a window, in which this was carried out on its namespaces.
+    /// Ends a window with this work on the device's namespaces.
     fn end(&mut self, reading: &DeviceReading, new: &Work, seconds: f64) {
         self.done.add(new);
         (self.iops, self.byte_rates) = new.rates(seconds);
@@ -232,15 +235,15 @@ impl DeviceFlow {
         (self.submitted, self.queued) = (reading.submitted, reading.queued);
     }
 
-    /// The time in microseconds that so many tenths of a percent of the reads sampled in the last
-    /// window were at the device at most: the upper edge of a bucket; `None` without any.
+    /// Returns the time at the device in microseconds that `tenths` of a percent of the last
+    /// window's sampled reads did not exceed: the upper edge of a bucket; `None` without samples.
     pub fn recent_percentile_us(&self, tenths: u16) -> Option<f64> {
         percentile_us(&self.recent[Stage::Device as usize], tenths)
     }
 }
 
 impl TokenFlow {
-    /// Adds what is new; what that is a second.
+    /// Adds new tokens; returns them per second.
     fn end(&mut self, new: &Tokens, seconds: f64) -> TokenFlow {
         let Tokens { generated, spent, donated, borrowed, expired } = *new;
         let [generated, spent, donated, borrowed, expired] =
@@ -261,7 +264,7 @@ impl TokenFlow {
 }
 
 impl TokenFlow {
-    /// Grows to what `to` is.
+    /// Raises each sum to at least the sum of `to`.
     fn reach(&mut self, to: &TokenFlow) {
         self.generated = self.generated.max(to.generated);
         self.spent = self.spent.max(to.spent);
@@ -292,14 +295,14 @@ impl WorkerFlow {
         self.gauges = after.gauges;
     }
 
-    /// Ends a window, in which this was carried out.
+    /// Ends a window with this work.
     fn end_work(&mut self, new: Work, seconds: f64) {
         self.done.add(&new);
         (self.iops, self.byte_rates) = new.rates(seconds);
         self.recent = new.reads();
     }
 
-    /// How long reads of the last window spent in each stage, in microseconds: see
+    /// Returns the time per stage of the last window's reads in microseconds, as in
     /// [`DeviceFlow::recent_percentile_us`].
     pub fn recent_percentiles_us(&self, tenths: u16) -> [Option<f64>; Stage::ALL.len()] {
         self.recent.map(|histogram| percentile_us(&histogram, tenths))
@@ -317,7 +320,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    /// Reads of 512 bytes of a namespace, and one of them that was at the device for so long.
+    /// Records reads of 512 bytes of a namespace; one of them was at the device for `device_nanos`.
     fn read(meters: &Meters, namespace: u16, reads: u32, device_nanos: u64) {
         let work = &meters.namespace(NamespaceId(namespace)).unwrap().work;
         work.record_reads(reads, 512 * u64::from(reads));
@@ -398,7 +401,7 @@ mod tests {
     fn what_is_paid_back_makes_no_counter_fall() {
         let meters = [Arc::new(Meters::new(1))];
         let mut flows = Flows::new(1, 1);
-        // Units, as the registry of the device counts them: 30 tokens, 10 paid back, 15 more.
+        // Units, as the registry of the device counts them: 30 tokens, 10 repaid, 15 more.
         let mut told = Vec::new();
         for (second, spent) in (1..).zip([30, 20, 35]) {
             let tokens = Tokens { spent: spent * 100_000_000_000, ..Tokens::default() };

@@ -1,8 +1,9 @@
-//! Tells workers what operators, and the right-sizing, want of them: to list their connections, to
-//! give some away, to rest.
+//! Commands to workers, from operators and from the sizing: list connections, move some of them
+//! away, end them, park.
 //!
-//! Orders go straight to the workers' mailboxes; what comes of them is heard by the desk, which hands
-//! it on to whoever waits here. What is deliberately not here: who should move (`sizing.rs`).
+//! Commands go directly to the workers' mailboxes. The controller receives the workers' reports and
+//! passes them to the callers that wait here. This module deliberately leaves out the choice of
+//! connections to move (see `sizing.rs`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,105 +18,106 @@ use crate::sizing::{Seen, Sizing, Step};
 use crate::tenants::Tenants;
 use crate::words::UPGRADING;
 
-/// How long a worker may take to answer an order: far longer than a move is waited for.
+/// Maximum time for a worker to answer a command: much longer than a move takes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long the sizing does nothing after an operator has added or retired a worker.
+/// Time during which the sizing does nothing after an operator has added or retired a worker.
 const OPERATORS_TURN: Duration = Duration::from_secs(60);
 
-/// How long connections that end with their worker may still have requests in flight.
+/// Time for the requests in flight of connections that end with their worker.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// How often, and how far apart, a worker whose box is full is told to give its connections away.
+/// Number of attempts to send a message to a worker whose mailbox is full, and the pause between
+/// attempts.
 const GIVE_TRIES: u32 = 100;
 const GIVE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Connections that a worker gives to another at a time.
+/// Maximum number of concurrent moves from one worker to another.
 pub const GIVEN_AT_ONCE: u16 = 16;
 
-/// Those that it gives to another process, which costs more steps for each lot.
+/// Maximum number of concurrent moves to another process, where each batch costs more steps.
 pub const HANDED_AT_ONCE: u16 = 32;
 
-/// How often a connection that is to end is followed to another worker.
+/// Maximum number of workers to which an ending connection is followed.
 const FOLLOWED_MAX: usize = 8;
 
-/// Orders that wait for their answers at a time.
+/// Maximum number of commands that wait for their answers.
 const WAITING_MAX: usize = 256;
 
-/// Whether a worker takes connections.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
-    /// It does.
+    /// The worker accepts connections.
     Active,
-    /// It gives its connections away, and rests once it has none.
+    /// The worker moves its connections away, and parks once it has none.
     Retiring,
-    /// It has none and uses no processor time.
+    /// The worker has no connections and uses no processor time.
     Parked,
 }
 
-/// What is known of a worker.
+/// The description of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerInfo {
-    /// Its number.
+    /// Number of the worker.
     pub number: usize,
-    /// Whether it takes connections.
+    /// State of the worker.
     pub state: WorkerState,
-    /// Its connections.
+    /// Number of its connections.
     pub connections: usize,
-    /// Its requests in flight, as it has told of them last.
+    /// Number of its requests in flight, as last reported.
     pub in_flight: u32,
-    /// The share of the last second in which it had something to do, from 0 to 1.
+    /// Share of the last second in which the worker was busy, from 0 to 1.
     pub busy: f64,
-    /// Connections that have left it for others.
+    /// Connections that have left for other workers.
     pub moved: u32,
-    /// Connections that were to leave it and stayed.
+    /// Connections that were to leave and stayed.
     pub stayed: u32,
-    /// Connections that came to it from others.
+    /// Connections that came from other workers.
     pub arrived: u32,
-    /// The longest time, in microseconds, that a connection which left it was not received from.
+    /// Longest time in microseconds during which a leaving connection was not received from.
     pub pause_us_max: u32,
 }
 
-/// What is known of a connection.
+/// The description of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionInfo {
-    /// Whose it is.
+    /// Number of the connection's worker.
     pub worker: usize,
-    /// What its worker says of it.
+    /// The worker's description of the connection.
     pub listed: Listed,
-    /// The name of its tenant.
+    /// Name of the connection's tenant.
     pub tenant: Option<String>,
 }
 
-/// How a move ended well.
+/// A successful move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Its new worker.
+    /// Number of the new worker.
     pub worker: usize,
-    /// Its name there.
+    /// The connection's identifier at the new worker.
     pub conn: ConnId,
-    /// How long it was not received from.
+    /// Time during which the connection was not received from.
     pub pause: Duration,
 }
 
-/// Why an order was not carried out.
+/// The reason that a command was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderRefused {
     /// There is no worker of this number.
     NoWorker(usize),
-    /// The worker says why the connection stays.
+    /// The connection stays, for the worker's reason.
     Stays(Stays),
-    /// The worker that listens is always there.
+    /// The worker that listens cannot be retired.
     Listens,
-    /// There is no worker that rests.
+    /// No worker is parked.
     AllServe,
-    /// The worker does not take connections now.
+    /// The worker does not accept connections now.
     NotActive(usize),
-    /// There is no connection of this name, or not any more.
+    /// There is no connection of this identifier (any more).
     NoConnection(usize, ConnId),
-    /// As many connections of the worker as may are ending already.
+    /// The maximum number of the worker's connections is ending already.
     ManyEnd,
-    /// There are too many orders, or the worker does not answer.
+    /// Too many commands wait, or the worker does not answer.
     NoAnswer,
     /// Another process takes over, with the connections.
     Upgrading,
@@ -147,7 +149,7 @@ impl fmt::Display for OrderRefused {
 
 impl std::error::Error for OrderRefused {}
 
-/// Which report an order waits for.
+/// The report that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Moved(u16, ConnId),
@@ -155,28 +157,28 @@ enum Key {
     Ends(u16, ConnId),
 }
 
-/// Lets new connections go to those workers alone whose bits are set.
+/// A function that restricts new connections to the workers whose bits are set.
 pub(crate) type OpenTo = Box<dyn Fn(u64) + Send + Sync>;
 
-/// What is known of all workers.
+/// The state of all workers.
 struct Crew {
     states: Vec<WorkerState>,
     busy: Vec<f64>,
-    /// What the workers' counters of busy microseconds said at the last look, and when that was.
+    /// The workers' counters of busy microseconds at the last look, and the time of that look.
     looked: (Vec<u32>, Instant),
-    /// When those that retire have their last connections end.
+    /// Time at which the last connections of a retiring worker end.
     drain_at: Vec<Option<Instant>>,
     sizing: Sizing,
     open_to: Option<OpenTo>,
-    /// Orders whose reports are waited for, oldest first.
+    /// Commands that wait for their reports, oldest first.
     waiting: Vec<Waiting>,
-    /// Orders so far.
+    /// Number of commands so far.
     orders: u64,
 }
 
-/// An order whose report is waited for.
+/// A command that waits for its report.
 struct Waiting {
-    /// Tells orders apart that wait for the same.
+    /// Number of the command, which distinguishes commands that wait for the same report.
     number: u64,
     key: Key,
     told: SyncSender<Report>,
@@ -198,7 +200,7 @@ pub struct Foreman {
 }
 
 impl Foreman {
-    /// For so many workers; the ways may be to others besides.
+    /// Returns the commands for `workers` workers; `ways` may have further destinations.
     pub(crate) fn new(tenants: Tenants, ways: Arc<[Way]>, workers: usize) -> Foreman {
         let meters = (0..workers).map(|worker| tenants.meters(worker)).collect();
         let crew = Crew {
@@ -214,15 +216,15 @@ impl Foreman {
         Foreman { tenants, ways, meters, crew: Arc::new(Mutex::new(crew)) }
     }
 
-    /// How whoever accepts connections is told which workers take some.
+    /// Sets the function that tells the acceptor which workers accept connections.
     pub fn set_open_to(&self, open_to: OpenTo) {
         let mut crew = self.crew();
         crew.open_to = Some(open_to);
         crew.tell_open();
     }
 
-    /// Lets so many workers serve at least, and all at most, as there is need. The others rest from
-    /// now on; said before anybody connects.
+    /// Sets the number of active workers to at least `least`, and at most all, as needed. The other
+    /// workers are parked from now on. To be called before any client connects.
     pub fn size(&self, least: usize) {
         let mut crew = self.crew();
         let most = self.meters.len();
@@ -235,7 +237,7 @@ impl Foreman {
         self.crew.lock().expect("no holder of this lock panics")
     }
 
-    /// A worker has reported; what nobody waits for comes back.
+    /// Processes a worker's report; returns a report for which no command waits.
     pub(crate) fn hear(&self, report: Report) -> Option<Report> {
         let key = match &report {
             Report::Moved { worker, conn, .. } => Key::Moved(*worker, *conn),
@@ -247,12 +249,12 @@ impl Foreman {
             return Some(report);
         };
         let Waiting { told, .. } = crew.waiting.remove(n);
-        // Whoever gave up waiting does not want to know.
+        // A receiver that gave up waiting is gone.
         let _ = told.try_send(report);
         None
     }
 
-    /// Orders something and waits for what comes of it.
+    /// Sends a command and waits for its report.
     fn order(&self, worker: usize, key: Key, tell: Tell) -> Result<Report, OrderRefused> {
         let (told, receiver): (_, Receiver<Report>) = sync_channel(1);
         let number = {
@@ -278,8 +280,10 @@ impl Foreman {
         heard.ok_or(OrderRefused::NoAnswer)
     }
 
+    /// Checks that no hand-over is in progress.
+    ///
     /// # Errors
-    /// Another process takes over: what is ordered of this one would be in vain.
+    /// Another process takes over: commands to this process would have no lasting effect.
     fn check_thawed(&self) -> Result<(), OrderRefused> {
         self.tenants.book().check_thawed().map_err(|_| OrderRefused::Upgrading)
     }
@@ -291,10 +295,10 @@ impl Foreman {
         }
     }
 
-    /// Moves a connection to another worker; waits until it is there.
+    /// Moves a connection to another worker, and waits until it has landed.
     ///
     /// # Errors
-    /// Why it stays where it is, or that nobody knows.
+    /// The reason that the connection stays, or no answer.
     pub fn move_connection(
         &self,
         worker: usize,
@@ -314,7 +318,7 @@ impl Foreman {
         }
     }
 
-    /// All connections, by worker.
+    /// Returns all connections, by worker.
     ///
     /// # Errors
     /// When a worker does not answer.
@@ -347,10 +351,10 @@ impl Foreman {
         Ok(all.into_iter().map(info).collect())
     }
 
-    /// One connection.
+    /// Returns one connection.
     ///
     /// # Errors
-    /// There is none of this name (any more), or the worker does not answer.
+    /// There is no connection of this identifier (any more), or the worker does not answer.
     pub fn connection(&self, worker: usize, conn: ConnId) -> Result<ConnectionInfo, OrderRefused> {
         let number = self.check(worker)?;
         let tell = Tell::List { from: conn.index };
@@ -361,13 +365,13 @@ impl Foreman {
         Ok(self.told(worker, listed))
     }
 
-    /// Ends a connection in order: no more requests are taken from it, and it ends when what it has in
-    /// flight has ended, or when the time is over. One that is on its way to another worker is followed.
-    /// What it is while it ends; does not wait for that.
+    /// Ends a connection gracefully: it accepts no more requests, and ends when its requests in
+    /// flight have ended, or after `limit`. A connection that is moving to another worker is
+    /// followed. Returns the ending connection, without waiting for its end.
     ///
     /// # Errors
-    /// There is none of this name (any more), too many end already, the worker does not answer, or another
-    /// process takes over.
+    /// There is no connection of this identifier (any more), too many are ending already, the
+    /// worker does not answer, or another process takes over.
     pub fn end_connection(
         &self,
         worker: usize,
@@ -380,7 +384,7 @@ impl Foreman {
         let until = self.tenants.now() + limit;
         let (mut worker, mut conn) = (worker, conn);
         for _ in 0..FOLLOWED_MAX {
-            // It has left for another process where that is no worker.
+            // A number of no worker means that the connection has left for another process.
             let number = self.check(worker).map_err(|_| gone)?;
             match self.order(worker, Key::Ends(number, conn), Tell::End { conn, until })? {
                 Report::Ends { begun: Ok(listed), .. } => return Ok(self.told(worker, listed)),
@@ -399,16 +403,16 @@ impl Foreman {
         Err(OrderRefused::NoAnswer)
     }
 
-    /// A connection with the name of its tenant.
+    /// Returns a connection with the name of its tenant.
     fn told(&self, worker: usize, listed: Listed) -> ConnectionInfo {
         let book = self.tenants.book();
         let entry = listed.tenant.and_then(|tenant| book.entries.get(tenant.0 as usize)?.as_ref());
         ConnectionInfo { worker, listed, tenant: entry.map(|entry| entry.name.clone()) }
     }
 
-    /// Looks at the workers, once in a while: how busy they were, who has given all connections
-    /// away, and whether there are too few or too many. `strain` is how near the tenant that is nearest
-    /// to missing its latency is to that.
+    /// Looks at the workers, once in a while: how busy they were, which have moved all connections
+    /// away, and whether there are too few or too many. `strain` is the highest latency of a tenant
+    /// relative to its bound.
     pub(crate) fn look(&self, now: Instant, strain: f64) {
         let mut crew = self.crew();
         let (before, at) = std::mem::replace(&mut crew.looked, (Vec::new(), now));
@@ -426,7 +430,7 @@ impl Foreman {
                     crew.states[worker] = WorkerState::Parked;
                     crew.drain_at[worker] = None;
                 }
-                // Some were on their way when it rested already.
+                // Some connections were still moving to the worker when it parked.
                 (WorkerState::Retiring | WorkerState::Parked, _) => {
                     crew.states[worker] = WorkerState::Retiring;
                     self.empty(&crew, worker);
@@ -468,15 +472,16 @@ impl Foreman {
         Seen { worker, busy: crew.busy[worker], connections }
     }
 
-    /// One that is lost is given with the next look, or not at all.
+    /// Moves connections to another worker. A lost message is repeated at the next look, or not at
+    /// all.
     fn give(&self, from: usize, to: usize, count: usize) {
         let (count, to) = (count as u32, to as u16);
         let _full = self.ways[from].send(Tell::Give { count, to, at_once: GIVEN_AT_ONCE });
     }
 
-    /// A worker takes connections from now on: new ones, and its part of those that there are.
+    /// Activates a worker, which accepts new connections and its part of the existing ones.
     fn activate(&self, crew: &mut Crew, worker: usize) {
-        // Whoever comes from now on is not meant by a drain of before.
+        // Later connections are not subject to an earlier drain.
         crew.drain_at[worker] = None;
         self.say(worker, Tell::Drain { listener: None, until: None });
         crew.states[worker] = WorkerState::Active;
@@ -494,16 +499,16 @@ impl Foreman {
         self.empty(crew, worker);
     }
 
-    /// Lets a worker give all its connections to those that serve.
+    /// Moves all connections of a worker to the active workers.
     fn empty(&self, crew: &Crew, worker: usize) {
         let connections = self.meters[worker].worker.connections() as usize;
         let each = connections.div_ceil(crew.active().count().max(1));
         crew.active().for_each(|to| self.give(worker, to, each));
     }
 
-    /// Lets every worker give all connections that can move to the courier, who takes them to another
-    /// process, so many at a time; zero: those go on that have not left, and none follow. The sizing rests
-    /// meanwhile.
+    /// Makes every worker move all movable connections to the courier, who takes them to another
+    /// process, `at_once` at a time. With zero, connections that have not left stay, and no further
+    /// ones follow. The sizing pauses meanwhile.
     pub fn hand_over(&self, at_once: u16) {
         let now = self.tenants.now();
         self.crew().sizing.rest(now, OPERATORS_TURN);
@@ -512,16 +517,16 @@ impl Foreman {
         (0..self.meters.len()).for_each(|worker| self.say(worker, give.clone()));
     }
 
-    /// Has the connections that came by a listener end: each when what it has in flight has ended, and
-    /// all of them by then; `None`: or not any more.
+    /// Drains the connections of a listener: each ends when its requests in flight have ended, and
+    /// all of them at `until`. With `None`, cancels the drain.
     pub fn drain(&self, listener: ListenerId, until: Option<Instant>) {
         let drain = Tell::Drain { listener: Some(listener), until };
         (0..self.meters.len()).for_each(|worker| self.say(worker, drain.clone()));
     }
 
-    /// Says something to a worker, now or soon.
+    /// Sends a message to a worker, and retries for a short time if the mailbox is full.
     fn say(&self, worker: usize, mut tell: Tell) {
-        // A worker takes its mail in every turn.
+        // A worker empties its mailbox in every turn.
         for _ in 0..GIVE_TRIES {
             match self.ways[worker].send(tell) {
                 Ok(()) => return,
@@ -531,23 +536,23 @@ impl Foreman {
         }
     }
 
-    /// Connections of all workers, as they last said.
+    /// Returns the number of connections of all workers, as last reported.
     pub fn connection_count(&self) -> usize {
         self.meters.iter().map(|meters| meters.worker.connections() as usize).sum()
     }
 
-    /// Sends to a worker.
+    /// Sends a message to a worker.
     ///
     /// # Errors
-    /// The message comes back: its box is full.
+    /// The message comes back: the mailbox is full.
     pub fn pass(&self, to: usize, tell: Tell) -> Result<(), Tell> {
         self.ways[to].send(tell)
     }
 
-    /// Lets a worker take connections; the first that rests unless it is named. Its number.
+    /// Activates a worker; by default the first parked one. Returns its number.
     ///
     /// # Errors
-    /// When there is none that rests, or none of this number, or another process takes over.
+    /// When no worker is parked, or none has this number, or another process takes over.
     pub fn add(&self, worker: Option<usize>) -> Result<usize, OrderRefused> {
         self.check_thawed()?;
         let now = self.tenants.now();
@@ -565,11 +570,11 @@ impl Foreman {
         Ok(worker)
     }
 
-    /// Lets a worker give all its connections away, and rest. Those that cannot move end by themselves, or
-    /// when the time is over that they have.
+    /// Retires a worker: moves all its connections away, and parks it. Connections that cannot move
+    /// end by themselves, or after `limit`.
     ///
     /// # Errors
-    /// When it is the one that listens, or there is none of this number, or another process takes over.
+    /// When the worker listens, or none has this number, or another process takes over.
     pub fn retire(&self, worker: usize, limit: Option<Duration>) -> Result<(), OrderRefused> {
         let now = self.tenants.now();
         self.check(worker)?;
@@ -586,7 +591,7 @@ impl Foreman {
         Ok(())
     }
 
-    /// All workers.
+    /// Returns all workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         let crew = self.crew();
         let info = |(number, meters): (usize, &Arc<Meters>)| {
@@ -608,14 +613,14 @@ impl Foreman {
 }
 
 impl Crew {
-    /// The workers that take connections.
+    /// Returns the active workers.
     fn active(&self) -> impl Iterator<Item = usize> {
         let is_active =
             |(n, state): (usize, &WorkerState)| (*state == WorkerState::Active).then_some(n);
         self.states.iter().enumerate().filter_map(is_active)
     }
 
-    /// Says which workers take new connections.
+    /// Tells the acceptor which workers accept new connections.
     fn tell_open(&self) {
         let bit = |(n, state): (usize, &WorkerState)| {
             if *state == WorkerState::Active { 1 << n } else { 0 }
@@ -655,7 +660,7 @@ mod tests {
         foreman.look(at(1), 0.0);
         assert_eq!(state(), WorkerState::Parked);
         while boxes[1].poll().is_some() {}
-        // Worker 0 had been told to give it some, and now they have arrived.
+        // Worker 0 had been told to move some connections to it, and now they have arrived.
         foreman.meters[1].worker.set_connections(3);
         foreman.look(at(2), 0.0);
         assert_eq!(state(), WorkerState::Retiring);
@@ -665,7 +670,7 @@ mod tests {
         assert_eq!(state(), WorkerState::Parked);
     }
 
-    /// What a worker is told next.
+    /// Returns the worker's next message.
     fn next(boxes: &mut PostBox) -> Tell {
         loop {
             match boxes.poll() {
@@ -707,7 +712,7 @@ mod tests {
         boxes[1].report(Report::Ends { worker: 1, conn: there, begun: Ok(listed) });
         desk.serve(at(1));
         assert_eq!(ending.join().unwrap(), Ok(ConnectionInfo { worker: 1, listed, tenant: None }));
-        // In another process, or on the move for ever.
+        // In another process, or moving for ever.
         let ending = end(0);
         next(&mut boxes[0]);
         let elsewhere = Stays::Elsewhere { worker: 2, conn: there };

@@ -1,6 +1,6 @@
-//! The last five minutes, second by second, so that a page which is opened just now has a past.
+//! The figures of the last five minutes, second by second, so that a newly opened page has a past.
 //!
-//! What is deliberately not here: anything of single tenants, of which there may be thousands.
+//! This module deliberately leaves out single tenants, of which there may be thousands.
 
 use std::collections::VecDeque;
 
@@ -10,32 +10,33 @@ use crate::flows::{DeviceFlow, TokenFlow};
 use crate::standing::Standing;
 use crate::words::DeviceInfo;
 
-/// Windows that are kept.
+/// Number of windows that are kept.
 pub(crate) const WINDOWS_MAX: usize = 300;
 
-/// Narrow buckets of latency in one of these: so each is at most a quarter of its value wide.
+/// Number of narrow latency buckets in a bucket of this module, which so is at most a quarter of
+/// its value wide.
 const TOGETHER: usize = 4;
 
-/// Buckets of latency: one for what is shorter than 2 µs, 76, and one for what is longer than 1 s.
+/// Number of latency buckets: one for latencies below 2 µs, 76, and one for latencies above 1 s.
 pub(crate) const HEAT_BUCKETS: usize = 2 + (LATENCY_BUCKETS - 2) / TOGETHER;
 
-/// The upper edge of a bucket in microseconds; `None` for the last, which has none.
+/// Returns the upper edge of a bucket in microseconds; `None` for the last bucket, which has none.
 pub(crate) fn heat_edge_us(bucket: usize) -> Option<f64> {
     (bucket < HEAT_BUCKETS - 1).then(|| fine_edge(1 + TOGETHER * bucket) as f64 / 1e3)
 }
 
-/// What all tenants did in a window.
+/// The activity of all tenants in a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {
-    /// Counts from 1; the control plane has ended so many before and with it.
+    /// Number of the window, from 1.
     pub(crate) number: u64,
     pub(crate) ended_at: Instant,
-    /// A second: requests, and bytes of reads and of writes.
+    /// Requests per second, then bytes read and bytes written per second.
     pub(crate) requests: f64,
     pub(crate) bytes: [f64; 2],
-    /// A second: requests that were not carried out, without those that were told to try again.
+    /// Failed requests per second, without those that were told to try again.
     pub(crate) failures: f64,
-    /// Tenants by [`Standing`].
+    /// Number of tenants by [`Standing`].
     pub(crate) standings: [u32; Standing::ALL.len()],
     /// Reads by latency.
     pub(crate) reads: [u32; HEAT_BUCKETS],
@@ -67,17 +68,17 @@ impl Window {
     }
 }
 
-/// What a device did in a window.
+/// The activity of a device in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct OfDevice {
-    /// Tokens a second that it makes, as [`DeviceInfo`] has them.
+    /// Tokens per second that the device delivers, as in [`DeviceInfo`].
     pub(crate) made: Option<u64>,
     pub(crate) promised: u64,
-    /// What became of them, a second.
+    /// The flow of its tokens, per second.
     pub(crate) tokens: TokenFlow,
-    /// The strictest promised latency.
+    /// The strictest latency bound in microseconds.
     pub(crate) bound_us: Option<u32>,
-    /// p95 of the sampled reads at it.
+    /// p95 of the sampled reads at the device, in microseconds.
     pub(crate) p95_us: Option<f64>,
 }
 
@@ -96,13 +97,13 @@ impl OfDevice {
 /// The last windows.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// The oldest in front, at most [`WINDOWS_MAX`].
+    /// The windows, oldest first, at most [`WINDOWS_MAX`].
     windows: VecDeque<Window>,
     ended: u64,
 }
 
 impl History {
-    /// Keeps a window that has ended, and forgets the oldest.
+    /// Appends an ended window, and drops the oldest.
     pub(crate) fn push(&mut self, window: Window) {
         if self.windows.len() == WINDOWS_MAX {
             self.windows.pop_front();
@@ -111,8 +112,8 @@ impl History {
         self.windows.push_back(Window { number: self.ended, ..window });
     }
 
-    /// The windows after the one of this number. A number that is not reached yet is one of another
-    /// run of the server: then all.
+    /// Returns the windows after the one of this number. A number beyond the last window belongs to
+    /// an earlier run of the server; then all windows are returned.
     pub(crate) fn after(&self, number: u64) -> impl Iterator<Item = &Window> {
         let after = if number > self.ended { 0 } else { number };
         self.windows.iter().filter(move |window| window.number > after)

@@ -1,24 +1,25 @@
-//! What tenants hold, by name, for the process that takes over (docs/adr/0009-upgrade.md).
+//! The tokens that tenants hold, by name, for a hand-over to another process
+//! (docs/adr/0009-upgrade.md).
 
 use contract::{Instant, TenantId};
 use qos::Holding;
 
 use crate::Book;
 
-/// What a tenant holds at a device.
+/// A tenant's holding at a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub tenant: String,
     /// The device's place in the order of configuration.
     pub device: usize,
-    /// What that is.
+    /// The holding.
     pub holding: Holding,
 }
 
 impl Book {
-    /// Takes what tenants have at all devices, and tells it together with what they owe
-    /// ([`qos::Registry::bequeath`]).
+    /// Takes the tokens that tenants hold at all devices, and returns them together with the
+    /// tenants' debts ([`qos::Registry::bequeath`]).
     pub fn bequeath(&mut self, now: Instant) -> Vec<Held> {
         let devices = self.devices.iter_mut().enumerate();
         let told = devices.map(|(n, device)| (n, device.registry.bequeath(now)));
@@ -26,7 +27,7 @@ impl Book {
         self.with_names(told)
     }
 
-    /// What was told stays with this process.
+    /// Takes back the returned holdings, which stay with this process.
     pub fn keep(&mut self, told: &[Held]) {
         for n in 0..self.devices.len() {
             let told = self.with_numbers(n, told);
@@ -34,7 +35,7 @@ impl Book {
         }
     }
 
-    /// How much deeper tenants are in debt than they were told to be.
+    /// Returns the growth of the tenants' debts since the holdings were returned.
     pub fn spent_since(&self, told: &[Held], now: Instant) -> Vec<Held> {
         let devices = self.devices.iter().enumerate();
         let since = devices
@@ -42,7 +43,8 @@ impl Book {
         self.with_names(since)
     }
 
-    /// A tenant holds this as well. `false`: there is no such tenant or device, and it is nobody's.
+    /// Adds a holding to its tenant. Returns `false`, and drops the holding, if there is no such
+    /// tenant or device.
     pub fn inherit(&mut self, held: &Held, now: Instant) -> bool {
         let tenant = self.find(&held.tenant);
         let device = self.devices.get_mut(held.device);

@@ -1,14 +1,15 @@
-//! The control plane: who the tenants are, what they were promised, and how they fare.
+//! The control plane: tenants, their SLOs and their measurements.
 //!
-//! [`Tenants`] is what an operator's tools and the configuration speak to: tenants by name, one
-//! number for each that is valid on every device, one [`Registry`](qos::Registry) for each device.
-//! Workers are spoken to through the messages of [`contract::Mailbox`] and the counters of
-//! [`contract::Meters`] alone, so nothing here can hold one up (docs/adr/0005-mailbox.md).
+//! [`Tenants`] is the interface for operators' tools and for the configuration: tenants by name,
+//! one number per tenant that is valid on every device, and one [`Registry`](qos::Registry) per
+//! device. The control plane reaches workers only through the messages of [`contract::Mailbox`] and
+//! the counters of [`contract::Meters`], so it never delays a worker (docs/adr/0005-mailbox.md).
 //!
-//! [`admin`] offers that to operators over HTTP, on a thread of its own.
+//! [`admin`] offers the control plane to operators over HTTP, on a thread of its own.
 //!
-//! What is deliberately not here: files, devices, and a clock: whoever makes a [`Tenants`] hands one
-//! in. The book behind it takes the time as an argument, so the simulated world runs it.
+//! This crate deliberately leaves out files, devices and the clock, which the maker of a
+//! [`Tenants`] provides. The registry takes the time as an argument, so the simulated world can run
+//! it.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -1,5 +1,5 @@
-//! What pages and scrapes look at in the book: some tenants at a time, so that it is never locked for
-//! long.
+//! The registry's views for pages and scrapes. A view returns a limited number of tenants at a
+//! time, so that the registry is never locked for long.
 
 use std::sync::Arc;
 
@@ -15,13 +15,12 @@ use crate::tally::Tally;
 use crate::words::{Refusal, TenantInfo};
 
 impl Book {
-    /// The last minutes.
+    /// Returns the history of the last minutes.
     pub(crate) fn history(&self) -> &History {
         &self.history
     }
 
-    /// What was counted under so many numbers from `from` on, and the number after those, if there
-    /// are more.
+    /// Returns the sums of `count` numbers from `from` on, and the next number if there are more.
     pub(crate) fn detailed(&self, from: usize, count: usize) -> (Vec<Detail>, Option<usize>) {
         let end = self.entries.len().min(from + count);
         let each = (from..end).map(|number| {
@@ -34,7 +33,8 @@ impl Book {
         (known.collect(), Some(end).filter(|end| *end < self.entries.len()))
     }
 
-    /// The tenants of so many numbers from `from` on, and the number after those, if there are more.
+    /// Returns the tenants of `count` numbers from `from` on, and the next number if there are
+    /// more.
     pub(crate) fn listed(&self, from: usize, count: usize) -> (Vec<TenantInfo>, Option<usize>) {
         let end = self.entries.len().min(from + count);
         let numbers = (from..end).filter(|n| self.entries[*n].is_some());
@@ -42,7 +42,7 @@ impl Book {
         (infos, Some(end).filter(|end| *end < self.entries.len()))
     }
 
-    /// The model of a device.
+    /// Returns the model of a device.
     ///
     /// # Errors
     /// When there is no such device, or it has no model.
@@ -54,17 +54,17 @@ impl Book {
         }
     }
 
-    /// What was counted of a tenant.
+    /// Returns the sums of a tenant.
     pub(crate) fn tally(&self, tenant: TenantId) -> &Tally {
         &self.entry(tenant).window.tally
     }
 
-    /// The traces of all workers.
+    /// Returns the traces of all workers.
     pub(crate) fn all_traces(&self) -> Vec<Arc<Traces>> {
         self.traces.clone()
     }
 
-    /// What devices, workers and namespaces do.
+    /// Returns the activity of devices, workers and namespaces.
     pub fn flows(&self) -> (Vec<DeviceFlow>, Vec<WorkerFlow>, Vec<(NamespaceId, NamespaceFlow)>) {
         (self.flows.devices(), self.flows.workers(), self.flows.namespaces())
     }

@@ -1,4 +1,4 @@
-//! How a tenant fares: differences between two readings of the workers' counters.
+//! The measurements of a tenant: differences between two readings of the workers' counters.
 
 use contract::{Instant, Reading, Status};
 use qos::Usage;
@@ -6,70 +6,70 @@ use qos::Usage;
 use crate::compliance::{Compliance, Minute, Seen};
 use crate::tally::Tally;
 
-/// What was measured of a tenant in the last full window (a second, as the server does it).
+/// The measurements of a tenant in the last full window (a second, on a server).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Requests answered a second.
+    /// Requests answered per second.
     pub iops: f64,
-    /// Share of reads among them in percent; `None` without requests.
+    /// Share of reads in percent; `None` without requests.
     pub read_percent: Option<f64>,
-    /// Tokens spent a second, on all devices.
+    /// Tokens spent per second, on all devices.
     pub tokens: f64,
-    /// Tokens that it put into the buckets of devices, a second.
+    /// Tokens per second that the tenant put into the devices' buckets.
     pub donated: f64,
-    /// Tokens that it took out of them, a second.
+    /// Tokens per second that the tenant took out of the devices' buckets.
     pub borrowed: f64,
-    /// p95 of its reads in microseconds, from the last byte of the request to the reply handed to
-    /// the socket; `None` without reads.
+    /// p95 of reads in microseconds, from the last byte of the request to the reply handed to the
+    /// socket; `None` without reads.
     pub p95_us: Option<f64>,
-    /// The same at the percentile that its SLO bounds.
+    /// Latency of reads in microseconds at the percentile of the SLO; `None` without reads.
     pub slo_percentile_us: Option<f64>,
-    /// Share of the window in which it had requests that waited for tokens, from 0 to 1: the mean
-    /// of the workers that have connections of it.
+    /// Share of the window in which its requests waited for tokens, from 0 to 1: the mean of the
+    /// workers that have connections of the tenant.
     pub throttled: f64,
-    /// Rounds below the deficit limit since it was registered (Algorithm 1, line 7).
+    /// Number of rounds below the deficit limit since the registration (Algorithm 1, line 7).
     pub deficits: u64,
-    /// Requests carried out since it was registered.
+    /// Number of successful requests since the registration.
     pub requests_total: u64,
-    /// Bytes that its reads and its writes carried, a second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// See there.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// Requests that were not carried out, a second, without those that were told to try again.
+    /// Failed requests per second, without those that were told to try again.
     pub failures: f64,
-    /// Requests that were told to try again, a second.
+    /// Requests per second that were told to try again.
     pub retries: f64,
-    /// How well its promise is kept.
+    /// Compliance with the SLO.
     pub compliance: Compliance,
 }
 
-/// What a tenant is promised, as its window has to know it.
+/// The figures of an SLO that a window needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promised {
-    /// The bound of its reads' latency in microseconds; zero for none.
+    /// Bound of the latency of reads in microseconds; zero for none.
     pub(crate) latency_us: u32,
-    /// The percentile that this bounds, in tenths of a percent; zero for p95.
+    /// Percentile of the bound, in tenths of a percent; zero for p95.
     pub(crate) percentile_tenths: u16,
-    /// Tokens a second.
+    /// Tokens per second.
     pub(crate) tokens: u64,
 }
 
-/// The two readings.
+/// The measurement window of a tenant, with the readings at its start.
 #[derive(Debug)]
 pub(crate) struct Window {
     reading: Reading,
     usage: Usage,
     started_at: Instant,
-    /// When the last window ended.
+    /// The measurements of the last window.
     pub(crate) measured: Measured,
-    /// Everything since it was registered.
+    /// The sums since the registration.
     pub(crate) tally: Tally,
-    /// Made when there is a promise first.
+    /// The last minute of the SLO; made for the first SLO.
     minute: Option<Box<Minute>>,
 }
 
 impl Window {
-    /// A window that starts now: what was counted before belongs to an earlier tenant.
+    /// Returns a window that starts now. Earlier counts belong to an earlier tenant of the number.
     pub(crate) fn start(reading: Reading, now: Instant) -> Window {
         Window {
             reading,
@@ -81,8 +81,8 @@ impl Window {
         }
     }
 
-    /// Ends the window and starts the next. So many workers have connections of the tenant. What was
-    /// counted in it.
+    /// Ends the window and starts the next one. `workers` is the number of workers that have
+    /// connections of the tenant. Returns the counts of the window.
     pub(crate) fn end(
         &mut self,
         reading: Reading,
@@ -128,8 +128,8 @@ impl Window {
         between
     }
 
-    /// Adds what was counted since the last time to the sums: what that was. Alone, when the tenant
-    /// leaves: no window ends any more.
+    /// Adds the counts since the last call to the sums, and returns them. Called alone when the
+    /// tenant leaves, since no window ends any more.
     pub(crate) fn count(&mut self, reading: Reading, usage: Usage) -> Reading {
         let between = reading.since(&self.reading);
         self.tally.add(&between, &self.usage, &usage);

@@ -1,5 +1,5 @@
-//! The mail between a server's workers and its control plane, and from worker to worker: bounded
-//! queues, one to each, allocated when they are made. Nobody waits for a full one.
+//! The mailboxes between a server's workers and its control plane, and between workers: bounded
+//! queues, one per receiver, allocated at start. Nobody waits for a full queue.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use contract::{Ask, Mailbox, Report, Tell};
 
-/// Messages that a worker's queue, and the control plane's for each worker, hold.
+/// Capacity of a worker's queue, and of the control plane's queue for each worker, in messages.
 const POST_MAX: usize = 256;
 
-/// Ends a worker's wait, so that it looks at its mail.
+/// A function that wakes a worker, so that it reads its mail.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What comes to the control plane.
+/// A message to the control plane.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A worker asks.
+    /// A worker's request.
     Ask(Ask),
-    /// A worker reports.
+    /// A worker's report.
     Report(Report),
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Mail {
 pub struct PostBox {
     asks: SyncSender<Mail>,
     tells: Receiver<Tell>,
-    /// The ways to all workers.
+    /// The sending ends of all workers' queues.
     ways: Arc<[Way]>,
 }
 
@@ -38,7 +38,7 @@ impl Mailbox for PostBox {
     }
 
     fn report(&mut self, report: Report) {
-        // One that is lost is as good as one that comes too late.
+        // A lost report is as good as one that comes too late.
         let _ = self.asks.try_send(Mail::Report(report));
     }
 
@@ -54,7 +54,7 @@ impl Mailbox for PostBox {
     }
 }
 
-/// The way to a worker.
+/// The sending end of a worker's queue.
 pub(crate) struct Way {
     tells: SyncSender<Tell>,
     wake: OnceLock<Wake>,
@@ -67,7 +67,7 @@ impl fmt::Debug for Way {
 }
 
 impl Way {
-    /// Sends, and ends the worker's wait.
+    /// Sends a message, and wakes the worker.
     pub(crate) fn send(&self, tell: Tell) -> Result<(), Tell> {
         self.tells.try_send(tell).map_err(|refused| match refused {
             TrySendError::Full(tell) | TrySendError::Disconnected(tell) => tell,
@@ -79,25 +79,26 @@ impl Way {
     }
 }
 
-/// The control plane's side.
+/// The control plane's side of the mailboxes.
 #[derive(Debug)]
 pub(crate) struct Post {
     mail: Receiver<Mail>,
     ways: Arc<[Way]>,
 }
 
-/// What a wait for asks came to.
+/// The outcome of a wait for messages.
 #[derive(Debug)]
 pub(crate) enum Waited {
-    /// Something has come.
+    /// A message has come.
     Came(Mail),
     /// The time is over.
     Nothing,
-    /// There are no workers any more.
+    /// All workers are gone.
     Deserted,
 }
 
-/// The mail of so many members: workers, and who takes connections to another process.
+/// Returns mailboxes for `workers` members: workers, and the courier that moves connections to
+/// another process.
 pub(crate) fn posts(workers: usize) -> (Post, Vec<PostBox>) {
     let (asks, mail) = sync_channel(POST_MAX * workers.max(1));
     let (ways, tells): (Vec<Way>, Vec<_>) = (0..workers)
@@ -113,31 +114,31 @@ pub(crate) fn posts(workers: usize) -> (Post, Vec<PostBox>) {
 }
 
 impl Post {
-    /// The ways to all workers, for others than the desk.
+    /// Returns the sending ends of all workers' queues.
     pub(crate) fn ways(&self) -> Arc<[Way]> {
         self.ways.clone()
     }
 
-    /// How a worker's wait is ended; said once.
+    /// Sets the function that wakes a worker. To be called once per worker.
     pub(crate) fn set_wake(&self, worker: usize, wake: Wake) {
         let said_before = self.ways[worker].wake.set(wake).is_err();
         assert!(!said_before, "a worker has one way to be woken");
     }
 
-    /// Sends to a worker.
+    /// Sends a message to a worker.
     ///
     /// # Errors
-    /// The message comes back: its queue is full, or it is gone.
+    /// The message comes back: the worker's queue is full, or the worker is gone.
     pub(crate) fn tell(&self, worker: usize, tell: Tell) -> Result<(), Tell> {
         self.ways[worker].send(tell)
     }
 
-    /// The next that has come.
+    /// Returns the next message.
     pub(crate) fn take(&self) -> Option<Mail> {
         self.mail.try_recv().ok()
     }
 
-    /// Waits for something to come.
+    /// Waits for a message.
     pub(crate) fn wait(&self, limit: Duration) -> Waited {
         match self.mail.recv_timeout(limit) {
             Ok(mail) => Waited::Came(mail),

@@ -1,83 +1,87 @@
-//! How many workers serve, and who has too much (paper §4.3): a decision, made once a second from what
-//! was measured. Time is an argument.
+//! Sizing: decides how many workers serve, and which worker has too much load (paper §4.3). The
+//! decision is made once a second from measurements. Time is an argument.
 //!
-//! A worker is added when those that serve are nearly always busy, or when a latency-critical tenant is
-//! about to miss its latency while they are busy more often than not. One is retired when the others
-//! would still be idle much of the time. What keeps it from going to and fro: a retirement is only
-//! decided where its outcome is far below what adds one ([`RETIRE_BELOW`] < [`STRAINED_ABOVE`]), what
-//! is seen must have been so for a while, and after each step nothing is done for a while. Between two
-//! workers half of their difference moves, by connections that make no more than three quarters of it:
-//! then it is smaller behind each step, and workers do not change places.
+//! A worker is added when the active workers are nearly always busy. A worker is also added when a
+//! latency-critical tenant is about to miss its bound while the workers are busy more often than
+//! not. A worker is retired when the others would still be idle much of the time.
 //!
-//! What is deliberately not here: how connections move, and what a worker is.
+//! Three rules prevent oscillation. A retirement is only decided where its outcome is far below the
+//! threshold that adds a worker ([`RETIRE_BELOW`] < [`STRAINED_ABOVE`]). An observation must have
+//! held for a while. After each step, nothing is done for a while.
+//!
+//! Between two workers, half of their difference moves, by connections that make at most three
+//! quarters of it. So the difference shrinks with each step, and workers never change places.
+//!
+//! This module deliberately leaves out the move of connections, and the nature of a worker.
 
 use std::time::Duration;
 
 use contract::Instant;
 
-/// Workers that are busy for this share of the time, on average, are too few.
+/// Mean busy share of workers above which there are too few.
 pub const ADD_ABOVE: f64 = 0.85;
 
-/// The same where a latency-critical tenant is about to miss its latency.
+/// Mean busy share above which there are too few workers while a latency-critical tenant is about
+/// to miss its bound.
 pub const STRAINED_ABOVE: f64 = 0.60;
 
-/// How near a tenant's measured latency may come to what it was promised, as a share.
+/// Maximum latency of a tenant relative to its bound.
 pub const STRAIN_MAX: f64 = 0.9;
 
-/// One worker less is enough if the others would then be busy for at most this share of the time.
+/// Maximum mean busy share of the remaining workers for a retirement.
 pub const RETIRE_BELOW: f64 = 0.50;
 
-/// Between two workers, a difference in what they are busy that is worth a move, and how busy the
-/// busier one must be.
+/// Minimum difference of the busy shares of two workers for a move, and minimum busy share of the
+/// busier one.
 pub const UNEVEN_BY: f64 = 0.30;
 const UNEVEN_ABOVE: f64 = 0.50;
 
-/// For how long something must have been so.
+/// Time for which the workers must have been too few.
 pub const ADD_AFTER: Duration = Duration::from_secs(2);
-/// See [`ADD_AFTER`].
+/// Time for which the workers must have been too many.
 pub const RETIRE_AFTER: Duration = Duration::from_secs(10);
-/// See [`ADD_AFTER`].
+/// Time for which two workers must have been uneven.
 pub const SHIFT_AFTER: Duration = Duration::from_secs(3);
 
-/// For how long a worker that was given connections by a shift gives none: who chooses them goes by
-/// messages, of which one may ask for a thousand times as much as another.
+/// Time for which a worker that received connections by a shift gives none away. The choice of
+/// connections counts messages, of which one may cost a thousand times as much as another.
 pub const KEEP: Duration = Duration::from_secs(60);
 
-/// How long nothing is done after a step, until its outcome has been measured.
+/// Time without further steps after a step, until its outcome has been measured.
 pub const SETTLE: Duration = Duration::from_secs(4);
 
-/// What was measured of a worker that serves.
+/// The measurements of an active worker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Its number.
+    /// Number of the worker.
     pub worker: usize,
-    /// The share of the time in which it had something to do, from 0 to 1.
+    /// Share of the time in which the worker was busy, from 0 to 1.
     pub busy: f64,
-    /// Its connections.
+    /// Number of its connections.
     pub connections: usize,
 }
 
-/// What is to be done.
+/// A step of the sizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// Does nothing.
     Stay,
-    /// One worker more is to serve.
+    /// Activates one more worker.
     Add,
-    /// This one is to serve no more.
+    /// Retires this worker.
     Retire(usize),
-    /// Connections are to move that make such a part of what their worker does.
+    /// Moves connections that cause a part of their worker's load.
     Shift {
-        /// From whom.
+        /// The worker that gives connections.
         from: usize,
-        /// To whom.
+        /// The worker that receives connections.
         to: usize,
-        /// The part, in thousandths.
+        /// The part of the load, in thousandths.
         permille: u16,
     },
 }
 
-/// The decision's memory.
+/// The state of the sizing.
 #[derive(Clone, Debug)]
 pub struct Sizing {
     least: usize,
@@ -85,17 +89,17 @@ pub struct Sizing {
     busy_since: Option<Instant>,
     idle_since: Option<Instant>,
     uneven_since: Option<Instant>,
-    /// Nothing is done before.
+    /// Time before which nothing is done.
     rests_until: Instant,
-    /// Workers that were given connections by a shift, and until when they give none.
+    /// Workers that received connections by a shift, and the time until which they give none away.
     keeping: Vec<(usize, Instant)>,
-    /// Who was last to give connections away, how many it had, and until when it is not asked again if it
-    /// has as many: none of them fitted.
+    /// The last worker that was asked to give connections away, its number of connections, and the
+    /// time until which it is not asked again while it has as many: none of them was suitable.
     asked: Option<(usize, usize, Instant)>,
 }
 
 impl Sizing {
-    /// Keeps the number of workers from `least` to `most`.
+    /// Returns a sizing that keeps the number of workers from `least` to `most`.
     pub fn new(least: usize, most: usize) -> Sizing {
         assert!((1..=most).contains(&least), "from {least} to {most} workers");
         Sizing {
@@ -110,14 +114,14 @@ impl Sizing {
         }
     }
 
-    /// Nothing is done for a while: somebody else has done something.
+    /// Pauses the sizing, since somebody else has taken a step.
     pub fn rest(&mut self, now: Instant, time: Duration) {
         self.rests_until = now + time;
         (self.busy_since, self.idle_since, self.uneven_since) = (None, None, None);
     }
 
-    /// Decides. `serving` are the workers that serve; `strain` is how near the tenant that is nearest
-    /// to missing its latency is to that: 1 is just so.
+    /// Decides the next step. `serving` are the active workers. `strain` is the highest latency of
+    /// a tenant relative to its bound: 1 is exactly the bound.
     pub fn decide(&mut self, now: Instant, serving: &[Seen], strain: f64) -> Step {
         if serving.is_empty() || now < self.rests_until {
             return Step::Stay;
@@ -136,7 +140,7 @@ impl Sizing {
         let add = lasts(&mut self.busy_since, too_few && count < self.most, ADD_AFTER);
         let retire = lasts(&mut self.idle_since, too_many && count > self.least, RETIRE_AFTER);
         let moves = lasts(&mut self.uneven_since, shift.is_some(), SHIFT_AFTER);
-        // The first of the workers listens, so it stays.
+        // Worker 0 listens, so it stays.
         let last = serving.iter().map(|seen| seen.worker).max().filter(|last| *last > 0);
         let step = match (add, retire, last, shift) {
             (true, ..) => Step::Add,
@@ -152,13 +156,13 @@ impl Sizing {
         step
     }
 
-    /// The worker that was just asked to give connections away was not told.
+    /// Records that the worker was not told of the last shift.
     pub fn forget_shift(&mut self) {
         self.keeping.pop();
         self.asked = None;
     }
 
-    /// Whether a worker may be asked to give some of its connections to another.
+    /// Returns `true` if a worker may be asked to give some of its connections to another.
     fn may_give(&self, now: Instant, from: &Seen) -> bool {
         let in_vain = self.asked.is_some_and(|(worker, connections, until)| {
             worker == from.worker && from.connections >= connections && now < until
@@ -167,8 +171,8 @@ impl Sizing {
     }
 }
 
-/// What would make the busiest and the idlest worker alike, if they are far apart: from whom, to whom,
-/// and which part of what the one does, in thousandths.
+/// Returns the shift that would balance the busiest and the idlest worker, if they are far apart:
+/// source, destination, and the part of the source's load in thousandths.
 fn uneven(serving: &[Seen]) -> Option<(Seen, usize, u16)> {
     let by_busy = |a: &&Seen, b: &&Seen| a.busy.total_cmp(&b.busy);
     let (busiest, idlest) = (serving.iter().max_by(by_busy)?, serving.iter().min_by(by_busy)?);
@@ -185,15 +189,15 @@ fn uneven(serving: &[Seen]) -> Option<(Seen, usize, u16)> {
 mod tests {
     use super::*;
 
-    /// A server in virtual time: what its connections ask for, in seconds of work a second.
+    /// A server in virtual time, with the demand of its connections in seconds of work per second.
     struct Server {
         sizing: Sizing,
-        /// By worker that serves: what each of its connections asks for.
+        /// The demand of each connection, by active worker.
         workers: Vec<Vec<f64>>,
         now: Instant,
-        /// What was done, with the second.
+        /// The steps taken, each with its second.
         steps: Vec<(u64, Step)>,
-        /// What a connection's messages say that it asks for.
+        /// The demand that a connection's messages indicate.
         messages: fn(f64) -> f64,
     }
 
@@ -210,7 +214,8 @@ mod tests {
             self.workers.iter_mut().flatten().for_each(|load| *load = each);
         }
 
-        /// Time passes; `strain` of the tenants as a function of how busy the busiest worker is.
+        /// Advances time. `strain` is the strain of the tenants as a function of the busiest
+        /// worker's load.
         fn run(&mut self, seconds: u64, strain: impl Fn(f64) -> f64) {
             for _ in 0..seconds {
                 self.now = self.now + Duration::from_secs(1);
@@ -254,7 +259,7 @@ mod tests {
                     }
                 }
                 Step::Shift { from, to, permille } => {
-                    // As a worker chooses (crates/worker/src/moving.rs), who goes by messages.
+                    // Like a worker's choice (crates/worker/src/moving.rs), which goes by messages.
                     let messages = self.messages;
                     let sum: f64 = self.workers[from].iter().copied().map(messages).sum();
                     let (wanted, mut taken) = (sum * f64::from(permille) / 1e3, 0.0);
@@ -340,7 +345,7 @@ mod tests {
         assert_eq!(server.steps, [], "busy for 70 % is no trouble by itself");
         server.run(60, |_| 0.95);
         assert_eq!(server.workers.len(), 2);
-        // Late although there is little to do: another worker would be of no use.
+        // Late although the load is low: another worker would not help.
         let mut server = Server::new(1, 2, 10, 0.03);
         server.run(60, |_| 3.0);
         assert_eq!(server.steps, []);
@@ -377,13 +382,13 @@ mod tests {
         let busy: Vec<f64> = server.workers.iter().map(|conns| conns.iter().sum()).collect();
         assert!((busy[0] - busy[1]).abs() < UNEVEN_BY, "{busy:?}");
         assert!(server.steps.len() <= 2, "{:?}", server.steps);
-        // One that cannot be divided stays where it is.
+        // A connection that cannot be divided stays.
         let mut server = Server::new(2, 2, 0, 0.0);
         server.workers[0] = vec![0.9];
         server.run(60, calm);
         assert_eq!(server.steps, []);
     }
-    /// Two workers with these connections, in virtual time.
+    /// Returns two workers with these connections, in virtual time.
     fn two(loads: [&[f64]; 2]) -> Server {
         let mut server = Server::new(2, 2, 0, 0.0);
         server.workers = loads.map(<[f64]>::to_vec).to_vec();
@@ -405,7 +410,7 @@ mod tests {
         server.run(3_600, calm);
         assert_eq!(server.steps.len() - before.len(), 0, "{:?}", server.steps);
         assert!(server.workers[0].contains(&0.7), "the others made room for it");
-        // Where another can be had for less.
+        // Another connection suffices.
         let mut server = two([&[0.5, 0.3, 0.1, 0.05], &light[..2]]);
         server.run(60, calm);
         assert!(apart(&server) < UNEVEN_BY, "{:?}", server.workers);
@@ -453,7 +458,7 @@ mod tests {
         assert!(shifts(false) > 1);
     }
 
-    /// Where messages say nothing of what they cost, the time does.
+    /// Tests that the time decides where messages do not indicate their cost.
     #[test]
     fn a_worker_that_was_given_something_keeps_it_for_a_while() {
         let mut server = two([&[0.7, 0.02, 0.02, 0.02], &[0.02, 0.02]]);

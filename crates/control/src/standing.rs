@@ -1,4 +1,4 @@
-//! How a tenant stands beside its promise, in a word.
+//! The standing of a tenant: a comparison of its demand and latency with its SLO.
 
 use contract::Slo;
 
@@ -6,25 +6,25 @@ use crate::compliance::BURST;
 use crate::measured::Measured;
 use crate::words::{State, TenantInfo};
 
-/// How a tenant stood in the last second; from what an operator wants to see first.
+/// The standing of a tenant in the last second, in the order of an operator's interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// Its reads took longer than promised.
+    /// Its reads exceeded the latency bound.
     Late,
-    /// It asked for more than it was promised, so its latency was not promised.
+    /// The tenant demanded more than its SLO, so the latency bound did not hold.
     Over,
-    /// Its promise was kept.
+    /// The SLO was met.
     Kept,
-    /// It has no promise, and did something.
+    /// The tenant has no SLO, and was active.
     BestEffort,
-    /// It did nothing.
+    /// The tenant was inactive.
     Idle,
-    /// It was removed.
+    /// The tenant was removed.
     Leaving,
 }
 
 impl Standing {
-    /// All of them.
+    /// All standings.
     pub const ALL: [Standing; 6] = [
         Standing::Late,
         Standing::Over,
@@ -34,13 +34,13 @@ impl Standing {
         Standing::Leaving,
     ];
 
-    /// How this tenant stands.
+    /// Returns the standing of a tenant.
     pub fn of(info: &TenantInfo) -> Standing {
         Standing::with(info.state, &info.slo, info.tokens_needed, &info.measured)
     }
 
-    /// How a tenant in this state stands that was promised so much, for so many tokens a second, and
-    /// was seen to get so much.
+    /// Returns the standing of a tenant in this state, with this SLO of `tokens_needed` tokens per
+    /// second, and these measurements.
     pub(crate) fn with(
         state: State,
         slo: &Slo,
@@ -58,7 +58,8 @@ impl Standing {
     }
 }
 
-/// The measured tail as a share of its bound: 1 is all of it. `None` without reads or promise.
+/// Returns the measured tail latency relative to its bound: 1 is exactly the bound. Returns `None`
+/// without reads or SLO.
 pub fn tail_share(info: &TenantInfo) -> Option<f64> {
     let us = info.measured.slo_percentile_us?;
     (info.slo.latency_us > 0).then(|| us / f64::from(info.slo.latency_us))

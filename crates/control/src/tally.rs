@@ -1,33 +1,33 @@
-//! What was counted since somebody was there: the sums of the differences that windows see, wide
-//! enough never to wrap. What metrics show as counters.
+//! Sums since the start of a tenant: the accumulated differences of windows, wide enough never to
+//! wrap. Metrics show them as counters.
 
 use contract::{COARSE_BUCKETS, Coarse, Reading, Stage, Status, coarse_edge};
 use qos::Usage;
 
 use crate::book::TOKEN;
 
-/// What a tenant has done since it was made, as far as windows have ended.
+/// The sums of a tenant since its start, as far as windows have ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// Requests carried out: reads, writes, others.
+    /// Successful requests: reads, writes, others.
     pub requests: [u64; 3],
-    /// Bytes that reads and writes carried.
+    /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
-    /// Requests that were not carried out, by status.
+    /// Failed requests by status.
     pub failures: [u64; Status::ALL.len()],
-    /// Reads carried out, by latency.
+    /// Successful reads by latency.
     pub latency: Coarse<u64>,
-    /// Samples of reads and of the others, by [`Stage`].
+    /// Sampled times of reads and of other requests, by [`Stage`].
     pub samples: [[Coarse<u64>; Stage::ALL.len()]; 2],
-    /// Tokens put into the bucket, and taken out of it.
+    /// Tokens put into the bucket.
     pub donated: f64,
-    /// See there.
+    /// Tokens taken out of the bucket.
     pub borrowed: f64,
-    /// Units that schedulers were paid.
+    /// Units paid to schedulers.
     pub spent: u64,
-    /// Nanoseconds in which requests waited for tokens, added up over workers.
+    /// Nanoseconds in which requests waited for tokens, summed over workers.
     pub throttled_nanos: u64,
-    /// Rounds below the deficit limit.
+    /// Number of rounds below the deficit limit.
     pub deficits: u64,
 }
 
@@ -49,8 +49,9 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Adds what was counted between two readings, and between two looks at what schedulers counted.
-    /// What is less than before belongs to a device that knows the tenant no more, and adds nothing.
+    /// Adds the counts between two readings of workers, and between two readings of schedulers. A
+    /// smaller value than before comes from a device that no longer knows the tenant, and adds
+    /// nothing.
     pub(crate) fn add(&mut self, between: &Reading, before: &Usage, after: &Usage) {
         let requests = [between.reads_total(), between.writes.into(), between.others.into()];
         add_all(&mut self.requests, requests);
@@ -69,7 +70,7 @@ impl Tally {
         self.deficits += after.deficits.saturating_sub(before.deficits);
     }
 
-    /// Adds another tenant's.
+    /// Adds the sums of another tenant.
     pub(crate) fn add_tally(&mut self, other: &Tally) {
         add_all(&mut self.requests, other.requests);
         add_all(&mut self.bytes, other.bytes);
@@ -89,13 +90,14 @@ fn add_all(to: &mut [u64], from: impl IntoIterator<Item = u64>) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
-/// Nano-units as tokens. A difference that seems huge went below zero: refunds are counted back.
+/// Converts nano-units to tokens. A difference that seems huge went below zero: refunds are
+/// subtracted.
 pub(crate) fn tokens(nano_units: u64) -> f64 {
     nano_units as i64 as f64 / 1e9 / TOKEN as f64
 }
 
-/// About how many seconds the requests of a histogram took together: each is taken for the middle of
-/// its bucket.
+/// Returns the approximate total time of a histogram's requests in seconds. Each request counts
+/// with the middle of its bucket.
 pub fn seconds_of(histogram: &Coarse<u64>) -> f64 {
     let middle = |n: usize| {
         let to = coarse_edge(n).or_else(|| coarse_edge(n - 1).map(|edge| 2 * edge));

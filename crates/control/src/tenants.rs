@@ -1,4 +1,4 @@
-//! The handle that an operator's tools and the configuration use.
+//! The handle on the registry for operators' tools and the configuration.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,10 +9,10 @@ use qos::{AnyScheduler, QueueLimits};
 use crate::book::{Book, DeviceSetup, Origin, TenantChange};
 use crate::words::{Admission, DeviceInfo, Refusal, Share, TenantInfo, Verdict};
 
-/// Tells the time: the clock that the workers use as well.
+/// A function that returns the time, from the clock that the workers use as well.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The tenants of a server, by name. Cheap to clone; every clone is the same book. Workers never
+/// The tenants of a server, by name. Cheap to clone; all clones share one registry. Workers never
 /// wait for its lock.
 #[derive(Clone)]
 pub struct Tenants {
@@ -27,7 +27,7 @@ impl fmt::Debug for Tenants {
 }
 
 impl Tenants {
-    /// Tenants of these devices, served by so many workers; at most `tenants_max`.
+    /// Returns the tenants of these devices, served by `workers` workers; at most `tenants_max`.
     pub fn new(
         devices: Vec<DeviceSetup>,
         workers: usize,
@@ -38,21 +38,21 @@ impl Tenants {
         Tenants { book: Arc::new(Mutex::new(book)), clock }
     }
 
-    /// The book itself, locked.
+    /// Returns the registry, locked.
     pub fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect("no holder of this lock panics")
     }
 
-    /// What time it is.
+    /// Returns the time.
     pub fn now(&self) -> Instant {
         (self.clock)()
     }
 
-    /// Registers a tenant for an operator, with a promise about a device (the first unless it is
-    /// named). An SLO without a latency is best effort, and may come with a share.
+    /// Registers a tenant for an operator, with an SLO on a device (the first device by default).
+    /// An SLO without a latency is best effort, and may come with a share.
     ///
     /// # Errors
-    /// Says what is wrong with the name, SLO or share, or why it cannot be promised.
+    /// An invalid name, SLO or share, or the reason that the SLO cannot be promised.
     pub fn register(
         &self,
         name: &str,
@@ -64,11 +64,11 @@ impl Tenants {
         self.book().register_sharing(name, slo, share, device, Origin::Operator, now)
     }
 
-    /// Changes a tenant's SLO, from best effort and to it as well, and its share unless that is to stay.
-    /// The device stays.
+    /// Changes a tenant's SLO, also from and to best effort, and its share unless `share` is
+    /// `None`. The device stays.
     ///
     /// # Errors
-    /// Says what is wrong with the SLO or share, or why it cannot be promised; then the old ones
+    /// An invalid SLO or share, or the reason that the SLO cannot be promised; then the old values
     /// stand.
     pub fn change(
         &self,
@@ -80,8 +80,8 @@ impl Tenants {
         self.book().change_sharing(name, slo, share, now)
     }
 
-    /// Ends a tenant. Its rate and its name are free at once; it is listed as leaving until the last
-    /// of its requests has ended.
+    /// Unregisters a tenant. Its rate and its name are free at once. The tenant is listed as
+    /// leaving until the last of its requests has ended.
     ///
     /// # Errors
     /// When there is no such tenant, or the configuration names it.
@@ -93,33 +93,33 @@ impl Tenants {
     /// Makes all changes of a batch, or none of them.
     ///
     /// # Errors
-    /// Which one is refused, counted from zero, and why.
+    /// The refused change, counted from zero, and the reason.
     pub fn apply(&self, changes: &[TenantChange]) -> Result<(), (usize, Refusal)> {
         let (now, mut book) = (self.now(), self.book());
-        // Nothing comes between that could have to be undone for.
+        // Nothing can happen in between that would require an undo.
         let _ = book.begin_batch(changes, now)?;
         book.end_batch(changes, now);
         Ok(())
     }
 
-    /// All tenants, by number, with how they fared in the last second.
+    /// Returns all tenants, by number, with their measurements of the last second.
     pub fn list(&self) -> Vec<TenantInfo> {
         self.book().list()
     }
 
-    /// One tenant; `None` if there is none of this name that is not leaving.
+    /// Returns one tenant; `None` if there is none of this name that is not leaving.
     pub fn get(&self, name: &str) -> Option<TenantInfo> {
         let book = self.book();
         Some(book.info(book.find(name)?))
     }
 
-    /// The devices, in the order of configuration.
+    /// Returns the devices, in the order of configuration.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.book().device_infos()
     }
 
-    /// Whether an SLO would be admitted on a device (the first unless it is named), and what would
-    /// have to give if not.
+    /// Checks whether an SLO would be admitted on a device (the first device by default), and
+    /// returns remedies if not.
     ///
     /// # Errors
     /// When there is no such device.
@@ -127,7 +127,7 @@ impl Tenants {
         self.book().check(slo, device)
     }
 
-    /// Whether a tenant's SLO could become this one, and what would have to give if not.
+    /// Checks whether a tenant's SLO could become this one, and returns remedies if not.
     ///
     /// # Errors
     /// When there is no such tenant.
@@ -135,22 +135,22 @@ impl Tenants {
         self.book().check_change(name, slo)
     }
 
-    /// The number of a tenant.
+    /// Returns the number of a tenant.
     pub fn find(&self, name: &str) -> Option<TenantId> {
         self.book().find(name)
     }
 
-    /// The scheduler of a worker's queue to a device.
+    /// Returns the scheduler of a worker's queue to a device.
     pub fn scheduler(&self, device: usize, worker: usize, limits: QueueLimits) -> AnyScheduler {
         self.book().scheduler(device, worker, limits)
     }
 
-    /// The traces of a worker.
+    /// Returns the traces of a worker.
     pub fn traces(&self, worker: usize) -> Arc<Traces> {
         self.book().traces(worker)
     }
 
-    /// The counters of a worker.
+    /// Returns the counters of a worker.
     pub fn meters(&self, worker: usize) -> Arc<Meters> {
         self.book().meters(worker)
     }

@@ -1,12 +1,13 @@
-//! Traces of requests as a file that Perfetto and Chrome open: the trace-event format, in JSON.
+//! Traces of requests as a file for Perfetto and Chrome: the trace-event format, in JSON.
 //!
-//! A worker is a process of the file, a request a bar, and its way from seam to seam bars below it.
+//! A worker is a process of the file and a request is a bar. The stages between the points of its
+//! path are bars below it.
 
 use std::fmt::Write as _;
 
 use contract::{Kind, Seam, TenantId, Trace};
 
-/// What a request does between a seam and the next.
+/// Names of the stages between two successive points of a request's path.
 const STAGES: [&str; Seam::ALL.len() - 1] = [
     "receive, parse",
     "wait for the turn's others",
@@ -19,7 +20,7 @@ const STAGES: [&str; Seam::ALL.len() - 1] = [
     "network takes it",
 ];
 
-/// The text. `name` tells whose number is whose.
+/// Returns the text. `name` returns the name of a tenant's number.
 pub(crate) fn chrome(traces: &[(usize, Trace)], name: impl Fn(TenantId) -> String) -> String {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     let mut workers: Vec<usize> = traces.iter().map(|(worker, _)| *worker).collect();
@@ -35,7 +36,7 @@ pub(crate) fn chrome(traces: &[(usize, Trace)], name: impl Fn(TenantId) -> Strin
     for (n, (worker, trace)) in traces.iter().enumerate() {
         write_request(&mut text, n, *worker, trace, &name(trace.tenant));
     }
-    // No comma may follow the last of a list.
+    // No comma may follow the last element of a list.
     let end = text.trim_end_matches(['\n', ',']).len();
     text.truncate(end);
     text + "]}\n"
@@ -48,7 +49,7 @@ fn write_request(text: &mut String, n: usize, worker: usize, trace: &Trace, tena
         Kind::Other => "flush",
     };
     let tenant = serde_json::to_string(tenant).expect("a text is JSON");
-    // A request that waited for its payload was admitted before it had come.
+    // A request that waited for its payload was admitted before the payload had come.
     let mut at = trace.at;
     let seen = 1 + at.iter().rposition(|at| *at > 0).unwrap_or(0);
     for seam in 1..seen {
@@ -95,7 +96,7 @@ mod tests {
             at: std::array::from_fn(|seam| 1_000_000 + 1_000 * seam as u64),
         };
         let mut cut = Trace { kind: Kind::Write, ..trace };
-        // Its payload came late, and its connection went before the reply was sent.
+        // The payload came late, and the connection ended before the reply was sent.
         (cut.at[0], cut.at[9]) = (1_002_500, 0);
         let text = chrome(&[(0, trace), (1, cut)], |tenant| format!("t\"{}", tenant.0));
         let value: Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,5 @@
-//! What the control plane says of tenants, in names and tokens rather than numbers and units.
+//! The public descriptions of tenants and devices, with names and tokens instead of numbers and
+//! units.
 
 use std::fmt;
 
@@ -8,72 +9,72 @@ use qos::{Adjustment, Class, Drift, Percentile, Portion};
 use crate::book::TOKEN;
 use crate::{Measured, Origin};
 
-/// What a tenant was admitted with.
+/// The figures of an admitted tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The tenant's name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its number on the whole server.
+    /// Number of the tenant on the whole server.
     pub tenant: TenantId,
-    /// The device that its promise is about.
+    /// The device of the SLO.
     pub device: String,
-    /// Tokens a second that its SLO needs; zero for best effort.
+    /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
-    /// Tokens a second of the device that are left for best effort.
+    /// Tokens per second of the device that are left for best effort.
     pub tokens_left: u64,
 }
 
-/// Why something is refused.
+/// The reason for a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The name or SLO makes no sense; why.
+    /// The name or SLO is invalid, for the contained reason.
     Invalid(String),
     /// There is a tenant of this name.
     Taken(String),
     /// There is no tenant of this name.
     NoTenant {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// The first names that there are.
+        /// The first existing names.
         known: Vec<String>,
-        /// How many more there are.
+        /// Number of further names.
         others: usize,
     },
     /// There is no such device.
     NoDevice {
-        /// Its name.
+        /// The unknown name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
-    /// Something is on the device, so it cannot go.
+    /// The device is in use, so it cannot be removed.
     DeviceInUse {
-        /// Its name.
+        /// Name of the device.
         name: String,
-        /// What is.
+        /// The user of the device.
         by: String,
     },
-    /// The configuration names the tenant, so it cannot go while the server runs.
+    /// The configuration names the tenant, so it cannot be removed while the server runs.
     InUse {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
-        /// What names it.
+        /// The configuration item that names it.
         by: String,
     },
     /// The table of tenants is full.
     TableFull {
-        /// How many it takes.
+        /// Capacity of the table.
         tenants_max: usize,
     },
-    /// Clients of one tenant have made as many tenants as they may.
+    /// Clients of one tenant have made the maximum number of tenants.
     TooMany {
-        /// How many that is.
+        /// The maximum number.
         tenants_max: usize,
     },
-    /// Another process takes over: nothing changes until that has ended.
+    /// Another process takes over: nothing changes until the hand-over has ended.
     Upgrading,
-    /// The device has no model, so that no latency can be promised on it.
+    /// The device has no model, so it cannot promise a latency.
     NoModel {
         /// The device.
         device: String,
@@ -85,33 +86,33 @@ pub enum Refusal {
         /// The percentile.
         percentile: Percentile,
     },
-    /// The device is not known to serve anything at this latency.
+    /// The device's model has no rate for such a low latency.
     TooTight {
-        /// What was asked, in microseconds.
+        /// The requested latency in microseconds.
         latency_us: u32,
-        /// The tightest that the device's model knows.
+        /// The lowest latency in the model, in microseconds.
         tightest_us: u32,
-        /// Of which percentile both are.
+        /// The percentile of both latencies.
         percentile: Percentile,
     },
-    /// The device does not make as many tokens.
+    /// The device does not deliver as many tokens.
     TooMuch {
-        /// Tokens a second that the SLO needs.
+        /// Tokens per second that the SLO needs.
         tokens_needed: u64,
-        /// Tokens a second that the others leave.
+        /// Tokens per second that the other tenants leave.
         tokens_available: u64,
-        /// Tokens a second that the device makes at the strictest latency.
+        /// Tokens per second that the device delivers at the strictest latency.
         tokens_device: u64,
         /// The strictest latency in microseconds.
         latency_us: u32,
-        /// Of which percentile it is.
+        /// The percentile of the strictest latency.
         percentile: Percentile,
-        /// Whose latency that is; `None` for the SLO's that is asked for.
+        /// The tenant with the strictest latency; `None` for the requested SLO.
         limited_by: Option<String>,
     },
 }
 
-/// Why nothing changes just now.
+/// The message while another process takes over.
 pub const UPGRADING: &str = "a new process is taking over this server, and nothing changes meanwhile; try again in a second";
 
 impl fmt::Display for Refusal {
@@ -185,80 +186,82 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What would have to give for a refused SLO: each way on its own is enough.
+/// Remedies for a refused SLO: each one on its own is sufficient.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// Requests a second that would be admitted at the asked latency and mix; `None` when not one.
+    /// Requests per second that would be admitted at the requested latency and mix; `None` if not
+    /// even one.
     pub iops: Option<u32>,
-    /// The tightest latency in microseconds at which the asked rate would be admitted.
+    /// The lowest latency in microseconds at which the requested rate would be admitted.
     pub latency_us: Option<u32>,
-    /// Tenants that would have to go, few of them; empty when even that is not enough.
+    /// Tenants whose removal would free enough, as few as possible; empty if even that is not
+    /// enough.
     pub leave: Vec<String>,
 }
 
-/// What a check finds.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It would be admitted.
+    /// The SLO would be admitted.
     Admitted {
-        /// Tokens a second that it needs.
+        /// Tokens per second that the SLO needs.
         tokens_needed: u64,
-        /// Tokens a second that would be left for best effort.
+        /// Tokens per second that would be left for best effort.
         tokens_left: u64,
     },
-    /// It would be refused.
+    /// The SLO would be refused.
     Refused {
-        /// Why.
+        /// The reason.
         refusal: Refusal,
-        /// What would have to give.
+        /// The remedies.
         ways: Ways,
     },
 }
 
-/// Where a tenant stands.
+/// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is served as promised.
+    /// The tenant is served.
     Active,
-    /// It was unregistered; what it had in flight is still being served.
+    /// The tenant was unregistered; its requests in flight are still served.
     Leaving,
 }
 
-/// One tenant, as an operator sees it.
+/// The description of a tenant for operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantInfo {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its number on the whole server; workers' logs use it.
+    /// Number of the tenant on the whole server, as in workers' logs.
     pub tenant: TenantId,
-    /// Whether it is leaving.
+    /// State of the tenant.
     pub state: State,
-    /// Who made it.
+    /// Origin of the tenant.
     pub origin: Origin,
-    /// What it was promised.
+    /// Class of the tenant.
     pub class: Class,
-    /// The device that its promise is about.
+    /// The device of the SLO.
     pub device: String,
-    /// Its SLO.
+    /// The SLO.
     pub slo: Slo,
-    /// Tokens a second that its SLO needs; zero for best effort.
+    /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
-    /// What it gets of the rest while it is best effort.
+    /// The share of a best-effort tenant.
     pub share: Share,
-    /// How it fares.
+    /// The measurements of the last window.
     pub measured: Measured,
-    /// Connections that belong to it or hold a handle on it.
+    /// Connections that belong to the tenant or hold a handle on it.
     pub connections: u32,
-    /// Requests admitted and not answered yet, on all workers.
+    /// Requests admitted and not yet answered, on all workers.
     pub in_flight: u32,
 }
 
-/// What a tenant gets of what the promises leave, while it is best effort.
+/// A best-effort tenant's share of the tokens that SLOs leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part beside those of the others, from 1 to [`Share::WEIGHT_MAX`]; 1 unless told.
+    /// Weight relative to the other tenants, from 1 to [`Share::WEIGHT_MAX`]; 1 by default.
     pub weight: u32,
-    /// Tokens a second that it gets at most, whatever others leave.
+    /// Maximum tokens per second, whatever others leave.
     pub cap_tokens: Option<u64>,
 }
 
@@ -266,13 +269,13 @@ impl Share {
     /// The largest weight.
     pub const WEIGHT_MAX: u32 = Portion::WEIGHT_MAX;
 
-    /// The largest cap.
+    /// The largest cap in tokens per second.
     const CAP_TOKENS_MAX: u64 = 1_000_000_000;
 
-    /// In units.
+    /// Converts the share to units.
     ///
     /// # Errors
-    /// Says which part makes no sense.
+    /// The name of an invalid field.
     pub(crate) fn portion(self) -> Result<Portion, Refusal> {
         let Share { weight, cap_tokens } = self;
         if !(1..=Share::WEIGHT_MAX).contains(&weight) {
@@ -290,7 +293,7 @@ impl Share {
 }
 
 impl Default for Share {
-    /// As much as any other, without a cap.
+    /// Returns an equal share without a cap.
     fn default() -> Share {
         Share::from(Portion::default())
     }
@@ -302,25 +305,26 @@ impl From<Portion> for Share {
     }
 }
 
-/// One device, as an operator sees it.
+/// The description of a device for operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Whether it has a model; without one nothing is promised on it and nothing is limited.
+    /// `true` if the device has a model. Without a model, the device admits no SLO and limits no
+    /// tenant.
     pub has_model: bool,
-    /// Tokens a second that it makes with the tenants as they are; `None` without a model.
+    /// Tokens per second that the device delivers with its current tenants; `None` without a model.
     pub tokens: Option<u64>,
-    /// Tokens a second that are promised.
+    /// Tokens per second that are promised.
     pub tokens_promised: u64,
-    /// Tokens a second that are left for best effort; `None` without a model.
+    /// Tokens per second that are left for best effort; `None` without a model.
     pub tokens_left: Option<u64>,
-    /// The strictest promised latency in microseconds.
+    /// The strictest latency bound in microseconds.
     pub latency_us: Option<u32>,
-    /// What the model is multiplied with at present; `None` where it is not corrected.
+    /// The current correction of the model; `None` if it is not corrected.
     pub correction: Option<Adjustment>,
-    /// How it stands beside its model; `None` without one.
+    /// The device's drift from its model; `None` without a model.
     pub drift: Option<Drift>,
-    /// Whether it has another model than the configuration gives it.
+    /// `true` if the device's model is not the configured one.
     pub is_remodelled: bool,
 }

@@ -1,39 +1,39 @@
-//! What was carried out of some requests: sums that do not wrap.
+//! Sums of successful requests that do not wrap.
 
 use contract::{Coarse, Protocol, Reading, Stage, Staged, WorkReading, coarse_edge};
 
-/// Requests of somebody that were carried out.
+/// The sums of a part of the successful requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// How many: reads, writes, others.
+    /// Number of reads, writes and others.
     pub requests: [u64; 3],
-    /// Bytes that reads and writes carried.
+    /// Bytes of reads and of writes.
     pub bytes: [u64; 2],
-    /// Where those that were picked by chance spent their time.
+    /// Times per stage of the sampled requests.
     pub samples: Staged<u64>,
 }
 
 impl Work {
-    /// Adds somebody's.
+    /// Adds other sums.
     pub(crate) fn add(&mut self, other: &Work) {
         self.requests.iter_mut().zip(other.requests).for_each(|(to, from)| *to += from);
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
         add_samples(&mut self.samples, &other.samples);
     }
 
-    /// Requests of all kinds.
+    /// Returns the number of requests of all kinds.
     pub(crate) fn requests_total(&self) -> u64 {
         self.requests.iter().sum()
     }
 
-    /// How much of it there is in a second, if this was done in so many: requests, and bytes of reads
-    /// and of writes.
+    /// Returns the rates of this work over `seconds` seconds: requests per second, then bytes read
+    /// and bytes written per second.
     pub(crate) fn rates(&self, seconds: f64) -> (f64, [f64; 2]) {
         let iops = self.requests_total() as f64 / seconds;
         (iops, self.bytes.map(|bytes| bytes as f64 / seconds))
     }
 
-    /// Of reads, how long those that were picked spent in each stage.
+    /// Returns the times per stage of the sampled reads.
     pub(crate) fn reads(&self) -> [Coarse<u64>; Stage::ALL.len()] {
         self.samples[0]
     }
@@ -65,8 +65,9 @@ pub(crate) fn add_samples(to: &mut Staged<u64>, from: &Staged<u64>) {
     to.zip(from.as_flattened().as_flattened()).for_each(|(to, from)| *to += from);
 }
 
-/// The time in microseconds that so many tenths of a percent of these lasted at most: the upper edge
-/// of a bucket, of the last one its lower edge; `None` without any.
+/// Returns the time in microseconds that `tenths` of a percent of these requests did not exceed:
+/// the upper edge of a bucket, or the lower edge of the last bucket. Returns `None` without
+/// requests.
 pub(crate) fn percentile_us(histogram: &Coarse<u64>, tenths: u16) -> Option<f64> {
     let all: u64 = histogram.iter().sum();
     let wanted = (all * u64::from(tenths)).div_ceil(1_000).max(1);
@@ -79,19 +80,18 @@ pub(crate) fn percentile_us(histogram: &Coarse<u64>, tenths: u16) -> Option<f64>
     edge.map(|nanos| nanos as f64 / 1e3)
 }
 
-/// What is known of the requests of each protocol.
+/// The successful requests of each protocol.
 ///
-/// Whose connection speaks what is looked at for those requests alone that are picked by chance. So
-/// what was carried out, which is counted exactly and of all protocols together, is divided among them
-/// by the shares that they have of the requests that were picked in the same window; and what was
-/// carried out in windows without any is divided in the next that has some. While one protocol alone is
-/// spoken, all is its own.
+/// Only sampled requests are attributed to the protocol of their connection. The exact count of all
+/// successful requests is divided among the protocols in proportion to the samples of the same
+/// window. Requests of a window without samples are divided in the next window that has some. While
+/// only one protocol is in use, all requests belong to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByProtocol {
-    /// What was picked.
+    /// The sampled requests.
     pub(crate) readings: [WorkReading; PROTOCOLS],
     pub(crate) done: [Work; PROTOCOLS],
-    /// What was carried out and is nobody's yet.
+    /// Successful requests that are not yet attributed.
     requests: [u64; 3],
     bytes: [u64; 2],
 }
@@ -99,7 +99,7 @@ pub(crate) struct ByProtocol {
 const PROTOCOLS: usize = Protocol::ALL.len();
 
 impl ByProtocol {
-    /// Ends a window, in which this was carried out in all. `readings` are what workers have picked.
+    /// Ends a window with the total work `carried`. `readings` are the workers' samples.
     pub(crate) fn end(&mut self, readings: [WorkReading; PROTOCOLS], carried: &Work) {
         let before = std::mem::replace(&mut self.readings, readings);
         let picked: [Work; PROTOCOLS] =
@@ -120,7 +120,7 @@ impl ByProtocol {
     }
 }
 
-/// Divides what there is in proportion to these. What cannot be divided stays: less than one for each.
+/// Divides a total in proportion to `by`. A remainder stays in `left`: less than one per protocol.
 fn divide(left: &mut u64, by: [u64; PROTOCOLS]) -> [u64; PROTOCOLS] {
     let all: u64 = by.iter().sum();
     if all == 0 {
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_two_did_is_divided_and_nothing_is_lost() {
         let mut all = ByProtocol::default();
-        // What was picked wraps on the way.
+        // The samples wrap on the way.
         let start = u32::MAX - 50;
         all.readings[0] = picked(start, 0);
         for n in 1..=100 {

@@ -1,33 +1,34 @@
-//! Where the admin API is: a Unix socket, a port of loopback, or elsewhere with TLS.
+//! Addresses of the admin API: a Unix socket, a loopback port, or a port of another machine with
+//! TLS.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of an admin API, as people write it: a path, `http://127.0.0.1:PORT`, or
+/// The address of an admin API, in its text form: a path, `http://127.0.0.1:PORT`, or
 /// `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminAddress {
     /// A Unix socket.
     Unix(PathBuf),
-    /// A port of loopback.
+    /// A loopback port.
     Tcp(SocketAddr),
-    /// A port of any host, by TLS.
+    /// A port of any host, with TLS.
     Tls {
-        /// Its name, which its certificate has to have, or its address.
+        /// The host's name, which its certificate must contain, or its address.
         host: String,
         /// The port.
         port: u16,
     },
 }
 
-/// Why a text is no address of an admin API.
+/// The reason that a text is not an address of an admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressError {
-    /// It is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
+    /// The text is neither a path nor `http://ADDRESS:PORT` nor `https://HOST:PORT`.
     Form(String),
-    /// Other machines could reach it.
+    /// Other machines could reach the address.
     Exposed(SocketAddr),
 }
 
@@ -57,7 +58,7 @@ impl FromStr for AdminAddress {
         let form = || AddressError::Form(text.to_owned());
         if let Some(host) = text.strip_prefix("http://") {
             let host = host.strip_suffix('/').unwrap_or(host);
-            // A name is not looked up: what it leads to can change behind our back.
+            // A name is not resolved, since its address could change later.
             let host = host.replacen("localhost:", "127.0.0.1:", 1);
             let address: SocketAddr = host.parse().map_err(|_| form())?;
             return match address.ip().is_loopback() {

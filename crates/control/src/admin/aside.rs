@@ -1,11 +1,11 @@
-//! Work that waits, for workers, a disk or a lock, beside the thread that answers.
+//! Blocking work (for workers, a disk or a lock) outside the thread that answers requests.
 
 use super::problem::{Code, Problem};
 
-/// Does what waits where it holds up nobody.
+/// Runs blocking work on a thread of its own.
 ///
 /// # Errors
-/// Its own, and that it panicked.
+/// The error of the work, or a [`Problem`] if it panicked.
 pub(super) async fn aside<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     what: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,5 +1,4 @@
-//! What a request asks for in its path and behind the question mark: what is wrong with it is said in
-//! JSON, like everything else.
+//! Extractors for a request's path and query, whose errors are JSON, like all other errors.
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Path as AxumPath, Query as AxumQuery};
@@ -11,7 +10,7 @@ use super::problem::{Code, Problem};
 /// The variable part of a path.
 pub(super) struct Path<T>(pub(super) T);
 
-/// What stands behind the question mark.
+/// The query: the part after the question mark.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {

@@ -1,9 +1,10 @@
-//! The audit log: one record of each request to change something, done or refused, and of each that
-//! was not let in.
+//! The audit log: one record of each request for a change, done or refused, and of each request
+//! without valid credentials.
 //!
-//! A record says who asked, what for, what was before and after where that is small, and how it
-//! ended. It is made of what the API shows, never of a request's body, so that no key is in one.
-//! What is deliberately not here: the file, its clock and its rotation (the program's [`Journal`]).
+//! A record has the caller, the operation, the values before and after if they are small, and the
+//! outcome. Values come from the API's representation, never from a request's body, so that no
+//! record contains a key. This module deliberately leaves out the file, its clock and its rotation
+//! (see the program's [`Journal`]).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -22,97 +23,99 @@ use tokio::time::Instant;
 use super::problem::{Code, Problem};
 use super::server::Seat;
 
-/// Bytes of what was before, or is after, at most; what is larger is not told.
+/// Maximum size of the value before, and of the value after, in bytes; larger values are omitted.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// Bytes of a path at most; the rest is cut.
+/// Maximum length of a path in bytes; the rest is cut.
 const PATH_BYTES_MAX: usize = 512;
 
-/// Records a [`PERIOD`] of requests that were not let in: whoever sends them must not fill a disk.
+/// Maximum number of records per [`PERIOD`] of requests without valid credentials, so that their
+/// senders cannot fill a disk.
 const STRANGERS_MAX: u32 = 20;
 
-/// How long records of those are counted.
+/// Period over which those records are counted.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Where records are kept.
+/// The storage of records.
 pub trait Journal: Send + Sync {
-    /// Whether records can be kept: what could not be before is written first.
+    /// Prepares the storage for a record; writes overdue records first.
     ///
     /// # Errors
-    /// Says why not. Then nothing may be changed.
+    /// The reason that no record can be kept. Then nothing may be changed.
     fn ready(&self) -> Result<(), String>;
 
-    /// Keeps a record, so that a crash does not lose it.
+    /// Stores a record so that a crash does not lose it.
     ///
     /// # Errors
-    /// Says why it is not kept yet. It is owed: `ready` fails until it is.
+    /// The reason that the record is not stored yet. The record is overdue: `ready` fails until it
+    /// is stored.
     fn keep(&self, record: &Record) -> Result<(), String>;
 }
 
-/// Who asked for a change.
+/// The originator of a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Caller {
-    /// A process of this machine, by a Unix socket: the kernel says which.
+    /// A process of this machine, connected to a Unix socket and identified by the kernel.
     Process {
-        /// Its user.
+        /// The user identifier of the process.
         uid: u32,
-        /// Its number when it connected.
+        /// The process identifier at the time of the connection.
         pid: Option<i32>,
     },
-    /// Whoever is at an address.
+    /// A caller at a network address.
     Address {
-        /// The other end of the connection.
+        /// The address of the peer.
         address: SocketAddr,
-        /// The name of the token that was presented, if it is one of ours.
+        /// The name of the presented token, if the server knows it.
         #[serde(skip_serializing_if = "Option::is_none")]
         token: Option<String>,
     },
-    /// Whoever may send signals to the server.
+    /// A sender of a signal.
     Signal {
-        /// Its name.
+        /// The name of the signal.
         signal: &'static str,
     },
 }
 
-/// How a request for a change ended.
+/// The outcome of a request for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// As was asked.
+    /// The change was made.
     Done,
-    /// Nothing was changed: it may not be, or makes no sense.
+    /// Nothing was changed: the change is forbidden or invalid.
     Refused,
-    /// Nothing was changed: it could not be.
+    /// Nothing was changed: the change was not possible.
     Failed,
-    /// It took too long to be waited for, and may still have been done.
+    /// The change exceeded the time limit, and may still be made.
     Unknown,
 }
 
-/// One line of the log.
+/// A record of the audit log: one line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
-    /// Who asked.
+    /// The originator.
     pub who: Caller,
-    /// The method of HTTP; `RELOAD` for a signal, `UPGRADE` for another process.
+    /// The HTTP method; `RELOAD` for a signal, `UPGRADE` for another process.
     pub method: String,
-    /// What it was about: the path, without a query.
+    /// The object of the change: the path, without a query.
     pub path: String,
-    /// What was before, as far as it is another now.
+    /// The values before, as far as they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// What is now, as far as it was another.
+    /// The values after, as far as they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The status of HTTP.
+    /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// Why it was not done.
+    /// The reason that the change was not made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Requests before this one that were not let in and have no record.
+    /// Number of earlier requests without valid credentials that have no record.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
 }
@@ -123,7 +126,7 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Record {
-    /// A record of what was asked for by other means than a request.
+    /// Returns a record of a change that was requested by other means than HTTP.
     pub fn beside_http(who: Caller, method: &str, about: &str, outcome: Outcome) -> Record {
         Record {
             who,
@@ -138,10 +141,10 @@ impl Record {
         }
     }
 
-    /// Puts it into the log and into `journal`, if there is one.
+    /// Writes the record to the log, and to `journal` if there is one.
     ///
     /// # Errors
-    /// Says why it is not kept.
+    /// The reason that the record is not stored.
     pub fn keep(&self, journal: Option<&dyn Journal>) -> Result<(), String> {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string);
         tracing::info!(
@@ -159,12 +162,12 @@ impl Record {
     }
 }
 
-/// The beginning of a text, at a character's end.
+/// Returns the beginning of a text, cut at a character boundary.
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(PATH_BYTES_MAX)].to_owned()
 }
 
-/// What a handler tells of its change, for the record of the request that it is at.
+/// A handler's notes on its change, for the record of its request.
 #[derive(Clone, Default)]
 pub(super) struct Note(Arc<Mutex<Told>>);
 
@@ -173,28 +176,28 @@ struct Told {
     before: Option<Value>,
     after: Option<Value>,
     token: Option<String>,
-    /// How the change ended, where that is said: why it was not done, if it was not.
+    /// The outcome of the change, once reported: the error code, or `None` for success.
     ended: Option<Option<Code>>,
-    /// What waits for that, because the request was not waited for.
+    /// The continuation that waits for the outcome, if the request did not wait for it.
     late: Option<Late>,
 }
 
-/// Told why a change was not done, if it was not, and what was before and is after.
+/// A continuation that receives the error code, and the values before and after.
 type Late = Box<dyn FnOnce(Option<Code>, Option<Value>, Option<Value>) + Send>;
 
 impl Note {
-    /// What was before the change.
+    /// Notes the values before the change.
     pub(super) fn before(&self, what: &impl Serialize) {
         self.told().before = value_of(what);
     }
 
-    /// What is after it.
+    /// Notes the values after the change.
     pub(super) fn after(&self, what: &impl Serialize) {
         self.told().after = value_of(what);
     }
 
-    /// The change has ended, well or for this reason. Said by whoever makes it, who may outlive the
-    /// request.
+    /// Notes the outcome of the change: success, or an error code. Called by the code that makes
+    /// the change, which may outlive the request.
     pub(super) fn ended(&self, code: Option<Code>) {
         let late = {
             let mut told = self.told();
@@ -206,8 +209,8 @@ impl Note {
         }
     }
 
-    /// Has a record kept of how a change ended, once that is known: the one of its request does not
-    /// say it.
+    /// Stores a second record once the outcome of the change is known, since the record of the
+    /// request lacks it.
     fn keep_later(&self, first: Record, journal: Option<Arc<dyn Journal>>) {
         let late = move |code: Option<Code>, before, after| {
             let outcome = code.map_or(Outcome::Done, |code| outcome_of(code.status()));
@@ -232,7 +235,7 @@ impl Note {
         late(code, before, after);
     }
 
-    /// Whose token the request has.
+    /// Notes the name of the request's token.
     pub(super) fn token(&self, name: &str) {
         self.told().token = Some(name.to_owned());
     }
@@ -254,14 +257,14 @@ impl<S: Sync> FromRequestParts<S> for Note {
     }
 }
 
-/// What all connections of a door have: where records go, and how many strangers left.
+/// The shared state of an endpoint's connections: the journal, and the count of refused requests.
 #[derive(Clone, Default)]
 pub(super) struct Auditor {
     journal: Option<Arc<dyn Journal>>,
     strangers: Arc<Mutex<Strangers>>,
 }
 
-/// How many records of requests that were not let in there were in this period.
+/// Number of records in this period of requests without valid credentials.
 #[derive(Debug, Default)]
 struct Strangers {
     since: Option<Instant>,
@@ -270,7 +273,8 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// Whether one more has a record, and how many had none before it.
+    /// Returns the number of requests without a record before this one, or `None` if this one has
+    /// no record either.
     fn take(&mut self, now: Instant) -> Option<u64> {
         if self.since.is_none_or(|since| now.duration_since(since) >= PERIOD) {
             (self.since, self.kept) = (Some(now), 0);
@@ -291,14 +295,14 @@ impl Auditor {
 
     async fn keep(&self, record: Record) -> Result<(), String> {
         let journal = self.journal.clone();
-        // A disk may take its time, and others have questions meanwhile.
+        // A disk may be slow, and other requests must be answered meanwhile.
         let kept = tokio::task::spawn_blocking(move || record.keep(journal.as_deref())).await;
         kept.unwrap_or_else(|_| Err("the server's log says more".to_owned()))
     }
 }
 
-/// Whether a request is to change something. A check is a question, though it has a body; a trace has
-/// workers do something that they do not do otherwise, and tells of single requests.
+/// Returns `true` for a request for a change. A check is a query, though it has a body. A trace
+/// counts as a change: it makes workers do additional work, and shows single requests.
 pub(super) fn is_change(method: &Method, path: &str) -> bool {
     match *method {
         Method::OPTIONS => false,
@@ -315,7 +319,7 @@ fn is_stranger(status: StatusCode) -> bool {
     )
 }
 
-/// Changes nothing while the log takes no records. Asked of those who are let in.
+/// Refuses changes while the audit log accepts no records. Runs after authentication.
 pub(super) async fn ready(
     State(auditor): State<Auditor>,
     request: Request,
@@ -335,13 +339,13 @@ pub(super) async fn ready(
     next.run(request).await
 }
 
-/// Keeps a record of a request for a change, and of one that was not let in.
+/// Stores a record of a request for a change, or of one without valid credentials.
 pub(super) async fn recorded(
     State(auditor): State<Auditor>,
     request: Request,
     next: Next,
 ) -> Response {
-    // To its end also when the peer goes away: a change without a record must not be.
+    // Runs to its end also when the peer disconnects: a change must not lack a record.
     let done = tokio::spawn(record(auditor, request, next)).await;
     done.unwrap_or_else(|_| {
         Problem::new(Code::Internal, "the server's log says more").into_response()
@@ -352,7 +356,7 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     let (method, path) = (request.method().clone(), cut(request.uri().path()));
     let is_change = is_change(&method, request.uri().path());
     let caller = request.extensions().get::<Caller>().cloned();
-    // What is done goes on when its peer hangs up, and has its seat until then.
+    // The work goes on when its peer disconnects, and keeps its seat until then.
     let _seat = request.extensions().get::<Seat>().cloned();
     let note = Note::default();
     request.extensions_mut().insert(note.clone());
@@ -396,7 +400,7 @@ async fn record(auditor: Auditor, mut request: Request, next: Next) -> Response 
     let kept = auditor.keep(record).await;
     if let Some(first) = unknown {
         let journal = auditor.journal.clone();
-        // It may be known by now, and then a disk is waited for.
+        // The outcome may be known by now; then this waits for a disk.
         let _ = tokio::task::spawn_blocking(move || note.keep_later(first, journal)).await;
     }
     match kept {
@@ -420,7 +424,7 @@ fn outcome_of(status: StatusCode) -> Outcome {
     }
 }
 
-/// Of two objects what is not the same in both; other values as they are.
+/// Returns the members in which two objects differ; other values unchanged.
 fn differing(before: Option<Value>, after: Option<Value>) -> (Option<Value>, Option<Value>) {
     match (before, after) {
         (Some(Value::Object(mut was)), Some(Value::Object(mut is))) => {
@@ -492,7 +496,7 @@ mod tests {
         assert!(journal.0.lock().unwrap().is_empty(), "nobody knows");
         done.after(&json!({ "a": 2, "b": 1 }));
         done.ended(None);
-        // Whoever was faster than the request's own record.
+        // The outcome came before the request's own record.
         let refused = Note::default();
         refused.before(&json!({ "a": 1 }));
         refused.ended(Some(Code::InUse));

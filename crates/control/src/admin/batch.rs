@@ -1,4 +1,4 @@
-//! Many tenants changed by one request.
+//! Changes of many tenants in one request.
 
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
@@ -12,18 +12,18 @@ use super::routes::{Api, Body, contract_slo};
 use crate::book::TenantChange;
 use crate::words::Refusal;
 
-/// Changes of one request at most: as many as tenants that a server was measured with.
+/// Maximum number of changes in one request: the number of tenants that a server was measured with.
 const CHANGES_MAX: usize = 10_000;
 
-/// Bytes of such a request at most: that many with long names and all that can be said of them.
+/// Maximum size of such a request in bytes: that many changes with long names and all members.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// How much a request may have.
+/// Returns the limit of the request's size.
 pub(super) fn limit() -> DefaultBodyLimit {
     DefaultBodyLimit::max(BODY_BYTES_MAX)
 }
 
-/// What the record of a batch says: how many, and which if they are few.
+/// The audit note of a batch: the counts, and the changes if they are few.
 #[derive(Serialize)]
 struct Noted<'a> {
     #[serde(flatten)]
@@ -32,10 +32,10 @@ struct Noted<'a> {
     changes: Option<&'a [ChangeTenant]>,
 }
 
-/// Changes whose record has them all.
+/// Maximum number of changes that are listed in the audit record.
 const NOTED_MAX: usize = 16;
 
-/// Makes, changes and removes tenants: all that are named, or none.
+/// Adds, changes and removes tenants: all changes, or none.
 #[utoipa::path(
     patch,
     path = "/v1/tenants",
@@ -91,7 +91,7 @@ fn counts_of(changes: &[ChangeTenant]) -> ChangedTenants {
     counts
 }
 
-/// A change as the book makes it.
+/// Converts a change to the registry's form.
 fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
     let slo_of = |slo, name: &str| {
         contract_slo(slo)
@@ -111,7 +111,8 @@ fn meant(n: usize, change: ChangeTenant) -> Result<TenantChange, Problem> {
     })
 }
 
-/// Why a batch was refused: its change of this place, counted from zero.
+/// Returns the problem of a refused batch, which names the refused change by its position, counted
+/// from zero.
 pub fn in_batch(n: usize, change: &TenantChange, refusal: Refusal) -> Problem {
     let problem = Problem::from(refusal);
     Problem { message: about(n, change.name(), &problem.message), ..problem }
@@ -121,7 +122,7 @@ fn about(n: usize, name: &str, message: &str) -> String {
     format!("changes[{n}], tenant {name:?}: {message}; none of the changes was made")
 }
 
-/// The document of all this.
+/// The OpenAPI document of this module.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;

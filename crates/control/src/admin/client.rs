@@ -1,4 +1,4 @@
-//! The other end of the API, for programs that wait for their answers.
+//! A blocking client of the admin API.
 
 use std::fmt;
 use std::io;
@@ -39,28 +39,28 @@ use super::tls::Pass;
 use super::unkept::WARNING;
 use super::watch::{Flows, Stages};
 
-/// How long to wait for an answer.
+/// Maximum time to wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Bytes of an answer at most: more than ten times what 10 000 tenants come to.
+/// Maximum size of an answer in bytes: more than ten times the list of 10 000 tenants.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Why there is no good answer.
+/// The reason that a request has no good answer.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The server cannot be reached.
     Unreachable {
-        /// Where it was looked for.
+        /// The address of the server.
         address: AdminAddress,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// How to reach a server elsewhere is not known, or makes no sense.
+    /// The credentials for a server on another machine are missing or invalid.
     Pass(String),
-    /// The server says no.
+    /// The server refused the request.
     Refused(Problem),
-    /// What answers is not the admin API, or broke off.
+    /// The answer is not from an admin API, or incomplete.
     Broken(String),
 }
 
@@ -97,14 +97,14 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// A handle to the admin API of a server. Connects when it is first used.
+/// A handle to the admin API of a server. Connects on first use.
 pub struct Client {
     address: AdminAddress,
-    /// For a server elsewhere.
+    /// The credentials for a server on another machine.
     pass: Option<Pass>,
     runtime: Runtime,
     sender: Option<SendRequest<Full<Bytes>>>,
-    /// What the last answer warned of.
+    /// The warning of the last answer.
     warning: Option<String>,
 }
 
@@ -115,60 +115,61 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the API at `address`.
+    /// Returns a client of the API at `address`.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// When the system has no free descriptor.
     pub fn new(address: AdminAddress) -> Result<Client, ClientError> {
         Client::with_pass(address, None)
     }
 
-    /// A client of the API at `address`, which needs a pass if that is elsewhere.
+    /// Returns a client of the API at `address`, with credentials, which a server on another
+    /// machine requires.
     ///
     /// # Errors
-    /// When the system has no descriptor left.
+    /// When the system has no free descriptor.
     pub fn with_pass(address: AdminAddress, pass: Option<Pass>) -> Result<Client, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&address, error))?;
         Ok(Client { address, pass, runtime, sender: None, warning: None })
     }
 
-    /// All tenants.
+    /// Returns all tenants.
     ///
     /// # Errors
-    /// See [`ClientError`], here as everywhere.
+    /// See [`ClientError`], also for all other methods.
     pub fn tenants(&mut self) -> Result<Vec<Tenant>, ClientError> {
         Ok(self.get::<Tenants>("/v1/tenants")?.tenants)
     }
 
-    /// One tenant.
+    /// Returns one tenant.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no tenant of this name.
     pub fn tenant(&mut self, name: &str) -> Result<Tenant, ClientError> {
         self.get(&path_of(name))
     }
 
-    /// Makes a tenant.
+    /// Adds a tenant.
     ///
     /// # Errors
-    /// When it is refused.
+    /// When the server refuses the tenant.
     pub fn add_tenant(&mut self, tenant: &AddTenant) -> Result<Admitted, ClientError> {
         self.call(Method::POST, "/v1/tenants", Some(tenant))
     }
 
-    /// Changes what a tenant is promised, and its share of the rest unless that is to stay.
+    /// Changes the SLO of a tenant, and its share of spare tokens unless the share is `None`.
     ///
     /// # Errors
-    /// When it is refused; then the old promise stands.
+    /// When the server refuses the change; then the old SLO stands.
     pub fn set_tenant(&mut self, name: &str, to: &SetTenant) -> Result<Admitted, ClientError> {
         self.call(Method::PUT, &path_of(name), Some(to))
     }
 
-    /// Makes, changes and removes tenants, all that are named or none.
+    /// Adds, changes and removes tenants: all changes, or none.
     ///
     /// # Errors
-    /// When one of the changes is refused; the message says which.
+    /// When the server refuses a change; the message names it.
     pub fn change_tenants(
         &mut self,
         changes: &ChangeTenants,
@@ -179,20 +180,20 @@ impl Client {
     /// Removes a tenant.
     ///
     /// # Errors
-    /// When there is none of this name, or the configuration names it.
+    /// When there is no tenant of this name, or the configuration names it.
     pub fn remove_tenant(&mut self, name: &str) -> Result<(), ClientError> {
         self.call(Method::DELETE, &path_of(name), None::<&()>)
     }
 
-    /// Whether an SLO would be admitted.
+    /// Checks whether an SLO would be admitted.
     ///
     /// # Errors
-    /// When the question makes no sense.
+    /// When the question is invalid.
     pub fn check(&mut self, question: &Check) -> Result<Verdict, ClientError> {
         self.call(Method::POST, "/v1/tenants/check", Some(question))
     }
 
-    /// The devices.
+    /// Returns all devices.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -200,10 +201,10 @@ impl Client {
         self.get("/v1/devices")
     }
 
-    /// One device.
+    /// Returns one device.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no device of this name.
     pub fn device(&mut self, name: &str) -> Result<Device, ClientError> {
         self.get(&path_to("devices", name))
     }
@@ -224,27 +225,27 @@ impl Client {
         self.call(Method::DELETE, &path_to("devices", name), None::<&()>)
     }
 
-    /// The model of a device.
+    /// Returns the model of a device.
     ///
     /// # Errors
-    /// When there is no such device, or it has none.
+    /// When there is no such device, or it has no model.
     pub fn model(&mut self, device: &str) -> Result<Model, ClientError> {
         self.get(&format!("{}/model", path_to("devices", device)))
     }
 
-    /// Goes back to the model that the configuration names.
+    /// Restores the model that the configuration names.
     ///
     /// # Errors
-    /// When that cannot be kept, or the device is being measured.
+    /// When the change cannot be stored, or the device is being measured.
     pub fn reset_model(&mut self, device: &str) -> Result<(), ClientError> {
         let path = format!("{}/model", path_to("devices", device));
         self.call(Method::DELETE, &path, None::<&()>)
     }
 
-    /// Has a device measured anew.
+    /// Starts a recalibration of a device.
     ///
     /// # Errors
-    /// Why it is not.
+    /// When the server refuses it.
     pub fn recalibrate(
         &mut self,
         device: &str,
@@ -253,7 +254,7 @@ impl Client {
         self.call(Method::POST, &recalibration_of(device), Some(how))
     }
 
-    /// How far the last recalibration of a device is.
+    /// Returns the state of a device's last recalibration.
     ///
     /// # Errors
     /// When there was none.
@@ -261,16 +262,16 @@ impl Client {
         self.get(&recalibration_of(device))
     }
 
-    /// Uses what a recalibration has found although not all tenants fit into it.
+    /// Accepts the result of a recalibration although not all tenants fit into it.
     ///
     /// # Errors
-    /// When nothing is held back.
+    /// When no result is held back.
     pub fn accept_recalibration(&mut self, device: &str) -> Result<Recalibration, ClientError> {
         let to = SetRecalibration { accept: true };
         self.call(Method::PUT, &recalibration_of(device), Some(&to))
     }
 
-    /// Ends a recalibration, or forgets what it has found.
+    /// Ends a recalibration, or discards its result.
     ///
     /// # Errors
     /// When there is none.
@@ -278,7 +279,7 @@ impl Client {
         self.call(Method::DELETE, &recalibration_of(device), None::<&()>)
     }
 
-    /// The workers.
+    /// Returns all workers.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -286,34 +287,33 @@ impl Client {
         self.get("/v1/workers")
     }
 
-    /// One worker.
+    /// Returns one worker.
     ///
     /// # Errors
-    /// When there is none of this number.
+    /// When there is no worker of this number.
     pub fn worker(&mut self, number: usize) -> Result<Worker, ClientError> {
         self.get(&format!("/v1/workers/{number}"))
     }
 
-    /// Lets a worker take connections, or give them away and rest.
+    /// Activates a worker, or retires it: it moves its connections away and parks.
     ///
     /// # Errors
-    /// When there is none of this number, or it listens.
+    /// When there is no worker of this number, or it listens.
     pub fn set_worker(&mut self, number: usize, state: WorkerState) -> Result<(), ClientError> {
         let to = SetWorker { state, deadline_ms: None };
         self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
     }
 
-    /// Lets a worker give its connections away and rest; those that cannot move end when the time is
-    /// over.
+    /// Retires a worker with a deadline, at which connections end that cannot move.
     ///
     /// # Errors
-    /// As [`set_worker`](Client::set_worker).
+    /// As for [`set_worker`](Client::set_worker).
     pub fn drain_worker(&mut self, number: usize, deadline_ms: u64) -> Result<(), ClientError> {
         let to = SetWorker { state: WorkerState::Parked, deadline_ms: Some(deadline_ms) };
         self.call(Method::PUT, &format!("/v1/workers/{number}"), Some(&to))
     }
 
-    /// Drains the server, which ends then; `None`: it takes as long as its configuration says.
+    /// Drains the server, which ends afterwards. With `None`, the configuration gives the deadline.
     ///
     /// # Errors
     /// When another process takes over.
@@ -321,7 +321,7 @@ impl Client {
         self.call(Method::POST, "/v1/drain", Some(&DrainServer { deadline_ms }))
     }
 
-    /// Whether the server drains, and how far it is.
+    /// Returns the state of the server's drain.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -329,7 +329,7 @@ impl Client {
         self.get("/v1/drain")
     }
 
-    /// The connections of all workers.
+    /// Returns the connections of all workers.
     ///
     /// # Errors
     /// When a worker does not answer.
@@ -337,19 +337,19 @@ impl Client {
         self.get("/v1/connections")
     }
 
-    /// One connection, by the name that it is listed with.
+    /// Returns one connection, by its listed identifier.
     ///
     /// # Errors
-    /// When there is none of this name (any more).
+    /// When there is no connection of this identifier (any more).
     pub fn connection(&mut self, id: &str) -> Result<Connection, ClientError> {
         self.get(&path_to("connections", id))
     }
 
-    /// Ends a connection: when what it has in flight has ended, or when the time is over. What it is
-    /// while it ends.
+    /// Ends a connection: when its requests in flight have ended, or at the deadline. Returns the
+    /// ending connection.
     ///
     /// # Errors
-    /// When there is none of this name (any more).
+    /// When there is no connection of this identifier (any more).
     pub fn end_connection(
         &mut self,
         id: &str,
@@ -359,16 +359,16 @@ impl Client {
         self.call(Method::DELETE, &path, None::<&()>)
     }
 
-    /// Moves a connection, which is known by the name it is listed with, to another worker.
+    /// Moves a connection, named by its listed identifier, to another worker.
     ///
     /// # Errors
-    /// Why it stays where it is.
+    /// When the connection stays at its worker; the message has the reason.
     pub fn move_connection(&mut self, id: &str, to: usize) -> Result<HasMoved, ClientError> {
         let id = utf8_percent_encode(id, NON_ALPHANUMERIC);
         self.call(Method::POST, &format!("/v1/connections/{id}/move"), Some(&MoveTo { to }))
     }
 
-    /// The namespaces.
+    /// Returns all namespaces.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -376,18 +376,18 @@ impl Client {
         self.get("/v1/namespaces")
     }
 
-    /// One namespace, by its name or number.
+    /// Returns one namespace, by its name or number.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such namespace.
     pub fn namespace(&mut self, name: &str) -> Result<Namespace, ClientError> {
         self.get(&path_to("namespaces", name))
     }
 
-    /// Says other things of a device.
+    /// Changes the settings of a device.
     ///
     /// # Errors
-    /// When they cannot be, or not while the server runs.
+    /// When a setting is invalid, or cannot change while the server runs.
     pub fn set_device(
         &mut self,
         name: &str,
@@ -396,7 +396,7 @@ impl Client {
         self.call(Method::PUT, &path_to("devices", name), Some(to))
     }
 
-    /// Makes a namespace.
+    /// Adds a namespace.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -404,8 +404,8 @@ impl Client {
         self.call(Method::POST, "/v1/namespaces", Some(namespace))
     }
 
-    /// Makes a namespace larger, or smaller where that is said, read-only or not, or gives it another
-    /// name.
+    /// Changes a namespace: grows it, or shrinks it if permitted, sets its write protection, or
+    /// renames it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -430,7 +430,7 @@ impl Client {
         self.call(Method::DELETE, &path, None::<&()>)
     }
 
-    /// The subsystems.
+    /// Returns all subsystems.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -438,7 +438,7 @@ impl Client {
         self.get("/v1/subsystems")
     }
 
-    /// One subsystem.
+    /// Returns one subsystem.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -446,7 +446,7 @@ impl Client {
         self.get(&path_to("subsystems", nqn))
     }
 
-    /// Makes a subsystem.
+    /// Adds a subsystem.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -474,7 +474,7 @@ impl Client {
         self.call(Method::DELETE, &path_to("subsystems", nqn), None::<&()>)
     }
 
-    /// The hosts of which more is known than their name.
+    /// Returns all registered hosts.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -482,15 +482,15 @@ impl Client {
         self.get("/v1/hosts")
     }
 
-    /// What is known of a host.
+    /// Returns one registered host.
     ///
     /// # Errors
-    /// When nothing is.
+    /// When the host is not registered.
     pub fn host(&mut self, nqn: &str) -> Result<Host, ClientError> {
         self.get(&path_to("hosts", nqn))
     }
 
-    /// Says what is known of a host.
+    /// Registers a host, or changes its registration.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -498,7 +498,7 @@ impl Client {
         self.call(Method::PUT, &path_to("hosts", nqn), Some(to))
     }
 
-    /// Forgets what is known of a host.
+    /// Removes the registration of a host.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -506,7 +506,7 @@ impl Client {
         self.call(Method::DELETE, &path_to("hosts", nqn), None::<&()>)
     }
 
-    /// The listeners.
+    /// Returns all listeners.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -522,7 +522,7 @@ impl Client {
         self.call(Method::POST, "/v1/listeners", Some(listener))
     }
 
-    /// One listener, by its number or address.
+    /// Returns one listener, by its number or address.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -544,18 +544,18 @@ impl Client {
         self.call(Method::DELETE, &path, None::<&()>)
     }
 
-    /// Has a listener let people in, or turn them away.
+    /// Changes a listener's settings, for example whether it accepts connections.
     ///
     /// # Errors
-    /// When there is none of this number or address, or what is asked for cannot change.
+    /// When there is no listener of this number or address, or a setting cannot change.
     pub fn set_listener(&mut self, name: &str, to: &SetListener) -> Result<Listener, ClientError> {
         self.call(Method::PUT, &path_to("listeners", name), Some(to))
     }
 
-    /// Has a listener turn away whoever comes, and the connections end that came by it.
+    /// Drains a listener: it refuses new connections, and its connections end.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no listener of this name.
     pub fn drain_listener(
         &mut self,
         listener: &str,
@@ -565,16 +565,16 @@ impl Client {
         self.call(Method::POST, &path, Some(&DrainListener { deadline_ms: Some(deadline_ms) }))
     }
 
-    /// Has a listener let people in again.
+    /// Resumes a listener, which accepts connections again.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no listener of this name.
     pub fn resume_listener(&mut self, listener: &str) -> Result<Listener, ClientError> {
         let path = format!("{}/resume", path_to("listeners", listener));
         self.call(Method::POST, &path, None::<&()>)
     }
 
-    /// Says how namespaces are reached through a listener.
+    /// Sets the ANA state of namespaces through a listener.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -583,7 +583,7 @@ impl Client {
         self.call(Method::PUT, &path, Some(to))
     }
 
-    /// What devices, workers and namespaces did in the last second.
+    /// Returns the activity of devices, workers and namespaces in the last second.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -591,33 +591,34 @@ impl Client {
         self.get("/v1/flows")
     }
 
-    /// Where the reads of a tenant spent their time.
+    /// Returns the time per stage of a tenant's reads.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When there is no tenant of this name.
     pub fn stages(&mut self, name: &str) -> Result<Stages, ClientError> {
         self.get(&format!("{}/stages", path_to("tenants", name)))
     }
 
-    /// Traces one request in so many for so long, at most five seconds: trace events in JSON.
+    /// Traces one request in `one_in` for `seconds`, at most five seconds. Returns trace events in
+    /// JSON.
     ///
     /// # Errors
-    /// When somebody else does.
+    /// When another trace is running.
     pub fn trace(&mut self, seconds: f64, one_in: u32) -> Result<serde_json::Value, ClientError> {
         self.get(&format!("/v1/trace?seconds={seconds}&one_in={one_in}"))
     }
 
-    /// The status that a request without a body is answered with, whatever the answer says.
+    /// Returns the HTTP status of the answer to a request without a body, whatever the answer says.
     ///
     /// # Errors
-    /// When nobody answers, or the method makes no sense.
+    /// When no server answers, or the method is invalid.
     pub fn status(&mut self, method: &str, path: &str) -> Result<u16, ClientError> {
         let broken = |_| ClientError::Broken(format!("{method:?} is no method"));
         let method = Method::from_bytes(method.as_bytes()).map_err(broken)?;
         self.ask(method, path, None::<&()>).map(|(status, _)| status.as_u16())
     }
 
-    /// What the last answer warned of, such as that the change is not kept.
+    /// Returns the warning of the last answer, for example that the change is not stored.
     pub fn warning(&self) -> Option<&str> {
         self.warning.as_deref()
     }
@@ -652,7 +653,7 @@ impl Client {
         let (status, answer) = self.ask(method, path, body)?;
         let broken = |error: serde_json::Error| ClientError::Broken(error.to_string());
         match status {
-            // Nothing stands for the unit value.
+            // No content stands for the unit value.
             StatusCode::NO_CONTENT => serde_json::from_str("null").map_err(broken),
             status if status.is_success() => serde_json::from_slice(&answer).map_err(broken),
             status => match serde_json::from_slice::<Failure>(&answer) {
@@ -664,7 +665,7 @@ impl Client {
 }
 
 impl ClientError {
-    /// What kind of refusal it is, if the server said no.
+    /// Returns the error code, if the server refused the request.
     pub fn code(&self) -> Option<Code> {
         match self {
             ClientError::Refused(problem) => Some(problem.code),
@@ -689,14 +690,15 @@ fn unreachable(address: &AdminAddress, error: io::Error) -> ClientError {
     ClientError::Unreachable { address: address.clone(), error }
 }
 
-/// What a server says to a request.
+/// A server's answer to a request.
 struct Answer {
     status: StatusCode,
     warning: Option<String>,
     body: Bytes,
 }
 
-/// Sends a request and receives its answer, over a new connection unless the last one is still good.
+/// Sends a request and receives its answer, over a new connection unless the last one is still
+/// open.
 async fn exchange(
     (address, pass): (&AdminAddress, Option<&Pass>),
     sender: &mut Option<SendRequest<Full<Bytes>>>,
@@ -754,7 +756,7 @@ async fn connect(
     }
 }
 
-/// HTTP over a connection.
+/// Starts HTTP on a connection.
 async fn shake(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<SendRequest<Full<Bytes>>, ClientError> {

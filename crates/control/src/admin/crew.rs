@@ -1,4 +1,4 @@
-//! Workers and connections: what they are, moves, and ends.
+//! The resources of workers and connections: reading, moving and ending them.
 
 use std::time::Duration;
 
@@ -19,94 +19,97 @@ use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body, shown_workers};
 use crate::foreman::{self, OrderRefused};
 
-/// A connection.
+/// A connection of a client or host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Connection {
-    /// Its name, `WORKER:PLACE.GENERATION`: another one when it has moved.
+    /// Identifier of the connection, `WORKER:PLACE.GENERATION`. A move changes it.
     pub id: String,
-    /// The worker that serves it.
+    /// Number of the worker that serves the connection.
     pub worker: usize,
-    /// The other end.
+    /// Address of the peer.
     pub peer: String,
-    /// The tenant that it belongs to; `null` while it may do nothing.
+    /// The connection's tenant; `null` while it has no rights.
     pub tenant: Option<String>,
-    /// The number of the listener that it came by.
+    /// Number of the listener that accepted the connection.
     #[serde(default)]
     pub listener: u16,
-    /// Its requests in flight.
+    /// Number of its requests in flight.
     pub in_flight: u32,
-    /// Messages that have come on it at this worker; wraps at 2³².
+    /// Number of messages received on it at this worker; wraps at 2³².
     pub messages: u32,
-    /// Whether what it speaks can move.
+    /// `true` if the connection's session can move.
     pub can_move: bool,
-    /// Whether its end has begun: no more requests are taken from it.
+    /// `true` if its end has begun: it accepts no more requests.
     #[serde(default)]
     pub ending: bool,
 }
 
-/// All connections.
+/// The list of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Connections {
-    /// By worker.
+    /// The connections, ordered by worker.
     pub connections: Vec<Connection>,
-    /// How many there are, also of those that were not asked for.
+    /// Number of all connections, including those not listed.
     #[serde(default)]
     pub total: usize,
 }
 
-/// Where a connection is to go.
+/// The destination of a move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveTo {
-    /// The worker that is to serve it.
+    /// Number of the worker that is to serve the connection.
     pub to: usize,
 }
 
-/// How long what a connection has in flight may take before it ends all the same.
+/// The deadline for a connection's requests in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EndConnection {
-    /// So many milliseconds, a day at most; 10 000 unless told.
+    /// Time in milliseconds, at most a day, after which the connection ends in any case; 10 000 by
+    /// default.
     #[serde(default)]
     pub deadline_ms: Option<u64>,
 }
 
-/// A connection that has moved.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HasMoved {
-    /// Its name now.
+    /// New identifier of the connection.
     pub id: String,
-    /// The worker that serves it now.
+    /// Number of the worker that serves the connection now.
     pub worker: usize,
-    /// Microseconds in which it was not received from.
+    /// Time in microseconds during which the connection was not received from.
     pub pause_us: u64,
 }
 
-/// Whether a worker takes connections.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerState {
-    /// It does.
+    /// The worker accepts connections.
     Active,
-    /// It gives its connections away, and rests once it has none.
+    /// The worker moves its connections away, and parks once it has none.
     Retiring,
-    /// It has none and uses no processor time.
+    /// The worker has no connections and uses no processor time.
     Parked,
 }
 
-/// What a worker shall be.
+/// A change of a worker's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetWorker {
-    /// `active`, or `parked`: then it is `retiring` until it has given its connections away.
+    /// `active`, or `parked`. A parked worker is first `retiring`, until it has moved its
+    /// connections away.
     pub state: WorkerState,
-    /// Parked: after so many milliseconds connections end that cannot move; never unless told.
+    /// For `parked`: time in milliseconds after which connections end that cannot move; none by
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
 }
 
-/// The longest time that a drain may be given: a day.
+/// Maximum deadline of a drain: a day, in milliseconds.
 pub(super) const DEADLINE_MS_MAX: u64 = 86_400_000;
 
 pub(super) fn routes() -> Router<Api> {
@@ -121,7 +124,7 @@ fn name(worker: usize, conn: ConnId) -> String {
     format!("{worker}:{}.{}", conn.index, conn.generation)
 }
 
-/// The connection that a path names.
+/// Parses the identifier of a connection in a path.
 fn named(id: &str) -> Result<(usize, ConnId), Problem> {
     parse(id).ok_or_else(|| {
         let message = format!("{id:?} is no name of a connection, such as 0:17.3");
@@ -153,17 +156,17 @@ impl From<OrderRefused> for Problem {
     }
 }
 
-/// Which connections are listed.
+/// The filter for a list of connections.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Which {
-    /// So many at most; all unless told.
+    /// Maximum number of connections; all by default.
     limit: Option<usize>,
-    /// Those whose tenant or peer has this text in it.
+    /// Text that the tenant or the peer must contain.
     search: Option<String>,
 }
 
-/// The connections of all workers.
+/// Lists the connections of all workers.
 #[utoipa::path(
     get,
     path = "/v1/connections",
@@ -190,7 +193,7 @@ async fn list_connections(
     Ok(Json(Connections { connections: each.collect(), total }))
 }
 
-/// What listeners are called that are not called by their place.
+/// Returns the numbers of the listeners whose number differs from their position.
 fn numbers(api: &Api) -> Vec<(u16, u16)> {
     api.site.estate().map(|estate| estate.listener_numbers()).unwrap_or_default()
 }
@@ -211,7 +214,7 @@ fn shown(info: foreman::ConnectionInfo, numbers: &[(u16, u16)]) -> Connection {
     }
 }
 
-/// One connection.
+/// Returns one connection.
 #[utoipa::path(
     get,
     path = "/v1/connections/{id}",
@@ -232,8 +235,9 @@ async fn get_connection(
     Ok(Json(aside(ask).await?))
 }
 
-/// Ends a connection: no more requests are taken from it, and it ends when what it has in flight has
-/// ended, or when the time is over. Does not wait for that. Its client may connect again.
+/// Ends a connection. The connection accepts no more requests, and ends when its requests in flight
+/// have ended, or at the deadline. Returns without waiting for the end. The client may connect
+/// again.
 #[utoipa::path(
     delete,
     path = "/v1/connections/{id}",
@@ -264,7 +268,7 @@ async fn end_connection(
     Ok(Json(ending))
 }
 
-/// Moves a connection to another worker, while it is used. Its client notices nothing but a pause.
+/// Moves a connection to another worker while it is in use. The client notices only a pause.
 #[utoipa::path(
     post,
     path = "/v1/connections/{id}/move",
@@ -294,7 +298,7 @@ async fn move_connection(
     Ok(Json(HasMoved { id: name(worker, conn), worker, pause_us }))
 }
 
-/// One worker.
+/// Returns one worker.
 #[utoipa::path(
     get,
     path = "/v1/workers/{number}",
@@ -313,8 +317,8 @@ async fn get_worker(
     worker.map(Json).ok_or_else(|| OrderRefused::NoWorker(number).into())
 }
 
-/// Lets a worker take connections, or give them away and rest. The sizing leaves the number of workers
-/// alone for a minute.
+/// Activates a worker, or retires it. The sizing does not change the number of workers for a
+/// minute.
 #[utoipa::path(
     put,
     path = "/v1/workers/{number}",
@@ -345,7 +349,7 @@ async fn set_worker(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The document of all this.
+/// The OpenAPI document of this module.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;

@@ -1,5 +1,5 @@
-//! The resources that the dashboard needs beyond what operators ask for: `/v1/history`,
-//! `/v1/standing` and `/v1/devices/NAME/model`. Each is bounded, however many tenants there are.
+//! The additional resources of the dashboard: `/v1/history`, `/v1/standing` and
+//! `/v1/devices/NAME/model`. The size of each is bounded, however many tenants there are.
 
 use std::cmp::Ordering;
 
@@ -19,14 +19,14 @@ use crate::history;
 use crate::tail_share;
 use crate::words::TenantInfo;
 
-/// Tenants that are looked at while the book is locked.
+/// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;
 
-/// Tenants that are shown unless told, and at most.
+/// Number of listed tenants: the default, then the maximum.
 const SHOWN_DEFAULT: usize = 50;
 const SHOWN_MAX: usize = 500;
 
-/// The resources as a service.
+/// Returns the router of these resources.
 pub(super) fn dashboard_router<S: Clone + Send + Sync + 'static>(
     tenants: crate::Tenants,
 ) -> Router<S> {
@@ -37,93 +37,93 @@ pub(super) fn dashboard_router<S: Clone + Send + Sync + 'static>(
         .with_state(tenants)
 }
 
-/// How many tenants stand how.
+/// The number of tenants by standing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Standings {
-    /// Their reads took longer than promised.
+    /// Tenants whose reads exceeded their latency bound.
     pub late: u32,
-    /// They asked for more than was promised, so their latency was not promised.
+    /// Tenants that demanded more than their SLO, so that the latency bound did not hold.
     pub over: u32,
-    /// Their promises were kept.
+    /// Tenants whose SLO was met.
     pub kept: u32,
-    /// They have no promise, and did something.
+    /// Tenants without an SLO that were active.
     pub best_effort: u32,
-    /// They did nothing.
+    /// Tenants that were inactive.
     pub idle: u32,
-    /// They were removed.
+    /// Tenants that were removed.
     pub leaving: u32,
 }
 
-/// Reads by latency, without the empty buckets at both ends.
+/// A histogram of read latencies, without the empty buckets at both ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reads {
-    /// The bucket of the first count.
+    /// Number of the first bucket.
     pub from: usize,
-    /// Reads in it and those that follow.
+    /// Reads in this bucket and in the following ones.
     pub counts: Vec<u32>,
 }
 
-/// A device in a second.
+/// A device's figures of one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SecondOfDevice {
-    /// Tokens a second that it makes; `null` without a model.
+    /// Tokens per second that the device delivers; `null` without a model.
     pub made: Option<u64>,
-    /// Tokens a second that are reserved for promises.
+    /// Tokens per second that are reserved for SLOs.
     pub promised: u64,
-    /// What became of its tokens.
+    /// The flow of the device's tokens.
     pub tokens: TokenRates,
-    /// The strictest promised latency in microseconds.
+    /// The strictest latency bound in microseconds.
     pub bound_us: Option<u32>,
-    /// p95 of sampled reads at the device, in microseconds, as in `/v1/flows`.
+    /// p95 of sampled reads at the device in microseconds, as in `/v1/flows`.
     pub p95_us: Option<f64>,
 }
 
-/// A second of the server.
+/// The server's figures of one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Second {
-    /// Seconds are numbered from the start of the server.
+    /// Number of the second, counted from the start of the server.
     pub number: u64,
-    /// How long ago it ended, in seconds.
+    /// Time since the end of the second, in seconds.
     pub age: f64,
-    /// Requests answered a second.
+    /// Requests answered per second.
     pub requests: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// Requests that were not carried out, a second, without those that were told to try again.
+    /// Failed requests per second, without those that were told to try again.
     pub failures: f64,
-    /// How the tenants stood.
+    /// The number of tenants by standing.
     pub standings: Standings,
-    /// Reads by latency.
+    /// The latencies of reads.
     pub reads: Reads,
     /// The devices, in the order of configuration.
     pub devices: Vec<SecondOfDevice>,
 }
 
-/// The last five minutes.
+/// The figures of the last five minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct History {
     /// The version of the server.
     pub version: String,
-    /// The upper edges of the buckets of latency in microseconds; one more bucket has none.
+    /// Upper edges of the latency buckets in microseconds; one more bucket has no edge.
     pub edges_us: Vec<f64>,
-    /// The names of the devices.
+    /// Names of the devices.
     pub devices: Vec<String>,
-    /// The oldest first.
+    /// The seconds, oldest first.
     pub seconds: Vec<Second>,
 }
 
-/// Which part of the history is wanted.
+/// The wanted part of the history.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Since {
-    /// The number of the last second that is known already; all unless told.
+    /// Number of the last second that the client has; all seconds by default.
     #[serde(default)]
     after: u64,
 }
 
-/// The last five minutes, second by second.
+/// Returns the figures of the last five minutes, second by second.
 #[utoipa::path(get, path = "/v1/history", params(Since), responses((status = 200, body = History)))]
 async fn get_history(
     State(tenants): State<crate::Tenants>,
@@ -176,7 +176,7 @@ impl From<history::OfDevice> for SecondOfDevice {
 }
 
 impl From<[u32; crate::Standing::ALL.len()]> for Standings {
-    /// In the order of [`crate::Standing::ALL`].
+    /// Converts counts in the order of [`crate::Standing::ALL`].
     fn from(counts: [u32; crate::Standing::ALL.len()]) -> Standings {
         let [late, over, kept, best_effort, idle, leaving] = counts;
         Standings { late, over, kept, best_effort, idle, leaving }
@@ -193,21 +193,21 @@ impl Reads {
     }
 }
 
-/// How a tenant stands.
+/// The standing of a tenant: a comparison of its demand and latency with its SLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
-    /// Its reads took longer than promised.
+    /// Its reads exceeded the latency bound.
     Late,
-    /// It asked for more than was promised, so its latency was not promised.
+    /// The tenant demanded more than its SLO, so the latency bound did not hold.
     Over,
-    /// Its promise was kept.
+    /// The SLO was met.
     Kept,
-    /// It has no promise, and did something.
+    /// The tenant has no SLO, and was active.
     BestEffort,
-    /// It did nothing.
+    /// The tenant was inactive.
     Idle,
-    /// It was removed.
+    /// The tenant was removed.
     Leaving,
 }
 
@@ -224,36 +224,36 @@ impl From<crate::Standing> for Standing {
     }
 }
 
-/// A tenant, and how it stands.
+/// A tenant with its standing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StandingOf {
-    /// How it stood in the last second.
+    /// The tenant's standing in the last second.
     pub standing: Standing,
-    /// The measured tail latency as a share of its bound; `null` without reads or promise.
+    /// Measured tail latency as a share of its bound; `null` without reads or SLO.
     pub tail_share: Option<f64>,
     /// The tenant.
     pub tenant: Tenant,
 }
 
-/// How tenants stand beside their promises.
+/// The list of tenants with their standings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stood {
-    /// How many tenants there are.
+    /// Number of all tenants.
     pub total: usize,
-    /// How many have the text that was searched for in their names.
+    /// Number of tenants whose name contains the search text.
     pub matched: usize,
-    /// How many stand how, of all.
+    /// Number of tenants by standing, over all tenants.
     pub standings: Standings,
-    /// The first of those that match, in the order that was asked for.
+    /// The first matching tenants in the requested order.
     pub tenants: Vec<StandingOf>,
 }
 
-/// What comes first.
+/// The order of a list of tenants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Order {
-    /// Those in trouble: late, over, kept, best effort, idle; the longest tail beside its bound
-    /// first.
+    /// By standing: late, over, kept, best effort, idle; within a standing, the longest tail
+    /// latency relative to its bound first.
     #[default]
     Worst,
     /// By name.
@@ -262,24 +262,24 @@ enum Order {
     Requests,
     /// Most tokens a second.
     Tokens,
-    /// The longest tail latency.
+    /// Longest tail latency.
     Latency,
 }
 
-/// Which tenants are shown.
+/// The filter for a list of tenants.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Shown {
-    /// So many at most: 50 unless told, and 500 at most.
+    /// Maximum number of tenants: 50 by default, and at most 500.
     limit: Option<usize>,
-    /// What comes first; `worst` unless told.
+    /// The order; `worst` by default.
     #[serde(default)]
     order: Order,
-    /// Those with this text in their names, in capitals or not.
+    /// Text that the name must contain, in upper or lower case.
     search: Option<String>,
 }
 
-/// How tenants stand beside their promises: the first so many of an order.
+/// Lists the first tenants of an order, with their standings.
 #[utoipa::path(
     get,
     path = "/v1/standing",
@@ -312,7 +312,7 @@ async fn get_standing(
         first.sort_by(|a, b| shown.order.compare(a, b));
         first.truncate(limit);
         next = then;
-        // Others of this thread may want something.
+        // Yields to other tasks of this thread.
         tokio::task::yield_now().await;
     }
     let of = |(standing, info): (crate::Standing, TenantInfo)| StandingOf {
@@ -344,33 +344,33 @@ impl Order {
     }
 }
 
-/// How many tokens a device serves at a latency.
+/// The rate of a device at a latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Rate {
-    /// The tail latency of reads in microseconds.
+    /// Tail latency of reads in microseconds.
     pub latency_us: u32,
-    /// Tokens a second of a mixed load.
+    /// Tokens per second of a mixed load.
     pub mixed: u64,
-    /// Tokens a second of reads alone, at the price of a read among others.
+    /// Tokens per second of a read-only load, at the price of a read in a mixed load.
     pub read_only: u64,
 }
 
-/// What a device is known to do: as it was measured, before corrections.
+/// The model of a device: as measured, before corrections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Model {
-    /// The rates at latencies of the 95th percentile, by latency.
+    /// Rates by latency at the 95th percentile.
     pub p95: Vec<Rate>,
-    /// The same of the 99th percentile; none where it was not measured.
+    /// Rates by latency at the 99th percentile; empty if not measured.
     pub p99: Vec<Rate>,
-    /// Tokens a second without any bound of latency.
+    /// Tokens per second without a latency bound.
     pub tokens_max: u64,
-    /// What a write of 4 KiB costs, in tokens.
+    /// Price of a write of 4 KiB in tokens.
     pub write_price: f64,
-    /// What a read of 4 KiB costs while there are no writes, in tokens.
+    /// Price of a read of 4 KiB in a read-only load, in tokens.
     pub read_only_price: f64,
 }
 
-/// The model of a device.
+/// Returns the model of a device.
 #[utoipa::path(
     get,
     path = "/v1/devices/{name}/model",
@@ -412,7 +412,7 @@ impl From<&RatePoint> for Rate {
     }
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(get_history, get_standing, get_model), components(schemas(Order)))]
 pub(super) struct Document;

@@ -1,5 +1,4 @@
-//! The resources of one device: `/v1/devices/NAME`, its recalibration, and the model that came of
-//! one.
+//! The resources of one device: `/v1/devices/NAME`, its recalibration, and the resulting model.
 
 use std::sync::Arc;
 
@@ -19,79 +18,79 @@ use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body, shown_devices};
 use crate::words::Refusal;
 
-/// Measures devices anew beside their tenants. Its methods return at once; each says why it does not
-/// do what was asked, and then nothing has changed.
+/// Recalibrates devices beside their tenants. All methods return at once. Each reports the reason
+/// if it does not do what was asked; then nothing has changed.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
 pub trait Recalibrator: Send + Sync {
-    /// Measures a device, now or when it has little to do.
+    /// Starts a recalibration of a device, now or when the device is idle.
     fn start(&self, device: &str, how: &StartRecalibration) -> Result<Recalibration, Problem>;
 
-    /// How far the last one of a device is, or what came of it; `None` if there was none.
+    /// Returns the state or result of a device's last recalibration; `None` if there was none.
     fn recalibration(&self, device: &str) -> Result<Option<Recalibration>, Problem>;
 
-    /// Uses what was found although not all tenants fit into it.
+    /// Accepts the result although not all tenants fit into it.
     fn accept(&self, device: &str) -> Result<Recalibration, Problem>;
 
-    /// Ends it. What was found is forgotten, if it is not used yet.
+    /// Ends a recalibration. A result that is not yet in use is discarded.
     fn cancel(&self, device: &str) -> Result<(), Problem>;
 
-    /// Goes back to the model that the configuration names.
+    /// Restores the model that the configuration names.
     fn reset_model(&self, device: &str) -> Result<(), Problem>;
 }
 
-/// When a device is measured.
+/// The start condition of a recalibration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum When {
-    /// At once, beside whatever its tenants do.
+    /// Immediately, whatever the load of its tenants.
     #[default]
     Now,
-    /// When it has had little to do for a while; it gives way when load comes.
+    /// After a period of low load; the recalibration pauses when load returns.
     Idle,
 }
 
-/// What a recalibration may do.
+/// The parameters of a recalibration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartRecalibration {
-    /// When it is to be.
+    /// The start condition.
     pub when: When,
-    /// The namespace that may be written to, by name or number: all data in it is lost. Without one
-    /// the device is only read, and the price of writes stays.
+    /// The scratch namespace, by name or number, that may be overwritten: all its data is lost.
+    /// Without a scratch namespace, the device is only read, and the price of writes stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch: Option<String>,
-    /// Whether the new model is used although what tenants were promised does not fit into it.
+    /// `true` to use the new model even if the tenants' SLOs do not fit into it.
     pub accept: bool,
 }
 
-/// What is to become of a model that was found.
+/// A decision on the result of a recalibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetRecalibration {
-    /// Use it; must be `true`.
+    /// Accepts the result; must be `true`.
     pub accept: bool,
 }
 
-/// How far a recalibration is.
+/// The phase of a recalibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// It waits until the device has little to do, or until another device's has ended.
+    /// Waits until the device is idle, or until the recalibration of another device has ended.
     Waiting,
-    /// Probes are offered.
+    /// Probes are running.
     Measuring,
-    /// It has ended with a model, which is not used since not all tenants fit into it.
+    /// Ended with a model, which is held back since not all tenants fit into it.
     Held,
-    /// It has ended with a model, which is used.
+    /// Ended with a model, which is in use.
     Accepted,
-    /// It has ended without a model.
+    /// Ended without a model.
     Refused,
-    /// An operator, an upgrade or the loss of the scratch namespace ended it.
+    /// Ended by an operator, an upgrade or the loss of the scratch namespace.
     Cancelled,
 }
 
 impl Phase {
-    /// Whether there is more to come by itself.
+    /// Returns `true` if the recalibration continues by itself.
     pub fn is_open(self) -> bool {
         matches!(self, Phase::Waiting | Phase::Measuring)
     }
@@ -100,32 +99,33 @@ impl Phase {
 /// A row of the model, before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FoundRate {
-    /// The latency, in microseconds.
+    /// Latency in microseconds.
     pub latency_us: u32,
-    /// Tokens a second of any mix, before.
+    /// Tokens per second of any mix, before.
     pub mixed_before: u64,
-    /// The same, as found.
+    /// Tokens per second of any mix, as found.
     pub mixed: u64,
-    /// Reads a second of reads alone, before.
+    /// Reads per second of a read-only load, before.
     pub read_only_before: u64,
-    /// The same, as found.
+    /// Reads per second of a read-only load, as found.
     pub read_only: u64,
-    /// Whether it was measured; otherwise it was scaled with what was, and never up.
+    /// `true` if the row was measured. Otherwise it was scaled like the measured rows, and never
+    /// up.
     pub measured: bool,
 }
 
-/// A model that was found.
+/// The model that a recalibration has found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Found {
-    /// Tokens of a write before.
+    /// Price of a write in tokens, before.
     pub write_price_before: f64,
-    /// Tokens of a write.
+    /// Price of a write in tokens.
     pub write_price: f64,
-    /// Whether that was measured; otherwise it is what it was.
+    /// `true` if the price was measured; otherwise it is unchanged.
     pub write_price_measured: bool,
-    /// The rates by p95.
+    /// The rates by p95 latency.
     pub rates: Vec<FoundRate>,
-    /// By how many percent the worst point is off the fitted curve.
+    /// Deviation of the worst point from the fitted curve, in percent.
     pub off_percent: f64,
 }
 
@@ -134,25 +134,25 @@ pub struct Found {
 pub struct Recalibration {
     /// The device.
     pub device: String,
-    /// How far it is.
+    /// The phase.
     pub phase: Phase,
-    /// What was asked for.
+    /// The requested parameters.
     pub asked: StartRecalibration,
-    /// Whether the server began it by itself.
+    /// `true` if the server started the recalibration by itself.
     pub automatic: bool,
-    /// What it waits for, or why it ended as it did.
+    /// The reason that it waits, or that it ended.
     pub why: Option<String>,
-    /// How much is done, in percent.
+    /// Progress in percent.
     pub progress_percent: f64,
-    /// Steps so far: loads that were looked at.
+    /// Number of steps so far: loads that were measured.
     pub steps: u32,
     /// p95 of all reads at the device in the last step, in microseconds.
     pub p95_us: Option<f64>,
-    /// How often it gave way to load and began anew.
+    /// Number of times that it paused for load and started anew.
     pub gave_way: u32,
-    /// What was found.
+    /// The model that was found.
     pub found: Option<Found>,
-    /// Tenants that would have to go for the others' promises to fit.
+    /// Tenants that would have to go for the other SLOs to fit.
     pub displaced: Vec<String>,
 }
 
@@ -166,11 +166,11 @@ pub(super) fn routes() -> Router<Api> {
                 .put(accept_recalibration)
                 .delete(cancel_recalibration),
         )
-        // Its GET is with the dashboard's.
+        // The dashboard's module has its GET.
         .route("/v1/devices/{name}/model", delete(reset_model))
 }
 
-/// Has the recalibrator do something, which may wait for a lock.
+/// Runs an operation of the recalibrator, which may block on a lock.
 async fn ask<T: Send + 'static>(
     api: &Api,
     what: impl FnOnce(&dyn Recalibrator) -> Result<T, Problem> + Send + 'static,
@@ -181,7 +181,7 @@ async fn ask<T: Send + 'static>(
     aside(move || what(&*recalibrator)).await
 }
 
-/// One device.
+/// Returns one device.
 #[utoipa::path(
     get,
     path = "/v1/devices/{name}",
@@ -201,7 +201,7 @@ async fn get_device(
     found.map(Json).ok_or_else(|| Refusal::NoDevice { name, known }.into())
 }
 
-/// The last recalibration of a device.
+/// Returns the last recalibration of a device.
 #[utoipa::path(
     get,
     path = "/v1/devices/{name}/recalibration",
@@ -226,7 +226,7 @@ async fn get_recalibration(
     last.map(Json).ok_or_else(none)
 }
 
-/// Measures a device anew beside its tenants, with probes that spend spare tokens alone.
+/// Starts a recalibration of a device beside its tenants. Its probes spend only spare tokens.
 #[utoipa::path(
     post,
     path = "/v1/devices/{name}/recalibration",
@@ -253,8 +253,8 @@ async fn start_recalibration(
     Ok((StatusCode::ACCEPTED, Json(begun)).into_response())
 }
 
-/// Uses a model that was found and held back, since not all tenants fit into it: each of them gets
-/// its part of what the device makes.
+/// Accepts a model that was held back, since not all tenants fit into it. Each tenant gets its part
+/// of the device's rate.
 #[utoipa::path(
     put,
     path = "/v1/devices/{name}/recalibration",
@@ -284,7 +284,7 @@ async fn accept_recalibration(
     Ok(Json(used))
 }
 
-/// Ends a recalibration, or forgets what it found and is not used.
+/// Ends a recalibration, or discards a model that is not in use.
 #[utoipa::path(
     delete,
     path = "/v1/devices/{name}/recalibration",
@@ -304,7 +304,7 @@ async fn cancel_recalibration(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Goes back to the model that the configuration names.
+/// Restores the model that the configuration names.
 #[utoipa::path(
     delete,
     path = "/v1/devices/{name}/model",
@@ -325,7 +325,7 @@ async fn reset_model(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(
     get_device,

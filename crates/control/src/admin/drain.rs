@@ -1,4 +1,4 @@
-//! The drain of the whole server: it ends when nobody is connected any more, as on SIGTERM.
+//! The drain of the whole server, which ends once no connection is left, as on SIGTERM.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,37 +14,37 @@ use super::estate_routes::{Estate, ask, change};
 use super::problem::{Failure, Problem};
 use super::routes::{Api, Body};
 
-/// How the server is to be drained.
+/// The parameters of a drain of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainServer {
-    /// How long, in milliseconds, connections may have requests in flight before they end all the same, a day
-    /// at most; what `limits.drain_seconds` of the configuration says unless told.
+    /// Time in milliseconds, at most a day, after which connections with requests in flight end in
+    /// any case. The default is `limits.drain_seconds` of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
 }
 
-/// Whether the server drains, and how far it is.
+/// The state of the server's drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drain {
-    /// Whether it does.
+    /// The state.
     pub state: DrainState,
-    /// Connections that are there.
+    /// Number of connections.
     pub connections: usize,
-    /// Requests that are in flight, as workers have told of them last.
+    /// Number of requests in flight, as last reported by the workers.
     pub in_flight: u64,
-    /// How many milliseconds these have before their connections end all the same.
+    /// Remaining time in milliseconds until connections end in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
 }
 
-/// Whether a server drains.
+/// The state of a server that may drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrainState {
-    /// It does not.
+    /// The server accepts connections.
     Serving,
-    /// It lets nobody in, and ends when nobody is connected any more.
+    /// The server refuses new connections, and ends once no connection is left.
     Draining,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/v1/drain", get(get_drain).post(drain_server))
 }
 
-/// Whether the server drains, and how far it is.
+/// Returns the state of the server's drain.
 #[utoipa::path(
     get,
     path = "/v1/drain",
@@ -62,9 +62,9 @@ async fn get_drain(State(api): State<Api>) -> Result<Json<Drain>, Problem> {
     ask(api, |estate| estate.drain_of_server()).await.map(Json)
 }
 
-/// Drains the server: it lets nobody in any more, takes no more requests, and ends when those in flight
-/// have ended, or when the time is over. Does not wait for that, and cannot be taken back. Asked again, the
-/// time is another.
+/// Drains the server. The server refuses new connections and requests, and ends when its requests
+/// in flight have ended, or at the deadline. Returns without waiting for the end. A drain cannot be
+/// cancelled. Another request changes the deadline.
 #[utoipa::path(
     post,
     path = "/v1/drain",
@@ -86,7 +86,7 @@ async fn drain_server(
     Ok((StatusCode::ACCEPTED, Json(drain)).into_response())
 }
 
-/// The document of all this.
+/// The OpenAPI document of this module.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;

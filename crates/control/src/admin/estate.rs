@@ -1,5 +1,4 @@
-//! The words of the admin API about namespaces, subsystems, hosts and listeners, as they stand in
-//! JSON.
+//! The JSON bodies of the admin API for namespaces, subsystems, hosts and listeners.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -7,273 +6,275 @@ use utoipa::{IntoParams, ToSchema};
 /// A namespace: a range of a device that clients and hosts use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Namespace {
-    /// Its number on the server, by which clients of protocol `reflex` name it.
+    /// Number of the namespace on the server, by which clients of protocol `reflex` name it.
     pub number: u16,
-    /// What operators call it.
+    /// The operators' name of the namespace.
     pub name: String,
-    /// The device that it lies on.
+    /// The device of the namespace.
     pub device: String,
-    /// Where on it, in bytes.
+    /// Offset on the device in bytes.
     pub offset: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether nobody may write to it.
+    /// `true` if all writes are refused.
     pub read_only: bool,
-    /// The subsystems in which NVMe hosts find it.
+    /// The subsystems that contain the namespace.
     pub subsystems: Vec<Exported>,
 }
 
-/// A subsystem's name for a namespace.
+/// A namespace's membership in a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Exported {
-    /// The subsystem.
+    /// Qualified name of the subsystem.
     pub subsystem: String,
-    /// The namespace's number there.
+    /// Namespace identifier in the subsystem.
     pub nsid: u32,
 }
 
-/// All namespaces.
+/// The list of namespaces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Namespaces {
-    /// By number.
+    /// The namespaces, ordered by number.
     pub namespaces: Vec<Namespace>,
 }
 
-/// What is to be another about a namespace; what is not named stays.
+/// A change of a namespace; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamespace {
-    /// The size in bytes: a multiple of 512.
+    /// Size in bytes: a multiple of 512.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Whether it may be smaller than it is, which loses what lies behind its new end.
+    /// `true` if the namespace may become smaller, which loses the data after its new end.
     #[serde(default)]
     pub shrink: bool,
-    /// What operators call it from now on: letters, digits, `-`, `_` and `.`, not digits alone.
+    /// New name for operators: letters, digits, `-`, `_` and `.`, not digits alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whether nobody may write to it.
+    /// `true` to refuse all writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }
 
-/// A namespace to be made.
+/// A namespace to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddNamespace {
-    /// What operators call it: letters, digits, `-`, `_` and `.`, not digits alone.
+    /// Name for operators: letters, digits, `-`, `_` and `.`, not digits alone.
     pub name: String,
-    /// Its size in bytes: a multiple of 512.
+    /// Size in bytes: a multiple of 512.
     pub bytes: u64,
-    /// The device that it lies on; the first unless told.
+    /// The device of the namespace; the first device by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Whether nobody may write to it.
+    /// `true` to refuse all writes.
     #[serde(default)]
     pub read_only: bool,
-    /// The subsystems in which hosts find it; those that have all namespaces unless told.
+    /// The subsystems that contain the namespace; by default, the subsystems that have all
+    /// namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystems: Option<Vec<String>>,
 }
 
-/// How to remove a namespace.
+/// The parameters of a removal of a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveNamespace {
-    /// Whether it may go although a listener leads to it.
+    /// `true` to remove the namespace even if a listener leads to it.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A subsystem of NVMe: namespaces under a name.
+/// An NVMe subsystem: namespaces under a qualified name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Subsystem {
-    /// Its qualified name.
+    /// Qualified name of the subsystem.
     pub nqn: String,
     /// The hosts that may connect; `null` for all.
     pub hosts: Option<Vec<String>>,
-    /// The tenant that its I/O is charged to; `null` for whomever the connection belongs to.
+    /// The tenant that the subsystem's I/O is charged to; `null` for the tenant of the connection.
     pub tenant: Option<String>,
-    /// Whether hosts without a key are refused.
+    /// `true` if hosts without a key are refused.
     pub authenticate: bool,
-    /// Its namespaces.
+    /// The namespaces of the subsystem.
     pub namespaces: Vec<Contained>,
-    /// How groups of its namespaces are reached, where that is not `optimized`.
+    /// The ANA states of namespace groups, except `optimized`.
     pub ana: Vec<Ana>,
-    /// The hosts that are connected.
+    /// The controllers of connected hosts.
     pub controllers: Vec<Controller>,
 }
 
 /// A namespace in a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Contained {
-    /// The namespace's number there.
+    /// Namespace identifier in the subsystem.
     pub nsid: u32,
-    /// The server's.
+    /// Number of the namespace on the server.
     pub number: u16,
-    /// What operators call it.
+    /// The operators' name of the namespace.
     pub name: String,
 }
 
-/// How a group of a subsystem's namespaces is reached through a listener.
+/// The ANA state of a namespace group of a subsystem through a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ana {
-    /// The subsystem.
+    /// Qualified name of the subsystem.
     pub subsystem: String,
-    /// The listener's number.
+    /// Number of the listener.
     pub listener: u16,
-    /// The group.
+    /// Identifier of the group.
     pub group: u32,
     /// The state.
     pub state: AnaState,
 }
 
-/// A host that is connected to a subsystem.
+/// A controller: the association of a host with a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Controller {
-    /// The controller's identifier.
+    /// Identifier of the controller.
     pub cntlid: u16,
-    /// The host.
+    /// Qualified name of the host.
     pub host: String,
-    /// The number of the listener that it came by.
+    /// Number of the listener that accepted the host.
     pub listener: u16,
-    /// Its I/O queues.
+    /// Number of I/O queues.
     pub queues: usize,
 }
 
-/// All subsystems.
+/// The list of subsystems.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Subsystems {
-    /// In the order in which they were made.
+    /// The subsystems, in order of creation.
     pub subsystems: Vec<Subsystem>,
 }
 
-/// A subsystem to be made.
+/// A subsystem to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddSubsystem {
-    /// Its qualified name.
+    /// Qualified name of the subsystem.
     pub nqn: String,
-    /// The hosts that may connect; all unless told.
+    /// The hosts that may connect; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Its namespaces, by name or number; all unless told.
+    /// The namespaces of the subsystem, by name or number; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// The tenant that its I/O is charged to.
+    /// The tenant that the subsystem's I/O is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Whether hosts without a key are refused.
+    /// `true` to refuse hosts without a key.
     #[serde(default)]
     pub authenticate: bool,
 }
 
-/// What is to be another about a subsystem; what is not named stays.
+/// A change of a subsystem; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetSubsystem {
-    /// The tenant that its I/O is charged to; empty: whomever the connection belongs to.
+    /// The tenant that the subsystem's I/O is charged to; empty for the tenant of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Whether hosts without a key are refused.
+    /// `true` to refuse hosts without a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authenticate: Option<bool>,
-    /// These hosts may connect besides.
+    /// Hosts that may connect from now on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// These hosts may not connect any more.
+    /// Hosts that may not connect any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
-    /// Whether all hosts may connect.
+    /// `true` to let all hosts connect.
     #[serde(default)]
     pub allow_all: bool,
-    /// These namespaces, by name or number, are in it besides.
+    /// Namespaces to add, by name or number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attach: Vec<String>,
-    /// These namespaces are in it no more.
+    /// Namespaces to remove, by name or number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detach: Vec<String>,
 }
 
-/// A host of which more is known than its name.
+/// A registered host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Host {
-    /// Its qualified name.
+    /// Qualified name of the host.
     pub nqn: String,
-    /// The tenant that its I/O is charged to.
+    /// The tenant that the host's I/O is charged to.
     pub tenant: Option<String>,
-    /// Whether it has a key, and so has to prove who it is. The key itself is never told.
+    /// `true` if the host has a key, and so must authenticate. The key itself is never shown.
     pub has_key: bool,
-    /// Whether the server can prove to it who it is.
+    /// `true` if the server can authenticate to the host.
     pub has_controller_key: bool,
 }
 
-/// All hosts of which more is known than their name.
+/// The list of registered hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Hosts {
-    /// In the order in which they became known.
+    /// The hosts, in order of registration.
     pub hosts: Vec<Host>,
 }
 
-/// What is to be known of a host; what is not named stays, what is empty goes.
+/// A registration of a host. Omitted members keep their value; empty members are removed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetHost {
-    /// The tenant that its I/O is charged to.
+    /// The tenant that the host's I/O is charged to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its key, `DHHC-1:…`.
+    /// The host's key, `DHHC-1:…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The key by which the server proves to it who it is.
+    /// The key with which the server authenticates to the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_key: Option<String>,
 }
 
 impl std::fmt::Debug for SetHost {
-    /// Keys are secret, in logs too.
+    /// Omits the keys, which are secret in logs too.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SetHost").field("tenant", &self.tenant).finish_non_exhaustive()
     }
 }
 
-/// Where the server listens.
+/// A listener of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Listener {
-    /// Its number, from 1: its place in the configuration unless that says another, or one that was free
-    /// when it was added.
+    /// Number of the listener, from 1. By default, its position in the configuration, or a free
+    /// number for a listener that was added later.
     pub number: u16,
-    /// Its address.
+    /// URL of the listener.
     pub url: String,
-    /// Whether it lets people in.
+    /// State of the listener.
     pub state: ListenerState,
-    /// Connections that came by it, where it is drained.
+    /// Number of its connections, while it is drained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<usize>,
-    /// How namespaces are reached through it, where that is not `optimized`.
+    /// The ANA states through the listener, except `optimized`.
     pub ana: Vec<Ana>,
 }
 
-/// A device to be opened.
+/// A device to open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddDevice {
-    /// What namespaces and tenants call it: letters, digits, `-`, `_` and `.`, not digits alone.
+    /// Name of the device for namespaces and tenants: letters, digits, `-`, `_` and `.`, not digits
+    /// alone.
     pub name: String,
-    /// What it is, as in the configuration: `file:PATH[?size=SIZE]`, for instance.
+    /// Spec of the device, as in the configuration, for example `file:PATH[?size=SIZE]`.
     pub spec: String,
-    /// Its device model: a file of the server's machine, `a` or `cloud`. Without one nothing can be
-    /// promised on it.
+    /// Model of the device: a file on the server's machine, `a` or `cloud`. Without a model, the
+    /// device admits no SLO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whether its model is corrected by measured delays.
+    /// `true` to correct the model by measured delays.
     #[serde(default)]
     pub correct_online: bool,
-    /// Whether no more requests are at it at a time than the strictest latency allows.
+    /// `true` to limit the requests at the device to what the strictest latency bound allows.
     #[serde(default)]
     pub bound_depth: bool,
-    /// Whether requests that would miss their latency are refused at once.
+    /// `true` to refuse at once requests that would miss their latency bound.
     #[serde(default)]
     pub fail_fast: bool,
 }
@@ -281,32 +282,33 @@ pub struct AddDevice {
 /// A device that was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OpenedDevice {
-    /// What namespaces and tenants call it.
+    /// Name of the device for namespaces and tenants.
     pub name: String,
-    /// What it is.
+    /// Spec of the device.
     pub spec: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether there is a model for it; without one nothing can be promised.
+    /// `true` if the device has a model. Without a model, the device admits no SLO.
     pub has_model: bool,
 }
 
-/// A listener to be opened.
+/// A listener to open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddListener {
-    /// Where to listen, and for whom, as in the configuration: `reflex://HOST:PORT[?…]`,
-    /// `reflex+unix:PATH[?…]` or `nvme-tcp://HOST:PORT[?…]`. Port 0 takes a free one.
+    /// URL of the listener with its access rules, as in the configuration:
+    /// `reflex://HOST:PORT[?…]`, `reflex+unix:PATH[?…]` or `nvme-tcp://HOST:PORT[?…]`. Port 0
+    /// selects a free port.
     pub url: String,
 }
 
-/// How to close a listener.
+/// The parameters of a removal of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RemoveListener {
-    /// Has the connections end that came by it: each when what it has in flight has ended, and all of
-    /// them after so many milliseconds. They stay unless told.
+    /// Time in milliseconds to drain the listener's connections: each ends when its requests in
+    /// flight have ended, and all end after this time. By default, connections stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_ms: Option<u64>,
 }
@@ -314,70 +316,70 @@ pub struct RemoveListener {
 /// A listener that was closed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RemovedListener {
-    /// The number that it had.
+    /// Number that the listener had.
     pub number: u16,
-    /// Where it was.
+    /// URL that the listener had.
     pub removed: String,
-    /// Connections that came by it and are there; `null`: a worker did not say.
+    /// Number of its connections that are left; `null` if a worker did not answer.
     pub connections: Option<usize>,
 }
 
-/// Whether a listener lets people in.
+/// The state of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ListenerState {
-    /// It does.
+    /// The listener accepts connections.
     #[default]
     Open,
-    /// It turns everybody away, and some that came by it are still there.
+    /// The listener refuses connections, and some of its connections are left.
     Draining,
-    /// It turns everybody away, and nobody is there that came by it.
+    /// The listener refuses connections, and none of its connections is left.
     Drained,
 }
 
-/// How a listener is to be drained.
+/// The parameters of a drain of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainListener {
-    /// How long, in milliseconds, connections may have requests in flight before they end all the same; ten
-    /// seconds unless told.
+    /// Time in milliseconds after which connections with requests in flight end in any case; ten
+    /// seconds by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
 }
 
-/// All listeners.
+/// The list of listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Listeners {
-    /// By number.
+    /// The listeners, ordered by number.
     pub listeners: Vec<Listener>,
 }
 
-/// How namespaces are to be reached through a listener.
+/// A change of the ANA state of namespaces through a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAna {
-    /// The state.
+    /// The new state.
     pub state: AnaState,
-    /// The subsystem; all unless told.
+    /// Qualified name of the subsystem; all subsystems by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystem: Option<String>,
-    /// The group; 1 unless told, to which all namespaces belong.
+    /// Identifier of the group; 1 by default, which contains all namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }
 
-/// The states of asymmetric namespace access.
+/// A state of asymmetric namespace access (ANA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnaState {
-    /// The best way.
+    /// The preferred path.
     Optimized,
-    /// A way that hosts take when there is no better one.
+    /// A path that hosts use if there is no better one.
     NonOptimized,
-    /// No way, for now.
+    /// No access, for the time being.
     Inaccessible,
-    /// No way, for good.
+    /// No access, permanently.
     PersistentLoss,
-    /// No way while something changes.
+    /// No access during a transition.
     Change,
 }

@@ -1,5 +1,5 @@
-//! The resources of namespaces, subsystems, hosts and listeners, and what their methods do: all of it
-//! the [`Estate`] does, on a thread that may wait.
+//! The resources of namespaces, subsystems, hosts and listeners. Their methods call the [`Estate`],
+//! on a thread that may block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,61 +27,62 @@ use super::settings::{DeviceSettings, SetDevice};
 use crate::book::TenantChange;
 use crate::words::Admission;
 
-/// What changes of a server while it runs, beside tenants. Its methods may wait until workers have
-/// taken a change; each says why it does not do what was asked, and then nothing has changed.
+/// The changeable inventory of a running server, except tenants. Methods may block until workers
+/// have applied a change. Each reports the reason if it does not do what was asked; then nothing
+/// has changed.
 #[allow(clippy::missing_errors_doc, reason = "it is said once for all of them")]
 pub trait Estate: Send + Sync {
-    /// Whether what is changed is there again when the server starts again.
+    /// Returns `true` if changes persist after a restart of the server.
     fn keeps_changes(&self) -> bool {
         true
     }
 
-    /// The namespaces.
+    /// Returns all namespaces.
     fn namespaces(&self) -> Result<Namespaces, Problem>;
 
-    /// A namespace, by its name or number.
+    /// Returns a namespace, by its name or number.
     fn namespace(&self, name: &str) -> Result<Namespace, Problem>;
 
-    /// A new namespace, which reads as zeroes.
+    /// Adds a namespace, which reads as zeroes.
     fn add_namespace(&self, namespace: &AddNamespace) -> Result<Namespace, Problem>;
 
-    /// Another size or name for a namespace, or whether it can be written to.
+    /// Changes the size, the name or the write protection of a namespace.
     fn set_namespace(&self, name: &str, to: &SetNamespace) -> Result<Namespace, Problem>;
 
-    /// A namespace ends. Its blocks are free for others.
+    /// Removes a namespace, which frees its blocks.
     fn remove_namespace(&self, name: &str, how: RemoveNamespace) -> Result<(), Problem>;
 
-    /// A new device.
+    /// Opens a device.
     fn add_device(&self, device: &AddDevice) -> Result<OpenedDevice, Problem>;
 
-    /// What was said of the devices.
+    /// Returns the settings of all devices.
     fn device_settings(&self) -> Vec<DeviceSettings>;
 
-    /// Says other things of a device.
+    /// Changes the settings of a device.
     fn set_device(&self, name: &str, to: &SetDevice) -> Result<DeviceSettings, Problem>;
 
-    /// A device on which nothing is ends.
+    /// Closes an unused device.
     fn remove_device(&self, name: &str) -> Result<(), Problem>;
 
-    /// The subsystems.
+    /// Returns all subsystems.
     fn subsystems(&self) -> Result<Subsystems, Problem>;
 
-    /// A subsystem.
+    /// Returns a subsystem.
     fn subsystem(&self, nqn: &str) -> Result<Subsystem, Problem>;
 
-    /// A new subsystem.
+    /// Adds a subsystem.
     fn add_subsystem(&self, subsystem: &AddSubsystem) -> Result<Subsystem, Problem>;
 
-    /// Changes of a subsystem.
+    /// Changes a subsystem.
     fn set_subsystem(&self, nqn: &str, to: &SetSubsystem) -> Result<Subsystem, Problem>;
 
-    /// A subsystem ends, and with it the connections of its hosts.
+    /// Removes a subsystem, and ends the connections of its hosts.
     fn remove_subsystem(&self, nqn: &str) -> Result<(), Problem>;
 
-    /// The hosts of which more is known than their name.
+    /// Returns all registered hosts.
     fn hosts(&self) -> Result<Hosts, Problem>;
 
-    /// What is known of a host.
+    /// Returns a registered host.
     fn host(&self, nqn: &str) -> Result<Host, Problem> {
         let mut hosts = self.hosts()?.hosts;
         if let Some(n) = hosts.iter().position(|host| host.nqn == nqn) {
@@ -91,59 +92,60 @@ pub trait Estate: Send + Sync {
         Err(Problem::unknown(Code::NoHost, "host", nqn, known))
     }
 
-    /// What is known of a host, which becomes known if it is not.
+    /// Changes the registration of a host, or registers it.
     fn set_host(&self, nqn: &str, to: &SetHost) -> Result<Host, Problem>;
 
-    /// Nothing more is known of a host.
+    /// Removes the registration of a host.
     fn remove_host(&self, nqn: &str) -> Result<(), Problem>;
 
-    /// The listeners.
+    /// Returns all listeners.
     fn listeners(&self) -> Result<Listeners, Problem>;
 
-    /// A listener, by its number or address.
+    /// Returns a listener, by its number or address.
     fn listener(&self, name: &str) -> Result<Listener, Problem>;
 
-    /// A new listener; where it has come to listen.
+    /// Opens a listener; returns it with its actual address.
     fn add_listener(&self, listener: &AddListener) -> Result<Listener, Problem>;
 
-    /// A listener is closed. Connections that came by it stay, or end as in a drain.
+    /// Closes a listener. Its connections stay, or end as in a drain.
     fn remove_listener(
         &self,
         listener: &str,
         how: RemoveListener,
     ) -> Result<RemovedListener, Problem>;
 
-    /// By what workers call listeners: the numbers of those whose number is not one more.
+    /// Returns pairs of the workers' identifier of a listener and its number, for listeners whose
+    /// number is not the identifier plus one.
     fn listener_numbers(&self) -> Vec<(u16, u16)> {
         Vec::new()
     }
 
-    /// How namespaces are reached through a listener.
+    /// Sets the ANA state of namespaces through a listener.
     fn set_ana(&self, listener: &str, to: &SetAna) -> Result<Listener, Problem>;
 
-    /// A listener turns away whoever comes, and the connections end that came by it: each when what it
-    /// has in flight has ended, or when the time is over.
+    /// Drains a listener: it refuses new connections, and its connections end. Each ends when its
+    /// requests in flight have ended, or after `limit`.
     fn drain_listener(&self, listener: &str, limit: Duration) -> Result<Listener, Problem>;
 
-    /// A listener lets people in again.
+    /// Resumes a listener, which accepts connections again.
     fn resume_listener(&self, listener: &str) -> Result<Listener, Problem>;
 
-    /// The server lets nobody in any more, and ends when those who are connected have ended what they have
-    /// in flight, or when the time is over.
+    /// Drains the server: it refuses new connections, and ends when all requests in flight have
+    /// ended, or at the deadline.
     fn drain_server(&self, how: DrainServer) -> Result<Drain, Problem>;
 
-    /// Whether it does so, and how far it is.
+    /// Returns the state of the server's drain.
     fn drain_of_server(&self) -> Result<Drain, Problem>;
 
-    /// A tenant ends, unless something names it. In one go with keeping that: while it ends, nothing
-    /// comes to name it.
+    /// Removes a tenant, unless something names it, and stores the change. Both happen in one step,
+    /// so that nothing comes to name the tenant meanwhile.
     fn remove_tenant(&self, name: &str) -> Result<(), Problem>;
 
-    /// Makes changes of tenants, all of them or none, as [`Tenants::apply`](crate::Tenants::apply) and
-    /// with keeping them.
+    /// Makes changes of tenants, all or none, as [`Tenants::apply`](crate::Tenants::apply) does,
+    /// and stores them.
     fn change_tenants(&self, changes: &[TenantChange]) -> Result<(), Problem>;
 
-    /// Makes or changes one tenant and keeps that, or does neither.
+    /// Adds or changes one tenant and stores the change, or does neither.
     fn change_tenant(&self, change: &TenantChange) -> Result<Admission, Problem>;
 }
 
@@ -170,7 +172,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/v1/listeners/{name}/resume", post(resume_listener))
 }
 
-/// Has the estate do something that may take a while.
+/// Runs an operation of the inventory, which may block.
 pub(super) async fn ask<T: Send + 'static>(
     api: Api,
     what: impl FnOnce(&dyn Estate) -> Result<T, Problem> + Send + 'static,
@@ -181,7 +183,7 @@ pub(super) async fn ask<T: Send + 'static>(
     aside(move || what(&*estate)).await
 }
 
-/// Has the estate change something, and notes what it was and is.
+/// Makes a change of the inventory, and notes the values before and after.
 pub(super) async fn change<B: Serialize, T: Serialize + Send + 'static>(
     api: Api,
     note: Note,
@@ -197,7 +199,7 @@ pub(super) async fn change<B: Serialize, T: Serialize + Send + 'static>(
     .await
 }
 
-/// Notes how a change ended, also when the request is not waited for any more.
+/// Notes the outcome of a change, also when the request no longer waits for it.
 fn noted<T>(note: &Note, done: Result<T, Problem>, after: impl FnOnce(&T)) -> Result<T, Problem> {
     if let Ok(done) = &done {
         after(done);
@@ -206,12 +208,12 @@ fn noted<T>(note: &Note, done: Result<T, Problem>, after: impl FnOnce(&T)) -> Re
     done
 }
 
-/// Nothing was before what is made now.
+/// Returns no value before, for additions.
 fn nothing(_: &dyn Estate) -> Option<()> {
     None
 }
 
-/// What an operator has said of a subsystem.
+/// Returns the configured part of a subsystem.
 fn said(mut subsystem: Subsystem) -> Subsystem {
     subsystem.controllers.clear();
     subsystem
@@ -221,7 +223,7 @@ fn known_host(estate: &dyn Estate, nqn: &str) -> Option<Host> {
     estate.host(nqn).ok()
 }
 
-/// A host after a change, with which of its keys were given: that is no secret, and they are.
+/// A host after a change, and which of its keys were given. The keys themselves are secret.
 #[derive(Serialize)]
 struct Noted {
     #[serde(flatten)]
@@ -234,7 +236,7 @@ fn created<T: Serialize>(made: T) -> Response {
     (StatusCode::CREATED, Json(made)).into_response()
 }
 
-/// All namespaces.
+/// Lists all namespaces.
 #[utoipa::path(
     get,
     path = "/v1/namespaces",
@@ -247,7 +249,7 @@ async fn list_namespaces(State(api): State<Api>) -> Result<Json<Namespaces>, Pro
     ask(api, |estate| estate.namespaces()).await.map(Json)
 }
 
-/// Makes a namespace, which reads as zeroes. Hosts that are connected are told.
+/// Adds a namespace, which reads as zeroes. Connected hosts are notified.
 #[utoipa::path(
     post,
     path = "/v1/namespaces",
@@ -269,7 +271,7 @@ async fn add_namespace(
     change(api, note, nothing, move |estate| estate.add_namespace(&body)).await.map(created)
 }
 
-/// One namespace.
+/// Returns one namespace.
 #[utoipa::path(
     get,
     path = "/v1/namespaces/{name}",
@@ -288,8 +290,8 @@ async fn get_namespace(
     ask(api, move |estate| estate.namespace(&name)).await.map(Json)
 }
 
-/// Makes a namespace larger or smaller, read-only or not, or gives it another name. Hosts that are
-/// connected are told. When it is answered that nobody can write to it, no write of it is at a device.
+/// Changes the size, the name or the write protection of a namespace. Connected hosts are notified.
+/// After the answer to a write protection, no write to the namespace is at a device.
 #[utoipa::path(
     put,
     path = "/v1/namespaces/{name}",
@@ -314,7 +316,7 @@ async fn set_namespace(
     change(api, note, before, move |estate| estate.set_namespace(&name, &body)).await.map(Json)
 }
 
-/// Removes a namespace. Hosts that are connected are told.
+/// Removes a namespace. Connected hosts are notified.
 #[utoipa::path(
     delete,
     path = "/v1/namespaces/{name}",
@@ -340,7 +342,7 @@ async fn remove_namespace(
         .map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Opens a device, which is there again when the server starts again. Namespaces can be made on it.
+/// Opens a device. The device persists after a restart of the server, and can have namespaces.
 #[utoipa::path(
     post,
     path = "/v1/devices",
@@ -361,7 +363,7 @@ async fn add_device(
     change(api, note, nothing, move |estate| estate.add_device(&body)).await.map(created)
 }
 
-/// Closes a device on which there is no namespace and no tenant, and which is not being measured.
+/// Closes a device that has no namespace and no tenant, and that is not being measured.
 #[utoipa::path(
     delete,
     path = "/v1/devices/{name}",
@@ -383,7 +385,7 @@ async fn remove_device(
         .map(|()| StatusCode::NO_CONTENT)
 }
 
-/// All subsystems, with the hosts that are connected.
+/// Lists all subsystems, with their connected hosts.
 #[utoipa::path(
     get,
     path = "/v1/subsystems",
@@ -396,7 +398,7 @@ async fn list_subsystems(State(api): State<Api>) -> Result<Json<Subsystems>, Pro
     ask(api, |estate| estate.subsystems()).await.map(Json)
 }
 
-/// Makes a subsystem. Discovery controllers are told.
+/// Adds a subsystem. Discovery controllers are notified.
 #[utoipa::path(
     post,
     path = "/v1/subsystems",
@@ -417,7 +419,7 @@ async fn add_subsystem(
     change(api, note, nothing, move |estate| estate.add_subsystem(&body)).await.map(created)
 }
 
-/// One subsystem.
+/// Returns one subsystem.
 #[utoipa::path(
     get,
     path = "/v1/subsystems/{name}",
@@ -436,7 +438,7 @@ async fn get_subsystem(
     ask(api, move |estate| estate.subsystem(&name)).await.map(Json)
 }
 
-/// Changes a subsystem: who may connect, what is in it, who is charged.
+/// Changes a subsystem: the hosts that may connect, its namespaces, the tenant that is charged.
 #[utoipa::path(
     put,
     path = "/v1/subsystems/{name}",
@@ -489,7 +491,7 @@ async fn remove_subsystem(
         .map(|()| StatusCode::NO_CONTENT)
 }
 
-/// All hosts of which more is known than their name. Keys are not told.
+/// Lists all registered hosts, without their keys.
 #[utoipa::path(
     get,
     path = "/v1/hosts",
@@ -502,7 +504,7 @@ async fn list_hosts(State(api): State<Api>) -> Result<Json<Hosts>, Problem> {
     ask(api, |estate| estate.hosts()).await.map(Json)
 }
 
-/// What is known of a host. Keys are not told.
+/// Returns a registered host, without its keys.
 #[utoipa::path(
     get,
     path = "/v1/hosts/{name}",
@@ -517,7 +519,7 @@ async fn get_host(State(api): State<Api>, Path(name): Path<String>) -> Result<Js
     ask(api, move |estate| estate.host(&name)).await.map(Json)
 }
 
-/// Says what is known of a host: its tenant, its keys.
+/// Registers a host, or changes its tenant and its keys.
 #[utoipa::path(
     put,
     path = "/v1/hosts/{name}",
@@ -550,7 +552,7 @@ async fn set_host(
     .map(Json)
 }
 
-/// Forgets what is known of a host.
+/// Removes the registration of a host.
 #[utoipa::path(
     delete,
     path = "/v1/hosts/{name}",
@@ -574,7 +576,7 @@ async fn remove_host(
         .map(|()| StatusCode::NO_CONTENT)
 }
 
-/// All listeners.
+/// Lists all listeners.
 #[utoipa::path(
     get,
     path = "/v1/listeners",
@@ -587,7 +589,7 @@ async fn list_listeners(State(api): State<Api>) -> Result<Json<Listeners>, Probl
     ask(api, |estate| estate.listeners()).await.map(Json)
 }
 
-/// Opens a listener, which is there again when the server starts again.
+/// Opens a listener, which persists after a restart of the server.
 #[utoipa::path(
     post,
     path = "/v1/listeners",
@@ -608,7 +610,7 @@ async fn add_listener(
     change(api, note, nothing, move |estate| estate.add_listener(&body)).await.map(created)
 }
 
-/// One listener.
+/// Returns one listener.
 #[utoipa::path(
     get,
     path = "/v1/listeners/{name}",
@@ -626,7 +628,7 @@ async fn get_listener(
     ask(api, move |estate| estate.listener(&name)).await.map(Json)
 }
 
-/// Closes a listener. Connections that came by it stay, unless they are to be drained.
+/// Closes a listener. Its connections stay, unless a drain is requested.
 #[utoipa::path(
     delete,
     path = "/v1/listeners/{name}",
@@ -650,7 +652,7 @@ async fn remove_listener(
     change(api, note, before, move |estate| estate.remove_listener(&name, how)).await.map(Json)
 }
 
-/// Says how namespaces are reached through a listener. Hosts that are connected are told.
+/// Sets the ANA state of namespaces through a listener. Connected hosts are notified.
 #[utoipa::path(
     put,
     path = "/v1/listeners/{name}/ana",
@@ -678,8 +680,8 @@ fn known_listener(estate: &dyn Estate, name: &str) -> Option<Listener> {
     estate.listener(name).ok()
 }
 
-/// Has a listener turn away whoever comes, and the connections end that came by it, until it is resumed
-/// or the server starts again.
+/// Drains a listener: it refuses new connections, and its connections end. The drain lasts until
+/// the listener is resumed or the server restarts.
 #[utoipa::path(
     post,
     path = "/v1/listeners/{name}/drain",
@@ -704,7 +706,7 @@ async fn drain_listener(
     change(api, note, before, move |estate| estate.drain_listener(&name, limit)).await.map(Json)
 }
 
-/// Has a listener let people in again.
+/// Resumes a listener, which accepts connections again.
 #[utoipa::path(
     post,
     path = "/v1/listeners/{name}/resume",
@@ -725,7 +727,7 @@ async fn resume_listener(
     change(api, note, before, move |estate| estate.resume_listener(&name)).await.map(Json)
 }
 
-/// The document of all this.
+/// The OpenAPI document of this module.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;

@@ -1,4 +1,4 @@
-//! Who may use the API, and for how long.
+//! Authentication and authorization of requests, and their time limit.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -20,19 +20,19 @@ use super::problem::{Code, Problem};
 use super::tls::Credentials;
 use super::tokens::Right;
 
-/// How long a request may take to arrive and be answered.
+/// Maximum time for a request to arrive and to be answered.
 pub(super) const REQUEST_MAX: Duration = Duration::from_secs(10);
 
-/// Wrong tokens of an address that are looked over.
+/// Number of wrong tokens of an address that are tolerated.
 const FAILURES_MAX: u32 = 10;
 
-/// How long it takes until one is forgotten.
+/// Time after which one wrong token is forgotten.
 const FORGET: Duration = Duration::from_secs(10);
 
-/// How long the answer to a wrong token takes.
+/// Delay of the answer to a wrong token.
 const FAILURE_PAUSE: Duration = Duration::from_millis(300);
 
-/// Ends requests that take too long, because their bodies do not come.
+/// Ends requests that exceed the time limit because their bodies do not arrive.
 pub(super) async fn in_time(request: Request, next: Next) -> Response {
     match tokio::time::timeout(REQUEST_MAX, next.run(request)).await {
         Ok(response) => response,
@@ -43,16 +43,16 @@ pub(super) async fn in_time(request: Request, next: Next) -> Response {
     }
 }
 
-/// What browsers say of the page that asks: `same-origin`, `same-site`, `cross-site`, or `none` where
-/// a person did (W3C, Fetch Metadata).
+/// The browser's statement about the requesting page: `same-origin`, `same-site`, `cross-site`, or
+/// `none` for a request by the user (W3C, Fetch Metadata).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What browsers want the answer for: `navigate` to show it as a page.
+/// The purpose of a browser's request: `navigate` to show the answer as a page.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Lets in only who calls the server by a name of loopback, and no page of another site: neither one
-/// that had its own name lead here, nor one that asks across. A Unix socket is no exception: `ssh -L`
-/// makes it a port of somebody's loopback.
+/// Admits requests that call the server by a loopback name, unless a page of another site makes
+/// them. The page may have pointed its own name here, or may send cross-site requests. A Unix
+/// socket is no exception: `ssh -L` makes it a port of somebody's loopback.
 pub(super) async fn from_here(request: Request, next: Next) -> Response {
     match trouble(&request) {
         None => next.run(request).await,
@@ -60,7 +60,7 @@ pub(super) async fn from_here(request: Request, next: Next) -> Response {
     }
 }
 
-/// Why a request is not let in.
+/// Returns the reason to refuse a request.
 fn trouble(request: &Request) -> Option<&'static str> {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
@@ -70,15 +70,15 @@ fn trouble(request: &Request) -> Option<&'static str> {
     from_page(request, host, "http://")
 }
 
-/// Why a request is not let in because a page of a browser makes it.
+/// Returns the reason to refuse a request because a browser's page makes it.
 fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str> {
     let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
     let is_own = |origin: &str| origin.strip_prefix(scheme) == Some(host);
     if text(ORIGIN).is_some_and(|origin| !is_own(origin)) {
         return Some("pages of other origins are not let in");
     }
-    // A link to what people look at may be followed; its page does not see what comes. One to the API
-    // would cost workers time.
+    // Links to the dashboard's pages may be followed, since the linking page does not see the
+    // answer. A link to the API would cost workers' time.
     let is_page = *request.method() == Method::GET && !request.uri().path().starts_with("/v1/");
     let is_link = is_page && text(FETCH_MODE) == Some("navigate");
     match text(FETCH_SITE) {
@@ -88,7 +88,7 @@ fn from_page(request: &Request, host: &str, scheme: &str) -> Option<&'static str
     }
 }
 
-/// What a door to elsewhere asks of requests.
+/// The checks of a network endpoint for other machines.
 #[derive(Clone)]
 pub(super) struct Guard {
     credentials: Arc<Credentials>,
@@ -107,7 +107,7 @@ impl Guard {
         contract::Instant::ZERO + self.opened.elapsed()
     }
 
-    /// How long an address has to wait.
+    /// Returns the time that an address must wait.
     fn wait(&self, address: IpAddr) -> Option<Duration> {
         self.failures.lock().expect("no holder panics").wait(address, self.now())
     }
@@ -116,8 +116,8 @@ impl Guard {
         self.failures.lock().expect("no holder panics").add(address, self.now());
     }
 
-    /// Answers who has no token that is known. The request, and with it its connection's place, is there
-    /// until then, though whoever made it does not wait.
+    /// Answers a request without a valid token. The request keeps its connection's place until
+    /// then, though its peer may not wait.
     async fn refuse(&self, _request: Request, address: IpAddr, has_guessed: bool) -> Response {
         let wait = self.wait(address).filter(|_| has_guessed);
         if has_guessed {
@@ -140,9 +140,10 @@ impl Guard {
     }
 }
 
-/// Lets in who has a token, for what that is good for. Who fails is answered late, and after some
-/// failures only told when to try again; who has a right token never waits for that. The dashboard's own
-/// files are for anybody, as they say nothing of this server and ask for the token themselves.
+/// Admits requests with a token, within the token's rights. A wrong token is answered late, and
+/// after some wrong tokens only with the time to try again. A valid token never waits. The
+/// dashboard's own files are public: they contain nothing of this server, and ask for the token
+/// themselves.
 pub(super) async fn by_token(
     State(guard): State<Guard>,
     note: Note,
@@ -161,8 +162,8 @@ pub(super) async fn by_token(
     if token.is_none() && elsewhere.is_none() && pages::is_one(&request) {
         return last(next.run(request).await);
     }
-    // Whoever has a right one does not wait for what others at its address guess: they may be many
-    // behind one translator of addresses.
+    // A valid token does not wait for wrong ones from its address: many peers may share an address
+    // behind one address translator.
     let Some((name, right)) = token.and_then(|token| tokens.find(token)) else {
         let has_guessed = token.is_some();
         return guard.refuse(request, address, has_guessed).await;
@@ -178,13 +179,13 @@ pub(super) async fn by_token(
     next.run(request).await
 }
 
-/// The last response of its connection, so that strangers hold none.
+/// Marks a response as the last one of its connection, so that strangers hold none.
 pub(super) fn last(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Whether `HOST[:PORT]` names this machine to itself.
+/// Returns `true` if `HOST[:PORT]` is a loopback name.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
@@ -194,7 +195,7 @@ fn is_loopback(host: &str) -> bool {
     name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a user may use the socket of a server that `owner` runs.
+/// Returns `true` if a user may use the socket of a server that `owner` runs.
 pub(super) fn may_use(uid: u32, owner: u32) -> bool {
     uid == owner || uid == 0
 }
@@ -217,7 +218,7 @@ mod tests {
         }
     }
 
-    /// What is said to a request with these headers.
+    /// Returns the refusal of a request with these headers.
     fn said(method: Method, headers: &[(&'static str, &'static str)]) -> Option<&'static str> {
         let request = Request::builder().method(method).uri("/");
         let request = headers.iter().fold(request, |request, (name, value)| {
@@ -241,7 +242,8 @@ mod tests {
         assert_eq!(said(Method::GET, &link), None);
         assert!(said(Method::POST, &link).unwrap().contains("other sites"));
         for headers in [
-            // The port of another program, a name that leads here, and frames without a name.
+            // The port of another program, a name that resolves to this machine, and frames without
+            // a name.
             &[HERE, ("origin", "http://localhost:3000"), ("sec-fetch-site", "same-site")][..],
             &[HERE, ("origin", "http://evil.example")],
             &[HERE, ("origin", "https://localhost:7480")],

@@ -1,4 +1,4 @@
-//! What may be another about a listener while it is open: whether it lets people in.
+//! Changes of an open listener: whether it accepts connections.
 
 use std::time::Duration;
 
@@ -17,21 +17,22 @@ use super::estate_routes::{Estate, change};
 use super::problem::{Code, Failure, Problem};
 use super::routes::{Api, Body};
 
-/// What is to be another about a listener; what is not named stays.
+/// A change of a listener; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetListener {
-    /// `open`: it lets people in. `draining` or `drained`: it turns them away, and those end that came by it.
+    /// `open`: the listener accepts connections. `draining` or `drained`: it refuses connections,
+    /// and its connections end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<ListenerState>,
-    /// Draining: after so many milliseconds connections end that have requests in flight still; ten seconds
-    /// unless told.
+    /// For a drain: time in milliseconds after which connections with requests in flight end in any
+    /// case; ten seconds by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Its number, which cannot change: refused unless it is the same.
+    /// Number of the listener, which cannot change: any other number is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
-    /// Its address, with whom it is for, which cannot change: refused unless it is the same address.
+    /// URL of the listener with its access rules, which cannot change: any other URL is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -40,7 +41,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/v1/listeners/{name}", put(set_listener))
 }
 
-/// Has a listener let people in, or turn them away.
+/// Opens or drains a listener.
 #[utoipa::path(
     put,
     path = "/v1/listeners/{name}",
@@ -75,8 +76,10 @@ async fn set_listener(
     change(api, note, before, set).await.map(Json)
 }
 
+/// Checks the members that cannot change while a listener is open.
+///
 /// # Errors
-/// Something is to be another that stays as long as the listener is open.
+/// One of them would change.
 fn check_fixed(listener: &Listener, to: &SetListener) -> Result<(), Problem> {
     let what = match to {
         SetListener { number: Some(number), .. } if *number != listener.number => "number",
@@ -93,7 +96,7 @@ fn check_fixed(listener: &Listener, to: &SetListener) -> Result<(), Problem> {
     Err(Problem::new(Code::Fixed, message))
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(set_listener))]
 pub(super) struct Document;

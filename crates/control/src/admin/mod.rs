@@ -1,12 +1,13 @@
 //! The admin API: REST and JSON over HTTP/1.1, for operators and their programs.
 //!
-//! [`start`] answers on a thread of its own, so that no request is ever held up by a worker or holds
-//! one up: what it asks and changes is the book behind [`Tenants`](crate::Tenants), which workers
-//! never wait for. [`Client`] is the other end, which the command line uses. The words of both are
-//! in `model`; the document at `/openapi.json` is made from them and from the routes.
+//! [`start`] runs the API on a thread of its own, so that no request waits for a worker or delays
+//! one. Requests read and change the registry behind [`Tenants`](crate::Tenants), for which workers
+//! never wait. [`Client`] is the client's side, which the command line uses. The bodies of both
+//! sides are in `model`. The document at `/openapi.json` is generated from them and from the
+//! routes.
 //!
-//! What is deliberately not here: the listening socket itself, with its file and permissions (the
-//! program makes it), the files of certificates and tokens, persistence.
+//! This module deliberately leaves out persistence, the files of certificates and tokens, and the
+//! listening socket with its file and permissions, which the program makes.
 
 mod address;
 mod aside;

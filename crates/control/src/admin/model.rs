@@ -1,4 +1,4 @@
-//! The words of the admin API, as they stand in JSON.
+//! The JSON bodies of the admin API.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,21 +6,21 @@ use utoipa::ToSchema;
 use super::crew::WorkerState;
 use super::settings::DeviceSettings;
 
-/// What a tenant is promised.
+/// A service level objective (SLO): the promise to a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slo {
-    /// Bound of the tail latency of its reads, in microseconds; more than zero.
+    /// Bound of the tail latency of reads in microseconds; more than zero.
     pub latency_us: u32,
-    /// The percentile that it bounds, in percent.
+    /// Percentile that the bound applies to, in percent.
     #[serde(default = "p95")]
     pub percentile: f64,
-    /// Requests a second that it may issue and count on.
+    /// Guaranteed requests per second.
     pub iops: u32,
-    /// Share of reads among them, in percent.
+    /// Share of reads in percent.
     #[serde(default = "all_reads")]
     pub read_percent: u8,
-    /// Bytes of a typical request.
+    /// Size of a typical request in bytes.
     #[serde(default = "a_page")]
     pub request_bytes: u32,
 }
@@ -37,14 +37,14 @@ fn a_page() -> u32 {
     4096
 }
 
-/// What a tenant gets of what the promises leave, while it is best effort.
+/// A best-effort tenant's share of the tokens that SLOs leave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// Its part beside those of the others, from 1 to 1000.
+    /// Weight relative to the other tenants, from 1 to 1000.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Tokens a second that it gets at most, whatever others leave; `null` for no cap.
+    /// Maximum tokens per second, whatever others leave; `null` for no cap.
     #[serde(default)]
     pub cap_tokens: Option<u64>,
 }
@@ -53,33 +53,33 @@ fn one() -> u32 {
     1
 }
 
-/// A tenant to be made.
+/// A tenant to add.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddTenant {
-    /// Its name: 1 to 64 bytes.
+    /// Name of the tenant: 1 to 64 bytes.
     pub name: String,
-    /// The device that its promise is about; the first unless told.
+    /// The device of the SLO; the first device by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// What it is promised; best effort without.
+    /// The SLO; without it, the tenant is best effort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slo: Option<Slo>,
-    /// What it gets of the rest, for best effort; an equal part without a cap unless told.
+    /// The share of a best-effort tenant; by default, an equal share without a cap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
 
-/// Another promise for a tenant.
+/// A change of a tenant's SLO.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetTenant {
-    /// What it is promised from now on; `null`: best effort.
-    // A field that may be left out would turn a mistyped one into the loss of a promise.
+    /// The new SLO; `null`: best effort.
+    // An optional member would turn a misspelt one into the loss of a promise.
     #[schema(required = true)]
     #[serde(deserialize_with = "Option::deserialize")]
     pub slo: Option<Slo>,
-    /// What it gets of the rest from now on, for best effort; stays as it is unless told.
+    /// The share of a best-effort tenant; unchanged by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
@@ -88,8 +88,8 @@ pub struct SetTenant {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeTenants {
-    /// One for each tenant, at most 10 000, in the order in which they are made. Tenants that are removed
-    /// go last: what they free is for the next request.
+    /// One change per tenant, at most 10 000, made in this order. Removals are made last: what they
+    /// free is for the next request.
     #[schema(max_items = 10_000)]
     pub changes: Vec<ChangeTenant>,
 }
@@ -98,30 +98,30 @@ pub struct ChangeTenants {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeTenant {
-    /// Make a tenant.
+    /// Adds a tenant.
     Add(AddTenant),
-    /// Change what a tenant is promised.
+    /// Changes the SLO of a tenant.
     Set(SetNamed),
-    /// Remove a tenant.
+    /// Removes a tenant.
     Remove(RemoveNamed),
 }
 
-/// Another promise for the tenant of a name.
+/// A change of a named tenant's SLO.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNamed {
     /// The tenant's name.
     pub name: String,
-    /// What it is promised from now on; `null`: best effort.
+    /// The new SLO; `null`: best effort.
     #[schema(required = true)]
     #[serde(deserialize_with = "Option::deserialize")]
     pub slo: Option<Slo>,
-    /// What it gets of the rest from now on, for best effort; stays as it is unless told.
+    /// The share of a best-effort tenant; unchanged by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
 }
 
-/// The tenant that is to go.
+/// A tenant to remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveNamed {
@@ -129,91 +129,91 @@ pub struct RemoveNamed {
     pub name: String,
 }
 
-/// How many tenants were changed together.
+/// The counts of a batch of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedTenants {
-    /// Tenants that were made.
+    /// Number of added tenants.
     pub added: usize,
-    /// Tenants that are promised something else.
+    /// Number of changed tenants.
     pub changed: usize,
-    /// Tenants that are gone.
+    /// Number of removed tenants.
     pub removed: usize,
 }
 
-/// A question: would this SLO be admitted? Of a tenant that is there: could its SLO become this one?
+/// A question whether an SLO would be admitted, for a new or for an existing tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// The device of a new tenant; the first unless told.
+    /// The device of a new tenant; the first device by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The tenant that would change; a new one unless told.
+    /// The tenant that would change; a new one by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The SLO.
+    /// The SLO in question.
     pub slo: Slo,
 }
 
 /// The answer to a [`Check`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Verdict {
-    /// Whether it would be admitted.
+    /// `true` if the SLO would be admitted.
     pub admitted: bool,
-    /// Tokens a second that the SLO needs, if that is known.
+    /// Tokens per second that the SLO needs, if known.
     pub tokens_needed: Option<u64>,
-    /// Tokens a second that would be left for best effort; when refused, those that are available.
+    /// Tokens per second that would be left for best effort; on refusal, the available tokens.
     pub tokens_left: Option<u64>,
-    /// Why it would be refused.
+    /// The reason for a refusal.
     pub refusal: Option<super::Problem>,
 }
 
-/// What would have to give for a refused SLO: each way on its own is enough.
+/// Remedies for a refused SLO: each one on its own is sufficient.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ways {
-    /// Requests a second that would be admitted at the asked latency and mix.
+    /// Requests per second that would be admitted at the requested latency and mix.
     pub iops: Option<u32>,
-    /// The tightest latency in microseconds at which the asked rate would be admitted.
+    /// The lowest latency in microseconds at which the requested rate would be admitted.
     pub latency_us: Option<u32>,
-    /// Tenants that would have to go.
+    /// Tenants whose removal would free enough.
     pub leave: Vec<String>,
 }
 
-/// What a tenant was admitted with.
+/// The figures of an admitted tenant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Admitted {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its number, which workers' logs use.
+    /// Number of the tenant, as in workers' logs.
     pub number: u32,
-    /// The device that its promise is about.
+    /// The device of the SLO.
     pub device: String,
-    /// Tokens a second that its SLO needs; zero for best effort.
+    /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
-    /// Tokens a second of the device that are left for best effort.
+    /// Tokens per second of the device that are left for best effort.
     pub tokens_left: u64,
 }
 
-/// What kind of promise a tenant has.
+/// The class of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// A tail latency and a rate.
+    /// A tenant with a tail latency and a rate.
     LatencyCritical,
-    /// A share of what is left.
+    /// A tenant with a share of the rest.
     BestEffort,
 }
 
-/// Where a tenant stands.
+/// The state of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is served as promised.
+    /// The tenant is served.
     Active,
-    /// It was removed; what it had in flight is still being served.
+    /// The tenant was removed; its requests in flight are still served.
     Leaving,
 }
 
-/// Who made a tenant.
+/// The origin of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
@@ -221,221 +221,222 @@ pub enum Origin {
     Configured,
     /// An operator, while the server ran.
     Operator,
-    /// A client of protocol version 2. Such a tenant goes with its last connection.
+    /// A client of protocol version 2. Such a tenant ends with its last connection.
     Client,
 }
 
-/// How a tenant fared in the last second.
+/// The measurements of a tenant in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Measured {
-    /// Requests answered a second.
+    /// Requests answered per second.
     pub iops: f64,
-    /// Share of reads among them, in percent; `null` without requests.
+    /// Share of reads in percent; `null` without requests.
     pub read_percent: Option<f64>,
-    /// Tokens spent a second, on all devices.
+    /// Tokens spent per second, on all devices.
     pub tokens: f64,
-    /// Tokens that it put into the buckets of devices because it had more than it could use, a second.
+    /// Tokens per second that the tenant put into the devices' buckets because it had more than it
+    /// could use.
     #[serde(default)]
     pub donated: f64,
-    /// Tokens that it took out of them, a second.
+    /// Tokens per second that the tenant took out of the devices' buckets.
     #[serde(default)]
     pub borrowed: f64,
-    /// p95 of its reads in microseconds, from the last byte of the request to the reply handed to
-    /// the socket; `null` without reads.
+    /// p95 of reads in microseconds, from the last byte of the request to the reply handed to the
+    /// socket; `null` without reads.
     pub p95_us: Option<f64>,
-    /// The same at the percentile that its SLO bounds.
+    /// Latency of reads in microseconds at the percentile of the SLO; `null` without reads.
     pub slo_percentile_us: Option<f64>,
-    /// Share of the second in which requests of it waited for tokens, 0 to 1.
+    /// Share of the second in which its requests waited for tokens, 0 to 1.
     pub throttled: f64,
-    /// Rounds below the deficit limit since it was made.
+    /// Number of rounds below the deficit limit since the tenant was added.
     pub deficits: u64,
-    /// Requests carried out since it was made.
+    /// Number of successful requests since the tenant was added.
     pub requests_total: u64,
-    /// Bytes that its reads carried, a second.
+    /// Bytes read per second.
     #[serde(default)]
     pub read_bytes: f64,
-    /// Bytes that its writes carried, a second.
+    /// Bytes written per second.
     #[serde(default)]
     pub written_bytes: f64,
-    /// Requests that were not carried out, a second, without those that were told to try again.
+    /// Failed requests per second, without those that were told to try again.
     #[serde(default)]
     pub failures: f64,
-    /// Requests that were told to try again, a second.
+    /// Requests per second that were told to try again.
     #[serde(default)]
     pub retries: f64,
-    /// How well its promise is kept.
+    /// Compliance with the SLO.
     #[serde(default)]
     pub compliance: Compliance,
 }
 
-/// How well a promise is kept.
+/// The compliance with a tenant's SLO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Compliance {
-    /// Share of the reads of the last second that were within the bound, 0 to 1; `null` without
-    /// reads, and without a promise.
+    /// Share of the reads of the last second within the bound, 0 to 1; `null` without reads or SLO.
     pub second: Option<f64>,
-    /// The same of the last minute.
+    /// Share of the reads of the last minute within the bound, 0 to 1; `null` without reads or SLO.
     pub minute: Option<f64>,
-    /// Of the seconds of the last minute with reads in which the tenant spent no more than 1.05 times
-    /// the tokens that it was promised, the share in which the bound held at its percentile.
+    /// Share of seconds of the last minute in which the bound held at its percentile. Only seconds
+    /// count that had reads, and in which the tenant spent at most 1.05 times its promised tokens.
     pub kept: Option<f64>,
 }
 
 /// A tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tenant {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// Its number, which workers' logs use.
+    /// Number of the tenant, as in workers' logs.
     pub number: u32,
-    /// Whether it is leaving.
+    /// State of the tenant.
     pub state: State,
-    /// Who made it.
+    /// Origin of the tenant.
     pub origin: Origin,
-    /// What kind of promise it has.
+    /// Class of the tenant.
     pub class: Class,
-    /// The device that its promise is about.
+    /// The device of the SLO.
     pub device: String,
-    /// Its promise; `null` for best effort.
+    /// The SLO; `null` for best effort.
     pub slo: Option<Slo>,
-    /// Tokens a second that its SLO needs; zero for best effort.
+    /// Tokens per second that the SLO needs; zero for best effort.
     pub tokens_needed: u64,
-    /// What it gets of the rest while it is best effort.
+    /// The share of a best-effort tenant.
     pub share: Share,
-    /// How it fared.
+    /// The measurements of the last second.
     pub measured: Measured,
-    /// Connections that belong to it.
+    /// Number of its connections.
     pub connections: u32,
-    /// Requests admitted and not answered yet.
+    /// Number of requests admitted and not yet answered.
     pub in_flight: u32,
 }
 
-/// All tenants.
+/// The list of tenants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Tenants {
-    /// By number.
+    /// The tenants, ordered by number.
     pub tenants: Vec<Tenant>,
 }
 
-/// The latency that limits a device's rate.
+/// The latency bound that limits a device's rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Strictest {
-    /// In microseconds.
+    /// The bound in microseconds.
     pub latency_us: u32,
-    /// Whose it is.
+    /// The tenant with this bound.
     pub tenant: String,
 }
 
-/// What a device's model is multiplied with, by what is measured.
+/// The measured correction of a device's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Correction {
-    /// The tokens a second that it makes, in percent of the model's.
+    /// Tokens per second, in percent of the model's.
     pub rate_percent: f64,
-    /// The price of a write, in percent of the model's.
+    /// Price of a write, in percent of the model's.
     pub write_price_percent: f64,
 }
 
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Device {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Whether it has a model; without one nothing is promised on it and nothing is limited.
+    /// `true` if the device has a model. Without a model, the device admits no SLO and limits no
+    /// tenant.
     pub has_model: bool,
-    /// Tokens a second that it makes with the tenants as they are; `null` without a model.
+    /// Tokens per second that the device delivers with its current tenants; `null` without a model.
     pub tokens: Option<u64>,
-    /// Tokens a second that are promised.
+    /// Tokens per second that are promised.
     pub tokens_promised: u64,
-    /// Tokens a second that are left for best effort; `null` without a model.
+    /// Tokens per second that are left for best effort; `null` without a model.
     pub tokens_left: Option<u64>,
-    /// The strictest promised latency; `null` without promises.
+    /// The strictest latency bound; `null` without SLOs.
     pub strictest: Option<Strictest>,
-    /// How its model is corrected now; `null` where `correct_online` is off.
+    /// The current correction of the model; `null` if `correct_online` is off.
     pub correction: Option<Correction>,
-    /// How it stands beside its model; `null` without one.
+    /// The device's drift from its model; `null` without a model.
     #[serde(default)]
     pub drift: Option<Drift>,
-    /// Whether a recalibration has given it another model than the configuration names.
+    /// `true` if the model comes from a recalibration, not from the configuration.
     #[serde(default)]
     pub recalibrated: bool,
-    /// What was said of it, by the configuration or since.
+    /// The device's settings, from the configuration or changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settings: Option<DeviceSettings>,
 }
 
-/// Whether a device is what its model says.
+/// The state of a device's drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriftState {
-    /// It is not known; `why` says why.
+    /// Unknown; `why` has the reason.
     Unknown,
-    /// It serves what the model says.
+    /// The device delivers the model's rate.
     Fits,
-    /// It serves another rate.
+    /// The device delivers another rate.
     Drifted,
 }
 
-/// How a device stands beside its model.
+/// The drift of a device from its model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drift {
-    /// Whether it is what its model says.
+    /// The state of the drift.
     pub state: DriftState,
-    /// What it serves at the p95 that its reads have at it, in percent of what the model says that
-    /// it serves there: the median of some windows; `null` where it is not known.
+    /// Delivered rate in percent of the model's rate at the measured p95 of reads: the median of
+    /// some windows; `null` if unknown.
     pub percent: Option<f64>,
-    /// For how many seconds it is known to have drifted; `null` unless it has.
+    /// Time since the drift is known, in seconds; `null` without drift.
     pub seconds: Option<f64>,
-    /// Why it is not known.
+    /// The reason that the drift is unknown.
     pub why: Option<String>,
 }
 
-/// All devices.
+/// The list of devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Devices {
-    /// In the order of configuration.
+    /// The devices, in the order of configuration.
     pub devices: Vec<Device>,
 }
 
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
-    /// Its number.
+    /// Number of the worker.
     pub number: usize,
-    /// The processor that it is pinned to.
+    /// The processor that the worker is pinned to.
     pub cpu: Option<usize>,
-    /// Whether it takes connections.
+    /// State of the worker.
     pub state: WorkerState,
-    /// Its connections.
+    /// Number of its connections.
     pub connections: usize,
-    /// The share of the last second in which it had something to do.
+    /// Share of the last second in which the worker was busy, in percent.
     pub busy_percent: f64,
-    /// Connections that have left it for other workers.
+    /// Connections that have left for other workers.
     pub moved: u32,
-    /// Connections that were to leave it and stayed.
+    /// Connections that were to leave and stayed.
     pub stayed: u32,
-    /// Connections that came to it from other workers.
+    /// Connections that came from other workers.
     pub arrived: u32,
-    /// The longest time, in microseconds, that a connection which left it was not received from.
+    /// Longest time in microseconds during which a leaving connection was not received from.
     pub pause_us_max: u32,
 }
 
-/// All workers.
+/// The list of workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Workers {
-    /// By number.
+    /// The workers, ordered by number.
     pub workers: Vec<Worker>,
 }
 
-/// From the control plane's words to those of the API, and back.
+/// Conversions between the control plane's types and those of the API.
 mod translation {
     use super::*;
     use crate::words;
 
     impl Slo {
-        /// In the words of the contract.
+        /// Converts to the contract's type.
         ///
         /// # Errors
-        /// Says which field makes no sense.
+        /// The name of an invalid field, and the reason.
         pub(crate) fn to_contract(&self) -> Result<contract::Slo, String> {
             if self.latency_us == 0 {
                 return Err("slo.latency_us is 0; leave `slo` out for best effort".to_owned());
@@ -455,7 +456,7 @@ mod translation {
             })
         }
 
-        /// `None` for best effort.
+        /// Converts from the contract's type; `None` for best effort.
         pub(crate) fn from_contract(slo: &contract::Slo) -> Option<Slo> {
             let or = |n: u32, default: u32| if n == 0 { default } else { n };
             (slo.latency_us > 0).then(|| Slo {
@@ -502,7 +503,7 @@ mod translation {
     }
 
     impl Drift {
-        /// As it stands now.
+        /// Converts the current drift.
         pub(crate) fn at(drift: qos::Drift, now: contract::Instant) -> Drift {
             let percent = |ratio: f64| Some((ratio * 1_000.0).round() / 10.0);
             match drift {

@@ -1,4 +1,4 @@
-//! The document that describes the API to programs (OpenAPI 3.1), made from the code.
+//! The OpenAPI 3.1 document of the API, generated from the code.
 
 use axum::http::Method;
 use utoipa::OpenApi;
@@ -11,7 +11,7 @@ use super::drain;
 use super::estate_routes;
 use super::routes::documented::Document;
 
-/// The document, as `/openapi.json` serves it.
+/// Returns the document, as served at `/openapi.json`.
 pub fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     document.merge(super::watch::Document::openapi());
@@ -45,7 +45,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operati
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// What those answer that every request passes before the resource does (`gate.rs`, `audit.rs`).
+/// Adds the responses of the layers that every request passes before its resource (`gate.rs`,
+/// `audit.rs`).
 fn add_gate(operation: &mut Operation, is_change: bool) {
     let of_all = [
         (401, "From elsewhere: there is no token, or one that the server does not know"),

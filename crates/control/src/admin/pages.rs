@@ -1,7 +1,7 @@
-//! The dashboard: pages for a browser, from within the program.
+//! The dashboard: pages for a browser, embedded in the program.
 //!
-//! They are files of `crates/control/ui`, as a browser takes them, and are served as they are; what
-//! they show they ask of the API. What is deliberately not here: anything that a page changes.
+//! The pages are files of `crates/control/ui`, served unchanged. They get their data from the API.
+//! This module deliberately leaves out everything that a page changes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -17,18 +17,18 @@ use axum::routing::get;
 
 use super::problem::{Code, Problem};
 
-/// What a page may do: run and show what comes from here, and ask here. Nothing inline, no evaluated
-/// text, no frames, no forms that go anywhere.
+/// The content security policy of the pages: they may run and show resources of this server, and
+/// connect to it. No inline code, no evaluated text, no frames, no forms to other places.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-/// Says to browsers who else may load a file.
+/// The header that tells browsers which pages may load a file.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// A file of the pages.
+/// A file of the dashboard.
 struct File {
-    /// From `ui/`, with slashes.
+    /// Path below `ui/`, with slashes.
     path: &'static str,
     bytes: &'static [u8],
 }
@@ -39,7 +39,7 @@ macro_rules! files {
     };
 }
 
-/// All files.
+/// All files of the dashboard.
 const FILES: &[File] = files![
     "index.html",
     "api.js",
@@ -70,14 +70,15 @@ const FILES: &[File] = files![
     "workers.js",
 ];
 
-/// Whether somebody asks for a file of the pages, which are the same at every server.
+/// Returns `true` for a request for a file of the dashboard. These files are the same on every
+/// server.
 pub(super) fn is_one(request: &Request) -> bool {
     let path = request.uri().path();
     let is_file = path == "/" || path == "/ui" || path.starts_with("/ui/");
     is_file && *request.method() == Method::GET
 }
 
-/// The pages as a service.
+/// Returns the router of the dashboard.
 pub(super) fn pages_router() -> Router {
     Router::new()
         .route("/", get(async || Redirect::temporary("/ui/")))
@@ -101,7 +102,7 @@ fn serve(path: &str, asked: &HeaderMap) -> Response {
         (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
         (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (RESOURCE_POLICY, HeaderValue::from_static("same-origin")),
-        // A browser asks each time whether its copy is the one of this version.
+        // A browser asks each time whether its copy is of this version.
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (ETAG, tag.clone()),
     ];
@@ -122,7 +123,7 @@ impl File {
         }
     }
 
-    /// Another one when the bytes are others.
+    /// Returns a tag that changes with the file's bytes.
     fn tag(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.bytes.hash(&mut hasher);

@@ -1,5 +1,4 @@
-//! What the API says when it cannot do what was asked: a code for programs, and a message that says
-//! what to do.
+//! The errors of the API: a code for programs, and a message with the remedy for people.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -11,64 +10,64 @@ use utoipa::ToSchema;
 use super::Ways;
 use crate::words::{self, Refusal};
 
-/// Names that a message lists at most.
+/// Maximum number of names that a message lists.
 const NAMES_MAX: usize = 8;
 
-/// What kind of problem it is.
+/// The code of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Code {
-    /// The request, or a field of it, makes no sense.
+    /// The request, or a field of it, is invalid.
     Invalid,
-    /// There is a tenant of this name.
+    /// The tenant's name is taken.
     Taken,
     /// There is no tenant of this name.
     NoTenant,
     /// There is no such device.
     NoDevice,
-    /// The configuration names the tenant, so it cannot go.
+    /// The configuration names the tenant, so it cannot be removed.
     InUse,
-    /// The table of tenants is full, or clients of one tenant fill as much of it as they may.
+    /// The table of tenants is full, or clients of one tenant use their whole part of it.
     TableFull,
     /// The device has no model.
     NoModel,
     /// The device's model has no rates for the percentile.
     NotMeasured,
-    /// The device is not known to serve anything at this latency.
+    /// The device's model has no rate for such a low latency.
     TooTight,
-    /// The device does not make as many tokens.
+    /// The device does not deliver as many tokens.
     TooMuch,
     /// There is no namespace of this name or number.
     NoNamespace,
     /// There is no subsystem of this name.
     NoSubsystem,
-    /// Nothing is known of a host of this name.
+    /// There is no registered host of this name.
     NoHost,
     /// There is no listener of this number or address.
     NoListener,
-    /// The system does not open what was asked for: an address, a device.
+    /// The system refused to open an address or a device.
     NotOpened,
     /// The state file cannot be written, so nothing was changed.
     NotKept,
-    /// What is asked for loses data, and that it may was not said.
+    /// The change loses data, and the request does not permit that.
     Shrinks,
-    /// The device has no room for it.
+    /// The device has no room for the namespace.
     NoRoom,
-    /// It cannot change while the server runs; the message says what can be done instead.
+    /// The value cannot change while the server runs; the message has an alternative.
     Fixed,
-    /// Something else must end first; try again.
+    /// Another operation must end first; try again.
     Busy,
-    /// This server has nothing of this kind.
+    /// This server does not support the resource.
     Unsupported,
-    /// A token is needed that the server knows.
+    /// The request needs a token that the server knows.
     Unauthorized,
     /// Too many wrong tokens came from this address.
     TooOften,
-    /// This user, this token or this name of the server is not let in.
+    /// This user, this token or this host name of the server is not admitted.
     Forbidden,
     /// There is no worker of this number.
     NoWorker,
-    /// There is no connection of this name, or not any more.
+    /// There is no connection of this identifier (any more).
     NoConnection,
     /// There is no such resource.
     NotFound,
@@ -78,11 +77,11 @@ pub enum Code {
     TooLarge,
     /// The request did not arrive in time.
     TimeOut,
-    /// The audit log takes no records, so nothing was changed.
+    /// The audit log accepts no records, so nothing was changed.
     NoAudit,
-    /// It was done, but its record in the audit log is not kept yet.
+    /// The change was made, but its record in the audit log is not stored yet.
     NotAudited,
-    /// The server did something wrong; its log says what.
+    /// The server has an internal error, described in its log.
     Internal,
 }
 
@@ -111,32 +110,32 @@ impl Code {
     }
 }
 
-/// By how much an SLO does not fit.
+/// The figures of an SLO that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Shortage {
-    /// Tokens a second that the SLO needs.
+    /// Tokens per second that the SLO needs.
     pub tokens_needed: u64,
-    /// Tokens a second that the others leave.
+    /// Tokens per second that the other tenants leave.
     pub tokens_available: u64,
-    /// Tokens a second that the device makes at the strictest latency.
+    /// Tokens per second that the device delivers at the strictest latency.
     pub tokens_device: u64,
-    /// The strictest latency, in microseconds.
+    /// The strictest latency in microseconds.
     pub latency_us: u32,
-    /// The tenant whose latency that is; `null`: that of the SLO that is asked for.
+    /// The tenant with the strictest latency; `null` for the requested SLO.
     pub limited_by: Option<String>,
 }
 
-/// Why something was not done.
+/// The reason that a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// For programs.
+    /// Error code for programs.
     pub code: Code,
-    /// For people: what is wrong, and what to do.
+    /// Message for people: the error and its remedy.
     pub message: String,
-    /// By how much an SLO does not fit, where that is the problem.
+    /// The figures of an SLO that does not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<Box<Shortage>>,
-    /// What would have to give, where an SLO was refused.
+    /// Remedies for a refused SLO.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<Box<Ways>>,
 }
@@ -148,12 +147,12 @@ pub(super) struct Failure {
 }
 
 impl Problem {
-    /// There is nothing of this kind and name; those that there are.
+    /// Returns the problem of an unknown name, with the known names.
     pub fn unknown(code: Code, kind: &str, name: &str, known: Vec<String>) -> Problem {
         Problem::unknown_among(code, kind, name, &known, 0)
     }
 
-    /// The same where there are so many `others` beside the `known` ones.
+    /// Returns the problem of an unknown name, with the known names and the number of `others`.
     fn unknown_among(
         code: Code,
         kind: &str,
@@ -168,12 +167,12 @@ impl Problem {
         Problem::new(code, format!("there is no {kind} {name:?}; {there_are}"))
     }
 
-    /// A problem that is no refusal of an SLO.
+    /// Returns a problem other than a refused SLO.
     pub fn new(code: Code, message: impl Into<String>) -> Problem {
         Problem { code, message: message.into(), shortage: None, ways: None }
     }
 
-    /// A refusal, with what would have to give.
+    /// Returns the problem of a refused SLO, with its remedies.
     pub(super) fn refused(refusal: Refusal, ways: words::Ways) -> Problem {
         let mut problem = Problem::from(refusal);
         let ways = Ways::from(ways);
@@ -185,7 +184,7 @@ impl Problem {
     }
 }
 
-/// What would have to give, in words; `None` when nothing is known that would help.
+/// Returns the remedies as text; `None` if there are none.
 fn ways_text(ways: &Ways) -> Option<String> {
     let mut each = Vec::new();
     if let Some(iops) = ways.iops {
@@ -204,7 +203,7 @@ fn ways_text(ways: &Ways) -> Option<String> {
     })
 }
 
-/// The first few of these names, and how many they and the others are beside those.
+/// Returns the first few names as text, and the number of further ones.
 fn some_of(names: &[String], others: usize) -> String {
     let shown = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}"));
     let shown = shown.collect::<Vec<_>>().join(", ");
@@ -266,7 +265,7 @@ impl From<JsonRejection> for Problem {
                 "expected a body in JSON, with the header `content-type: application/json`"
                     .to_owned()
             }
-            // The message of the cause says where, and what was expected.
+            // The message of the cause has the position and the expected value.
             other => std::error::Error::source(other).map_or(other.to_string(), |e| e.to_string()),
         };
         Problem::new(Code::Invalid, message)

@@ -1,4 +1,4 @@
-//! The resources, and what their methods do.
+//! The router of the admin API, and the resources of tenants, devices and workers.
 
 use std::slice;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use super::problem::{Code, Failure, Problem};
 use crate::book::TenantChange;
 use crate::words;
 
-/// Bytes of a request's body at most.
+/// Maximum size of a request's body in bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// What the API tells of the server beside its tenants. Called on the API's thread.
+/// The parts of the server that the API needs, except tenants. Called on the API's thread.
 pub trait Site: Send + Sync {
-    /// The processor that a worker is pinned to.
+    /// Returns the processor that a worker is pinned to.
     fn cpu(&self, worker: usize) -> Option<usize>;
 
-    /// Its namespaces and what hosts find; `None` where they do not change.
+    /// Returns the inventory of the server; `None` if it does not change.
     fn estate(&self) -> Option<Arc<dyn Estate>> {
         None
     }
 
-    /// Who measures its devices anew; `None` where nobody does.
+    /// Returns the recalibrator of the devices; `None` without recalibration.
     fn recalibrator(&self) -> Option<Arc<dyn Recalibrator>> {
         None
     }
 }
 
-/// What every handler has.
+/// The state that every handler receives.
 #[derive(Clone)]
 pub(super) struct Api {
     pub(super) tenants: crate::Tenants,
@@ -54,7 +54,7 @@ pub(super) struct Api {
     pub(super) site: Arc<dyn Site>,
 }
 
-/// The API as a service, without time-outs and without asking who calls.
+/// Returns the router of the API, without time limits and without authentication.
 pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Site>) -> Router {
     let warned = middleware::from_fn_with_state(site.clone(), super::unkept::warn);
     let estate = super::estate_routes::routes().merge(super::settings::routes());
@@ -66,7 +66,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
                 .post(add_tenant)
                 .merge(patch(batch::change_tenants).layer(batch::limit())),
         )
-        // A tenant may be named `check`: only POST means the question.
+        // A tenant may be named `check`: only POST is the check.
         .route(
             "/v1/tenants/{name}",
             get(get_tenant).put(set_tenant).delete(remove_tenant).post(check_tenant),
@@ -93,7 +93,7 @@ pub fn router(tenants: crate::Tenants, foreman: crate::Foreman, site: Arc<dyn Si
         .merge(super::pages::pages_router())
 }
 
-/// A body in JSON; what is wrong with it is said in JSON, too.
+/// A JSON body, whose errors are JSON, too.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -104,8 +104,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// Makes or changes a tenant, and keeps that where the server keeps changes, or does neither. Where it
-/// waits nobody drops it, so that no change stays half made.
+/// Adds or changes a tenant and stores the change if the server stores changes, or does neither.
+/// Runs where nobody can cancel it, so that no change stays incomplete.
 fn make(api: &Api, wanted: &TenantChange) -> Result<words::Admission, Problem> {
     let done = match api.site.estate() {
         Some(estate) => estate.change_tenant(wanted),
@@ -117,8 +117,8 @@ fn make(api: &Api, wanted: &TenantChange) -> Result<words::Admission, Problem> {
     done.map_err(|problem| with_ways(api, wanted, problem))
 }
 
-/// Changes a tenant where that may wait, and notes how it ended, also when the request is not waited
-/// for any more.
+/// Makes a change of a tenant where it may block, and notes the outcome, also when the request no
+/// longer waits for it.
 async fn change<T: Send + 'static>(
     note: Note,
     what: impl FnOnce(&Note) -> Result<T, Problem> + Send + 'static,
@@ -131,7 +131,7 @@ async fn change<T: Send + 'static>(
     .await
 }
 
-/// What an operator has said of a tenant.
+/// Returns the configured part of a tenant.
 fn promise_of(tenant: &words::TenantInfo) -> SetTenant {
     let shown = Tenant::from(tenant.clone());
     SetTenant { slo: shown.slo, share: Some(shown.share) }
@@ -144,13 +144,13 @@ pub(super) fn contract_slo(slo: &Option<Slo>) -> Result<contract::Slo, Problem> 
     }
 }
 
-/// All tenants, with how they fared in the last second.
+/// Lists all tenants, with their measurements of the last second.
 #[utoipa::path(get, path = "/v1/tenants", responses((status = 200, body = Tenants)))]
 async fn list_tenants(State(api): State<Api>) -> Json<Tenants> {
     Json(Tenants { tenants: api.tenants.list().into_iter().map(Tenant::from).collect() })
 }
 
-/// Makes a tenant.
+/// Adds a tenant.
 #[utoipa::path(
     post,
     path = "/v1/tenants",
@@ -180,7 +180,7 @@ async fn add_tenant(
     Ok((StatusCode::CREATED, Json(Admitted::from(admission.await?))).into_response())
 }
 
-/// Adds what would have to give, as a check finds it, where the rate does not suffice.
+/// Adds the remedies, as a check finds them, if the rate does not suffice.
 fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
     if !matches!(problem.code, Code::TooMuch | Code::TooTight) {
         return problem;
@@ -196,7 +196,7 @@ fn with_ways(api: &Api, wanted: &TenantChange, problem: Problem) -> Problem {
     }
 }
 
-/// One tenant.
+/// Returns one tenant.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{name}",
@@ -213,7 +213,7 @@ async fn get_tenant(
     }
 }
 
-/// Changes what a tenant is promised. The old promise stands when the new one is refused.
+/// Changes the SLO of a tenant. If the new SLO is refused, the old one stands.
 #[utoipa::path(
     put,
     path = "/v1/tenants/{name}",
@@ -246,7 +246,7 @@ async fn set_tenant(
     Ok(Json(admission.await?.into()))
 }
 
-/// Removes a tenant. Its rate is free at once; what it has in flight is still answered.
+/// Removes a tenant. Its rate is free at once; its requests in flight are still answered.
 #[utoipa::path(
     delete,
     path = "/v1/tenants/{name}",
@@ -274,7 +274,7 @@ async fn remove_tenant(
     .await
 }
 
-/// Whether an SLO would be admitted, and what would have to give if not. Changes nothing.
+/// Checks whether an SLO would be admitted, and reports remedies if not. Changes nothing.
 #[utoipa::path(
     post,
     path = "/v1/tenants/check",
@@ -324,16 +324,16 @@ async fn check_tenant(
     }))
 }
 
-/// The devices, with the rate that each makes now, and whose latency limits it.
+/// Lists all devices, with their current rate and the tenant whose latency bound limits the rate.
 #[utoipa::path(get, path = "/v1/devices", responses((status = 200, body = Devices)))]
 async fn list_devices(State(api): State<Api>) -> Json<Devices> {
     Json(Devices { devices: shown_devices(&api) })
 }
 
-/// The devices as they are now, in the API's words.
+/// Returns the current devices as the API's type.
 pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
     let now = api.tenants.now();
-    // One lock, so that both speak of the same moment.
+    // One lock, so that both lists describe the same moment.
     let (devices, tenants) = {
         let book = api.tenants.book();
         (book.device_infos(), book.list())
@@ -363,7 +363,7 @@ pub(super) fn shown_devices(api: &Api) -> Vec<Device> {
     each.collect()
 }
 
-/// The workers as they are now, in the API's words.
+/// Returns the current workers as the API's type.
 pub(super) fn shown_workers(api: &Api) -> Vec<Worker> {
     let each = api.foreman.workers().into_iter().map(|info| Worker {
         number: info.number,
@@ -383,13 +383,13 @@ pub(super) fn shown_workers(api: &Api) -> Vec<Worker> {
     each.collect()
 }
 
-/// The workers.
+/// Lists all workers.
 #[utoipa::path(get, path = "/v1/workers", responses((status = 200, body = Workers)))]
 async fn list_workers(State(api): State<Api>) -> Json<Workers> {
     Json(Workers { workers: shown_workers(&api) })
 }
 
-/// The document of all this.
+/// The OpenAPI document of this module.
 pub(super) mod documented {
     use super::*;
     use utoipa::OpenApi;
@@ -434,7 +434,7 @@ mod tests {
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
 
-    /// An estate whose disk takes its time and then fails.
+    /// An inventory whose disk is slow and then fails.
     struct SlowDisk {
         tenants: crate::Tenants,
         begins: Sender<()>,
@@ -507,7 +507,8 @@ mod tests {
         }
     }
 
-    /// A request that takes too long is dropped, but never between a change and its undoing.
+    /// Tests that a request that takes too long is dropped, but never between a change and its
+    /// reversal.
     #[test]
     fn a_tenant_is_not_half_changed_by_a_request_that_is_not_waited_for() {
         let device = crate::DeviceSetup {

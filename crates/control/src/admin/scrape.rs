@@ -1,5 +1,5 @@
-//! The resource `/metrics`: a text that is written while it is sent, so that it is never whole in
-//! memory, however many tenants there are.
+//! The resource `/metrics`. The text is sent while it is written, so that memory never holds all of
+//! it, however many tenants there are.
 
 use std::fmt;
 use std::io;
@@ -28,41 +28,41 @@ use super::asked::Query;
 use super::problem::Failure;
 use crate::metrics::{self, Snapshot};
 
-/// Bytes of a piece of the text.
+/// Size of a piece of the text in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Pieces that wait to be sent.
+/// Maximum number of pieces that wait to be sent.
 const PIECES_MAX: usize = 4;
 
-/// How long a scrape may take to be read, but for the last pieces: a reader that stops holds up others
-/// for less than they may [wait](super::gate::REQUEST_MAX).
+/// Maximum time to read a scrape, except its last pieces. A reader that stops delays others for
+/// less than their [time limit](super::gate::REQUEST_MAX).
 const SCRAPE_MAX: Duration = Duration::from_secs(5);
 
-/// What the handler has.
+/// The state of the handler.
 #[derive(Clone)]
 struct Scraped {
     tenants: crate::Tenants,
     tenants_max: usize,
-    /// One scrape at a time, by whatever door: a router that is cloned has the same.
+    /// Admits one scrape at a time, on all endpoints: clones of the router share the semaphore.
     turn: Arc<Semaphore>,
 }
 
-/// The resource as a service. So many tenants at most have series of their own.
+/// Returns the router of the resource. At most `tenants_max` tenants have series of their own.
 pub fn scrape_router(tenants: crate::Tenants, tenants_max: usize) -> Router {
     let turn = Arc::new(Semaphore::new(1));
     let scraped = Scraped { tenants, tenants_max, turn };
     Router::new().route("/metrics", get(scrape)).with_state(scraped)
 }
 
-/// What may be asked.
+/// The parameters of a scrape.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Asked {
-    /// Fewer tenants with series of their own.
+    /// Maximum number of tenants with series of their own; only lowers the server's limit.
     tenants: Option<usize>,
 }
 
-/// What is counted, for Prometheus: text in the format of OpenMetrics (docs/metrics.md).
+/// Returns the metrics for Prometheus: text in the format of OpenMetrics (docs/metrics.md).
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -86,7 +86,7 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
         let _next_may_begin_then = permit;
         let snapshot = Snapshot::take(&scraped.tenants, tenants_max);
         let mut pieces = Pieces { text: String::new(), sender, runtime, until };
-        // An error: whoever asked is gone, or reads too slowly.
+        // On an error, the reader is gone or too slow.
         if metrics::write(snapshot, &mut pieces).is_ok() && pieces.flush().is_ok() {
             is_whole.store(true, Ordering::Release);
         }
@@ -99,16 +99,16 @@ async fn scrape(State(scraped): State<Scraped>, Query(asked): Query<Asked>) -> R
     ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], body).into_response()
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(scrape))]
 pub(super) struct Document;
 
-/// Where the text is written to.
+/// The writer of the text, which sends pieces.
 struct Pieces {
     text: String,
     sender: Sender<Bytes>,
-    /// It knows the time.
+    /// The runtime, which has the clock.
     runtime: Handle,
     until: Instant,
 }
@@ -132,7 +132,7 @@ impl fmt::Write for Pieces {
 /// The text as a body.
 struct Text {
     receiver: Receiver<Bytes>,
-    /// All of it was written.
+    /// `true` once all of the text was written.
     is_whole: Arc<AtomicBool>,
 }
 

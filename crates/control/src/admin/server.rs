@@ -1,4 +1,4 @@
-//! The thread that answers: connections, their limits, and slow peers.
+//! The thread that serves the API: connections, their limits, and slow peers.
 
 use std::future::Future;
 use std::io;
@@ -27,57 +27,59 @@ use super::gate::{self, Guard};
 use super::problem::{Code, Problem};
 use super::tls::Credentials;
 
-/// Connections at the same time; more wait to be accepted. Few, so that they fit what a server keeps
-/// of its descriptors for other things than clients.
+/// Maximum number of concurrent connections; more wait to be accepted. The number is small, so that
+/// the connections fit into the descriptors that a server reserves for other uses than clients.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Of those, by a door to elsewhere, of one address; of IPv6, of one network of 64 bits.
+/// Maximum number of connections of one address at a network endpoint; for IPv6, of one network of
+/// 64 bits.
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 8;
 
-/// How long a peer may take to send the head of a request, also after an earlier one.
+/// Maximum time for a peer to send the head of a request, also after an earlier request.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection may last; then it ends after the request that it is at.
+/// Maximum lifetime of a connection, which then ends after its current request.
 const CONNECTION_MAX: Duration = Duration::from_secs(300);
 
-/// How long that last request may take, its reader included.
+/// Maximum time for that last request, its reader included.
 const LAST_MAX: Duration = Duration::from_secs(30);
 
-/// Bytes kept of a connection at most.
+/// Maximum number of bytes buffered for a connection.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// How long to leave the listener alone after an accept failed (no descriptors, say).
+/// Pause after a failed accept (for example without a free descriptor).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the API is reached: a socket that listens already.
+/// An endpoint of the API: a socket that listens already.
 #[derive(Debug)]
 pub enum Door {
-    /// A Unix socket. Let in are this user, who runs the server, and root.
+    /// A Unix socket. Admits this user, who runs the server, and root.
     Unix(StdUnixListener, u32),
-    /// A port of loopback. Let in is every process of this machine.
+    /// A loopback port. Admits every process of this machine.
     Tcp(std::net::TcpListener),
-    /// A port that others reach, by TLS. Let in is who has a token.
+    /// A port for other machines, with TLS. Admits holders of a token.
     Tls(std::net::TcpListener, Arc<Credentials>),
 }
 
-/// An API that answers. It goes on when this is dropped.
+/// A running API, which goes on when this handle is dropped.
 #[derive(Clone, Debug)]
 pub struct Running {
     is_held: Arc<watch::Sender<bool>>,
 }
 
 impl Running {
-    /// Accepts no more connections (they wait in the kernel), or again. Those that there are go on.
+    /// Stops accepting connections (they wait in the kernel), or resumes. Existing connections go
+    /// on.
     pub fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
     }
 }
 
-/// Starts a thread that answers at `door` for as long as the process lives; if it is held, from when
-/// it is told.
+/// Starts a thread that serves `door` until the process ends. If held, the thread serves once it is
+/// released.
 ///
 /// # Errors
-/// When the system has no thread or descriptor left.
+/// When the system has no free thread or descriptor.
 ///
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
@@ -85,12 +87,12 @@ pub fn start(router: Router, door: Door, is_held: bool) -> io::Result<Running> {
     start_audited(router, door, is_held, None, || {})
 }
 
-/// The same, with records of changes in `journal`, if there is one. The thread calls `begin` first: what
-/// that changes of the thread holds for all that it starts, each piece of work that waits and each
-/// scrape.
+/// Starts the API like [`start`], with records of changes in `journal`, if there is one. The thread
+/// calls `begin` first. Properties of the thread that `begin` sets are inherited by blocking work
+/// and by scrapes.
 ///
 /// # Errors
-/// When the system has no thread or descriptor left.
+/// When the system has no free thread or descriptor.
 ///
 /// # Panics
 /// When the door is a TCP socket that is not on loopback.
@@ -159,7 +161,7 @@ enum Entry {
     Tls(TcpListener, Arc<Credentials>),
 }
 
-/// What answers those who are let in, and the others.
+/// The routers for admitted callers and for all others.
 struct Routers {
     open: Router,
     forbidden: Router,
@@ -170,7 +172,7 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let permit = permits.clone().acquire_owned().await.expect("it is never closed");
-        // The sender is gone if nobody wants to say anything any more.
+        // A dropped sender means that the API is never held again.
         while *is_held.borrow_and_update() && is_held.changed().await.is_ok() {}
         let accepting = async {
             match entry {
@@ -189,7 +191,7 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
                 }),
                 Entry::Tls(listener, credentials) => {
                     listener.accept().await.map(|(stream, address)| {
-                        // Without a place the connection ends here.
+                        // Without a free place, the connection ends here.
                         if let Some(place) = Places::take(&places, address.ip()) {
                             let (acceptor, router) = (credentials.acceptor(), routers.open.clone());
                             let seat = Seat::of(permit, Some(place));
@@ -212,7 +214,7 @@ async fn accept_all(entry: &Entry, routers: &Routers, mut is_held: watch::Receiv
     }
 }
 
-/// What `one` comes to, unless `other` ends before.
+/// Returns the output of `one`, or `None` if `other` ends first.
 async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>) -> Option<T> {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
     std::future::poll_fn(|context| match other.as_mut().poll(context) {
@@ -222,12 +224,12 @@ async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = ()>)
     .await
 }
 
-/// How many connections each address has of a door to elsewhere: one address does not get all, nor does
-/// a host that has a network of IPv6 to itself.
+/// The number of connections by address at a network endpoint. One address cannot take all
+/// connections, nor can a host that has an IPv6 network to itself.
 #[derive(Debug, Default)]
 struct Places(Mutex<Vec<IpAddr>>);
 
-/// A connection's place, until it ends.
+/// A connection's place, which it keeps until its end.
 struct Place {
     of: Arc<Places>,
     address: IpAddr,
@@ -254,8 +256,8 @@ impl Drop for Place {
     }
 }
 
-/// What a connection takes from others, until it and its requests have ended: who hangs up does not
-/// have the next try the sooner.
+/// The resources that a connection holds until it and its requests have ended. So a peer that hangs
+/// up cannot try again sooner.
 #[derive(Clone)]
 pub(super) struct Seat {
     _held: Arc<(OwnedSemaphorePermit, Option<Place>)>,
@@ -267,7 +269,7 @@ impl Seat {
     }
 }
 
-/// One connection from elsewhere.
+/// Serves one connection from another machine.
 async fn shake_hands(
     stream: TcpStream,
     address: SocketAddr,
@@ -282,7 +284,7 @@ async fn shake_hands(
     }
 }
 
-/// One connection.
+/// Serves one connection.
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
@@ -301,7 +303,7 @@ async fn serve(
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // How it ended is the peer's business: whatever it asked was done or answered.
+    // The manner of its end does not matter: every request was processed or answered.
     if within(CONNECTION_MAX, connection.as_mut()).await {
         return;
     }
@@ -309,7 +311,7 @@ async fn serve(
     within(LAST_MAX, connection).await;
 }
 
-/// Whether something ended in time.
+/// Returns `true` if the future ended in time.
 async fn within(limit: Duration, future: impl Future) -> bool {
     tokio::time::timeout(limit, future).await.is_ok()
 }
@@ -318,7 +320,8 @@ async fn within(limit: Duration, future: impl Future) -> bool {
 mod tests {
     use super::*;
 
-    /// Who guesses tokens and does not wait for the answer would try as often as the network lets him.
+    /// Tests that a peer that guesses tokens and does not wait for the answer gets no further
+    /// tries.
     #[test]
     fn a_request_holds_its_seat_though_its_peer_has_gone() {
         use std::io::Write;

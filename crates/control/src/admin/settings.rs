@@ -1,4 +1,4 @@
-//! What an operator has said of a device and may say otherwise while it serves.
+//! The settings of a device that an operator can change while the device is in use.
 
 use axum::Json;
 use axum::Router;
@@ -13,69 +13,71 @@ use super::estate_routes::{Estate, change};
 use super::problem::{Failure, Problem};
 use super::routes::{Api, Body};
 
-/// When a device is measured anew by itself, once it differs from its model.
+/// The start condition of automatic recalibration, after a drift from the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Automatic {
-    /// Never.
+    /// No automatic recalibration.
     Off,
-    /// When it has little to do.
+    /// After a period of low load.
     Idle,
 }
 
-/// What was said of a device, by the configuration or since.
+/// The settings of a device, from the configuration or changed since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeviceSettings {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// What it is.
+    /// Spec of the device.
     pub spec: String,
-    /// Its device model, as it is named; `null`: that of its spec, or none.
+    /// Name of the model; `null` for the model of the spec, or none.
     pub model: Option<String>,
-    /// Whether its model is corrected by measured delays.
+    /// `true` if the model is corrected by measured delays.
     pub correct_online: bool,
-    /// Whether no more requests are at it at a time than the strictest latency allows.
+    /// `true` if the requests at the device are limited to what the strictest latency bound allows.
     pub bound_depth: bool,
-    /// Whether requests that would miss their latency are refused at once.
+    /// `true` if requests that would miss their latency bound are refused at once.
     pub fail_fast: bool,
-    /// When it is measured anew by itself.
+    /// Start condition of automatic recalibration.
     pub recalibrate: Automatic,
-    /// For how many seconds it must have had little to do for that.
+    /// Period of low load before an automatic recalibration, in seconds.
     pub recalibrate_idle_seconds: u32,
-    /// The namespace that this may overwrite; `null`: it is only read.
+    /// The scratch namespace that automatic recalibration may overwrite; `null`: the device is only
+    /// read.
     pub recalibrate_scratch: Option<String>,
 }
 
-/// What is to be another about a device; what is not named stays.
+/// A change of a device's settings; omitted members keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetDevice {
-    /// Its device model: a file of the server's machine, `a` or `cloud`. Named again, the file is read
-    /// again. Only for a device that has one, and one into which all fits that tenants are promised.
+    /// The model: a file on the server's machine, `a` or `cloud`. The same name reads the file
+    /// again. The device must have a model, and the new model must fit all SLOs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Whether its model is corrected by measured delays.
+    /// `true` to correct the model by measured delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correct_online: Option<bool>,
-    /// Whether no more requests are at it at a time than the strictest latency allows.
+    /// `true` to limit the requests at the device to what the strictest latency bound allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_depth: Option<bool>,
-    /// Whether requests that would miss their latency are refused at once.
+    /// `true` to refuse at once requests that would miss their latency bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<bool>,
-    /// When it is measured anew by itself.
+    /// Start condition of automatic recalibration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalibrate: Option<Automatic>,
-    /// For how many seconds it must have had little to do for that.
+    /// Period of low load before an automatic recalibration, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalibrate_idle_seconds: Option<u32>,
-    /// The namespace, by name or number, that this may overwrite: all data in it is lost. Empty: none.
+    /// The scratch namespace, by name or number, that automatic recalibration may overwrite: all
+    /// its data is lost. Empty: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recalibrate_scratch: Option<String>,
-    /// Its name, which cannot change: refused unless it is the same.
+    /// Name of the device, which cannot change: any other name is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is, which cannot change: refused unless it is the same.
+    /// Spec of the device, which cannot change: any other spec is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<String>,
 }
@@ -84,7 +86,7 @@ pub(super) fn routes() -> Router<Api> {
     Router::new().route("/v1/devices/{name}", put(set_device))
 }
 
-/// Says other things of a device, while it serves.
+/// Changes the settings of a device while it is in use.
 #[utoipa::path(
     put,
     path = "/v1/devices/{name}",
@@ -113,7 +115,7 @@ async fn set_device(
     change(api, note, before, move |estate| estate.set_device(&name, &body)).await.map(Json)
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(set_device))]
 pub(super) struct Document;

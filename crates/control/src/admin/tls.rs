@@ -1,7 +1,8 @@
-//! TLS for operators elsewhere: the server's certificate, and what a client trusts.
+//! TLS for operators on other machines: the server's certificate, and the authorities that a client
+//! trusts.
 //!
-//! TLS 1.3 alone: every client of the last years has it, and there is nothing to choose. Whoever
-//! connects proves who they are by a token, not by a certificate.
+//! TLS 1.3 only: every client of recent years supports it, and there is nothing to choose. Clients
+//! authenticate by a token, not by a certificate.
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -13,8 +14,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::tokens::Tokens;
 
-/// What a server shows to operators elsewhere, and what it asks of them. Both can be replaced while it
-/// runs, because certificates end and people leave.
+/// The server's certificate and key, and the tokens of its operators. Both can be replaced while
+/// the server runs, since certificates expire and operators leave.
 pub struct Credentials(RwLock<Inside>);
 
 struct Inside {
@@ -23,7 +24,7 @@ struct Inside {
 }
 
 impl fmt::Debug for Credentials {
-    /// The key is secret.
+    /// Omits the key, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").field("tokens", &*self.tokens()).finish_non_exhaustive()
     }
@@ -36,7 +37,7 @@ fn inside(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Inside, Stri
     if chain.is_empty() {
         return Err("there is no certificate in PEM".to_owned());
     }
-    // What is wrong with a key is not told in detail, which would be of the key.
+    // The error does not describe a fault of a key, since that would disclose part of the key.
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| "there is no private key in PEM")?;
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&version::TLS13])
@@ -46,18 +47,19 @@ fn inside(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Inside, Stri
 }
 
 impl Credentials {
-    /// A chain of certificates and its private key, both in PEM, and the tokens of those who may come.
+    /// Returns credentials of a certificate chain and its private key, both in PEM, and the tokens
+    /// of admitted operators.
     ///
     /// # Errors
-    /// Says what is wrong, and nothing of the key.
+    /// The fault, without anything of the key.
     pub fn new(certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<Credentials, String> {
         inside(certificate, key, tokens).map(|inside| Credentials(RwLock::new(inside)))
     }
 
-    /// Others from here on; connections that are open go on.
+    /// Replaces the credentials; open connections go on.
     ///
     /// # Errors
-    /// Says what is wrong; then they stay as they were.
+    /// The fault; then the old credentials stay.
     pub fn replace(&self, certificate: &[u8], key: &[u8], tokens: Tokens) -> Result<(), String> {
         let new = inside(certificate, key, tokens)?;
         *self.0.write().expect("no holder panics") = new;
@@ -77,7 +79,8 @@ fn provider() -> Arc<crypto::CryptoProvider> {
     Arc::new(crypto::ring::default_provider())
 }
 
-/// How a client reaches a server elsewhere: whom it trusts, and how it says who it is.
+/// A client's access to a server on another machine: the trusted authorities, and the client's
+/// token.
 #[derive(Clone)]
 pub struct Pass {
     config: Arc<ClientConfig>,
@@ -85,18 +88,18 @@ pub struct Pass {
 }
 
 impl fmt::Debug for Pass {
-    /// The token is secret.
+    /// Omits the token, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pass").finish_non_exhaustive()
     }
 }
 
 impl Pass {
-    /// Trusts servers whose certificate one of `authorities` (in PEM) vouches for, and shows them
-    /// `token`.
+    /// Trusts servers whose certificate is issued by one of `authorities` (in PEM), and presents
+    /// `token` to them.
     ///
     /// # Errors
-    /// Says what is wrong, and nothing of the token.
+    /// The fault, without anything of the token.
     pub fn new(authorities: &[u8], token: &str) -> Result<Pass, String> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities) {
@@ -123,7 +126,7 @@ impl Pass {
         TlsConnector::from(self.config.clone())
     }
 
-    /// The value of the header `authorization`.
+    /// Returns the value of the header `authorization`.
     pub(super) fn authorization(&self) -> String {
         format!("Bearer {}", self.token)
     }

@@ -1,32 +1,33 @@
-//! Tokens by which operators elsewhere say who they are: a name, what it may do, and the token.
+//! The tokens of operators on other machines: each has a name and a right.
 //!
-//! A line each: `NAME read|change TOKEN`, or `sha256:` and the digest of the token in hexadecimal
-//! instead of it; `#` begins a comment. Of a token only the digest is kept, so that none is in memory.
+//! The file has one line per token: `NAME read|change TOKEN`, or `sha256:` and the token's digest
+//! in hexadecimal instead of the token. `#` begins a comment. Only digests are kept, so that memory
+//! holds no token.
 
 use std::fmt;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Tokens at most.
+/// Maximum number of tokens.
 const TOKENS_MAX: usize = 256;
 
-/// Bytes of a token: fewer can be guessed.
+/// Minimum length of a token in bytes: shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Bytes of a token at most.
+/// Maximum length of a token in bytes.
 const TOKEN_BYTES_MAX: usize = 256;
 
-/// What whoever has a token may do.
+/// The right of a token's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Right {
-    /// See everything that the API shows.
+    /// Reads everything that the API shows.
     Read,
-    /// And change it.
+    /// Reads and changes.
     Change,
 }
 
-/// See the module.
+/// The tokens of a file.
 pub struct Tokens(Vec<Token>);
 
 struct Token {
@@ -36,17 +37,17 @@ struct Token {
 }
 
 impl fmt::Debug for Tokens {
-    /// Digests of weak tokens can be guessed.
+    /// Omits the digests, since digests of weak tokens can be guessed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.0.iter().map(|token| &token.name)).finish()
     }
 }
 
 impl Tokens {
-    /// Understands a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// Names the line, and never what stands in it.
+    /// The number of the line, never its text.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens: Vec<Token> = Vec::new();
         for (line, number) in text.lines().zip(1..) {
@@ -68,7 +69,8 @@ impl Tokens {
         }
     }
 
-    /// Whose token this is, and what it may do. Takes as long for every token of its length.
+    /// Returns the name and the right of a token. Takes equal time for all tokens of the same
+    /// length.
     pub(super) fn find(&self, token: &[u8]) -> Option<(&str, Right)> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
@@ -81,7 +83,7 @@ impl Tokens {
     }
 }
 
-/// How a line has to be.
+/// The form of a line, for messages.
 const FORM: &str = "lines of NAME read|change TOKEN, or sha256:DIGEST for the token";
 
 impl Token {

@@ -1,7 +1,7 @@
-//! What is said in the answer to a change that is gone when the server ends.
+//! A warning in the answer to a change that is lost when the server ends.
 //!
-//! Where nothing is kept, namespaces and devices that were added are forgotten, and what others put in
-//! their place reads and writes their blocks. Whoever has just placed data there has to know.
+//! Without a state file, added namespaces and devices are forgotten at the end of the server, and
+//! later ones reuse their blocks. A caller that has just placed data must know that.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use axum::response::Response;
 
 use super::routes::Site;
 
-/// The header of an answer that says so.
+/// The header of an answer with the warning.
 pub(super) const WARNING: HeaderName = HeaderName::from_static("nearflash-warning");
 
-/// What it says.
+/// The text of the warning.
 const NOT_KEPT: &str = "this server keeps no changes: this one is forgotten when it ends, and what was \
                         stored by it is not found again; start the server with --state FILE";
 
 /// The resources whose changes place data.
 const PLACES: [&str; 2] = ["/v1/namespaces", "/v1/devices"];
 
-/// Warns of changes of namespaces and devices where they are not kept.
+/// Warns of changes of namespaces and devices that are not stored.
 pub(super) async fn warn(
     State(site): State<Arc<dyn Site>>,
     request: Request,

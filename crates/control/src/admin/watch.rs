@@ -1,4 +1,4 @@
-//! The resources that show what a server does: `/v1/flows`, `/v1/tenants/NAME/stages` and
+//! The resources that show the server's activity: `/v1/flows`, `/v1/tenants/NAME/stages` and
 //! `/v1/trace`.
 
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use super::problem::{Code, Failure, Problem};
 use crate::flows::TokenFlow;
 use crate::traces::chrome;
 
-/// Seconds of a trace at most: a request takes no longer than ten.
+/// Maximum duration of a trace in seconds: a request takes at most ten.
 const SECONDS_MAX: f64 = 5.0;
 
-/// Requests of a trace at most.
+/// Maximum number of requests in a trace.
 const TRACES_MAX: usize = 20_000;
 
-/// How often rings of traces are emptied.
+/// Period at which the rings of traces are emptied.
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// What every handler has.
+/// The state that every handler receives.
 #[derive(Clone)]
 struct Watched {
     tenants: crate::Tenants,
-    /// One trace at a time, by whatever door: a router that is cloned has the same.
+    /// Admits one trace at a time, on all endpoints: clones of the router share the lock.
     tracing: Arc<Mutex<()>>,
 }
 
-/// The resources as a service.
+/// Returns the router of these resources.
 pub(super) fn watch_router<S: Clone + Send + Sync + 'static>(tenants: crate::Tenants) -> Router<S> {
     Router::new()
         .route("/v1/flows", get(get_flows))
@@ -45,104 +45,103 @@ pub(super) fn watch_router<S: Clone + Send + Sync + 'static>(tenants: crate::Ten
         .with_state(Watched { tenants, tracing: Arc::default() })
 }
 
-/// Tokens a second.
+/// The flow of tokens, in tokens per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenRates {
-    /// Made.
+    /// Tokens generated.
     pub generated: f64,
     /// Spent on requests.
     pub spent: f64,
-    /// Put into the bucket by tenants that had too many, and for idle ones.
+    /// Tokens that tenants with a surplus put into the bucket, also on behalf of idle tenants.
     pub donated: f64,
     /// Taken out of the bucket.
     pub borrowed: f64,
-    /// Thrown away when the bucket was emptied.
+    /// Discarded when the bucket was emptied.
     pub expired: f64,
 }
 
-/// A device in the last second.
+/// The activity of a device in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowOfDevice {
-    /// Its name.
+    /// Name of the device.
     pub name: String,
-    /// Requests carried out a second.
+    /// Successful requests per second.
     pub iops: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// p95 of sampled reads at the device, in microseconds: the upper edge of a bucket that is twice
+    /// p95 of sampled reads at the device in microseconds: the upper edge of a bucket that is twice
     /// as wide as the one below it; `null` without samples.
     pub p95_us: Option<f64>,
-    /// Requests at it.
+    /// Number of requests at the device.
     pub depth: u32,
-    /// Requests that wait in its schedulers.
+    /// Number of requests that wait in its schedulers.
     pub queued: u32,
-    /// Its tokens.
+    /// The flow of its tokens.
     pub tokens: TokenRates,
 }
 
-/// How long sampled reads of the last second spent in each stage, p95 in microseconds: the upper edge
-/// of a bucket that is twice as wide as the one below it; `null` without samples.
+/// The time per stage of the last second's sampled reads: p95 in microseconds, the upper edge of a
+/// bucket that is twice as wide as the one below it; `null` without samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StageTails {
     /// From the last byte of a request to its submission.
     pub scheduler_us: Option<f64>,
     /// At the device.
     pub device_us: Option<f64>,
-    /// From the socket to when the network has taken the reply.
+    /// From the socket to the time when the network has taken the reply.
     pub reply_us: Option<f64>,
 }
 
-/// A worker in the last second.
+/// The activity of a worker in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowOfWorker {
-    /// Its number.
+    /// Number of the worker.
     pub number: usize,
-    /// The share of the time in which it had something to do, in percent.
+    /// Share of the time in which the worker was busy, in percent.
     pub busy_percent: f64,
-    /// Turns a second that did something.
+    /// Turns per second that did something.
     pub turns: f64,
-    /// Requests carried out a second.
+    /// Successful requests per second.
     #[serde(default)]
     pub iops: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     #[serde(default)]
     pub read_bytes: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     #[serde(default)]
     pub written_bytes: f64,
-    /// Where its reads spent their time.
+    /// The time per stage of its reads.
     #[serde(default)]
     pub stages: StageTails,
-    /// Connections that are open.
+    /// Number of open connections.
     pub connections: u32,
-    /// Requests in flight.
+    /// Number of requests in flight.
     pub in_flight: u32,
-    /// Buffers in use.
+    /// Number of buffers in use.
     pub buffers: u32,
-    /// What its busy time went into, in percent: network, protocol, scheduling, device, kernel,
-    /// upkeep.
+    /// Parts of its busy time in percent: network, protocol, scheduling, device, kernel, upkeep.
     pub parts: [f64; Part::ALL.len()],
 }
 
-/// A namespace in the last second.
+/// The activity of a namespace in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FlowOfNamespace {
-    /// Its number.
+    /// Number of the namespace.
     pub number: u16,
-    /// Requests carried out a second.
+    /// Successful requests per second.
     pub iops: f64,
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes: f64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub written_bytes: f64,
-    /// Where its reads spent their time.
+    /// The time per stage of its reads.
     #[serde(default)]
     pub stages: StageTails,
 }
 
-/// What the server did in the last second.
+/// The server's activity in the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Flows {
     /// The devices, in the order of configuration.
@@ -153,7 +152,7 @@ pub struct Flows {
     pub namespaces: Vec<FlowOfNamespace>,
 }
 
-/// What the server did in the last second.
+/// Returns the server's activity in the last second.
 #[utoipa::path(get, path = "/v1/flows", responses((status = 200, body = Flows)))]
 async fn get_flows(State(watched): State<Watched>) -> Json<Flows> {
     let (devices, (_, workers, namespaces)) = {
@@ -207,10 +206,10 @@ impl From<[Option<f64>; Stage::ALL.len()]> for StageTails {
     }
 }
 
-/// Where the requests of a tenant spent their time since it was made.
+/// The time per stage of a tenant's requests since the tenant was added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stages {
-    /// The upper edges of the buckets in microseconds; one more bucket has none.
+    /// Upper edges of the buckets in microseconds; one more bucket has no edge.
     pub edges_us: Vec<f64>,
     /// Reads by latency.
     pub latency: Vec<u64>,
@@ -222,7 +221,7 @@ pub struct Stages {
     pub reply: Vec<u64>,
 }
 
-/// Where the reads of a tenant spent their time since it was made.
+/// Returns the time per stage of a tenant's reads since the tenant was added.
 #[utoipa::path(
     get,
     path = "/v1/tenants/{name}/stages",
@@ -249,17 +248,17 @@ async fn get_stages(
     }))
 }
 
-/// How much is traced.
+/// The parameters of a trace.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Wanted {
-    /// For how long; at most 5.
+    /// Duration in seconds; at most 5.
     seconds: f64,
-    /// One request in so many; 1 for all.
+    /// Sampling interval: one request in `one_in` is traced; 1 for all.
     one_in: u32,
 }
 
-/// Traces some requests on their way, and then tells of them in the trace-event format of Chrome.
+/// Traces some requests, and returns them in the trace-event format of Chrome.
 #[utoipa::path(
     get,
     path = "/v1/trace",
@@ -286,7 +285,7 @@ async fn get_trace(
     let rings: Vec<Arc<Traces>> = watched.tenants.book().all_traces();
     let running = Running { rings: &rings };
     let mut found = Vec::new();
-    // What an earlier trace that broke off has left.
+    // Discards the rest of an earlier trace that broke off.
     rings.iter().for_each(|ring| while ring.take().is_some() {});
     rings.iter().for_each(|ring| ring.set_one_in(wanted.one_in));
     let ends = tokio::time::Instant::now() + Duration::from_secs_f64(wanted.seconds);
@@ -295,7 +294,7 @@ async fn get_trace(
         running.empty(&mut found);
     }
     drop(running);
-    // Those that had begun end.
+    // Waits for the traced requests that have begun.
     tokio::time::sleep(2 * PERIOD).await;
     Running { rings: &rings }.empty(&mut found);
     found.truncate(TRACES_MAX);
@@ -307,7 +306,7 @@ async fn get_trace(
     Ok(([(CONTENT_TYPE, "application/json")], text).into_response())
 }
 
-/// Workers trace while this lives: also if whoever asked goes away.
+/// Makes workers trace while this value lives, also if the caller disconnects.
 struct Running<'a> {
     rings: &'a [Arc<Traces>],
 }
@@ -328,7 +327,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// The part of the document.
+/// The OpenAPI document of this module.
 #[derive(OpenApi)]
 #[openapi(paths(get_flows, get_stages, get_trace))]
 pub(super) struct Document;

@@ -1,4 +1,4 @@
-//! Many changes of tenants at once: all of them are made, or none is. What undoes a change.
+//! Batches of tenant changes: all of them are made, or none. Also the reversal of changes.
 
 use std::collections::HashSet;
 
@@ -8,38 +8,38 @@ use qos::Lot;
 use super::{Book, Origin};
 use crate::words::{Admission, Refusal, Share};
 
-/// One change of a batch.
+/// A change of a tenant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TenantChange {
-    /// A tenant is registered.
+    /// Registers a tenant.
     Add {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
-        /// What it is promised.
+        /// The SLO.
         slo: Slo,
-        /// What it gets of the rest, for best effort.
+        /// The share of a best-effort tenant.
         share: Option<Share>,
-        /// The device of the promise; the first unless it is named.
+        /// The device of the SLO; the first device by default.
         device: Option<String>,
     },
-    /// A tenant is promised something else.
+    /// Changes the SLO of a tenant.
     Set {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
-        /// What it is promised from now on.
+        /// The new SLO.
         slo: Slo,
-        /// What it gets of the rest from now on, unless that is to stay.
+        /// The share of a best-effort tenant; unchanged if `None`.
         share: Option<Share>,
     },
-    /// A tenant ends.
+    /// Unregisters a tenant.
     Remove {
-        /// Its name.
+        /// Name of the tenant.
         name: String,
     },
 }
 
 impl TenantChange {
-    /// The tenant that it is about.
+    /// Returns the name of the tenant.
     pub fn name(&self) -> &str {
         match self {
             TenantChange::Add { name, .. }
@@ -49,7 +49,8 @@ impl TenantChange {
     }
 }
 
-/// What a tenant was before a batch: its promise, the tokens that needs, and its lot on each device.
+/// A tenant's state before a batch: its SLO, the tokens that the SLO needs, and its lot on each
+/// device.
 #[derive(Debug)]
 struct Before {
     slo: Slo,
@@ -57,19 +58,20 @@ struct Before {
     lots: Vec<Lot>,
 }
 
-/// What undoes changes that were begun: by name, the tenants that these changed, and those that they made.
+/// The reversal of begun changes: the changed tenants with their former state, and the added
+/// tenants.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Undo(Vec<(String, TenantId, Option<Before>)>);
 
 impl Book {
-    /// Registers and changes the tenants of a batch, in its order, and looks whether those can end that
-    /// are to: they do so with [`end_batch`](Book::end_batch), as that cannot be undone. So what they
-    /// free is for the next batch.
+    /// Registers and changes the tenants of a batch, in order, and checks its removals.
+    /// [`end_batch`](Book::end_batch) makes the removals, since they cannot be undone. So the
+    /// tokens and names that they free are for the next batch.
     ///
     /// # Errors
-    /// Which change is refused, counted from zero, and why; then nothing is another. A tenant that has
-    /// two changes is refused, too.
+    /// The refused change, counted from zero, and the reason; then nothing has changed. A second
+    /// change of one tenant is refused, too.
     pub fn begin_batch(
         &mut self,
         changes: &[TenantChange],
@@ -95,8 +97,8 @@ impl Book {
         }
     }
 
-    /// Makes many changes. On a device that was promised more than it makes each would cost what all
-    /// tenants do.
+    /// Makes many changes, and updates other tenants' rates once. On a device that promised more
+    /// than it delivers, each single change would cost time for all tenants.
     fn in_a_row<R>(&mut self, now: Instant, make: impl FnOnce(&mut Book) -> R) -> R {
         self.devices.iter_mut().for_each(|device| device.registry.begin_row());
         let made = make(self);
@@ -104,11 +106,11 @@ impl Book {
         made
     }
 
-    /// Makes one change as [`begin_batch`](Book::begin_batch) does, of a tenant of this origin if it makes
-    /// one, and says in `undo` what was before.
+    /// Makes one change as [`begin_batch`](Book::begin_batch) does. A new tenant gets this origin.
+    /// Records the former state in `undo`.
     ///
     /// # Errors
-    /// Why it is refused; then nothing is another.
+    /// The reason for a refusal; then nothing has changed.
     pub fn begin_change(
         &mut self,
         change: &TenantChange,
@@ -138,7 +140,7 @@ impl Book {
         Before { slo: entry.slo, tokens_needed: entry.tokens_needed, lots: lots.collect() }
     }
 
-    /// What a tenant was admitted with, and what its device has left now.
+    /// Returns a tenant's admission, with the tokens that its device has left now.
     ///
     /// # Errors
     /// When there is no such tenant.
@@ -146,8 +148,9 @@ impl Book {
         Ok(self.admission(self.known(name)?))
     }
 
-    /// Nothing of what was begun has been made. What tenants had is theirs again, whether or not they would
-    /// be admitted with it today, and though all is frozen by now. Those that have ended meanwhile stay so.
+    /// Undoes begun changes. Tenants get their former state back, even if it would not be admitted
+    /// today, and even if the registry is frozen by now. Tenants that have ended meanwhile stay
+    /// ended.
     pub fn undo_batch(&mut self, undo: Undo, now: Instant) {
         self.in_a_row(now, |book| {
             for (name, tenant, before) in undo.0.into_iter().rev() {
@@ -167,12 +170,13 @@ impl Book {
         });
     }
 
-    /// Ends the tenants that a batch removes, though all is frozen by now: it was begun before.
+    /// Unregisters the tenants that a batch removes, even if the registry is frozen by now: the
+    /// batch was begun before.
     pub fn end_batch(&mut self, changes: &[TenantChange], now: Instant) {
         self.in_a_row(now, |book| {
             for change in changes {
                 let TenantChange::Remove { name } = change else { continue };
-                // Or it has ended by itself.
+                // The tenant may have ended by itself.
                 if let Ok(tenant) = book.known(name) {
                     book.unregister_of(tenant, now);
                 }

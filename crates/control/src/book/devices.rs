@@ -1,7 +1,7 @@
-//! Devices that come and go while the server runs.
+//! Devices that are added and removed while the server runs.
 //!
-//! A device's place is what workers, schedulers and counters know it by, so one that is gone keeps its
-//! place, and nobody finds it by a name any more.
+//! Workers, schedulers and counters know a device by its place. So a removed device keeps its
+//! place, but cannot be found by name any more.
 
 use contract::{Instant, Slo, TenantId};
 
@@ -10,7 +10,7 @@ use crate::flows::DeviceFlow;
 use crate::words::{DeviceInfo, Refusal, State};
 
 impl Book {
-    /// The place of a device; the first unless it is named.
+    /// Returns the place of a device; the first device by default.
     pub(crate) fn device(&self, name: Option<&str>) -> Result<usize, Refusal> {
         let first = self.devices.iter().position(|device| !device.is_gone);
         let Some(name) = name else { return Ok(first.expect("the last stays")) };
@@ -18,31 +18,31 @@ impl Book {
         self.devices.iter().position(is_it).ok_or_else(|| self.no_device(name))
     }
 
-    /// That there is no device of a name, and those that there are.
+    /// Builds the "unknown device" refusal, with the existing names.
     pub(super) fn no_device(&self, name: &str) -> Refusal {
         let there = self.devices.iter().filter(|device| !device.is_gone);
         let known = there.map(|device| device.name.clone()).collect();
         Refusal::NoDevice { name: name.to_owned(), known }
     }
 
-    /// Tokens a second that nobody was promised on the device of a place; `None` without a model.
+    /// Returns the tokens per second that are not promised on a device; `None` without a model.
     pub(crate) fn tokens_left(&self, place: usize) -> Option<u64> {
         let device = &self.devices[place];
         device.has_model.then(|| device.registry.left() / super::TOKEN)
     }
 
-    /// One more device, on which all tenants are best effort, with the shares that they have elsewhere.
-    /// Its place.
+    /// Adds a device, on which all tenants are best effort, with the shares that they have
+    /// elsewhere. Returns its place.
     ///
     /// # Errors
-    /// Another process takes over, or there is one of this name.
+    /// Another process takes over, or there is a device of this name.
     pub fn add_device(&mut self, setup: DeviceSetup, now: Instant) -> Result<usize, Refusal> {
         self.check_thawed()?;
         if self.device(Some(&setup.name)).is_ok() {
             return Err(Refusal::Taken(setup.name));
         }
         let mut device = Device::new(setup, self.entries.len());
-        // One that leaves has nothing there.
+        // A leaving tenant has nothing on the new device.
         let there = |entry: &super::Entry| entry.state == State::Active;
         let entries = self.entries.iter().enumerate();
         for (n, entry) in entries.filter_map(|(n, entry)| Some((n, entry.as_ref()?))) {
@@ -64,14 +64,14 @@ impl Book {
         Ok(self.devices.len() - 1)
     }
 
-    /// Whether a tenant that was on a device is leaving still, which is soon over.
+    /// Returns `true` if a tenant of the device is still leaving, which ends soon.
     pub fn is_being_left(&self, name: &str) -> bool {
         let Ok(n) = self.device(Some(name)) else { return false };
         let is_leaving = |entry: &super::Entry| entry.device == n && entry.state == State::Leaving;
         self.entries.iter().flatten().any(is_leaving)
     }
 
-    /// Whether a device may go: no tenant is on it.
+    /// Checks whether a device may be removed: it must have no tenant. Returns its place.
     ///
     /// # Errors
     /// There is no such device, a tenant is on it, or another process takes over.
@@ -90,10 +90,11 @@ impl Book {
         }
     }
 
-    /// Has a device do other things beyond the paper's than `before`. What stays on goes on as it is.
+    /// Changes the features of a device from `before` to `after`. Features that stay on go on
+    /// undisturbed.
     ///
     /// # Errors
-    /// There is no such device, or it has no model, which all of them need.
+    /// There is no such device, or it has no model, which all features need.
     pub fn set_switches(
         &mut self,
         name: &str,
@@ -113,12 +114,12 @@ impl Book {
             device.registry.bound_depth(after.bound_depth, now);
         }
         device.registry.fail_fast(after.fail_fast);
-        // What a correction had made of the price of writes is over with it.
+        // Switching the correction off also ends its effect on the price of writes.
         self.price_tenants(n);
         Ok(())
     }
 
-    /// A device is gone.
+    /// Removes a device.
     ///
     /// # Errors
     /// See [`check_device_end`](Book::check_device_end).
@@ -128,17 +129,17 @@ impl Book {
         Ok(())
     }
 
-    /// A device that was being added is gone, whatever stands in the way of removing one.
+    /// Removes a device whose addition failed, without any checks.
     pub fn drop_device(&mut self, place: usize) {
         self.devices[place].is_gone = true;
     }
 
-    /// A device that was [removed](Book::remove_device) is there again.
+    /// Restores a device that was [removed](Book::remove_device).
     pub fn restore_device(&mut self, place: usize) {
         self.devices[place].is_gone = false;
     }
 
-    /// The devices with what they do, in the order of their places.
+    /// Returns the devices with their activity, in the order of their places.
     pub fn device_flows(&self) -> Vec<(DeviceInfo, DeviceFlow)> {
         let flows = self.flows.devices();
         let there = self.devices.iter().zip(flows).filter(|(device, _)| !device.is_gone);

@@ -1,4 +1,4 @@
-//! The models of devices while a server runs: whether each still fits, and another in its place.
+//! The models of devices while a server runs: their drift, and their replacement.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use qos::{DeviceModel, Drift, Percentile, RatePoint};
 use super::{Book, Device, tokens_up};
 use crate::words::Refusal;
 
-/// Between two lines of the log about one device's drift at least.
+/// Minimum time between two log messages about one device's drift.
 const TOLD_PERIOD: Duration = Duration::from_secs(30);
 
-/// What was told of a device's drift.
+/// The last log message about a device's drift.
 #[derive(Debug, Default)]
 pub(crate) struct DriftTold {
     kind: Kind,
@@ -39,7 +39,7 @@ impl Kind {
 }
 
 impl Device {
-    /// Says in the log when the device has begun to differ from its model, and when that is over.
+    /// Logs the begin and the end of a device's drift from its model.
     pub(super) fn tell_drift(&mut self, now: Instant) {
         let Some(drift) = self.registry.drift() else { return };
         let kind = Kind::of(drift);
@@ -66,7 +66,7 @@ impl Device {
 }
 
 impl Book {
-    /// The model that the configuration gives a device.
+    /// Returns the configured model of a device.
     ///
     /// # Errors
     /// When there is no such device, or it has no model.
@@ -76,8 +76,8 @@ impl Book {
         device.configured.as_ref().ok_or_else(none)
     }
 
-    /// The tenants that would have to go for what the others are promised to fit into another model
-    /// of a device; nobody where all fits.
+    /// Returns the tenants whose removal would make the other SLOs fit into another model of a
+    /// device. Returns no tenant if all SLOs fit.
     ///
     /// # Errors
     /// When there is no such device.
@@ -87,11 +87,11 @@ impl Book {
         Ok(displaced.into_iter().map(|tenant| self.name(tenant)).collect())
     }
 
-    /// Has a device trust another model from now on. What tenants were promised stays; where that
-    /// no longer fits, each of them gets its part and best effort nothing.
+    /// Replaces the model of a device. SLOs stay. If they no longer fit, each tenant gets its part,
+    /// and best-effort tenants get nothing.
     ///
     /// # Errors
-    /// When there is no such device, or the model knows no rate for what a tenant was promised.
+    /// When there is no such device, or the model has no rate for a tenant's SLO.
     pub fn set_model(
         &mut self,
         device: &str,
@@ -105,10 +105,11 @@ impl Book {
         Ok(())
     }
 
-    /// The same for a model that the configuration gives it from now on.
+    /// Replaces the model of a device, like [`set_model`](Book::set_model), and makes it the
+    /// configured model.
     ///
     /// # Errors
-    /// As [`set_model`](Book::set_model), and when the device has had no model.
+    /// As for [`set_model`](Book::set_model), and when the device has no model.
     pub fn configure_model(
         &mut self,
         device: &str,
@@ -122,20 +123,20 @@ impl Book {
         Ok(())
     }
 
-    /// The devices that have another model than the configuration gives them, and that.
+    /// Returns the devices whose model is not the configured one, with their model.
     pub fn remodelled(&self) -> Vec<(String, DeviceModel)> {
         let devices = self.devices.iter().filter(|device| Book::is_remodelled(device));
         devices.map(|device| (device.name.clone(), device.registry.model().clone())).collect()
     }
 
-    /// Whether a device has another model than the configuration gives it.
+    /// Returns `true` if a device's model is not the configured one.
     pub(crate) fn is_remodelled(device: &Device) -> bool {
         let other =
             device.configured.as_ref().is_some_and(|model| model != device.registry.model());
         other && !device.is_gone
     }
 
-    /// What is needed for what tenants were promised on a device, by its prices as they are now.
+    /// Recomputes the tokens that the SLOs of a device need, with its current prices.
     pub(super) fn price_tenants(&mut self, n: usize) {
         for (tenant, promise) in self.devices[n].registry.promises() {
             let entry = self.entries[tenant.0 as usize].as_mut();
@@ -145,7 +146,7 @@ impl Book {
         }
     }
 
-    /// Has the workers measure a device for whoever reads [`qos::Shared::delays`], or no more.
+    /// Makes workers measure a device for readers of [`qos::Shared::delays`], or stops that.
     ///
     /// # Errors
     /// When there is no such device.
@@ -155,7 +156,7 @@ impl Book {
         Ok(())
     }
 
-    /// What the workers of a device share, and the place of the device.
+    /// Returns the place of a device, and the state that its workers share.
     ///
     /// # Errors
     /// When there is no such device.
@@ -164,8 +165,8 @@ impl Book {
         Ok((n, self.devices[n].registry.shared().clone()))
     }
 
-    /// The strictest latency that is promised on a device, in microseconds at p95: for a promise at p99
-    /// that at which the model has the device make no more than this promise lets it.
+    /// Returns the strictest latency bound of a device, in microseconds at p95. For an SLO at p99,
+    /// that is the p95 latency at which the model delivers no more than the SLO permits.
     pub fn strictest_us(&self, device: usize) -> Option<u32> {
         let registry = &self.devices[device].registry;
         let model = registry.model();
@@ -180,7 +181,8 @@ impl Book {
         at_p95.min()
     }
 
-    /// Ends a tenant that a part of the server made for itself, pinned or not.
+    /// Unregisters a tenant that a part of the server made for itself, even if the configuration
+    /// names it.
     pub fn dismiss(&mut self, tenant: TenantId, now: Instant) {
         self.unregister_of(tenant, now);
     }

@@ -1,4 +1,4 @@
-//! What tenants get of what the promises leave, while they are best effort.
+//! The shares of best-effort tenants in the tokens that SLOs leave.
 
 use contract::{Instant, Slo};
 
@@ -6,12 +6,12 @@ use super::{Book, Origin};
 use crate::words::{Admission, Refusal, Share};
 
 impl Book {
-    /// Changes what a tenant gets of the rest while it is best effort, on each device that has a
-    /// model. Tenants are registered with the [default](Share::default).
+    /// Changes the share of a best-effort tenant on each device that has a model. New tenants have
+    /// the [default](Share::default).
     ///
     /// # Errors
-    /// When there is no such tenant; when it has an SLO; when the share makes no sense, or its device
-    /// has no model.
+    /// When there is no such tenant, when it has an SLO, when the share is invalid, or when its
+    /// device has no model.
     pub fn set_share(&mut self, name: &str, share: Share, now: Instant) -> Result<(), Refusal> {
         let tenant = self.known(name)?;
         let entry = self.entry(tenant);
@@ -24,7 +24,7 @@ impl Book {
         Ok(())
     }
 
-    /// Whether a tenant of this SLO can have a share of what a device leaves.
+    /// Checks whether a tenant of this SLO can have a share of a device's rest.
     fn check_share(&self, slo: &Slo, share: Share, device: usize) -> Result<(), Refusal> {
         let invalid = |why: String| Err(Refusal::Invalid(why));
         if slo.latency_us > 0 {
@@ -43,11 +43,10 @@ impl Book {
         share.portion().map(drop)
     }
 
-    /// [Registers](Book::register) a tenant that gets a share of its own of the rest: both or
-    /// neither.
+    /// [Registers](Book::register) a tenant and sets its share: both or neither.
     ///
     /// # Errors
-    /// Those of both.
+    /// The errors of both operations.
     pub fn register_sharing(
         &mut self,
         name: &str,
@@ -67,10 +66,10 @@ impl Book {
         Ok(admission)
     }
 
-    /// [Changes](Book::change) a tenant's SLO and its share of the rest: both or neither.
+    /// [Changes](Book::change) a tenant's SLO and its share: both or neither.
     ///
     /// # Errors
-    /// Those of both; then the old ones stand.
+    /// The errors of both operations; then the old values stand.
     pub fn change_sharing(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Tests of the book.
+//! Tests of the registry.
 
 use super::*;
 use crate::words::Share;
@@ -98,7 +98,7 @@ fn a_percentile_needs_its_rates_and_a_share_a_model() {
     let share = Share { weight: 3, cap_tokens: Some(500) };
     book.set_share("batch", share, NOW).unwrap();
     assert_eq!(book.list()[0].share, share);
-    // Where there is no model, there is nothing to share out.
+    // Without a model, there are no tokens to share.
     let portions = [0, 1].map(|n| book.devices[n].registry.portion(TenantId(1)).weight);
     assert_eq!(portions, [3, 1]);
     for bad in [Share { weight: 1_001, ..share }, Share { cap_tokens: Some(0), ..share }] {
@@ -136,13 +136,13 @@ fn a_device_whose_delays_grow_is_corrected_where_that_is_asked_for() {
             while scheduler.next().is_some() {}
         }
         book.observe(now);
-        // Too soon for a window of its own.
+        // Too soon for another window.
         book.observe(now + Duration::from_millis(1));
     }
     let [new, old] = &book.device_infos()[..] else { panic!("two devices") };
     assert!(new.correction.is_some_and(|now| now.write_permille > 1_000), "{new:?}");
     assert!(old.correction.is_none(), "{old:?}");
-    // Dearer writes need more tokens for the same promise.
+    // More expensive writes need more tokens for the same SLO.
     let [gold, iron] = [0, 1].map(|n| book.list()[n].tokens_needed);
     assert_eq!((new.tokens_promised, old.tokens_promised), (gold, iron));
     assert!(gold > iron && iron == 55_000, "{gold} {iron}");
@@ -213,12 +213,12 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     book.restore_device(2);
     assert_eq!(names(&book), ["a", "disk", "new"]);
     book.remove_device("new").unwrap();
-    // One of the same name has a place of its own.
+    // A device of the same name gets a place of its own.
     let again = DeviceSetup { name: "new".to_owned(), model: None, switches: Switches::default() };
     assert_eq!(book.add_device(again.clone(), NOW), Ok(3));
     assert_eq!(book.add_device(again, NOW), Err(Refusal::Taken("new".to_owned())));
     assert_eq!(add(&mut book, "more", slo(0, 0, 0)).unwrap().tenant, TenantId(2));
-    // Places are no numbers in the list of those that are there.
+    // A place is not an index into the list of existing devices.
     assert_eq!(book.device_infos().len(), 3);
     assert_eq!(
         (book.tokens_left(0), book.tokens_left(3)),
@@ -252,7 +252,7 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
             assert_eq!(promised(&book, "gone"), None);
             assert_eq!((promised(&book, "gold"), promised(&book, "new")), (Some(0), Some(500)));
         } else {
-            // Nobody would be admitted now.
+            // No such tenant would be admitted now.
             book.undo_batch(undo, NOW);
             assert_eq!(promised(&book, "new"), None);
             assert_eq!((promised(&book, "gold"), promised(&book, "gone")), (Some(500), Some(0)));
@@ -260,7 +260,8 @@ fn a_batch_that_was_begun_ends_or_is_undone_though_all_is_frozen() {
     }
 }
 
-/// Its number may be another's by then.
+/// Tests that a tenant that ended during a batch stays ended after its undo: its number may belong
+/// to another tenant by then.
 #[test]
 fn what_has_ended_while_it_was_changed_stays_so_when_that_is_undone() {
     let mut book = book();

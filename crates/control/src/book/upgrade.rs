@@ -1,4 +1,4 @@
-//! What another process that takes over needs of the book: that it stays as it is, and names.
+//! The registry's part in a hand-over to another process: freezing changes, and resolving names.
 
 use contract::{Member, TenantId};
 
@@ -6,23 +6,26 @@ use super::{Book, Origin};
 use crate::words::{Refusal, State};
 
 impl Book {
-    /// Who made a tenant, if there is one of this number.
+    /// Returns the origin of a tenant, if the number is in use.
     pub fn origin(&self, tenant: TenantId) -> Option<Origin> {
         self.entries.get(tenant.0 as usize)?.as_ref().map(|entry| entry.origin)
     }
 
-    /// Lets no tenant be made, changed or ended by anybody but its own end, or again.
+    /// Freezes or unfreezes the registry. While frozen, tenants only end by themselves.
     pub fn freeze(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
     }
 
+    /// Checks that the registry is not frozen.
+    ///
     /// # Errors
-    /// That nothing changes now.
+    /// The registry is frozen.
     pub(crate) fn check_thawed(&self) -> Result<(), Refusal> {
         if self.is_frozen { Err(Refusal::Upgrading) } else { Ok(()) }
     }
 
-    /// What a tenant is called that is not leaving; of an epoch, if it is still that one.
+    /// Returns the name of a tenant that is not leaving. With an epoch, only if it is the current
+    /// one.
     pub fn name_of(&self, tenant: TenantId, epoch: Option<u32>) -> Option<&str> {
         let n = tenant.0 as usize;
         let is_it = epoch.is_none_or(|epoch| self.epochs.get(n) == Some(&epoch));
@@ -31,7 +34,7 @@ impl Book {
         active.map(|entry| entry.name.as_str())
     }
 
-    /// The tenant of a name, in the epoch of its number.
+    /// Returns the tenant of a name, in the current epoch of its number.
     pub fn member(&self, name: &str) -> Option<Member> {
         let tenant = self.find(name)?;
         Some(Member { tenant, epoch: self.epochs[tenant.0 as usize] })

@@ -1,10 +1,10 @@
 //! Metrics in the text format of OpenMetrics, which Prometheus reads.
 //!
-//! A scrape takes a [`Snapshot`] of the sums that the control plane keeps, some tenants at a time so
-//! that the book is never locked for long, and then writes it family by family, holding no lock.
-//! Workers do not know of it. The families are one table (`FAMILIES`), from which the text is made
-//! and docs/metrics.md is checked. What is deliberately not here: the connection that the text goes
-//! to.
+//! A scrape takes a [`Snapshot`] of the control plane's sums, some tenants at a time so that the
+//! registry is never locked for long. The scrape then writes the snapshot family by family, without
+//! a lock. Workers are not involved. The families are one table (`FAMILIES`), from which the text
+//! is made and docs/metrics.md is checked. This module deliberately leaves out the connection that
+//! the text is sent on.
 
 mod of_events;
 mod of_server;
@@ -18,18 +18,18 @@ pub(crate) use snapshot::Detail;
 pub use snapshot::Snapshot;
 pub use text::{CONTENT_TYPE, write};
 
-/// Every family, in the order of the text.
+/// Returns every family, in the order of the text.
 pub fn families() -> impl Iterator<Item = &'static Family> {
     of_tenants::FAMILIES.iter().chain(&of_server::FAMILIES).chain(&of_events::FAMILIES)
 }
 
-/// What all names begin with.
+/// The prefix of all names.
 pub const PREFIX: &str = "nearflash";
 
-/// What is said of tenants in one series each, unless told otherwise: of so many of them.
+/// The default number of tenants that have series of their own.
 pub const TENANTS_DEFAULT: usize = 500;
 
-/// The table of docs/metrics.md.
+/// Returns the table of docs/metrics.md.
 pub fn table() -> String {
     let mut text = String::from("| metric | type | labels | meaning |\n|---|---|---|---|\n");
     for family in families() {

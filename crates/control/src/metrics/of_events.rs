@@ -1,5 +1,5 @@
-//! Families about what happens rarely: ends of connections, refusals, reloads. All series are always
-//! there, so that a rate is known from the first on.
+//! Metric families of rare events: ends of connections, refusals, reloads. All series exist from
+//! the start, so that a rate includes the first event.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::series::Family;
 use super::series::Series;
 use super::series::Shape::Counter;
 
-/// Writes one label's values with what they count.
+/// Writes the counts of a label's values.
 fn each<const N: usize>(out: &mut Series<'_>, kinds: [(&str, Happening); N]) -> fmt::Result {
     kinds.into_iter().try_for_each(|(word, kind)| out.count([word], kind.so_far()))
 }

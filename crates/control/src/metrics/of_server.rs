@@ -1,4 +1,4 @@
-//! Families about namespaces, devices and workers.
+//! Metric families of namespaces, devices and workers.
 
 use std::fmt;
 
@@ -31,18 +31,18 @@ fn protocol_word(protocol: Protocol) -> &'static str {
     }
 }
 
-/// Namespaces that have histograms of their own: those whose numbers are no larger.
+/// Largest number of a namespace that has histograms of its own.
 const NAMESPACES_OWN: u16 = 128;
 
 type Written = fmt::Result;
 
-/// Writes something of each namespace that was ever used.
+/// Writes series of each namespace that was ever used.
 fn of_namespaces(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
     let mut each = snapshot.namespaces.iter();
     each.try_for_each(|(number, flow)| write(&number.0.to_string(), &flow.done))
 }
 
-/// Writes the histograms of namespaces: of those with large numbers together.
+/// Writes the histograms of namespaces; namespaces with larger numbers are summed.
 fn stages_of_namespaces(snapshot: &Snapshot, out: &mut Series<'_>) -> Written {
     let mut rest = Work::default();
     for (number, flow) in &snapshot.namespaces {
@@ -54,13 +54,13 @@ fn stages_of_namespaces(snapshot: &Snapshot, out: &mut Series<'_>) -> Written {
     out.stages(REST, &rest.samples)
 }
 
-/// Writes something of each protocol.
+/// Writes series of each protocol.
 fn of_protocols(snapshot: &Snapshot, mut write: impl FnMut(&str, &Work) -> Written) -> Written {
     let mut each = Protocol::ALL.into_iter().zip(&snapshot.by_protocol);
     each.try_for_each(|(protocol, work)| write(protocol_word(protocol), work))
 }
 
-/// Writes something of each device.
+/// Writes series of each device.
 fn of_devices(
     snapshot: &Snapshot,
     mut write: impl FnMut(&str, &DeviceInfo, &DeviceFlow) -> Written,
@@ -68,7 +68,7 @@ fn of_devices(
     snapshot.devices.iter().try_for_each(|(info, flow)| write(&info.name, info, flow))
 }
 
-/// Writes something of each worker.
+/// Writes series of each worker.
 fn of_workers(snapshot: &Snapshot, mut write: impl FnMut(&str, &WorkerFlow) -> Written) -> Written {
     let numbered = snapshot.workers.iter().enumerate();
     numbered.into_iter().try_for_each(|(n, flow)| write(&n.to_string(), flow))

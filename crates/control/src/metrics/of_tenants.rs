@@ -1,4 +1,4 @@
-//! Families about tenants.
+//! Metric families of tenants.
 
 use contract::Status;
 use qos::Class;
@@ -10,7 +10,7 @@ use super::snapshot::OfTenant;
 use crate::book::TOKEN;
 use crate::work::Work;
 
-/// Tenants' classes, in the order of what is told of each.
+/// The classes of tenants, in the order of arrays by class.
 const CLASSES: [Class; 3] = [Class::LatencyCritical, Class::BestEffort, Class::Leaving];
 
 fn class_word(class: Class) -> &'static str {
@@ -21,7 +21,7 @@ fn class_word(class: Class) -> &'static str {
     }
 }
 
-/// Those that have done something: a tenant that never did takes no room for counters.
+/// Returns the active tenants: a tenant that never sent a request has no counters.
 fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     let did = |tenant: &&OfTenant| {
         tenant.tally.requests != [0; 3] || tenant.tally.failures.iter().any(|count| *count > 0)
@@ -29,12 +29,12 @@ fn active(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     snapshot.all().filter(did)
 }
 
-/// Those with a promise.
+/// Returns the tenants with an SLO.
 fn promised(snapshot: &Snapshot) -> impl Iterator<Item = &OfTenant> {
     snapshot.all().filter(|tenant| tenant.slo.latency_us > 0)
 }
 
-/// The percentile that a promise bounds, from 0 to 1.
+/// Returns the percentile of a tenant's SLO, from 0 to 1.
 fn quantile(tenant: &OfTenant) -> f64 {
     match tenant.slo.percentile_tenths {
         0 => 0.95,
@@ -42,7 +42,7 @@ fn quantile(tenant: &OfTenant) -> f64 {
     }
 }
 
-/// What tenants of each class did.
+/// Returns the work of each class of tenants.
 fn of_classes(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str, &Work)> {
     CLASSES.into_iter().map(class_word).zip(&snapshot.by_class)
 }

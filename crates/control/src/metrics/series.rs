@@ -1,4 +1,4 @@
-//! One family of metrics, and how its series are written.
+//! A family of metrics, and the writer of its series.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use prometheus_client::metrics::MetricType;
 use super::Snapshot;
 use crate::tally::seconds_of;
 
-/// Operations, in the order of their counters.
+/// Names of operations, in the order of their counters.
 const OPS: [&str; 3] = ["read", "write", "other"];
 
-/// Buckets of a stage's histogram that are joined into one.
+/// Number of a stage histogram's buckets that are joined into one.
 const JOINED: usize = 2;
 
 fn stage_word(stage: Stage) -> &'static str {
@@ -23,12 +23,12 @@ fn stage_word(stage: Stage) -> &'static str {
     }
 }
 
-/// What kind of number a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It only grows, while the server runs.
+    /// A number that only grows while the server runs.
     Counter,
-    /// It goes up and down.
+    /// A number that goes up and down.
     Gauge,
     /// Times by bucket.
     Histogram,
@@ -52,23 +52,24 @@ impl Shape {
     }
 }
 
-/// Metrics of one name.
+/// The metrics of one name.
 #[derive(Debug)]
 pub struct Family {
-    /// Without what all names begin with, and without what the format adds for counters.
+    /// Name without [`PREFIX`](super::PREFIX), and without the format's suffix for counters.
     pub name: &'static str,
-    /// Its kind.
+    /// Type of the metrics.
     pub shape: Shape,
-    /// The names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// Description of the metrics.
     pub help: &'static str,
-    /// Writes its series.
+    /// The function that writes the series.
     pub(super) write: fn(&Snapshot, &mut Series<'_>) -> fmt::Result,
 }
 
 impl Family {
-    /// The name that a query uses, without what all names begin with; histograms have further ones.
+    /// Returns the name in queries, without [`PREFIX`](super::PREFIX). Histograms have further
+    /// names.
     pub fn full_name(&self) -> String {
         match self.shape {
             Shape::Counter => format!("{}_total", self.name),
@@ -88,14 +89,14 @@ impl Family {
     }
 }
 
-/// Where the series of a family go.
+/// The writer of a family's series.
 pub(super) struct Series<'a> {
     family: &'a Family,
     encoder: MetricEncoder<'a>,
 }
 
 impl Series<'_> {
-    /// One series, whose labels have these values, in the order of the family's.
+    /// Writes one series with these label values, in the order of the family's labels.
     fn labelled<const N: usize>(
         &mut self,
         values: [&str; N],
@@ -109,18 +110,18 @@ impl Series<'_> {
         encode(&mut self.encoder.encode_family(&labels)?)
     }
 
-    /// A series of a counter.
+    /// Writes a series of a counter.
     pub(super) fn count<const N: usize>(&mut self, values: [&str; N], count: u64) -> fmt::Result {
         self.labelled(values, |encoder| encoder.encode_counter::<NoLabelSet, _, u64>(&count, None))
     }
 
-    /// The series of a counter of somebody, by operation.
+    /// Writes the series of a counter by operation, for one value of the first label.
     pub(super) fn ops<const N: usize>(&mut self, of: &str, counts: [u64; N]) -> fmt::Result {
         let mut each = OPS.iter().zip(counts);
         each.try_for_each(|(op, count)| self.count([of, op], count))
     }
 
-    /// The series of somebody's histograms, by operation and stage, of those that count anything.
+    /// Writes the non-empty histograms by operation and stage, for one value of the first label.
     pub(super) fn stages(&mut self, of: &str, samples: &Staged<u64>) -> fmt::Result {
         for (op, stages) in ["read", "other"].into_iter().zip(samples) {
             for (stage, histogram) in Stage::ALL.into_iter().zip(stages) {
@@ -132,17 +133,17 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// A series of a counter of seconds or tokens.
+    /// Writes a series of a counter of seconds or tokens.
     pub(super) fn sum<const N: usize>(&mut self, values: [&str; N], sum: f64) -> fmt::Result {
         self.labelled(values, |encoder| encoder.encode_counter::<NoLabelSet, _, u64>(&sum, None))
     }
 
-    /// A series of a gauge.
+    /// Writes a series of a gauge.
     pub(super) fn gauge<const N: usize>(&mut self, values: [&str; N], value: f64) -> fmt::Result {
         self.labelled(values, |encoder| encoder.encode_gauge(&value))
     }
 
-    /// A series of a gauge, if there is a value.
+    /// Writes a series of a gauge, if there is a value.
     pub(super) fn some<const N: usize>(
         &mut self,
         values: [&str; N],
@@ -151,7 +152,7 @@ impl Series<'_> {
         value.map_or(Ok(()), |value| self.gauge(values, value))
     }
 
-    /// The series of a histogram, with so many of its buckets in one.
+    /// Writes the series of a histogram, with `joined` of its buckets in one.
     pub(super) fn times<const N: usize>(
         &mut self,
         values: [&str; N],

@@ -1,4 +1,4 @@
-//! What a scrape shows, taken from the book.
+//! The figures of a scrape, taken from the registry.
 
 use contract::{NamespaceId, Protocol, Slo};
 use qos::Class;
@@ -10,10 +10,10 @@ use crate::words::{DeviceInfo, TenantInfo};
 use crate::work::Work;
 use crate::{Measured, Tenants};
 
-/// Tenants that are looked at while the book is locked.
+/// Number of tenants that are read while the registry is locked.
 const CHUNK: usize = 128;
 
-/// A tenant, as metrics show it.
+/// A tenant's figures.
 #[derive(Clone, Debug)]
 pub(super) struct OfTenant {
     pub(super) name: String,
@@ -28,7 +28,7 @@ pub(super) struct OfTenant {
 }
 
 impl OfTenant {
-    /// The sum of nobody yet.
+    /// Returns the empty sum of tenants without series of their own.
     fn rest() -> OfTenant {
         OfTenant {
             name: REST.to_owned(),
@@ -44,31 +44,32 @@ impl OfTenant {
     }
 }
 
-/// What a scrape shows.
+/// The figures of a scrape.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     pub(super) tenants: Vec<OfTenant>,
-    /// The others, added up, with those that are gone: so this sum never falls. `None` without any.
+    /// The sum of all other tenants, including those that are gone, so that this sum never falls.
+    /// `None` without such tenants.
     pub(super) rest: Option<OfTenant>,
-    /// Tenants by class: latency-critical, best effort, leaving; and connections that belong to them.
+    /// Tenants by class (latency-critical, best effort, leaving), and their connections.
     pub(super) classes: [(u64, u64); 3],
-    /// What tenants did, by class.
+    /// The work of tenants, by class.
     pub(super) by_class: [Work; 3],
     pub(super) left_out: usize,
     pub(super) devices: Vec<(DeviceInfo, DeviceFlow)>,
     pub(super) namespaces: Vec<(NamespaceId, NamespaceFlow)>,
     pub(super) workers: Vec<WorkerFlow>,
-    /// What was done on connections, by what they speak.
+    /// The work on connections, by protocol.
     pub(super) by_protocol: [Work; Protocol::ALL.len()],
 }
 
-/// The name of what is said of all tenants that have no series of their own. No tenant has it: names
-/// are free of quotes.
+/// The name of the sum of tenants without series of their own. No tenant has this name, since names
+/// contain no quotes.
 pub(super) const REST: &str = "\"rest\"";
 
 impl Snapshot {
-    /// What there is to tell now; of tenants whose numbers are below `tenants_max` one by one, of
-    /// the others together. A tenant keeps its number, so it is always told of in the same way.
+    /// Takes the current figures. Tenants whose numbers are below `tenants_max` are separate; the
+    /// others are summed. A tenant keeps its number, so it always stays on the same side.
     pub fn take(tenants: &Tenants, tenants_max: usize) -> Snapshot {
         let mut snapshot = Snapshot::default();
         let mut next = Some(0);
@@ -118,18 +119,18 @@ impl Snapshot {
         rest.tally.add_tally(&of.tally);
     }
 
-    /// Those with series of their own, and the sum of the others.
+    /// Returns the tenants with series of their own, and the sum of the others.
     pub(super) fn all(&self) -> impl Iterator<Item = &OfTenant> {
         self.tenants.iter().chain(&self.rest)
     }
 }
 
-/// What was counted under a tenant's number.
+/// The sums of a tenant's number.
 #[derive(Debug)]
 pub(crate) struct Detail {
     pub(crate) number: usize,
-    /// The tenant that has it, and what it did.
+    /// The current tenant of the number, and its sums.
     pub(crate) tenant: Option<(TenantInfo, Tally)>,
-    /// What those did that had it before, if they did anything.
+    /// The sums of the number's earlier tenants, if they did anything.
     pub(crate) departed: Option<Tally>,
 }

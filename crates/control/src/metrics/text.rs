@@ -1,4 +1,4 @@
-//! The text of a snapshot.
+//! The text form of a snapshot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::{PREFIX, Snapshot, families};
 
-/// The type of the text's content.
+/// The content type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Collector for Collected {
 /// Writes a snapshot, piece by piece.
 ///
 /// # Errors
-/// Those of the writer.
+/// The errors of the writer.
 pub fn write(snapshot: Snapshot, to: &mut impl fmt::Write) -> fmt::Result {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Collected(Arc::new(snapshot))));
@@ -99,7 +99,7 @@ mod tests {
             if family.shape == Shape::Histogram {
                 all = ["bucket", "count", "sum"].map(|part| format!("{full}_{part}")).to_vec();
             }
-            // Nobody has watched the device for long enough to know.
+            // The device has not been observed for long enough.
             let is_unknown = family.name == "device_drift_ratio";
             for name in all {
                 assert!(names.remove(&name) != is_unknown, "whether {name} has series");
@@ -149,7 +149,7 @@ mod tests {
             ("protocol_stage_seconds{protocol=\"nvme-tcp\"", 3),
         ] {
             let (family, label) = of.split_once('{').unwrap();
-            // The edges in seconds between which the times lie that were counted.
+            // The edges in seconds between which the counted times lie.
             for (stage, below, within) in [
                 ("scheduler", "0.000008192", "0.000032768"),
                 ("device", "0.000032768", "0.000131072"),
@@ -180,14 +180,14 @@ mod tests {
         assert!(!text_of(3).contains(&rest));
     }
 
-    /// The value of the first series whose line begins so.
+    /// Returns the value of the first series whose line has this beginning.
     fn value(text: &str, beginning: &str) -> Option<f64> {
         let line = text.lines().find(|line| line.starts_with(beginning))?;
         line.rsplit(' ').next().and_then(|value| value.parse().ok())
     }
 
-    /// Every counter of a text that counts for the tenants without series of their own, or for tenants
-    /// of a class: buckets, counts, sums and totals.
+    /// Returns all counters of a text that cover the tenants without series of their own, or the
+    /// tenants of a class: buckets, counts, sums and totals.
     fn counters_of_many(text: &str) -> Vec<(String, f64)> {
         let rest = REST.replace('"', "\\\"");
         let is_counter = |name: &str| {
@@ -215,7 +215,7 @@ mod tests {
             text
         };
         let mut before = [0, 1, 2].map(text_of);
-        // Whoever leaves, also one with series of its own, and whoever comes under its number.
+        // Tenants that leave, also one with series of its own, and tenants that get their numbers.
         let steps = ["-web", "-a\\b", "+new", "-default", "-new", "+late", "+last"];
         for step in steps {
             let (sign, name) = step.split_at(1);
@@ -227,7 +227,7 @@ mod tests {
                 meters.get(made.tenant).unwrap().record(Kind::Read, 4096, 5_000);
             } else {
                 let tenant = book.find(name).unwrap();
-                // The last window of its life does not end.
+                // The last window of the tenant's life does not end.
                 (0..7).for_each(|_| meters.get(tenant).unwrap().record(Kind::Read, 4096, 9_000));
                 book.unregister(name, now).unwrap();
                 meters.get(tenant).unwrap().end_epoch();
@@ -246,7 +246,7 @@ mod tests {
             }
             before = after;
         }
-        // 300 reads of the three, seven of each of the four that went, one of each that came.
+        // 300 reads of the three, seven of each of the four that left, one of each that came.
         let reads =
             format!("nearflash_tenant_requests_total{{tenant=\"{}\"", REST.replace('"', "\\\""));
         assert_eq!(value(&before[0], &reads), Some(300.0 + 4.0 * 7.0 + 3.0));
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(classes, [100.0, 200.0 + 3.0, 4.0 * 7.0]);
     }
 
-    /// A writer that counts.
+    /// A writer that counts bytes.
     struct Count(usize);
 
     impl fmt::Write for Count {
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A time in each stage that a request of each kind has.
+    /// Records a time in each stage for a request of each kind.
     fn spend(count: impl Fn(Kind, Stage, CoarseBucket)) {
         let (short, long) = (CoarseBucket::of(9_000), CoarseBucket::of(90_000));
         for kind in [Kind::Read, Kind::Write] {

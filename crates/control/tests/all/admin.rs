@@ -1,4 +1,5 @@
-//! The admin API from outside: every resource, what it says to nonsense, and who is let in.
+//! Tests of the admin API from outside: every resource, its answers to invalid requests, and
+//! authentication.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +17,7 @@ use nearflash_control::{Desk, DeviceSetup, Switches, Tenants};
 use qos::DeviceModel;
 use serde_json::{Value, json};
 
-/// Tenants that there may be.
+/// Maximum number of tenants.
 const TENANTS_MAX: usize = 1_100;
 
 struct TwoWorkers;
@@ -37,14 +38,14 @@ fn tenants() -> Tenants {
     Tenants::new(devices, 2, TENANTS_MAX, Arc::new(|| Instant::ZERO))
 }
 
-/// The API of these tenants, whose workers say nothing.
+/// Returns the API of these tenants, whose workers do not answer.
 fn router(tenants: &Tenants) -> Router {
     let (desk, _) = Desk::new(tenants.clone(), 2);
     nearflash_control::admin::router(tenants.clone(), desk.foreman(), Arc::new(TwoWorkers))
         .merge(scrape_router(tenants.clone(), TENANTS_MAX))
 }
 
-/// An API that answers at a socket of its own.
+/// An API that serves a socket of its own.
 struct Api {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -70,12 +71,12 @@ impl Api {
         Client::new(AdminAddress::Unix(self.path.clone())).unwrap()
     }
 
-    /// Sends these bytes, shuts the sending direction, and returns all that comes back.
+    /// Sends these bytes, shuts the sending direction, and returns all received bytes.
     fn raw(&self, request: &str) -> String {
         talk(UnixStream::connect(&self.path).unwrap(), request)
     }
 
-    /// The status and body of a request.
+    /// Sends a request, and returns the status and body of its answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
@@ -95,7 +96,8 @@ fn own_uid() -> u32 {
 fn talk(mut stream: impl Read + Write, request: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A server that refuses what is still being sent resets; what it said stands.
+    // A server that refuses a request during its transmission resets the connection; its answer
+    // stands.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8(answer).unwrap()
 }
@@ -159,7 +161,7 @@ fn a_share_stays_until_it_is_changed() {
     client.add_tenant(&add("light", None)).unwrap();
     let mut shown = |name: &str| client.tenant(name).unwrap().share;
     assert_eq!((shown("heavy"), shown("light")), (share(3, Some(9_000)), share(1, None)));
-    // A promise and back.
+    // To an SLO and back.
     client.set_tenant("heavy", &to(Some(slo(500, 1_000, 100)))).unwrap();
     client.set_tenant("heavy", &to(None)).unwrap();
     assert_eq!(client.tenant("heavy").unwrap().share, share(3, Some(9_000)));
@@ -201,7 +203,7 @@ fn a_refusal_names_need_supply_the_limit_and_ways_out() {
         assert!(problem.message.contains(words), "{}", problem.message);
     }
     assert!(client.tenant("silver").is_err());
-    // A refused change leaves the old promise, and its own share is no reason to refuse.
+    // A refused change leaves the old SLO, and the tenant's own share is no reason to refuse.
     let refused = client.set_tenant("gold", &to(Some(slo(500, 500_000, 100)))).unwrap_err();
     let ClientError::Refused(problem) = &refused else { panic!("{refused}") };
     assert_eq!((problem.code, problem.ways.as_ref().unwrap().iops), (Code::TooMuch, Some(420_000)));
@@ -393,7 +395,7 @@ fn a_port_of_loopback_wants_a_name_of_loopback() {
             format!("GET /v1/tenants HTTP/1.1\r\nconnection: close\r\nhost: {host}\r\n\r\n");
         let (code, _) = parse(&talk(TcpStream::connect(address).unwrap(), &request));
         assert_eq!(code, expected, "{host}");
-        // `ssh -L` makes a Unix socket a port of loopback.
+        // `ssh -L` makes a Unix socket a loopback port.
         assert_eq!(parse(&Api::start().raw(&request)).0, expected, "{host} by the socket");
     }
     let stream = TcpStream::connect(address).unwrap();
@@ -414,7 +416,7 @@ fn pages_of_other_sites_are_not_let_in() {
         ("/v1/workers", format!("origin: http://{address}\r\n"), 200),
         ("/v1/workers", "sec-fetch-site: same-origin\r\n".to_owned(), 200),
         ("/v1/workers", "sec-fetch-site: none\r\n".to_owned(), 200),
-        // Another port of this machine is another site's as well.
+        // Another port of this machine also counts as another site.
         ("/v1/workers", "origin: http://127.0.0.1:1\r\n".to_owned(), 403),
         ("/v1/workers", "sec-fetch-site: cross-site\r\n".to_owned(), 403),
         ("/v1/workers", "sec-fetch-site: same-site\r\n".to_owned(), 403),
@@ -471,7 +473,7 @@ fn whoever_comes_while_it_is_held_waits() {
 #[test]
 fn silent_connections_keep_nobody_out_for_long() {
     let api = Api::start();
-    // As many as are served at a time, in every stage of a request.
+    // As many connections as are served at a time, in every stage of a request.
     let stages = [
         "",
         "GET /v1/te",
@@ -492,7 +494,7 @@ fn silent_connections_keep_nobody_out_for_long() {
     let mut answer = String::new();
     let _ = slow.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer:?}");
-    // One that was answered and asks no more is ended, too.
+    // A connection that was answered and sends no further request is ended, too.
     let mut idle = &silent[3];
     idle.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     idle.read_to_end(&mut Vec::new()).expect("its end");
@@ -522,7 +524,7 @@ fn a_reader_that_stops_holds_up_no_other_scrape() {
     let second = talk(UnixStream::connect(&path).unwrap(), head);
     assert!(second.starts_with("HTTP/1.1 200"), "{:?}", second.lines().next());
     assert!(second.contains("# EOF\n"), "it is whole");
-    // The one that stopped cannot take what it gets for the whole.
+    // The reader that stopped cannot mistake its part for the whole.
     let mut rest = Vec::new();
     let _ = stopped.read_to_end(&mut rest);
     assert!(!String::from_utf8(rest).unwrap().contains("# EOF\n"));
@@ -658,9 +660,8 @@ fn a_client_without_a_server_says_where_it_looked() {
     assert!(text.contains(&path.display().to_string()) && text.contains("--admin"), "{text}");
 }
 
-/// Every route that there is, as the document names it.
-/// Methods of resources below `/v1`, as the sources route them, and the two for scrapes and for the
-/// document's question about an SLO.
+/// Returns the number of routes in the sources, as the document names them: the methods of
+/// resources below `/v1`, and the two for scrapes and for the check of an SLO.
 fn routes() -> usize {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin");
     let sources = folder.read_dir().unwrap().map(|file| file.unwrap().path());
