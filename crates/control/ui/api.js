@@ -1,9 +1,9 @@
-// The admin API, asked one thing after the other so that a page holds one connection.
+// A client of the admin API. Requests run one after another, so that a page holds one connection.
 
-/** How long an answer may take, in milliseconds. */
+/** Maximum time for an answer, in milliseconds. */
 const PATIENCE = 5000;
 
-/** What the server said no to, or `null` status when it said nothing. */
+/** A refused request; the status is `null` without an answer. */
 export class Failure extends Error {
   constructor(status, message, problem) {
     super(message);
@@ -12,12 +12,12 @@ export class Failure extends Error {
   }
 }
 
-/** Where the tab keeps the token that its owner typed in: it is the tab's, and that of its duplicates. */
+/** The key of the entered token in the tab's storage, which duplicates of the tab copy. */
 const KEPT = "nearflash-token";
 
 let token = sessionStorage.getItem(KEPT);
 
-/** Takes a token for what is asked from now on; none with `null`. */
+/** Sets the token for further requests; `null` for none. */
 export function present(given) {
   token = given;
   if (given === null) sessionStorage.removeItem(KEPT);
@@ -44,10 +44,10 @@ async function call(path, options = {}) {
   throw new Failure(response.status, body.error?.message ?? response.statusText, body.error);
 }
 
-/** What is at a path. */
+/** Returns the resource at a path. */
 export const get = (path) => call(path);
 
-/** What the server says to a body. */
+/** Sends a body and returns the answer. */
 export const post = (path, body) => call(path, {
   method: "POST",
   headers: { "content-type": "application/json" },

@@ -1,4 +1,4 @@
-// The page: asks once a second, and hands what is new to its parts.
+// The page: polls the server once a second, and passes news to its parts.
 
 import { Failure, get } from "./api.js";
 import { at } from "./dom.js";
@@ -17,14 +17,14 @@ import * as tiles from "./tiles.js";
 import * as tokens from "./tokens.js";
 import * as workers from "./workers.js";
 
-/** Milliseconds between two looks, and at most while nobody answers. */
+/** Milliseconds between two polls, and the maximum while the server does not answer. */
 const PERIOD = 1000;
 const PERIOD_MAX = 5000;
 
 const past = new History();
 let wake = () => {};
 
-/** One look at everything: one request after the other. */
+/** Polls everything, one request after another. */
 async function look() {
   past.take(await get(`/v1/history?after=${past.last}`));
   const stood = await get(tenants.path());
@@ -44,7 +44,7 @@ async function look() {
   return past.version;
 }
 
-/** Waits, unless something is wanted at once. */
+/** Waits, unless a poll is requested at once. */
 const rest = (milliseconds) => new Promise((done) => {
   const timer = setTimeout(done, milliseconds);
   wake = () => {
@@ -56,7 +56,7 @@ const rest = (milliseconds) => new Promise((done) => {
 async function run() {
   let pause = PERIOD;
   for (;;) {
-    // Nobody sees a page in the background; the server remembers what it missed.
+    // A page in the background is not visible; the server keeps the history that it missed.
     if (!document.hidden) {
       try {
         link.live(await look());

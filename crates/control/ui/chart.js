@@ -1,4 +1,4 @@
-// What all charts have in common: size, colours, the axis of time, and keys.
+// The common parts of all charts: size, colours, the time axis, and keys.
 
 import { h, keep, say } from "./dom.js";
 import { short } from "./format.js";
@@ -11,10 +11,10 @@ const seen = new ResizeObserver((entries) => {
 
 onColours(() => charts.forEach((chart) => chart.rebuild()));
 
-/** How lines are drawn, by the word that their keys have. */
+/** Line styles, by the name in their keys. */
 export const DASHES = { dashed: [8, 4], dotted: [2, 3] };
 
-/** An axis in the colours of the page. */
+/** Returns an axis in the colours of the page. */
 export const axis = (more = {}) => ({
   stroke: colour("dim"),
   font: "12px system-ui, sans-serif",
@@ -23,31 +23,31 @@ export const axis = (more = {}) => ({
   ...more,
 });
 
-/** A minute at least. */
+/** Returns a time scale of at least a minute. */
 export const timeScale = () =>
   ({ range: (_, from, to) => [Math.min(from ?? 0, (to ?? 1) - 60), (to ?? 1) + 1] });
 
-/** The axis of time. */
+/** Returns the time axis. */
 export const timeAxis = () => axis({
   space: 76,
   size: 30,
   values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false })),
 });
 
-/** An axis of counts. */
+/** Returns an axis of counts. */
 export const countAxis = (more = {}) =>
   axis({ size: 58, values: (_, splits) => splits.map(short), ...more });
 
-/** The key below a chart: what each line is, how it is drawn, and its value now. */
+/** The key below a chart: each line's name, style and current value. */
 export function key(list, entries) {
   keep(list, entries, ([name]) => name,
     ([name, kind]) => h("li", {}, h("i", { class: `swatch ${kind}`, "aria-hidden": "true" }), h("span", {}, name), h("b")),
     (entry, [, , value]) => say(entry.lastElementChild, value));
 }
 
-/** A chart in a box, drawn by uPlot, that is made anew when colours change. */
+/** A chart in a box, drawn by uPlot, and recreated when colours change. */
 export class Chart {
-  /** `options` gives those of uPlot, without a size. */
+  /** `options` returns uPlot's options, without a size. */
   constructor(box, options, data) {
     Object.assign(this, { box, options, data, plot: null });
     box.chart = this;

@@ -1,4 +1,4 @@
-// The question whether a promise would be admitted.
+// The form that checks whether an SLO would be admitted.
 
 import { Failure, post } from "./api.js";
 import * as devices from "./devices.js";
@@ -10,7 +10,7 @@ const NUMBERS = ["latency_us", "iops", "read_percent", "request_bytes", "percent
 let isTouched = false;
 let budget = null;
 
-/** What the form asks, in the words of the API. */
+/** Returns the form's question as a body of the API. */
 function question(form) {
   const slo = Object.fromEntries(NUMBERS.map((name) => [name, Number(form.elements[name].value)]));
   return { device: form.elements.device.value || undefined, slo };
@@ -22,7 +22,7 @@ function tell(tone, sign, title, ...more) {
   answer.replaceChildren(h("p", {}, h("span", { "aria-hidden": "true" }, `${sign} `), h("strong", {}, title)), ...more);
 }
 
-/** A button that fills in one way out and asks again. */
+/** Returns a button that fills in one remedy and checks again. */
 function way(form, label, name, value) {
   return h("button", { type: "button", onclick: () => {
     form.elements[name].value = value;
@@ -55,7 +55,7 @@ async function ask(form) {
   }
 }
 
-/** The device's tokens: what is reserved, and what would be. */
+/** Shows the device's tokens: reserved now, and reserved with the SLO. */
 function draw(needed) {
   at("check-budget").hidden = budget === null;
   if (budget === null) return;
@@ -69,7 +69,7 @@ function draw(needed) {
   say(note, `Reserved: ${count(tokens_promised)} of ${count(tokens)} tokens/s at the strictest latency.${asked}`);
 }
 
-/** Shows what is left of the device; suggests something that makes sense on it until somebody types. */
+/** Shows the device's free tokens, and suggests a fitting SLO until the user types. */
 export function show(named, model) {
   const device = named[devices.place()];
   const isOther = budget?.name !== device?.name;

@@ -1,11 +1,11 @@
-// Connections: asked for only while they are in sight, as workers have to be asked for them.
+// The list of connections. Fetched only while visible, since workers must be asked for it.
 
 import { get } from "./api.js";
 import { at, h, keep, say } from "./dom.js";
 import { count } from "./format.js";
 
 const SHOWN = 100;
-/** Looks of the page between two of these. */
+/** Number of polls of the page between two fetches. */
 const EVERY = 3;
 const COLUMNS = [["Connection"], ["Tenant"], ["Peer"], ["Worker", "number"], ["In flight", "number"], ["Messages/s", "number"]];
 let body;

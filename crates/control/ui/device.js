@@ -1,4 +1,4 @@
-// The device model: the latency at each load as it was measured, the limit, and where it runs now.
+// The device model: measured latency by load, the limit, and the current operating point.
 
 import { Failure, get } from "./api.js";
 import { Chart, DASHES, axis, countAxis, key } from "./chart.js";
@@ -12,7 +12,7 @@ const CURVES = [
   ["reads only, p95", "series-3", "dashed", "p95", "read_only"],
   ["mixed, p99", "series-4", "dotted", "p99", "mixed"],
 ];
-/** Looks before a model is asked for again: it changes when the server is told to. */
+/** Number of polls before the model is fetched again, since it changes rarely. */
 const LOOKS = 30;
 const TRAIL = 30;
 
@@ -21,7 +21,7 @@ let model = null;
 let asked = { name: null, looks: 0 };
 let points = { limit: null, now: null, trail: [] };
 
-/** The curves over one axis of tokens; where a curve has no point there is none. */
+/** Returns the curves over one axis of tokens. A curve may lack points. */
 function data(rate) {
   const each = CURVES.map(([, , , percentile, mix]) => new Map((model?.[percentile] ?? []).map((row) => [row[mix] * rate, row.latency_us])));
   const xs = [...new Set(each.flatMap((curve) => [...curve.keys()]))].sort((a, b) => a - b);
@@ -97,10 +97,10 @@ export function start() {
   chart = new Chart(at("device-chart"), options, [[], ...CURVES.map(() => [])]);
 }
 
-/** What is known of the chosen device; `null` without a model. */
+/** Returns the chosen device's model; `null` without one. */
 export const modelOf = () => model;
 
-/** Asks for the model when another device is looked at, and now and then. */
+/** Fetches the model when another device is chosen, and from time to time. */
 async function ask(device) {
   if (asked.name === device.name && asked.looks++ < LOOKS) return;
   asked = { name: device.name, looks: 0 };
@@ -113,7 +113,7 @@ async function ask(device) {
   }
 }
 
-/** Whether a device is what its model says. */
+/** Returns a text about a device's drift from its model. */
 function beside(drift) {
   switch (drift?.state) {
     case "fits": return "it fits";

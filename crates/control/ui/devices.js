@@ -1,4 +1,4 @@
-// Which device is looked at: one choice for the whole page.
+// The chosen device: one choice for the whole page.
 
 import { h, keep, say } from "./dom.js";
 
@@ -14,17 +14,17 @@ export function start() {
   }));
 }
 
-/** The place of the chosen device in the order of configuration. */
+/** Returns the position of the chosen device in the order of configuration. */
 export const place = () => Math.max(named.findIndex(({ name }) => name === chosen), 0);
 
-/** The name of the chosen device. */
+/** Returns the name of the chosen device. */
 export const name = () => named[place()]?.name ?? null;
 
 export function show(devices) {
   named = devices;
   for (const select of selects()) {
     keep(select, devices, (device) => device.name, (device) => h("option", { value: device.name }), (option, device) => say(option, device.name));
-    // One device needs no choice.
+    // A single device needs no choice.
     select.closest("label").hidden = devices.length < 2;
   }
 }

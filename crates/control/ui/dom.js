@@ -1,6 +1,6 @@
-// Elements. Text is always set as text, so that no name of a tenant can become markup.
+// Helpers for elements. Text is always set as text, so that a tenant's name cannot become markup.
 
-/** The element of an identifier. */
+/** Returns the element of an identifier. */
 export const at = (id) => document.getElementById(id);
 
 /** Makes an element: `h("td", { class: "number" }, "7")`. Properties that begin with `on` listen. */
@@ -15,12 +15,12 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-/** Sets the text of an element if it is another one, so that nothing is laid out in vain. */
+/** Sets the text of an element if it differs, to avoid layout work. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Sets or takes away an attribute, if that changes something. */
+/** Sets or removes an attribute, if that changes something. */
 export function mark(element, name, value) {
   if (value === null || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
@@ -28,7 +28,7 @@ export function mark(element, name, value) {
 }
 
 /**
- * Keeps the children of `parent` as the `items` are: made, moved and removed by key, so that focus and
+ * Updates the children of `parent` to match `items`: adds, moves and removes them by key, so that focus and
  * selection stay where they are.
  */
 export function keep(parent, items, keyOf, make, update) {

@@ -1,4 +1,4 @@
-// Figures as people read them: the same words as `nearflash top` has.
+// Figures as text, in the form that `nearflash top` uses.
 
 const NONE = "–";
 
@@ -28,7 +28,7 @@ export function time(us) {
   return `${value.toFixed(places(value))} ${unit}`;
 }
 
-/** A share from 0 to 1, in percent. What is not quite all does not become 100 %. */
+/** A share from 0 to 1, in percent. Only a full share is shown as 100 %. */
 export function percent(share) {
   if (share === null || share === undefined) return NONE;
   const value = share * 100;
@@ -36,7 +36,7 @@ export function percent(share) {
   return `${Math.min(value, 99.99).toFixed(value > 99.9 ? 2 : 1)} %`;
 }
 
-/** Bytes a second. */
+/** Bytes per second. */
 export function bytes(value) {
   if (value === null || value === undefined) return NONE;
   for (const [unit, size] of [["GB/s", 1e9], ["MB/s", 1e6], ["kB/s", 1e3]]) {

@@ -1,4 +1,4 @@
-// The heat map of latency: a column a second, a row a quarter of a doubling.
+// The heat map of latency: one column per second, one row per quarter of a doubling.
 
 import { Chart, DASHES, axis, key, timeAxis, timeScale } from "./chart.js";
 import { at, say } from "./dom.js";
@@ -7,7 +7,7 @@ import { History, latencyAt, placeOf, quantile } from "./history.js";
 import { colour, onColours } from "./theme.js";
 
 const LEVELS = 32;
-/** Share of the reads below a line, and how it is drawn. */
+/** Share of the reads below a line, and the line's style. */
 const LINES = [[0.95, ""], [0.5, "dashed"]];
 let chart;
 let past = new History();
@@ -50,7 +50,7 @@ function paint(plot) {
   ctx.restore();
 }
 
-/** The rows that are in use, and some around them. */
+/** Returns the rows in use, with some margin. */
 function rows() {
   const used = past.shown.filter((second) => second.reads.counts.length > 0);
   if (used.length === 0) return [20, 44];
@@ -64,7 +64,7 @@ function options() {
     scales: { x: timeScale(), y: { range: rows } },
     axes: [timeAxis(), axis({
       size: 64,
-      // A line each doubling, or each second one.
+      // One line per doubling, or per second doubling.
       splits: (plot, _, low, high) => {
         const step = high - low > 32 ? 8 : 4;
         const first = Math.ceil((low - 1) / step) * step + 1;
@@ -78,7 +78,7 @@ function options() {
   };
 }
 
-/** Says what is below the pointer. */
+/** Shows the figures below the pointer. */
 function read(plot) {
   const { left, top } = plot.cursor;
   if (left < 0 || past.seconds.length === 0) return say(at("latency-readout"), "");
@@ -97,7 +97,7 @@ export function start() {
   chart = new Chart(at("latency-chart"), options, [[], [], [], []]);
 }
 
-/** The strictest promised latency of a second. */
+/** Returns the strictest latency bound of a second. */
 const bound = (second) => {
   const bounds = second.devices.map((device) => device.bound_us).filter((us) => us !== null);
   return bounds.length ? placeOf(Math.min(...bounds), past.edges) : null;

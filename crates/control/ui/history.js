@@ -1,11 +1,11 @@
-// The last five minutes, as the server remembers them.
+// The server's history of the last five minutes.
 
 const SECONDS_MAX = 300;
 
-/** Seconds that charts show. */
+/** Number of seconds that charts show. */
 let span = SECONDS_MAX;
 
-/** Has charts show so many seconds. */
+/** Sets the number of seconds that charts show. */
 export function showSeconds(seconds) {
   span = seconds;
 }
@@ -16,12 +16,12 @@ export class History {
   edges = [];
   version = "";
 
-  /** Adds what a server says since `last`. */
+  /** Adds the server's seconds after `last`. */
   take(said) {
     this.edges = said.edges_us;
     this.version = said.version;
     const first = said.seconds[0];
-    // Another run of the server counts from 1 again.
+    // After a restart, the server counts from 1 again.
     if (first && first.number <= this.last) this.seconds = [];
     const now = Date.now() / 1000;
     for (const second of said.seconds) this.seconds.push({ ...second, at: now - second.age });
@@ -29,23 +29,23 @@ export class History {
     if (first) this.last = said.seconds.at(-1).number;
   }
 
-  /** The last second. */
+  /** Returns the last second. */
   get now() {
     return this.seconds.at(-1);
   }
 
-  /** Those that charts show. */
+  /** Returns the seconds that charts show. */
   get shown() {
     return this.seconds.slice(-span);
   }
 
-  /** When the seconds ended, with what `of` says of each. */
+  /** Returns the ends of the seconds, each with the value of `of`. */
   columns(...of) {
     return [this.shown.map((second) => second.at), ...of.map((each) => this.shown.map(each))];
   }
 }
 
-/** Where so large a share of a second's reads lies, in buckets: 12.5 is the middle of bucket 12. */
+/** Returns the quantile of a second's reads as a position among buckets: 12.5 is the middle of bucket 12. */
 export function quantile(reads, share) {
   const all = reads.counts.reduce((sum, count) => sum + count, 0);
   let wanted = all * share;
@@ -56,7 +56,7 @@ export function quantile(reads, share) {
   return null;
 }
 
-/** The latency in microseconds at a place among buckets. */
+/** Returns the latency in microseconds at a position among buckets. */
 export function latencyAt(place, edges) {
   const n = Math.floor(place);
   const from = n === 0 ? 0 : edges[n - 1];
@@ -64,7 +64,7 @@ export function latencyAt(place, edges) {
   return from === undefined ? null : from + (to - from) * (place - n);
 }
 
-/** The place among buckets of a latency in microseconds. */
+/** Returns the position among buckets of a latency in microseconds. */
 export function placeOf(us, edges) {
   const n = edges.findIndex((edge) => us < edge);
   if (n < 0) return edges.length;

@@ -1,4 +1,4 @@
-// Whether the server answers.
+// The state of the link: whether the server answers.
 
 import { at, mark, say } from "./dom.js";
 
@@ -18,7 +18,7 @@ export function live(version) {
   state("live", "live");
 }
 
-/** The server wants to know who asks. */
+/** Shows that the server requires authentication. */
 export function locked() {
   lostAt = null;
   at("banner").hidden = true;

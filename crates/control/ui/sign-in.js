@@ -1,11 +1,11 @@
-// The question for a token, where the server wants one: over TLS, from elsewhere.
+// The dialog for a token, which the server requires over TLS.
 
 import { isPresented, present } from "./api.js";
 import { at, say } from "./dom.js";
 
 let isAsking = false;
 
-/** Resolves when somebody has given a token. */
+/** Resolves once the user has entered a token. */
 export function ask() {
   const dialog = at("sign-in");
   say(at("sign-in-trouble"), isPresented() ? "The server does not know that token." : "");
@@ -28,14 +28,14 @@ export function ask() {
 }
 
 export function start() {
-  // Without a token there is nothing to go back to. Browsers close a dialog on Escape whatever it says.
+  // The page needs a token, but browsers always close a dialog on Escape.
   at("sign-in").addEventListener("close", () => {
     if (isAsking) at("sign-in").showModal();
   });
   at("sign-out").hidden = !isPresented();
   at("sign-out").addEventListener("click", () => {
     present(null);
-    // What was shown goes with it.
+    // The shown data is removed with the token.
     location.reload();
   });
 }

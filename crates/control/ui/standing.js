@@ -1,4 +1,4 @@
-// How a tenant stands: a sign, a word and a colour, so that none of them is needed alone.
+// A tenant's standing: a sign, a word and a colour, so that none is needed alone.
 
 import { h, mark, say } from "./dom.js";
 
@@ -11,10 +11,10 @@ const SIGNS = {
   "leaving": ["×", "leaving", "dim", "It was removed; what it had in flight ends."],
 };
 
-/** A badge without anything on it. */
+/** Returns an empty badge. */
 export const badge = () => h("span", { class: "badge" }, h("span", { "aria-hidden": "true" }), h("span"));
 
-/** Writes on a badge how a tenant stands. */
+/** Shows a tenant's standing on a badge. */
 export function write(badge, standing) {
   const [sign, word, tone, title] = SIGNS[standing];
   mark(badge, "data-tone", tone);

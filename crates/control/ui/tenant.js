@@ -1,4 +1,4 @@
-// One tenant more closely: its promise, and where its reads spend their time.
+// The details of one tenant: its SLO, and the time per stage of its reads.
 
 import { Failure, get } from "./api.js";
 import { at, h, keep, mark, say } from "./dom.js";
@@ -56,7 +56,7 @@ function facts({ standing: stands, tenant }) {
   ], ([term]) => term, fact, (row, [, value]) => say(row.lastElementChild, value));
 }
 
-/** Counts since the dialog was opened, or since the tenant was made until there are some. */
+/** Returns the counts since the dialog was opened. Without any, the counts since the tenant was added. */
 function histogram(stages) {
   before ??= stages;
   const sum = (counts) => counts.reduce((all, n) => all + n, 0);
@@ -80,7 +80,7 @@ function histogram(stages) {
   }));
 }
 
-/** Looks at the tenant that is shown. */
+/** Fetches the shown tenant. */
 export async function look(stood) {
   if (name === null) return;
   const path = encodeURIComponent(name);

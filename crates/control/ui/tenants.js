@@ -1,4 +1,4 @@
-// Tenants beside their promises: the first of an order, never all of ten thousand.
+// The list of tenants with their SLOs: the first of an order, never all ten thousand.
 
 import { at, h, keep, mark, say } from "./dom.js";
 import { bytes, count, percent, time } from "./format.js";
@@ -13,7 +13,7 @@ const COLUMNS = [
 let body;
 let opened = () => {};
 
-/** Where the figures are. */
+/** Returns the path of the listed tenants, in the chosen order. */
 export function path() {
   const query = new URLSearchParams({ limit: SHOWN, order: at("tenants-order").value });
   const text = at("tenants-search").value.trim();
@@ -21,7 +21,7 @@ export function path() {
   return `/v1/standing?${query}`;
 }
 
-/** A bar from nothing to twice the bound, with a mark at the bound. */
+/** Returns a bar from zero to twice the bound, with a mark at the bound. */
 const bullet = () => h("div", { class: "bullet", "aria-hidden": "true" }, h("i"), h("b"));
 
 function make({ tenant }) {
@@ -52,7 +52,7 @@ function update(row, { standing: stands, tail_share, tenant }) {
   figures.forEach((figure, n) => say(cells[n + 3], figure));
 }
 
-/** `wake` has the page look at once; `open` shows a tenant more closely. */
+/** `wake` polls at once; `open` shows a tenant's details. */
 export function start(wake, open) {
   opened = open;
   body = h("tbody");

@@ -1,14 +1,14 @@
-// Light or dark: what the system says, unless somebody chose.
+// The theme, light or dark: the system's, unless the user chose one.
 
 import { at } from "./dom.js";
 
 const KEY = "nearflash-theme";
 const listeners = [];
 
-/** Calls when colours have changed. */
+/** Registers a function to call when colours have changed. */
 export const onColours = (listener) => listeners.push(listener);
 
-/** A colour of the style sheets, as a canvas takes it. */
+/** Returns a colour of the style sheets, in the form for a canvas. */
 export function colour(name) {
   const probe = document.documentElement.appendChild(document.createElement("i"));
   probe.style.color = `var(--${name})`;

@@ -1,4 +1,4 @@
-// The first look: a handful of figures.
+// The overview: a few figures.
 
 import { at, h, keep, mark, say } from "./dom.js";
 import { bytes, count, percent, time } from "./format.js";
@@ -28,7 +28,7 @@ function update(tile, { tone, value, sub, series }) {
   tile.lastElementChild.firstElementChild.setAttribute("points", points.join(" "));
 }
 
-/** What promises came to: only those that could be judged. */
+/** Summarizes the tenants' standings: only those with an SLO that could be judged. */
 function promises({ late, over, kept }) {
   const all = late + over + kept;
   const parts = [late && `${late} late`, over && `${over} over`].filter(Boolean);

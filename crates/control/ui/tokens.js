@@ -1,4 +1,4 @@
-// What became of a device's tokens.
+// The flow of a device's tokens.
 
 import { Chart, DASHES, countAxis, key, timeAxis, timeScale } from "./chart.js";
 import * as devices from "./devices.js";
@@ -6,7 +6,7 @@ import { at, say } from "./dom.js";
 import { count } from "./format.js";
 import { colour } from "./theme.js";
 
-/** Name, colour, how it is drawn, and the figure of a second of a device. */
+/** Name, colour, style, and the figure of a device's second. */
 const LINES = [
   ["spent", "series-1", "filled", (of) => of.tokens.spent],
   ["made", "text", "dashed", (of) => of.made],

@@ -1,4 +1,4 @@
-// Workers, and what their time goes into.
+// The list of workers, and the parts of their busy time.
 
 import { key } from "./chart.js";
 import { at, h, keep, mark, say } from "./dom.js";
