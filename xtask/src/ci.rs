@@ -3,13 +3,12 @@
 //! A step never passes by not running: what cannot run is named with its reason.
 
 pub(crate) mod end_to_end;
-pub(crate) mod needs;
 mod steps;
 
 use std::time::Instant;
 
 use clap::Args;
-use needs::Need;
+use xtask::needs::{self, Need};
 
 /// Options of `cargo xtask ci`.
 #[derive(Args)]

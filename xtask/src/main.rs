@@ -1,20 +1,18 @@
 //! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
 //! `interop`, `package`.
 //!
-//! Nothing here is shipped. What a chore needs beyond Rust it installs (as root, on Debian) or
+//! Nothing here is shipped. `bench`, `takeover`, `cost` and `interop` belong to the package `trials`,
+//! which is built when one of them is asked for. What a chore needs beyond Rust it installs (as root, on Debian) or
 //! names.
 
 #![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
 
-mod bench;
 mod ci;
-mod cost;
-mod interop;
 mod manifest;
 mod package;
 mod runs;
-mod shell;
 mod tidy;
+mod trials;
 
 use std::process::ExitCode;
 
@@ -41,13 +39,17 @@ enum Chore {
     /// Fuzzes the sessions.
     Fuzz(runs::FuzzOptions),
     /// Measures the server beside its yardsticks.
-    Bench(bench::BenchOptions),
+    #[command(disable_help_flag = true)]
+    Bench(trials::Words),
     /// Measures how a new process takes over connections under load.
-    Takeover(bench::takeover::TakeoverOptions),
+    #[command(disable_help_flag = true)]
+    Takeover(trials::Words),
     /// Counts what scheduling costs in instructions.
-    Cost(cost::CostOptions),
+    #[command(disable_help_flag = true)]
+    Cost(trials::Words),
     /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
-    Interop(interop::InteropOptions),
+    #[command(disable_help_flag = true)]
+    Interop(trials::Words),
     /// Makes the portable program and packages of it.
     Package(package::PackageOptions),
 }
@@ -59,10 +61,10 @@ fn main() -> ExitCode {
         Chore::Sim(options) => runs::sim(&options),
         Chore::Figures(options) => runs::figures(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),
-        Chore::Bench(options) => bench::run(&options),
-        Chore::Takeover(options) => bench::takeover::run(&options),
-        Chore::Cost(options) => cost::run(&options),
-        Chore::Interop(options) => interop::run(&options),
+        Chore::Bench(options) => trials::run("bench", &options),
+        Chore::Takeover(options) => trials::run("takeover", &options),
+        Chore::Cost(options) => trials::run("cost", &options),
+        Chore::Interop(options) => trials::run("interop", &options),
         Chore::Package(options) => package::run(&options),
     };
     match outcome {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::shell;
+use xtask::shell;
 
 /// The part of `cargo metadata --format-version 1` that the chores read.
 #[derive(Deserialize)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::manifest::Manifest;
-use crate::shell;
+use xtask::shell;
 
 /// Options of `cargo xtask package`.
 #[derive(Args)]

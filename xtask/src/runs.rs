@@ -8,7 +8,7 @@
 use clap::Args;
 
 use crate::manifest::Manifest;
-use crate::shell;
+use xtask::shell;
 
 /// The package and the program that is the simulated world.
 const SIM_PACKAGE: &str = "nearflash-sim";

@@ -8,21 +8,21 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How a program ended, and all that it wrote (both streams, in order).
-pub(crate) struct Ran {
+pub struct Ran {
     /// Whether it exited with zero in time.
-    pub(crate) ok: bool,
+    pub ok: bool,
     /// What it wrote, and one line more where it was stopped.
-    pub(crate) output: String,
+    pub output: String,
 }
 
 /// The repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("the chores live one level below the root").to_path_buf()
 }
 
 /// The cargo that runs this chore.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root());
@@ -30,7 +30,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Runs `command` to its end, or until `limit` has passed, when it and all its children are killed.
-pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
+pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name}: {error}");
     let (mut reader, writer) = std::io::pipe().map_err(failed)?;
@@ -64,21 +64,21 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Ran, Str
 }
 
 /// Runs `command` with its output going where ours goes.
-pub(crate) fn show(command: &mut Command) -> Result<(), String> {
+pub fn show(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed: {status}")) }
 }
 
 /// Whether a program of this name is on the path.
-pub(crate) fn has_program(name: &str) -> bool {
+pub fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = ["/usr/sbin", "/sbin"].into_iter().map(PathBuf::from);
     std::env::split_paths(&path).chain(places).any(|folder| folder.join(name).is_file())
 }
 
 /// Whether we are root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 

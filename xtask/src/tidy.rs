@@ -14,8 +14,8 @@ mod unsafe_code;
 mod vendored;
 
 use crate::manifest::Manifest;
-use crate::shell;
 use tree::Tree;
+use xtask::shell;
 
 /// Prints the findings.
 pub(crate) fn run() -> Result<(), String> {

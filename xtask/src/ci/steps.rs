@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Outcome, Step};
 use crate::manifest::Manifest;
-use crate::{runs, shell, tidy};
+use crate::{runs, tidy};
+use xtask::shell;
 
 /// In the order in which they run: what fails soonest comes first.
 pub(super) const STEPS: &[Step] = &[

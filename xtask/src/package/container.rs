@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::{checked, say};
-use crate::shell;
+use xtask::shell;
 
 /// The file, and the directory of the repository that is copied as directories of the container's user.
 const FILE: &str = "packaging/Containerfile";

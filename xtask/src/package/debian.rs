@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{checked, install, say};
-use crate::shell;
+use xtask::shell;
 
 /// What runs on the machine, as root.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];

@@ -67,7 +67,8 @@ const RULES: &[(&str, &[&str])] = &[
             "nearflash-server",
         ],
     ),
-    ("xtask", &["nearflash-wire"]),
+    ("trials", &["nearflash-wire", "xtask"]),
+    ("xtask", &[]),
 ];
 
 /// Pairs that not even tests may join: the pure crates and the planes above them stay free of

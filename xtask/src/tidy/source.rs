@@ -8,8 +8,8 @@ use super::tree::{File, Tree};
 const PURE: [&str; 5] = ["contract", "wire", "proto", "qos", "flash"];
 
 /// Where a clock may be read: the outer loop's crate, the simulated world's driver, programs.
-const CLOCKS: [&str; 6] =
-    ["crates/io/", "crates/sim/", "crates/server/", "crates/lab/", "apps/", "xtask/"];
+const CLOCKS: [&str; 7] =
+    ["crates/io/", "crates/sim/", "crates/server/", "crates/lab/", "apps/", "trials/", "xtask/"];
 
 /// Words and macros that mark work as unfinished. Spelled in two parts so that this file passes.
 const LEFTOVERS: [&str; 6] = [

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn reads_this_repository() {
-        let tree = Tree::read(&crate::shell::root()).unwrap();
+        let tree = Tree::read(&xtask::shell::root()).unwrap();
         assert!(
             tree.has("xtask/src/tidy/tree.rs") && tree.has("crates/") && tree.has("crates/*.rs")
         );

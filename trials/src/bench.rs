@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::shell;
 use link::Link;
 use load::Client;
 use rows::Rows;
+use xtask::shell;
 
 /// Options of `cargo xtask bench`.
 #[derive(Args)]

@@ -88,7 +88,7 @@ impl Drop for Server {
 /// The command line, for people and their shells.
 pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let root = format!("{}/", crate::shell::root().display());
+    let root = format!("{}/", xtask::shell::root().display());
     let words: Vec<String> =
         words.map(|word| quoted(word.to_string_lossy().replace(&root, ""))).collect();
     words.join(" ")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::super::{Context, free_port};
 use super::pair::ADDRESSES;
 use crate::bench::process::Server;
-use crate::shell;
+use xtask::shell;
 
 /// The subsystem of the tests.
 pub(super) const NQN: &str = "nqn.2026-11.io.nearflash:interop";

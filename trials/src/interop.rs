@@ -36,9 +36,8 @@ use list::TESTS;
 use standby::Standby;
 use table::Table;
 
-use crate::ci::Outcome;
-use crate::ci::needs::{self, Need};
-use crate::shell;
+use xtask::needs::{self, Need};
+use xtask::shell;
 
 /// Options of `cargo xtask interop`.
 #[derive(Args)]
@@ -148,30 +147,6 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
         (0, _) => Err("no test has such a name".to_owned()),
         _ => Err("interop failed".to_owned()),
     }
-}
-
-/// The short form, as a step of `cargo xtask ci`.
-pub(crate) fn quick() -> Result<Outcome, String> {
-    let options = InteropOptions {
-        test: Vec::new(),
-        kernel: None,
-        nearflash: None,
-        keep: false,
-        quick: true,
-        seed: 1,
-    };
-    let tally = run_tests(&options)?;
-    let failed = tally.failures.len() as u64;
-    if tally.passed + failed == 0 {
-        return Ok(Outcome::Skipped(tally.skipped.join("; ")));
-    }
-    let ignored = tally.skipped.len() as u64;
-    Ok(Outcome::Counted {
-        passed: tally.passed,
-        failed,
-        ignored,
-        output: tally.failures.join("\n"),
-    })
 }
 
 /// Runs them kernel by kernel, so that those of one kernel can share a guest.

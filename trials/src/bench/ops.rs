@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::BenchOptions;
 use super::machine::Machine;
-use crate::shell;
+use xtask::shell;
 
 /// Longer than all of them take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(3600);

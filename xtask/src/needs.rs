@@ -7,17 +7,16 @@ use crate::shell;
 
 /// A program of another project.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "a table without such a step makes none")]
-pub(crate) struct Need {
+pub struct Need {
     /// Its name on the path.
-    pub(crate) program: &'static str,
+    pub program: &'static str,
     /// The Debian package that has it.
-    pub(crate) package: &'static str,
+    pub package: &'static str,
 }
 
 /// Sees to it that the programs are there: installs their packages as root, saying so. The error is
 /// the reason for which a step is to be skipped.
-pub(crate) fn provide(needs: &[Need]) -> Result<(), String> {
+pub fn provide(needs: &[Need]) -> Result<(), String> {
     let missing: Vec<Need> =
         needs.iter().copied().filter(|need| !shell::has_program(need.program)).collect();
     let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();

@@ -15,7 +15,7 @@ use super::load::{Load, Mix, Promise, survey};
 use super::reflex::Connection;
 use super::{Context, Verdict, free_port};
 use crate::bench::process::Server;
-use crate::shell;
+use xtask::shell;
 
 const VOLUME_BYTES: usize = 32 << 20;
 

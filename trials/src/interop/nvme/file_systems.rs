@@ -2,7 +2,7 @@
 
 use super::super::{Context, Verdict};
 use super::{LATER, Pair, provide};
-use crate::ci::needs::Need;
+use xtask::needs::Need;
 
 /// How to make, check and repair-check one.
 struct Kind {

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::machine;
 use super::process::{self, Server};
-use crate::shell;
+use xtask::shell;
 
 /// The targets, in milliseconds.
 const TOTAL_MS_MAX: f64 = 500.0;

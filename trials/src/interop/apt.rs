@@ -1,14 +1,14 @@
 //! Debian packages that are unpacked into a folder of the build instead of being installed: other
 //! kernels, a newer emulator.
 //!
-//! What is to be installed for good goes through [`needs`](crate::ci::needs).
+//! What is to be installed for good goes through [`needs`](xtask::needs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::shell;
+use xtask::shell;
 
 /// No download here is expected to take a third of this.
 const LIMIT: Duration = Duration::from_secs(400);

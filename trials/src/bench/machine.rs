@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::shell;
+use xtask::shell;
 
 /// What a result is a result of.
 pub(crate) struct Machine {

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::link::Link;
 use super::process::Server;
-use crate::shell;
+use xtask::shell;
 
 /// The core that servers have to themselves.
 const SERVER_CPU: &str = "0";

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::shell;
+use xtask::shell;
 
 /// The namespaces; the names are also those of the cable's ends.
 const SERVER_SIDE: &str = "nfbench-server";

@@ -8,7 +8,7 @@ use super::super::guest::Guest;
 use super::super::{Context, Verdict};
 use super::target::{NQN, Plan, Target};
 use super::{LATER, SOON};
-use crate::ci::needs::{self, Need};
+use xtask::needs::{self, Need};
 
 /// Programs of the guest beyond those of every guest.
 const NEEDS: &[Need] =

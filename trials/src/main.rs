@@ -1,0 +1,51 @@
+//! What is too rough or too slow for a test: `cargo xtask interop`, `bench`, `takeover` and `cost`
+//! hand on to this program.
+//!
+//! It starts the programs of the workspace as processes and depends on none of them, so that no
+//! chore has to build what only a trial needs.
+
+#![allow(clippy::disallowed_methods, reason = "trials measure how long things take")]
+
+mod bench;
+mod cost;
+mod interop;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The trials of nearflash.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Options {
+    #[command(subcommand)]
+    trial: Trial,
+}
+
+#[derive(Subcommand)]
+enum Trial {
+    /// Measures the server beside its yardsticks.
+    Bench(bench::BenchOptions),
+    /// Measures how a new process takes over connections under load.
+    Takeover(bench::takeover::TakeoverOptions),
+    /// Counts what scheduling costs in instructions.
+    Cost(cost::CostOptions),
+    /// Cuts power, kills servers, boots other kernels: ours among other people's programs.
+    Interop(interop::InteropOptions),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Options::parse().trial {
+        Trial::Bench(options) => bench::run(&options),
+        Trial::Takeover(options) => bench::takeover::run(&options),
+        Trial::Cost(options) => cost::run(&options),
+        Trial::Interop(options) => interop::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Handing on to the package `trials`, which is built only when one of its commands is asked for.
+
+use clap::Args;
+
+use xtask::shell;
+
+/// What a command of `trials` is told, as it stands.
+#[derive(Args)]
+pub(crate) struct Words {
+    /// The words of the command; `--help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// The arguments for cargo that run this command of `trials`.
+pub(crate) fn arguments<'a>(name: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    let cargo = ["run", "--quiet", "--package", "trials", "--", name];
+    [&cargo[..], words].concat()
+}
+
+/// Runs the command with its output going where ours goes.
+pub(crate) fn run(name: &str, words: &Words) -> Result<(), String> {
+    let words: Vec<&str> = words.words.iter().map(String::as_str).collect();
+    shell::show(&mut shell::cargo(&arguments(name, &words)))
+}
