@@ -30,7 +30,6 @@ pub struct Spread {
 #[derive(Debug)]
 pub struct Shelved {
     pub(crate) socket: OwnedFd,
-    pub(crate) is_tcp: bool,
     /// The worker among whose connections it is counted.
     counted: usize,
 }
@@ -153,10 +152,10 @@ impl Spread {
     }
 
     /// Takes the socket of a connection that goes from a worker to another.
-    pub(crate) fn shelve(&self, socket: OwnedFd, is_tcp: bool, from: usize, to: usize) -> Ticket {
+    pub(crate) fn shelve(&self, socket: OwnedFd, from: usize, to: usize) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         self.recount(from, to);
-        let shelved = Shelved { socket, is_tcp, counted: to };
+        let shelved = Shelved { socket, counted: to };
         self.rack().insert(ticket, shelved);
         Ticket(ticket)
     }
@@ -168,10 +167,10 @@ impl Spread {
 
     /// Takes the socket of a connection that comes from another process, for the worker with the
     /// fewest connections; which that is.
-    pub fn land(&self, socket: OwnedFd, is_tcp: bool) -> (Ticket, usize) {
+    pub fn land(&self, socket: OwnedFd) -> (Ticket, usize) {
         let worker = self.place();
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.rack().insert(ticket, Shelved { socket, is_tcp, counted: worker });
+        self.rack().insert(ticket, Shelved { socket, counted: worker });
         (Ticket(ticket), worker)
     }
 
@@ -251,7 +250,7 @@ mod tests {
         let spread = Spread::new(2);
         assert_eq!(spread.place(), 0);
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = spread.shelve(socket.into(), false, 0, 1);
+        let ticket = spread.shelve(socket.into(), 0, 1);
         assert_eq!(spread.connections(), [0, 1]);
         let shelved = spread.fetch(ticket, 0);
         assert_eq!(spread.connections(), [1, 0]);
@@ -265,13 +264,13 @@ mod tests {
         let (here, there) = (Spread::new(1), Spread::new(2));
         assert_eq!((here.place(), there.place()), (0, 0));
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = here.shelve(socket.into(), false, 0, here.courier());
+        let ticket = here.shelve(socket.into(), 0, here.courier());
         assert!(here.connections() == [0] && here.has_any());
         let shelved = here.fetch(ticket, here.courier());
         let passed = shelved.socket().try_clone_to_owned().unwrap();
         here.let_go(shelved);
         assert!(here.connections() == [0] && !here.has_any() && there.has_any());
-        let (ticket, worker) = there.land(passed, false);
+        let (ticket, worker) = there.land(passed);
         assert_eq!((worker, there.connections()), (1, vec![1, 1]));
         there.discard(ticket);
         assert_eq!(there.connections(), [1, 0]);
@@ -285,7 +284,7 @@ mod tests {
         assert_eq!(placed, [Some(0), Some(1), Some(0), None]);
         // On its way to the other worker, and there.
         let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let ticket = spread.shelve(socket.into(), false, 0, 1);
+        let ticket = spread.shelve(socket.into(), 0, 1);
         assert_eq!(spread.let_in(), None);
         let _shelved = spread.fetch(ticket, 1);
         assert_eq!((spread.let_in(), spread.connections()), (None, vec![1, 2]));

@@ -40,7 +40,7 @@ impl Interface {
             (Err(error), Interface::Auto) => {
                 log::say(format_args!(
                     "warning: {error}; serving through epoll instead, which costs more processor \
-                     time a request, sends without zero-copy and reaches files through threads"
+                     time a request and reaches files through threads"
                 ));
                 Ok(Chosen::Epoll)
             }

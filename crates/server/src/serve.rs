@@ -120,7 +120,7 @@ pub struct Args {
     /// How long a worker looks for more work before it sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
-    /// Send large replies without the kernel's copy (slower on loopback and veth)
+    /// Accepted and without effect: sends without the kernel's copy were slower, and are gone
     #[arg(long)]
     zero_copy_send: bool,
     /// Congestion control of connections, by its kernel name [default: cubic on loopback, else the
@@ -171,7 +171,6 @@ pub(crate) struct Plan {
     orders: Arc<Orders>,
     cpus: Option<Vec<usize>>,
     spin: SpinPolicy,
-    zero_copy: bool,
     tcp: TcpOptions,
     /// Of one worker.
     connections_max: usize,
@@ -474,6 +473,9 @@ fn plan(
     // Sizes are known now that were not, such as those of block devices.
     let shared = draft::parts(base, config, &listen, &blocks, &tenants);
     let shared = shared.map_err(|mistakes| located(args, &mistakes))?;
+    if args.zero_copy_send {
+        tracing::warn!("--zero-copy-send has no effect any more: it was slower");
+    }
     let (desk, boxes, courier) = Desk::with_courier(tenants.clone(), workers);
     let descriptors = io::raise_descriptor_limit().saturating_sub(64 + 16 * workers);
     // Of those that serve at least, each has its part; they may be all that serve.
@@ -493,7 +495,6 @@ fn plan(
         orders: Arc::new(Orders::new(workers)),
         cpus: config.pinned().cloned(),
         spin: SpinPolicy { spin: Duration::from_micros(args.spin) },
-        zero_copy: args.zero_copy_send,
         tcp: TcpOptions { congestion: args.congestion.clone(), socket_buffer: None },
         connections_max,
         room,
@@ -575,7 +576,6 @@ fn build<N: Way>(plan: &Plan, number: usize) -> Result<(N::Reactor, ServerWorker
     let config = SocketsConfig {
         connections_max: plan.connections_max,
         frames_max: 2 * plan.limits.in_flight + 64,
-        zero_copy: plan.zero_copy,
         tcp: plan.tcp.clone(),
         ..SocketsConfig::default()
     };

@@ -22,7 +22,7 @@ impl EpollSockets {
         conn.vacate();
         self.free.push(id.index);
         let (spread, me) = self.spread.as_ref().expect("is_quiet() looked");
-        spread.shelve(socket, false, *me, usize::from(to))
+        spread.shelve(socket, *me, usize::from(to))
     }
 
     pub(super) fn take_from_rack(&mut self, ticket: Ticket) -> Option<ConnId> {

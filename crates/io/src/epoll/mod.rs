@@ -6,8 +6,7 @@
 //! connection that has frames, all of them together. Events hold what the ring's sockets
 //! ([`Sockets`](crate::Sockets)) promise, and `tests/all/sockets.rs` checks both.
 //!
-//! What is deliberately not here: anything about what the bytes mean; zero-copy sends
-//! ([`SocketsConfig::zero_copy`] does nothing here).
+//! What is deliberately not here: anything about what the bytes mean.
 
 mod conn;
 mod direct;

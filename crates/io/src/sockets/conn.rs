@@ -57,8 +57,6 @@ pub(super) struct Conn {
     pub(super) is_watched: bool,
     /// Nothing of it is to be at the kernel, because it is to move.
     pub(super) is_stilled: bool,
-    /// Neither a Unix socket nor vacant, so zero-copy is possible.
-    pub(super) is_tcp: bool,
     /// Made by us, so not counted among the accepted ones.
     pub(super) dialled: bool,
     /// The address that a connect in flight points to.
@@ -68,8 +66,6 @@ pub(super) struct Conn {
     pub(super) unsent: usize,
     /// What the send in flight points to. It carries the first `frames` of `queue`.
     pub(super) sending: Option<Box<SendBlock>>,
-    /// The result of a zero-copy send whose notification has not come yet.
-    pub(super) send_result: Option<i32>,
     /// It is in the list of connections to send on.
     pub(super) is_ready: bool,
     /// It is in the list of connections that wait for receive buffers.
@@ -89,21 +85,18 @@ impl Conn {
             paused: false,
             is_watched: false,
             is_stilled: false,
-            is_tcp: false,
             dialled: false,
             dialling: None,
             queue: FrameQueue::EMPTY,
             unsent: 0,
             sending: None,
-            send_result: None,
             is_ready: false,
             is_starved: false,
         }
     }
 
-    pub(super) fn occupy(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) {
+    pub(super) fn occupy(&mut self, socket: OwnedFd, phase: Phase) {
         assert!(self.socket.is_none(), "the place was free");
-        self.is_tcp = is_tcp;
         self.socket = Some(socket);
         self.phase = phase;
     }

@@ -19,7 +19,7 @@ impl Dial for Sockets {
             .map_err(|e| e.raw_os_error())
             .and_then(|socket| {
                 self.config.tcp.apply(&socket, address);
-                let placed = self.place(socket, Phase::Dialling, address.is_some());
+                let placed = self.place(socket, Phase::Dialling);
                 placed.map_err(|_refused| libc::EMFILE)
             });
         let index = match placed {

@@ -38,7 +38,6 @@ impl Sockets {
         let conn = &mut self.conns[id.index as usize];
         let sends = conn.sending.is_some() || !conn.queue.is_empty();
         assert!(!sends, "all frames of what is detached have left");
-        let is_tcp = conn.is_tcp;
         let socket = conn.socket.take().expect("an open connection has a socket");
         // Fails only for a place outside the table, which `place` would have refused.
         let _ = self.ring.with_submitter(|s| s.register_files_update(id.index, &[-1]));
@@ -46,7 +45,7 @@ impl Sockets {
         self.free.push(id.index);
         tracing::trace!(fd = socket.as_raw_fd(), to, "detached");
         let (spread, me) = self.spread.as_ref().expect("is_quiet() looked");
-        spread.shelve(socket, is_tcp, *me, usize::from(to))
+        spread.shelve(socket, *me, usize::from(to))
     }
 
     pub(super) fn take_from_rack(&mut self, ticket: Ticket) -> Option<ConnId> {
@@ -55,7 +54,7 @@ impl Sockets {
         }
         let (spread, me) = self.spread.clone().expect("tickets are for those who have a rack");
         let mut shelved = spread.fetch(ticket, me);
-        match self.place(shelved.socket, Phase::Open, shelved.is_tcp) {
+        match self.place(shelved.socket, Phase::Open) {
             Ok(index) => {
                 let conn = &mut self.conns[index as usize];
                 (conn.paused, conn.is_stilled) = (true, true);

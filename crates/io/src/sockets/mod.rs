@@ -52,9 +52,6 @@ const GROUP: u16 = 0;
 /// Vectors of sends that are made at start: sends in flight at the same time, unless peers are slow.
 const BLOCKS: usize = 64;
 
-/// Sends of at least this size use zero-copy, where that was asked for.
-const ZERO_COPY_BYTES: usize = 16 << 10;
-
 /// Sizes and options of a worker's sockets. Every number is a maximum, allocated at start.
 #[derive(Debug)]
 pub struct SocketsConfig {
@@ -66,8 +63,6 @@ pub struct SocketsConfig {
     pub receive_buffer_bytes: usize,
     /// Frames that wait to be sent, over all connections.
     pub frames_max: usize,
-    /// Send large batches without the kernel's copy. Off: on loopback and veth it is slower.
-    pub zero_copy: bool,
     /// Socket options.
     pub tcp: TcpOptions,
 }
@@ -79,7 +74,6 @@ impl Default for SocketsConfig {
             receive_buffers: 4096,
             receive_buffer_bytes: 8 << 10,
             frames_max: 16384,
-            zero_copy: false,
             tcp: TcpOptions::default(),
         }
     }
@@ -273,7 +267,7 @@ impl Sockets {
             return self.uncount(); // reset before we looked
         };
         self.config.tcp.apply(&arrival.socket, address_of(&peer));
-        match self.place(arrival.socket, Phase::Open, address_of(&peer).is_some()) {
+        match self.place(arrival.socket, Phase::Open) {
             Ok(index) => {
                 let conn = self.id(index);
                 let listener = Some(arrival.listener);
@@ -297,7 +291,7 @@ impl Sockets {
 
     /// Puts the socket into a free place and registers it; `None` the socket comes back when there
     /// is none.
-    fn place(&mut self, socket: OwnedFd, phase: Phase, is_tcp: bool) -> Result<u32, OwnedFd> {
+    fn place(&mut self, socket: OwnedFd, phase: Phase) -> Result<u32, OwnedFd> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.conns.len() < self.config.connections_max => {
@@ -313,7 +307,7 @@ impl Sockets {
             self.free.push(index);
             return Err(socket);
         }
-        self.conns[index as usize].occupy(socket, phase, is_tcp);
+        self.conns[index as usize].occupy(socket, phase);
         Ok(index)
     }
 
@@ -419,10 +413,6 @@ impl Sockets {
         conn.phase = Phase::Closing(reason);
         let socket = conn.socket.as_ref().expect("an occupied place has a socket");
         let _ = rustix::net::shutdown(socket, Shutdown::Both); // ends what is in flight
-        if self.config.zero_copy && conn.is_tcp && conn.sending.is_some() {
-            // Throws away what the peer does not take: it points to our buffers.
-            let _ = rustix::net::connect_unspec(socket);
-        }
         let cancel = match (dialling, conn.receiving) {
             (true, _) => Some(Operation::Connect),
             (false, Receiving::Idle) => None,
@@ -504,16 +494,12 @@ impl Sockets {
         const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let fd = types::Fixed(index);
         let entry = match block.pieces() {
-            _ if self.config.zero_copy && conn.is_tcp && block.bytes >= ZERO_COPY_BYTES => {
-                opcode::SendMsgZc::new(fd, block.message()).flags(FLAGS as u32).build()
-            }
             [one] => {
                 opcode::Send::new(fd, one.iov_base.cast(), one.iov_len as u32).flags(FLAGS).build()
             }
             _ => opcode::SendMsg::new(fd, block.message()).flags(FLAGS as u32).build(),
         };
         conn.sending = Some(block);
-        conn.send_result = None;
         let data = Operation::Send.data(index, conn.generation);
         // SAFETY: the block is boxed and kept in `sending`, and the frames stay in their places,
         // until the send's last completion.
@@ -522,22 +508,9 @@ impl Sockets {
 
     fn sent(&mut self, index: u32, event: RingEvent) {
         let conn = &mut self.conns[index as usize];
-        if !cqueue::notif(event.flags) {
-            conn.send_result = Some(event.result);
-        }
-        if cqueue::more(event.flags) {
-            return; // the notification that ends a zero-copy send follows
-        }
         let id = ConnId { index, generation: conn.generation };
         let block = conn.sending.take().expect("a send was in flight");
-        let result = conn.send_result.take().expect("the result comes before the notification");
-        let open = matches!(conn.phase, Phase::Open | Phase::Finishing);
-        if self.config.zero_copy && open && matches!(-result, libc::ENOMEM | libc::ENOBUFS) {
-            tracing::warn!("no more zero-copy sends: too little locked memory (see `ulimit -l`)");
-            self.config.zero_copy = false;
-            self.blocks.push(block);
-            return self.mark_ready(index); // its frames are still queued
-        }
+        let result = event.result;
         for _ in 0..block.frames {
             let frame = self.frames.pop(&mut conn.queue).expect("the send carried it");
             if let Some(buf) = frame.body {

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rig::{End, buf, listener, unix_listener, unix_path};
+use crate::rig::{End, buf, listener, unix_path};
 use contract::{CloseReason, ConnId, Frame, FrameHead, ListenerId, NetEvent, Peer};
 use nearflash_io::{Endpoint, Listener, Network, Reactor, SocketsConfig, Spread};
 
@@ -25,7 +25,6 @@ over_every! {
 over_both! {
     local_peers_are_known_by_their_user
     a_unix_socket_that_nobody_listens_on_is_unreachable
-    zero_copy_leaves_unix_sockets_alone
     a_finished_connection_whose_peer_stays_ends_in_time
     nobody_listening_is_unreachable
     a_reset_in_the_middle_of_a_send_returns_every_buffer_before_it_is_told
@@ -455,25 +454,6 @@ fn a_unix_socket_that_nobody_listens_on_is_unreachable<N: Network>() {
     client.sockets.dial(client.clock.now());
     assert_eq!(client.await_closed().1, CloseReason::Unreachable(libc_errno::CONNREFUSED));
     std::fs::remove_file(path.as_path()).unwrap();
-}
-
-fn zero_copy_leaves_unix_sockets_alone<N: Network>() {
-    let zero_copy = SocketsConfig { zero_copy: true, ..small() };
-    let (mut server, mut client, accepted, _) = connected_with::<N>(unix_listener(), zero_copy);
-    server.send(accepted, frame(300_000));
-    let (mut got, mut sent) = (0, 0);
-    for _ in 0..2000 {
-        sent += server.turn().iter().filter(|e| matches!(e, NetEvent::Sent { .. })).count();
-        for event in client.turn() {
-            let NetEvent::Received { buf, len, .. } = event else { panic!("{event:?}") };
-            got += len;
-            client.sockets.give(buf);
-        }
-        if got == 300_024 && sent == 1 {
-            return;
-        }
-    }
-    panic!("{got} bytes arrived, {sent} frames came back");
 }
 
 mod libc_errno {

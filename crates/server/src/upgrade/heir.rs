@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use contract::{Instant, ListenerId, Parcel, Payload, Peer, Session, Tell, Ticket};
+use contract::{Instant, ListenerId, Parcel, Payload, Session, Tell, Ticket};
 use flash::Spec;
 use io::{Link, Listener, Process};
 use proto::nvme::{Emigrant, Held, PortId};
@@ -571,8 +571,7 @@ impl Taker<'_> {
 
     /// A connection is ours: a worker gets it.
     fn land(&mut self, mut parcel: Box<Parcel>, socket: OwnedFd, adopted: Option<Adopted>) {
-        let is_tcp = matches!(parcel.peer, Peer::Internet(_));
-        let (ticket, worker) = self.grounds.spread.land(socket, is_tcp);
+        let (ticket, worker) = self.grounds.spread.land(socket);
         parcel.ticket = ticket;
         self.landing.insert(ticket, Landing { _adopted: adopted, offers: 1 });
         self.courier.post(worker, Tell::Arrive(parcel));
@@ -697,7 +696,7 @@ impl Taker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Command, NamespaceId, Range, Request, Status};
+    use contract::{Command, NamespaceId, Peer, Range, Request, Status};
     use proto::reflex::ServerSession;
 
     fn parcel(waiting: Option<Request>) -> Parcel {
