@@ -2,8 +2,9 @@
 //!
 //! All other crates share these nouns. A [`Command`] is the operation of a request, a [`Status`]
 //! its outcome, a [`Slot`] its identifier while it is in flight, and a [`Buf`] carries its data. At
-//! the ports, the simulated world replaces the real one: [`Device`], [`Transport`] (with [`Dial`]
-//! for initiators), [`Session`], [`Scheduler`] and [`Mailbox`].
+//! the ports, the simulated world replaces the real one: [`Device`], [`Streams`] (with
+//! [`Transport`] and [`Migrate`] for workers, [`Dial`] for initiators), [`Session`], [`Scheduler`]
+//! and [`Mailbox`].
 //!
 //! This crate deliberately leaves out clocks, randomness, I/O and threads. Time is an [`Instant`]
 //! argument. The crate is `no_std` (with `alloc`), so a stray system call cannot compile.
@@ -62,8 +63,8 @@ pub use status::Status;
 pub use time::Instant;
 pub use traces::{Seam, Trace, Traces};
 pub use transport::{
-    CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, ListenerId, NetEvent, Peer, Ticket,
-    Transport, Turn,
+    CloseReason, ConnId, DIRECT_BYTES_MIN, Dial, Frame, ListenerId, Migrate, NetEvent, Peer,
+    Streams, Ticket, Transport, Turn,
 };
 pub use work_meter::{NAMESPACES_MAX, NamespaceMeter, WorkMeter, WorkReading};
 pub use worker_meter::{

@@ -51,7 +51,7 @@ pub enum CloseReason {
     Peer,
     /// The peer reset, or the network failed (the number is the system's error).
     Reset(i32),
-    /// [`Transport::close`] was called.
+    /// [`Streams::close`] was called.
     Local,
     /// A dial did not succeed (the number is the system's error).
     Unreachable(i32),
@@ -70,7 +70,7 @@ pub enum NetEvent {
         listener: Option<ListenerId>,
     },
     /// Bytes arrived. `buf` is lent: whoever takes the event gives it back with
-    /// [`Transport::give`] when the bytes have been taken.
+    /// [`Streams::give`] when the bytes have been taken.
     Received {
         /// From where.
         conn: ConnId,
@@ -79,7 +79,7 @@ pub enum NetEvent {
         /// How many.
         len: usize,
     },
-    /// What a [`Transport::receive_into`] came to: its buffer, with bytes or without. `len` is below
+    /// What a [`Streams::receive_into`] came to: its buffer, with bytes or without. `len` is below
     /// what was asked for where no more had arrived, and zero where the connection was paused, is
     /// told to be still or ends.
     Filled {
@@ -140,15 +140,18 @@ impl Frame {
 }
 
 /// From so many bytes on it is worth while to receive them where they belong
-/// ([`Transport::receive_into`]) rather than to copy them there.
+/// ([`Streams::receive_into`]) rather than to copy them there.
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
-/// One worker's connections. Methods only queue work or drain inboxes; the kernel is entered by the
-/// outer loop alone, once a turn.
+/// The connections of one thread: bytes in, bytes out, and the end of a connection. Servers and
+/// initiators need this port; [`Transport`] and [`Dial`] add what only one of them needs.
+///
+/// The methods only queue work or drain inboxes. The outer loop alone enters the kernel, once a
+/// turn.
 ///
 /// One send is in flight a connection; whatever became ready meanwhile leaves together with the
 /// next one.
-pub trait Transport {
+pub trait Streams {
     /// Moves at most `max` of the events that have happened to the end of `events`, in order.
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize);
 
@@ -156,9 +159,9 @@ pub trait Transport {
     fn give(&mut self, buf: Buf);
 
     /// Receives the connection's next bytes straight into `buf[at..until]`: one receive, at most one
-    /// at a time for a connection. [`NetEvent::Filled`] brings the buffer back, before anything else
-    /// of the connection. Whoever expects more asks again before the next [`kick`](Transport::kick):
-    /// then no other receive comes in between.
+    /// at a time for a connection. [`NetEvent::Filled`] brings the buffer back, before any other
+    /// event of the connection. A caller that expects more bytes asks again before the next
+    /// [`kick`](Streams::kick): then no other receive comes in between.
     ///
     /// # Errors
     /// The buffer comes back at once where that cannot be done now: the bytes come as `Received`.
@@ -167,66 +170,73 @@ pub trait Transport {
         Err(buf)
     }
 
-    /// How many more frames `send` takes now, over all connections.
+    /// Returns how many more frames `send` takes now, over all connections.
     fn room(&self) -> usize;
 
-    /// Queues a frame. A frame to a connection that is gone is dropped; its body comes back as
-    /// `Sent` all the same.
+    /// Queues a frame. A frame to a connection that is gone is dropped; the frame's body comes back
+    /// as `Sent` all the same.
     fn send(&mut self, now: Instant, conn: ConnId, frame: Frame);
 
-    /// Starts sending what was queued, and receiving again where nobody asked for bytes in a place of
-    /// their own.
+    /// Starts to send what was queued, and to receive again where nobody asked for bytes in a place
+    /// of their own.
     fn kick(&mut self, now: Instant);
 
-    /// Stops receiving from `conn` (back-pressure). What the kernel had delivered already still
-    /// comes as `Received`. The end of the connection is noticed all the same; what the peer had
-    /// sent before it and was not received is dropped, and nobody waits for an answer to it.
+    /// Ends the connection at once; queued frames are dropped, `Closed` follows.
+    fn close(&mut self, conn: ConnId);
+
+    /// Returns when the port is to be polled next without an event of the kernel; `None` for never.
+    fn wake_at(&self) -> Option<Instant>;
+}
+
+/// A worker's end of the network: [`Streams`] with back-pressure, orderly ends, no more arrivals,
+/// and connections that [change workers](Migrate).
+pub trait Transport: Streams + Migrate {
+    /// Stops receiving from `conn` (back-pressure). Bytes that the kernel had delivered already
+    /// still come as `Received`. The end of the connection is noticed all the same. Bytes that the
+    /// peer had sent before that end and that were not received are dropped.
     fn pause(&mut self, conn: ConnId);
 
     /// Receives from `conn` again.
     fn resume(&mut self, conn: ConnId);
 
-    /// Bytes of frames queued on `conn` and not yet taken by the network.
+    /// Returns the bytes of frames that are queued on `conn` and not yet taken by the network.
     fn unsent(&self, conn: ConnId) -> usize;
 
-    /// Says that no more frames follow: after the queued ones the sending direction is shut, the
+    /// Says that no more frames follow: after the queued frames the sending direction is shut, the
     /// peer's close is awaited for a bounded time, then `Closed` comes.
     fn finish(&mut self, conn: ConnId);
 
-    /// Ends the connection at once; queued frames are dropped, `Closed` follows.
-    fn close(&mut self, conn: ConnId);
-
-    /// Stops receiving from a connection that is to be detached, and noticing its end: soon it
-    /// [`is_still`](Transport::is_still). [`pause`](Transport::pause) and
-    /// [`resume`](Transport::resume) end this.
-    fn still(&mut self, conn: ConnId) {
-        self.pause(conn);
-    }
-
-    /// Whether nothing more comes of a connection that was told to be [`still`](Transport::still).
-    /// `false` also where connections cannot be detached.
-    fn is_still(&self, conn: ConnId) -> bool {
-        let _unmoved = conn;
-        false
-    }
-
-    /// Takes the socket of a connection that [`is_still`](Transport::is_still), and all of whose
-    /// frames have left, out for another worker. Nothing more comes of the connection, no `Closed` either; its index may be used again.
-    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
-        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
-    }
-
-    /// Makes a detached socket a connection of this worker's, paused. `None`: there is no place for
-    /// it, and the ticket is still good.
-    fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
-        unreachable!("nobody gave us {ticket:?}")
-    }
-
     /// Accepts no more connections.
     fn stop_listening(&mut self);
+}
 
-    /// When it wants to be polled next without an event of the ring.
-    fn wake_at(&self) -> Option<Instant>;
+/// Connections that change workers (docs/adr/0007-moving-connections.md): a connection is told to be
+/// still, leaves one worker as a [`Ticket`], and is attached to another.
+pub trait Migrate {
+    /// Stops receiving from a connection that is to be detached, and noticing the connection's end:
+    /// soon the connection [`is_still`](Migrate::is_still). [`pause`](Transport::pause) and
+    /// [`resume`](Transport::resume) end this.
+    fn still(&mut self, conn: ConnId);
+
+    /// Tells whether nothing more comes of a connection that was told to be
+    /// [`still`](Migrate::still). Returns `false` also where connections cannot be detached.
+    fn is_still(&self, conn: ConnId) -> bool;
+
+    /// Takes the socket of a connection out for the worker `to`. The connection
+    /// [`is_still`](Migrate::is_still), and all of its frames have left. Nothing more comes of the
+    /// connection, no `Closed` either; its index may be used again.
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket;
+
+    /// Makes a detached socket a paused connection of this worker. Returns `None` where there is no
+    /// place for the connection; the ticket is still good then.
+    fn attach(&mut self, ticket: Ticket) -> Option<ConnId>;
+}
+
+/// An initiator's end of the network: [`Streams`], and connections that it opens itself.
+pub trait Dial: Streams {
+    /// Starts a connection to the server that this transport was made for. `Opened` follows when
+    /// it is there, or `Closed` when it could not be made.
+    fn dial(&mut self, now: Instant) -> ConnId;
 }
 
 /// What one turn of a worker or initiator came to: the outer loop spins, parks or (in the simulated
@@ -237,11 +247,4 @@ pub struct Turn {
     pub progressed: bool,
     /// When the next turn is worth while without an event; `None` for never.
     pub wake_at: Option<Instant>,
-}
-
-/// What an initiator needs beyond [`Transport`].
-pub trait Dial: Transport {
-    /// Starts a connection to the server that this transport was made for. `Opened` follows when
-    /// it is there, or `Closed` when it could not be made.
-    fn dial(&mut self, now: Instant) -> ConnId;
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Dial, ListenerId};
+use contract::{Dial, ListenerId, Transport};
 
 use crate::{Endpoint, EpollReactor, EpollSockets, Error, Listener, Ring, Sockets, SocketsConfig};
 use crate::{Spread, Waker};
@@ -28,7 +28,7 @@ pub trait Reactor: Sized {
 
 /// A worker's sockets over a [`Reactor`]. The two implementations keep the same promises, which
 /// `tests/all/sockets.rs` checks for both.
-pub trait Network: Dial + Sized {
+pub trait Network: Dial + Transport + Sized {
     /// What it waits with.
     type Reactor: Reactor;
 

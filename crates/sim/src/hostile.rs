@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use contract::{ConnId, Dial, Frame, FrameHead, HEAD_BYTES_MAX, Instant, NetEvent, Transport};
+use contract::{
+    ConnId, Dial, Frame, FrameHead, HEAD_BYTES_MAX, Instant, NetEvent, Streams, Transport,
+};
 use flash::Chance;
 
 use crate::layout::HOSTILE_BLOCKS;

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use contract::{Buf, ConnId, Frame, Instant, ListenerId, NetEvent, Peer, Transport};
+use contract::{
+    Buf, ConnId, Frame, Instant, ListenerId, Migrate, NetEvent, Peer, Streams, Ticket, Transport,
+};
 
 use crate::{BATCH, HEAD_BYTES, address, hello, requests};
 
@@ -48,7 +50,7 @@ impl Memory {
     }
 }
 
-impl Transport for Memory {
+impl Streams for Memory {
     fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
         events.append(&mut self.events);
         let mut wanted = BATCH;
@@ -98,17 +100,33 @@ impl Transport for Memory {
     }
 
     fn kick(&mut self, _: Instant) {}
+    fn close(&mut self, conn: ConnId) {
+        panic!("the worker closed {conn:?}");
+    }
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Transport for Memory {
     fn pause(&mut self, _: ConnId) {}
     fn resume(&mut self, _: ConnId) {}
     fn unsent(&self, _: ConnId) -> usize {
         0
     }
     fn finish(&mut self, _: ConnId) {}
-    fn close(&mut self, conn: ConnId) {
-        panic!("the worker closed {conn:?}");
-    }
     fn stop_listening(&mut self) {}
-    fn wake_at(&self) -> Option<Instant> {
+}
+
+impl Migrate for Memory {
+    fn still(&mut self, _: ConnId) {}
+    fn is_still(&self, _: ConnId) -> bool {
+        false // no connection changes workers here
+    }
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
+    }
+    fn attach(&mut self, _: Ticket) -> Option<ConnId> {
         None
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use contract::{Buf, BufPool, ConnId, Dial, Frame, FrameHead, Instant, NetEvent, Peer, Transport};
+use contract::{Buf, BufPool, ConnId, Dial, Frame, FrameHead, Instant, NetEvent, Peer, Streams};
 use nearflash_client::load::{Generator, Pace, Path, Pattern, Remote, Shape, Tally};
 use nearflash_client::{Initiator, Options, Version};
 
@@ -23,7 +23,7 @@ struct Echo {
 /// format).
 const HEAD: usize = 24;
 
-impl Transport for Echo {
+impl Streams for Echo {
     fn poll(&mut self, _now: Instant, events: &mut Vec<NetEvent>, _max: usize) {
         let conn = self.conn;
         if std::mem::take(&mut self.dialled) {
@@ -64,16 +64,7 @@ impl Transport for Echo {
     }
 
     fn kick(&mut self, _now: Instant) {}
-    fn pause(&mut self, _conn: ConnId) {}
-    fn resume(&mut self, _conn: ConnId) {}
-
-    fn unsent(&self, _conn: ConnId) -> usize {
-        0
-    }
-
-    fn finish(&mut self, _conn: ConnId) {}
     fn close(&mut self, _conn: ConnId) {}
-    fn stop_listening(&mut self) {}
 
     fn wake_at(&self) -> Option<Instant> {
         None

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use contract::{
     BLOCK_BYTES, Buf, CloseReason, Command, ConnId, Control, Dial, Event, Frame, Geometry, Instant,
-    NamespaceId, NetEvent, Peer, Range, Reply, SPEECH_BYTES_MAX, Session, Status, Transport,
+    NamespaceId, NetEvent, Peer, Range, Reply, SPEECH_BYTES_MAX, Session, Status, Streams,
 };
 use nearflash_client::load::{Ended, Path, Remote};
 use nearflash_client::nvme::{Digests, Host, HostOptions, Patience};
@@ -94,7 +94,7 @@ impl Wire {
 
 struct Net(Rc<RefCell<Wire>>);
 
-impl Transport for Net {
+impl Streams for Net {
     fn poll(&mut self, _now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let waiting = &mut self.0.borrow_mut().events;
         events.extend(waiting.drain(..max.min(waiting.len())));
@@ -135,25 +135,12 @@ impl Transport for Net {
     }
 
     fn kick(&mut self, _now: Instant) {}
-    fn pause(&mut self, _conn: ConnId) {}
-    fn resume(&mut self, _conn: ConnId) {}
-
-    fn unsent(&self, _conn: ConnId) -> usize {
-        0
-    }
-
-    fn finish(&mut self, conn: ConnId) {
-        self.close(conn);
-    }
-
     fn close(&mut self, conn: ConnId) {
         let mut wire = self.0.borrow_mut();
         if let Some(line) = wire.lines.iter().position(|line| line.conn == conn) {
             wire.end(line, CloseReason::Local);
         }
     }
-
-    fn stop_listening(&mut self) {}
 
     fn wake_at(&self) -> Option<Instant> {
         None

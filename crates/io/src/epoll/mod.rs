@@ -20,8 +20,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use contract::{
-    Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, NetEvent, SizeClass,
-    Ticket, Transport,
+    Buf, CloseReason, ConnId, Dial, Frame, Happening, Instant, ListenerId, Migrate, NetEvent,
+    SizeClass, Streams, Ticket, Transport,
 };
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -517,7 +517,7 @@ impl EpollSockets {
     }
 }
 
-impl Transport for EpollSockets {
+impl Streams for EpollSockets {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         self.now = now;
         if let Some((spread, me)) = &self.spread {
@@ -579,6 +579,27 @@ impl Transport for EpollSockets {
         self.end_rests();
     }
 
+    fn close(&mut self, conn: ConnId) {
+        if self.find(conn).is_some() {
+            self.end(conn.index, CloseReason::Local);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let receives = !self.line.is_empty() && !self.bufs.is_empty();
+        let accepts = !self.is_held
+            && self.accept_again.is_none()
+            && self.listeners.iter().any(|l| l.waiting && l.listener.is_some());
+        let busy = receives || accepts || !self.ready.is_empty() || !self.events.is_empty();
+        if busy || self.reactor.has_events() {
+            return Some(Instant::ZERO);
+        }
+        let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
+        [finishing, self.accept_again].into_iter().flatten().min()
+    }
+}
+
+impl Transport for EpollSockets {
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
         let is_over = !std::mem::replace(&mut found.paused, true) && found.ending;
@@ -617,10 +638,15 @@ impl Transport for EpollSockets {
         self.resume(conn); // to see the peer's close
     }
 
-    fn close(&mut self, conn: ConnId) {
-        if self.find(conn).is_some() {
-            self.end(conn.index, CloseReason::Local);
-        }
+    fn stop_listening(&mut self) {
+        self.listeners.clear();
+        self.accept_again = None;
+    }
+}
+
+impl Migrate for EpollSockets {
+    fn still(&mut self, conn: ConnId) {
+        self.pause(conn);
     }
 
     fn is_still(&self, conn: ConnId) -> bool {
@@ -633,24 +659,6 @@ impl Transport for EpollSockets {
 
     fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
         self.take_from_rack(ticket)
-    }
-
-    fn stop_listening(&mut self) {
-        self.listeners.clear();
-        self.accept_again = None;
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        let receives = !self.line.is_empty() && !self.bufs.is_empty();
-        let accepts = !self.is_held
-            && self.accept_again.is_none()
-            && self.listeners.iter().any(|l| l.waiting && l.listener.is_some());
-        let busy = receives || accepts || !self.ready.is_empty() || !self.events.is_empty();
-        if busy || self.reactor.has_events() {
-            return Some(Instant::ZERO);
-        }
-        let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
-        [finishing, self.accept_again].into_iter().flatten().min()
     }
 }
 

@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{
-    Buf, CloseReason, ConnId, Frame, Happening, Instant, ListenerId, NetEvent, Ticket, Transport,
+    Buf, CloseReason, ConnId, Frame, Happening, Instant, ListenerId, Migrate, NetEvent, Streams,
+    Ticket, Transport,
 };
 use io_uring::{cqueue, opcode, types};
 use rustix::net::Shutdown;
@@ -590,7 +591,7 @@ impl Sockets {
     }
 }
 
-impl Transport for Sockets {
+impl Streams for Sockets {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         self.now = now;
         if let Some((spread, me)) = &self.spread {
@@ -656,6 +657,22 @@ impl Transport for Sockets {
         }
     }
 
+    fn close(&mut self, conn: ConnId) {
+        if self.find(conn).is_some() {
+            self.end(conn.index, CloseReason::Local);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        if !self.events.is_empty() || self.ring.has_events(Owner::Sockets) {
+            return Some(Instant::ZERO);
+        }
+        let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
+        [finishing, self.accept_again].into_iter().flatten().min()
+    }
+}
+
+impl Transport for Sockets {
     fn pause(&mut self, conn: ConnId) {
         let Some(found) = self.find(conn) else { return };
         let was_paused = std::mem::replace(&mut found.paused, true);
@@ -696,12 +713,16 @@ impl Transport for Sockets {
         self.resume(conn); // to see the peer's close
     }
 
-    fn close(&mut self, conn: ConnId) {
-        if self.find(conn).is_some() {
-            self.end(conn.index, CloseReason::Local);
+    fn stop_listening(&mut self) {
+        for n in 0..self.listeners.len() {
+            self.cancel_accept(n as u32);
         }
+        self.listeners.clear();
+        self.accept_again = None;
     }
+}
 
+impl Migrate for Sockets {
     fn still(&mut self, conn: ConnId) {
         self.quieten(conn);
     }
@@ -716,22 +737,6 @@ impl Transport for Sockets {
 
     fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
         self.take_from_rack(ticket)
-    }
-
-    fn stop_listening(&mut self) {
-        for n in 0..self.listeners.len() {
-            self.cancel_accept(n as u32);
-        }
-        self.listeners.clear();
-        self.accept_again = None;
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        if !self.events.is_empty() || self.ring.has_events(Owner::Sockets) {
-            return Some(Instant::ZERO);
-        }
-        let finishing = self.finishing.front().map(|(deadline, _)| *deadline);
-        [finishing, self.accept_again].into_iter().flatten().min()
     }
 }
 

@@ -4,7 +4,7 @@ use super::Sockets;
 use super::conn::Receiving;
 
 impl Sockets {
-    /// Waits for receive buffers; the next [`kick`](contract::Transport::kick) that finds some ends this.
+    /// Waits for receive buffers; the next [`kick`](contract::Streams::kick) that finds some ends this.
     pub(super) fn starve(&mut self, index: u32) {
         self.provided.ran_dry();
         let conn = &mut self.conns[index as usize];

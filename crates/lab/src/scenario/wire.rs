@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use contract::{
-    Buf, CloseReason, Command, ConnId, Frame, Hello, Instant, ListenerId, NetEvent, Peer,
-    REQUEST_BYTES_MAX, Status, Tag, Transport,
+    Buf, CloseReason, Command, ConnId, Frame, Hello, Instant, ListenerId, Migrate, NetEvent, Peer,
+    REQUEST_BYTES_MAX, Status, Streams, Tag, Ticket, Transport,
 };
 use proto::reflex::{ClientEvent, ClientSession};
 
@@ -217,7 +217,7 @@ impl Line {
     }
 }
 
-impl Transport for Wire {
+impl Streams for Wire {
     fn poll(&mut self, _now: Instant, events: &mut Vec<NetEvent>, _max: usize) {
         events.extend(self.events.drain(..));
         events.extend(self.sent.drain(..).map(|(conn, buf)| NetEvent::Sent { conn, buf }));
@@ -248,6 +248,17 @@ impl Transport for Wire {
 
     fn kick(&mut self, _now: Instant) {}
 
+    fn close(&mut self, conn: ConnId) {
+        let reason = CloseReason::Local;
+        self.events.push_back(NetEvent::Closed { conn, reason });
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Transport for Wire {
     fn pause(&mut self, conn: ConnId) {
         self.lines[conn.index as usize].paused = true;
     }
@@ -265,14 +276,23 @@ impl Transport for Wire {
         self.close(conn);
     }
 
-    fn close(&mut self, conn: ConnId) {
-        let reason = CloseReason::Local;
-        self.events.push_back(NetEvent::Closed { conn, reason });
+    fn stop_listening(&mut self) {}
+}
+
+impl Migrate for Wire {
+    fn still(&mut self, conn: ConnId) {
+        self.pause(conn);
     }
 
-    fn stop_listening(&mut self) {}
+    fn is_still(&self, _conn: ConnId) -> bool {
+        false // no connection of a scenario changes workers
+    }
 
-    fn wake_at(&self) -> Option<Instant> {
+    fn detach(&mut self, conn: ConnId, to: u16) -> Ticket {
+        unreachable!("{conn:?} is never still, so it does not go to worker {to}")
+    }
+
+    fn attach(&mut self, _ticket: Ticket) -> Option<ConnId> {
         None
     }
 }

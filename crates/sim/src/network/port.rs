@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use contract::{Buf, CloseReason, ConnId, Dial, Frame, Instant, NetEvent, Ticket, Transport};
+use contract::{
+    Buf, CloseReason, ConnId, Dial, Frame, Instant, Migrate, NetEvent, Streams, Ticket, Transport,
+};
 
 use super::Shared;
 use super::conn::{Phase, Target};
@@ -35,7 +37,7 @@ impl std::fmt::Debug for Port {
     }
 }
 
-impl Transport for Port {
+impl Streams for Port {
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let mut network = self.network.borrow_mut();
         network.settle(now);
@@ -110,6 +112,19 @@ impl Transport for Port {
         }
     }
 
+    fn close(&mut self, conn: ConnId) {
+        let mut network = self.network.borrow_mut();
+        if network.find(self.host, conn).is_some() {
+            network.end(self.host, conn.index, CloseReason::Local);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.network.borrow().wake_at(self.host)
+    }
+}
+
+impl Transport for Port {
     fn pause(&mut self, conn: ConnId) {
         let mut network = self.network.borrow_mut();
         let Some(found) = network.find(self.host, conn) else { return };
@@ -152,11 +167,14 @@ impl Transport for Port {
         }
     }
 
-    fn close(&mut self, conn: ConnId) {
-        let mut network = self.network.borrow_mut();
-        if network.find(self.host, conn).is_some() {
-            network.end(self.host, conn.index, CloseReason::Local);
-        }
+    fn stop_listening(&mut self) {
+        self.network.borrow_mut().hosts[self.host].listening = false;
+    }
+}
+
+impl Migrate for Port {
+    fn still(&mut self, conn: ConnId) {
+        self.pause(conn);
     }
 
     fn is_still(&self, conn: ConnId) -> bool {
@@ -169,14 +187,6 @@ impl Transport for Port {
 
     fn attach(&mut self, ticket: Ticket) -> Option<ConnId> {
         self.network.borrow_mut().attach(self.host, ticket)
-    }
-
-    fn stop_listening(&mut self) {
-        self.network.borrow_mut().hosts[self.host].listening = false;
-    }
-
-    fn wake_at(&self) -> Option<Instant> {
-        self.network.borrow().wake_at(self.host)
     }
 }
 

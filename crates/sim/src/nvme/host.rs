@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use contract::{
-    BLOCK_BYTES, BufPool, Command, ConnId, Dial, Instant, NetEvent, Range, Status, Transport,
+    BLOCK_BYTES, BufPool, Command, ConnId, Dial, Instant, NetEvent, Range, Status, Streams,
 };
 use flash::Chance;
 use proto::nvme::Nqn;

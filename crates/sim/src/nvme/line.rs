@@ -1,6 +1,6 @@
 //! A connection of a host: one queue of its controller.
 
-use contract::{BufPool, ConnId, Frame, FrameHead, Instant, Transport};
+use contract::{BufPool, ConnId, Frame, FrameHead, Instant, Streams};
 use proto::nvme_tcp::{Carried, Digests, HostSession, Ready};
 use wire::nvme::{CommandId, Submission};
 

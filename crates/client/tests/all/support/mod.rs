@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use contract::{
     Buf, CloseReason, Command, ConnId, Control, Dial, Event, Frame, HelloReply, Instant, NetEvent,
-    Peer, Reply, Session, Status, Tag, Transport,
+    Peer, Reply, Session, Status, Streams, Tag,
 };
 use nearflash_client::{Done, Initiator, Options, Report};
 use proto::reflex::ServerSession;
@@ -31,7 +31,7 @@ pub(crate) struct Wire {
 
 pub(crate) struct Net(pub(crate) Rc<RefCell<Wire>>);
 
-impl Transport for Net {
+impl Streams for Net {
     fn poll(&mut self, _now: Instant, events: &mut Vec<NetEvent>, max: usize) {
         let mut wire = self.0.borrow_mut();
         let take = max.min(wire.events.len());
@@ -61,24 +61,11 @@ impl Transport for Net {
     }
 
     fn kick(&mut self, _now: Instant) {}
-    fn pause(&mut self, _conn: ConnId) {}
-    fn resume(&mut self, _conn: ConnId) {}
-
-    fn unsent(&self, _conn: ConnId) -> usize {
-        0
-    }
-
-    fn finish(&mut self, conn: ConnId) {
-        self.close(conn);
-    }
-
     fn close(&mut self, conn: ConnId) {
         let mut wire = self.0.borrow_mut();
         wire.closed.push(conn);
         wire.events.push_back(NetEvent::Closed { conn, reason: CloseReason::Local });
     }
-
-    fn stop_listening(&mut self) {}
 
     fn wake_at(&self) -> Option<Instant> {
         None

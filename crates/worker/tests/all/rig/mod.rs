@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use contract::{
     Ask, Buf, BufPool, CloseReason, Command, ConnId, Event, Expected, Fatal, Fence, Frame,
-    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, NamespaceId, NetEvent, Parcel, Peer,
-    QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status, Tag, Tell,
-    TenantId, Ticket, Transport,
+    FrameHead, Instant, Kind, ListenerId, Mailbox, Meters, Migrate, NamespaceId, NetEvent, Parcel,
+    Peer, QueueFull, Range, Reply, Report, Request, Scheduler, Session, Slot, Status, Streams, Tag,
+    Tell, TenantId, Ticket, Transport,
 };
 use flash::Null;
 use nearflash_worker::{
@@ -42,7 +42,7 @@ struct Wire {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Network(Rc<RefCell<Wire>>);
 
-impl Transport for Network {
+impl Streams for Network {
     fn poll(&mut self, _: Instant, events: &mut Vec<NetEvent>, _: usize) {
         events.extend(self.0.borrow_mut().events.drain(..));
     }
@@ -58,33 +58,40 @@ impl Transport for Network {
         }
     }
     fn kick(&mut self, _: Instant) {}
-    fn pause(&mut self, _: ConnId) {}
-    fn resume(&mut self, _: ConnId) {}
-    fn unsent(&self, _: ConnId) -> usize {
-        0
-    }
-    fn is_still(&self, _: ConnId) -> bool {
-        true
-    }
-    fn detach(&mut self, conn: ConnId, _: u16) -> Ticket {
-        Ticket(u64::from(conn.index))
-    }
-    fn finish(&mut self, conn: ConnId) {
-        self.close(conn);
-    }
     fn close(&mut self, conn: ConnId) {
         let mut wire = self.0.borrow_mut();
         if !wire.lingers {
             wire.events.push_back(NetEvent::Closed { conn, reason: CloseReason::Local });
         }
     }
-    /// At the place behind the one that it had.
-    fn attach(&mut self, Ticket(place): Ticket) -> Option<ConnId> {
-        Some(ConnId { index: place as u32 + 1, generation: 0 })
-    }
-    fn stop_listening(&mut self) {}
     fn wake_at(&self) -> Option<Instant> {
         None
+    }
+}
+
+impl Transport for Network {
+    fn pause(&mut self, _: ConnId) {}
+    fn resume(&mut self, _: ConnId) {}
+    fn unsent(&self, _: ConnId) -> usize {
+        0
+    }
+    fn finish(&mut self, conn: ConnId) {
+        self.close(conn);
+    }
+    fn stop_listening(&mut self) {}
+}
+
+impl Migrate for Network {
+    fn still(&mut self, _: ConnId) {}
+    fn is_still(&self, _: ConnId) -> bool {
+        true
+    }
+    fn detach(&mut self, conn: ConnId, _: u16) -> Ticket {
+        Ticket(u64::from(conn.index))
+    }
+    /// Takes the place behind the one that the connection had.
+    fn attach(&mut self, Ticket(place): Ticket) -> Option<ConnId> {
+        Some(ConnId { index: place as u32 + 1, generation: 0 })
     }
 }
 
