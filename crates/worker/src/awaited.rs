@@ -81,7 +81,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Ok(tenant) => {
                 let charged = Member { tenant, epoch: self.meter(tenant).epoch() };
                 let conn = self.find(id).expect("it sent a request");
-                if conn.is_on_the_move() {
+                if conn.life.is_moving() {
                     return conn.put_off.push((request, charged));
                 }
                 if self.ask_in_line(PutOff { conn: id, request, charged }) {
@@ -112,7 +112,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Goes on with what was put off for a connection that has moved, or stays.
     pub(crate) fn ask_again(&mut self, id: ConnId) {
-        let Some(conn) = self.find(id).filter(|conn| !conn.broken && !conn.finishing) else {
+        let Some(conn) = self.find(id).filter(|conn| !conn.life.is_ending()) else {
             return;
         };
         for (request, charged) in std::mem::take(&mut conn.put_off) {
@@ -130,7 +130,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while asked < self.limits.batch && waiting < self.awaited.lines.tenants() {
             let put_off = self.awaited.lines.front().expect("somebody waits");
             let conn = self.find(put_off.conn);
-            let is_gone = conn.is_none_or(|conn| conn.broken || conn.finishing);
+            let is_gone = conn.is_none_or(|conn| conn.life.is_ending());
             match if is_gone { Asked::Done } else { self.ask(&put_off) } {
                 Asked::Done => {
                     self.awaited.lines.pop();
@@ -205,9 +205,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             links: Links::default(),
         });
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
-        conn.in_flight += 1;
-        conn.awaited += 1;
-        conn.asked.push(&mut self.in_flight, slot);
+        conn.outstanding.count += 1;
+        conn.outstanding.awaited += 1;
+        conn.outstanding.asked.push(&mut self.in_flight, slot);
         let buf = self.in_flight.get(slot).buf.as_mut().expect("it was just given one");
         let head = conn.session.invite(tag, slot, buf.prefix_mut(request.payload_bytes));
         match head.is_empty() {
@@ -236,8 +236,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// An awaited payload is whole, or will not be.
     pub(crate) fn piece_was_last(&mut self, id: ConnId, slot: Slot, status: Status) {
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a piece");
-        conn.awaited -= 1;
-        conn.asked.remove(&mut self.in_flight, slot);
+        conn.outstanding.awaited -= 1;
+        conn.outstanding.asked.remove(&mut self.in_flight, slot);
         let entry = self.in_flight.get(slot);
         entry.is_awaited = false;
         entry.filled = entry.command.payload_bytes();
@@ -271,7 +271,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Lets the session do its own work, and say what comes of it.
     pub(crate) fn attend(&mut self, id: ConnId) {
         let now = self.now;
-        let Some(conn) = self.find(id).filter(|conn| !conn.broken) else { return };
+        let Some(conn) = self.find(id).filter(|conn| !conn.life.is_broken()) else { return };
         let attended = conn.session.attend(now);
         let is_quiet = conn.session.unsaid() == 0;
         match attended {
@@ -287,7 +287,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Sends what the session has to say by itself, as far as there is room.
     fn say(&mut self, id: ConnId) {
-        while let Some(conn) = self.find(id).filter(|conn| !conn.broken) {
+        while let Some(conn) = self.find(id).filter(|conn| !conn.life.is_broken()) {
             match conn.session.unsaid() {
                 0 => return,
                 _ if self.utter(id) => {}

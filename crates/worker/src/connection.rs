@@ -1,4 +1,4 @@
-//! What a worker knows of one connection.
+//! One connection: how far its life has come, what it has in flight, and what it waits for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,81 +22,204 @@ pub(crate) struct Connection<P> {
     pub(crate) id: ConnId,
     pub(crate) peer: Peer,
     pub(crate) session: P,
-    /// `None`: no rule lets it do anything (yet).
-    pub(crate) grant: Option<Arc<Grant>>,
-    /// The grant's tenant, if it entered that and it can go; the others stay while the server runs.
-    pub(crate) entered: Option<Member>,
-    /// The listener that it came by.
+    /// The listener that accepted the connection.
     pub(crate) listener: ListenerId,
     /// The namespace of requests that name none.
     pub(crate) namespace: NamespaceId,
-    /// The tenants that it registered; handle `n` is at `n - 1`.
+    pub(crate) life: Life,
+    pub(crate) greeting: Greeting,
+    pub(crate) membership: Membership,
+    /// The connection's place among those of its client that have the same name.
+    pub(crate) place: Option<Place>,
+    /// The fence that counts the connection's requests that may change data: that of the place, or
+    /// the one that the session gave.
+    pub(crate) fence: Option<Arc<Fence>>,
+    pub(crate) outstanding: Outstanding,
+    pub(crate) streams: [Stream; STREAMS],
+    pub(crate) intake: Intake,
+    /// Requests that came along from another worker and have no slot yet, oldest first. The
+    /// connection is stalled until there are none.
+    pub(crate) arrived: VecDeque<ParcelRequest>,
+    /// Requests whose payload is asked for once the connection has landed, or stays, oldest first,
+    /// each with the tenant that is charged; at most as many as the session takes.
+    pub(crate) put_off: Vec<(Request, Member)>,
+    pub(crate) progress: Progress,
+}
+
+/// How far the life of a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// Requests are taken. The peer, an order to move or an order to end ends this.
+    Open,
+    /// The connection is to move to another worker, and no more payloads are asked for. The last
+    /// payload that was asked for ends this, or the migration's time.
+    Settling,
+    /// The connection is to move to another worker: it is not received from, and nothing behind its
+    /// barriers starts. The migration ends this: the connection goes, or stays.
+    Leaving,
+    /// No more requests are taken, for this reason. The end of those in flight ends the connection.
+    Finishing(End),
+    /// The peer broke the protocol or a limit, or its time is over: its bytes mean nothing any more.
+    /// The transport ends this when it has closed the connection.
+    Broken(End),
+}
+
+impl Life {
+    /// Returns whether the end has begun.
+    pub(crate) fn is_ending(self) -> bool {
+        matches!(self, Life::Finishing(_) | Life::Broken(_))
+    }
+
+    /// Returns whether the connection ends when its requests have ended.
+    pub(crate) fn is_finishing(self) -> bool {
+        matches!(self, Life::Finishing(_))
+    }
+
+    /// Returns whether the peer's bytes mean nothing any more.
+    pub(crate) fn is_broken(self) -> bool {
+        matches!(self, Life::Broken(_))
+    }
+
+    /// Returns whether the connection is to move to another worker.
+    pub(crate) fn is_moving(self) -> bool {
+        matches!(self, Life::Settling | Life::Leaving)
+    }
+
+    /// Returns the reason of an end that was begun here.
+    pub(crate) fn cause(self) -> Option<End> {
+        match self {
+            Life::Open | Life::Settling | Life::Leaving => None,
+            Life::Finishing(cause) | Life::Broken(cause) => Some(cause),
+        }
+    }
+
+    /// Takes no more requests from now on, unless the end has begun already.
+    pub(crate) fn finish(&mut self, cause: End) {
+        if !self.is_ending() {
+            *self = Life::Finishing(cause);
+        }
+    }
+
+    /// Breaks the connection off; the first cause stays.
+    pub(crate) fn break_off(&mut self, cause: End) {
+        *self = Life::Broken(self.cause().unwrap_or(cause));
+    }
+
+    /// Ends a migration: the connection stays here.
+    pub(crate) fn stay(&mut self) {
+        if self.is_moving() {
+            *self = Life::Open;
+        }
+    }
+}
+
+/// How far a connection's hello has come. While one is under way, nothing more is parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    /// There was no hello, or it has been answered.
+    Idle,
+    /// The look at the hello's token is put off. The time ends this.
+    Throttled,
+    /// The control plane is asked whether the connection may enter the tenant that its hello names.
+    /// The control plane's answer ends this.
+    Asked(Welcome, Client),
+    /// The answer waits for the client's earlier connection. The end of the requests of that one
+    /// ends this, or another process that has it.
+    Fenced(Welcome),
+}
+
+/// The answer to a hello that lets its connection in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    pub(crate) tag: Tag,
+    pub(crate) reply: HelloReply,
+}
+
+/// A client's name, and which of its connections a hello is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Client {
+    pub(crate) name: u128,
+    pub(crate) connection: u32,
+}
+
+impl Greeting {
+    /// Returns whether a hello waits for its answer.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !matches!(self, Greeting::Idle)
+    }
+
+    /// Takes the client out of a hello that the control plane was asked about, which then waits for
+    /// its fence.
+    pub(crate) fn take_asked(&mut self) -> Option<Client> {
+        let Greeting::Asked(welcome, client) = *self else { return None };
+        *self = Greeting::Fenced(welcome);
+        Some(client)
+    }
+
+    /// Takes the answer of a hello that waits for nothing but its fence.
+    pub(crate) fn take_fenced(&mut self) -> Option<Welcome> {
+        let Greeting::Fenced(welcome) = *self else { return None };
+        *self = Greeting::Idle;
+        Some(welcome)
+    }
+}
+
+/// The tenants that a connection belongs to.
+#[derive(Debug, Default)]
+pub(crate) struct Membership {
+    /// The rights of the connection, and its tenant; `None`: no rule lets it do anything (yet).
+    pub(crate) grant: Option<Arc<Grant>>,
+    /// The tenant of the grant, if the connection entered that one and it can go. Other tenants stay
+    /// while the server runs.
+    pub(crate) entered: Option<Member>,
+    /// The tenants that the connection registered; handle `n` is at `n - 1`.
     pub(crate) handles: Vec<Option<Member>>,
-    /// Requests in flight.
-    pub(crate) in_flight: usize,
-    /// Those among them whose payload was asked for and has not all come.
+}
+
+/// The requests of a connection that are in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding {
+    /// How many requests are in flight.
+    pub(crate) count: usize,
+    /// How many of them wait for a payload that the peer was asked for.
     pub(crate) awaited: usize,
-    /// The same, to find them by.
+    /// The list of the awaited ones.
     pub(crate) asked: Chain,
-    /// Bytes of data that their replies will carry.
+    /// Bytes of data that the replies will carry.
     pub(crate) owed: usize,
+}
+
+/// How a connection's bytes are taken.
+#[derive(Debug)]
+pub(crate) struct Intake {
     /// Where the bytes of the message being received go.
     pub(crate) receiving: Receiving,
-    /// The request whose buffer the transport has, to receive into it; its return ends this.
+    /// The request whose buffer the transport has, to receive into it. The buffer's return ends
+    /// this.
     pub(crate) filling: Option<Slot>,
-    /// A request that waits for a buffer, or for its tenant to hold less, whose payload has not been
-    /// looked at; the next turn that finds a buffer, or the end of one of the tenant's requests,
-    /// ends this.
-    pub(crate) waiting: Option<Request>,
-    pub(crate) streams: [Stream; STREAMS],
-    /// Not read from: it is over its limits, or waits for its fence. What had arrived already is
-    /// kept here from `carried_from` on.
+    /// The connection is not received from: it is over its limits, or waits for its fence, for a
+    /// slot or for a buffer. Bytes that had arrived are kept here.
     pub(crate) stalled: Option<Stalled>,
-    /// It is queued, because its stall may be over.
-    pub(crate) is_queued: bool,
-    /// It is stalled for a shortage of the worker's, and queued for its end.
-    pub(crate) is_starving: bool,
-    /// Where it stands in a tenant's line, because that holds too much for its next request.
+    /// The connection's position in a tenant's line, because the tenant holds too much for the next
+    /// request.
     pub(crate) stand: Option<Stand>,
-    /// The answer to its hello, until the fence lets it in.
-    pub(crate) greeting: Option<(Tag, HelloReply)>,
-    /// What its hello said of its client, while the control plane is asked whether it may enter the
-    /// tenant that the hello names.
-    pub(crate) entering: Option<(u128, u32)>,
-    /// Its hello's token is looked at late; ended by the time.
-    pub(crate) is_put_off: bool,
-    pub(crate) place: Option<Place>,
-    /// Counts its requests that may change data: its place's, or the one that its session gave.
-    pub(crate) fence: Option<Arc<Fence>>,
-    pub(crate) progress: Progress,
-    /// Requests that it brought along from another worker and that have no slot yet, oldest first;
-    /// it is stalled until there is none.
-    pub(crate) luggage: VecDeque<ParcelRequest>,
-    /// Requests of it whose payload is asked for when it has landed, or stays, oldest first, with whom
-    /// they are charged to; at most as many as its session takes.
-    pub(crate) put_off: Vec<(Request, Member)>,
-    /// It is to move to another worker, when it has sent all that it was asked for: it is asked for
-    /// nothing more.
-    pub(crate) is_settling: bool,
-    /// It is to move to another worker: it is not received from, and nothing behind its barriers
-    /// starts.
-    pub(crate) is_leaving: bool,
-    /// No more requests are taken; it ends when those in flight have.
-    pub(crate) finishing: bool,
-    /// The peer broke the protocol or a limit: its bytes mean nothing any more.
-    pub(crate) broken: bool,
-    /// Why its end was begun here; `None`: it was not.
-    pub(crate) cause: Option<End>,
+    /// The connection is queued, because its stall may be over.
+    pub(crate) is_queued: bool,
+    /// The connection is stalled for a shortage of the worker's, and queued for its end.
+    pub(crate) is_starving: bool,
 }
 
 /// Where the payload of the current message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// There is none.
+    /// There is no payload.
     Nothing,
-    /// Into this request's buffer.
+    /// The request in front of the payload waits for a slot or a buffer, or for its tenant to hold
+    /// less. The next turn that finds a buffer ends this, or the end of one of the tenant's requests.
+    Waiting(Request),
+    /// The payload goes into this request's buffer.
     Into(Slot),
-    /// Nowhere: the request was refused.
+    /// The payload goes nowhere, because the request was refused.
     Discard,
 }
 
@@ -117,80 +240,66 @@ pub(crate) struct Stream {
     pub(crate) held: Chain,
 }
 
-/// Counters that housekeeping compares with what it saw last, to find peers that are stuck.
+/// Counters that housekeeping compares with its last look, to find peers that are stuck.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// Messages whose first byte was seen.
     pub(crate) messages: u32,
-    /// Bytes given to the transport; less what it has not sent, those that have left.
+    /// Bytes given to the transport; without the unsent ones, the bytes that have left.
     pub(crate) queued: u64,
     pub(crate) messages_seen: u32,
-    /// Messages between two housekeepings lately: half of it is what the last one saw.
+    /// Messages between two looks lately: half of the number is what the last look saw.
     pub(crate) messages_lately: u32,
     pub(crate) left_seen: u64,
-    /// Housekeepings since a message was left half received, and since frames waited unsent.
+    /// Looks since a message was left half received, and since frames waited unsent.
     pub(crate) idle_receiving: u32,
     pub(crate) idle_sending: u32,
 }
 
 impl<P: Session> Connection<P> {
-    /// What it is, said by its `worker`.
+    /// Describes the connection of `worker` for the control plane.
     pub(crate) fn listed(&self, worker: u16) -> Listed {
         Listed {
             conn: self.id,
             peer: self.peer,
-            tenant: self.grant.as_ref().map(|grant| grant.tenant),
+            tenant: self.membership.grant.as_ref().map(|grant| grant.tenant),
             listener: self.listener.0,
-            in_flight: self.in_flight as u32,
+            in_flight: self.outstanding.count as u32,
             messages: self.progress.messages,
             can_move: self.session.moves_to(worker),
             can_leave: self.session.moves_to(u16::MAX),
-            is_ending: self.finishing || self.broken,
+            is_ending: self.life.is_ending(),
         }
     }
 }
 
 impl<P> Connection<P> {
-    /// Whether it is to move to another worker.
-    pub(crate) fn is_on_the_move(&self) -> bool {
-        self.is_settling || self.is_leaving
-    }
-
+    /// Makes a connection that has said nothing.
     pub(crate) fn new(id: ConnId, peer: Peer, session: P) -> Self {
         Connection {
             id,
             peer,
             session,
-            grant: None,
-            entered: None,
             listener: ListenerId(0),
             namespace: NamespaceId(1),
-            handles: Vec::new(),
-            in_flight: 0,
-            awaited: 0,
-            asked: Chain::default(),
-            owed: 0,
-            receiving: Receiving::Nothing,
-            filling: None,
-            waiting: None,
-            streams: [Stream::default(); STREAMS],
-            stalled: None,
-            is_queued: false,
-            is_starving: false,
-            stand: None,
-            greeting: None,
-            entering: None,
-            is_put_off: false,
+            life: Life::Open,
+            greeting: Greeting::Idle,
+            membership: Membership::default(),
             place: None,
             fence: None,
-            progress: Progress::default(),
-            luggage: VecDeque::new(),
+            outstanding: Outstanding::default(),
+            streams: [Stream::default(); STREAMS],
+            intake: Intake {
+                receiving: Receiving::Nothing,
+                filling: None,
+                stalled: None,
+                stand: None,
+                is_queued: false,
+                is_starving: false,
+            },
+            arrived: VecDeque::new(),
             put_off: Vec::new(),
-            is_settling: false,
-            is_leaving: false,
-            finishing: false,
-            broken: false,
-            cause: None,
+            progress: Progress::default(),
         }
     }
 }

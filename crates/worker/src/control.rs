@@ -5,10 +5,10 @@ use std::sync::Arc;
 use contract::{
     CloseReason, ConnId, Control, Device, End, Frame, Hello, HelloReply, ListenerId, Mailbox,
     Member, NamespaceId, NamespaceInfo, Peer, REQUEST_BYTES_MAX, Reply, Scheduler, Session, Status,
-    Tag, TenantId, Transport,
+    TenantId, Transport,
 };
 
-use crate::connection::{Connection, Receiving};
+use crate::connection::{Client, Connection, Greeting, Receiving, Welcome};
 use crate::fence::Place;
 use crate::worker::Worker;
 
@@ -56,35 +56,37 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.open_connections -= 1;
         self.line.meters.worker.set_connections(self.open_connections);
         tracing::debug!(peer = %conn.peer, ?reason, "connection closed");
-        self.line.meters.worker.end(conn.cause.unwrap_or(match reason {
+        self.line.meters.worker.end(conn.life.cause().unwrap_or(match reason {
             CloseReason::Peer => End::Peer,
             CloseReason::Reset(_) | CloseReason::Local | CloseReason::Unreachable(_) => {
                 End::Network
             }
         }));
-        if let Receiving::Into(slot) = conn.receiving {
+        if let Receiving::Into(slot) = conn.intake.receiving {
             self.forget(slot);
         }
-        self.forget_awaited(conn.asked);
+        self.forget_awaited(conn.outstanding.asked);
         for stream in &mut conn.streams {
             while let Some(slot) = stream.held.pop(&mut self.in_flight) {
                 self.forget(slot);
             }
         }
-        if let Some(stalled) = &conn.stalled {
+        if let Some(stalled) = &conn.intake.stalled {
             self.carried -= stalled.bytes.len() - stalled.taken;
         }
-        if conn.is_put_off {
+        if conn.greeting == Greeting::Throttled {
             self.guesses.forget(id);
         }
         if let Some(place) = conn.place.take() {
             self.shared.fences.leave(place);
         }
-        if conn.is_on_the_move() {
-            self.forget_leaving(id);
-        }
+        self.forget_leaving(id);
         self.lose_luggage(&conn);
-        self.leave_all(conn.grant.as_ref(), conn.entered, &conn.handles);
+        self.leave_all(
+            conn.membership.grant.as_ref(),
+            conn.membership.entered,
+            &conn.membership.handles,
+        );
         self.discard_unwanted();
     }
 
@@ -108,7 +110,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn attach(&mut self, id: ConnId, tenant: Option<TenantId>) {
         let conn = self.find(id).expect("it is attached");
         let granted = match tenant {
-            Some(tenant) => conn.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
+            Some(tenant) => conn.membership.grant.as_ref().map(|grant| Arc::new(grant.of(tenant))),
             None => {
                 let (peer, listener) = (conn.peer, conn.listener);
                 let own = self.shared.listeners.stands(listener);
@@ -119,7 +121,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         // An operator may have made the tenant, and may remove it while the connection is idle.
         let member = tenant.map(|tenant| Member { tenant, epoch: self.meter(tenant).epoch() });
         let conn = self.find(id).expect("it is attached");
-        conn.entered = member.filter(|_| conn.grant.is_some());
+        conn.membership.entered = member.filter(|_| conn.membership.grant.is_some());
     }
 
     /// What a connection is told with the answer to its hello.
@@ -156,25 +158,25 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             }
             Ok(grant) => {
                 self.set_grant(id, Some(grant));
-                self.greet(id, hello.tag, reply);
-                self.take_place(id, hello.client, hello.connection);
+                self.greet(id, Greeting::Fenced(Welcome { tag: hello.tag, reply }));
+                self.take_place(id, Client { name: hello.client, connection: hello.connection });
                 self.answer_greetings();
             }
         }
     }
 
     /// The connection is let in as soon as nothing stands against it.
-    pub(crate) fn greet(&mut self, id: ConnId, tag: Tag, reply: HelloReply) {
-        self.find(id).expect("it said hello").greeting = Some((tag, reply));
+    pub(crate) fn greet(&mut self, id: ConnId, greeting: Greeting) {
+        self.find(id).expect("it said hello").greeting = greeting;
         self.greetings.push(id);
     }
 
     /// Takes the place of an earlier connection of the same client, if the client has a name.
-    pub(crate) fn take_place(&mut self, id: ConnId, client: u128, connection: u32) {
+    pub(crate) fn take_place(&mut self, id: ConnId, client: Client) {
         let conn = self.find(id).expect("it said hello");
-        let tenant = conn.grant.as_ref().expect("it was let in").tenant;
-        if client != 0 {
-            let place = self.shared.fences.take(tenant, client, connection);
+        let tenant = conn.membership.grant.as_ref().expect("it was let in").tenant;
+        if client.name != 0 {
+            let place = self.shared.fences.take(tenant, client.name, client.connection);
             let conn = self.find(id).expect("it said hello");
             conn.fence = Some(place.fence().clone());
             conn.place = Some(place);
@@ -187,15 +189,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let waits = |place: &Place| place.is_waiting() || shared.fences.holds(place);
         for n in (0..self.greetings.len()).rev() {
             let id = self.greetings[n];
-            let greeting = match self.find(id) {
-                Some(conn) if conn.entering.is_some() || conn.place.as_ref().is_some_and(waits) => {
-                    continue;
+            let welcome = match self.find(id) {
+                Some(conn) => {
+                    let is_asked = matches!(conn.greeting, Greeting::Asked(..));
+                    if is_asked || conn.place.as_ref().is_some_and(waits) {
+                        continue;
+                    }
+                    conn.greeting.take_fenced()
                 }
-                Some(conn) => conn.greeting.take(),
                 None => None,
             };
             self.greetings.swap_remove(n);
-            let Some((tag, reply)) = greeting else { continue };
+            let Some(Welcome { tag, reply }) = welcome else { continue };
             self.reply(id, &Reply::Hello { tag, status: Status::Ok, reply }, None);
             self.look_again(id);
         }
@@ -209,7 +214,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let conn = self.conns[id.index as usize].as_ref().expect("it asked");
         let number = namespace.unwrap_or(conn.namespace);
         let found = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
-        let mut rights = conn.grant.as_ref().ok_or(Status::Denied)?.rights(number);
+        let mut rights = conn.membership.grant.as_ref().ok_or(Status::Denied)?.rights(number);
         if !rights.read && !rights.write {
             return Err(Status::Denied);
         }
@@ -236,7 +241,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Some((buf, len)) => (Some(buf), len),
             None => (None, 0),
         };
-        let Some(conn) = self.find(id).filter(|conn| !conn.broken) else {
+        let Some(conn) = self.find(id).filter(|conn| !conn.life.is_broken()) else {
             return self.give_back(buf);
         };
         let bytes = buf.as_ref().map_or(&[][..], |buf| &buf.bytes()[..body_len]);

@@ -5,7 +5,7 @@ use contract::{
     Buf, ConnId, Device, End, Event, Expected, Mailbox, Scheduler, Session, Slot, Status, Transport,
 };
 
-use crate::connection::Receiving;
+use crate::connection::{Intake, Life, Receiving};
 use crate::worker::Worker;
 
 /// What a session made of bytes that are where they belong.
@@ -41,7 +41,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let Some(buf) = entry.buf.take() else { continue };
             match self.transport.receive_into(id, buf, at, at + bytes) {
                 Ok(()) => {
-                    self.find(id).expect("its place was found").filling = Some(slot);
+                    self.find(id).expect("its place was found").intake.filling = Some(slot);
                 }
                 Err(buf) => self.in_flight.get(slot).buf = Some(buf),
             }
@@ -53,12 +53,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// received now: the request, the place in its payload, and how many bytes.
     fn place_for(&mut self, id: ConnId) -> Option<(Slot, usize, usize)> {
         let conn = self.find(id)?;
-        let is_stopped = conn.broken || conn.finishing || conn.is_leaving || conn.stalled.is_some();
-        if is_stopped || conn.waiting.is_some() || conn.filling.is_some() {
+        let takes = matches!(conn.life, Life::Open | Life::Settling);
+        let Intake { receiving, filling, stalled, .. } = &conn.intake;
+        if !takes || stalled.is_some() || filling.is_some() {
             return None;
         }
         let Expected { place, bytes } = conn.session.expects()?;
-        let (slot, at) = match (place, conn.receiving) {
+        let (slot, at) = match (place, *receiving) {
+            (_, Receiving::Waiting(_)) => return None,
             (Some(place), _) => place,
             (None, Receiving::Into(slot)) => (slot, self.in_flight.get(slot).filled),
             (None, Receiving::Nothing | Receiving::Discard) => return None,
@@ -70,14 +72,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn filled(&mut self, id: ConnId, buf: Buf, at: usize, len: usize) {
         let conn = self.conns.get_mut(id.index as usize).and_then(Option::as_deref_mut);
         let conn = conn.filter(|conn| conn.id == id);
-        let Some(slot) = conn.and_then(|conn| conn.filling.take()) else {
+        let Some(slot) = conn.and_then(|conn| conn.intake.filling.take()) else {
             return self.give_back(Some(buf));
         };
         let Some(entry) = self.in_flight.find(slot).filter(|entry| entry.conn == id) else {
             return self.give_back(Some(buf)); // the request was forgotten meanwhile
         };
         let conn = self.conns[id.index as usize].as_mut().expect("looked at above");
-        let passed = match conn.broken || len == 0 {
+        let passed = match conn.life.is_broken() || len == 0 {
             true => Ok(None),
             false => pass(&mut conn.session, &buf.bytes()[at..at + len]).map(Some),
         };
@@ -94,7 +96,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Ok(Some(Passed { bytes, end, is_piece: false })) => {
                 assert!(bytes == len, "what was expected is what came");
                 if end.is_some() {
-                    conn.receiving = Receiving::Nothing;
+                    conn.intake.receiving = Receiving::Nothing;
                 }
                 self.payload_came(id, slot, bytes, end);
             }

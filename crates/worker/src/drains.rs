@@ -84,7 +84,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn begin_end(&mut self, id: ConnId, until: Instant) -> Result<(), Stays> {
         let conn = self.find(id).ok_or(Stays::Gone)?;
-        let ends_already = conn.finishing || conn.broken;
+        let ends_already = conn.life.is_ending();
         let which = Which::One(id);
         self.drains.retain(|drain| drain.which != which);
         if self.drains.iter().filter(|drain| drain.is_of_one()).count() == ENDS_MAX {

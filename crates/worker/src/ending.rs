@@ -6,6 +6,7 @@ use contract::{
     Tag, TenantId, Transport,
 };
 
+use crate::connection::Life;
 use crate::inflight::InFlight;
 use crate::metering::Ended;
 use crate::quota::Stand;
@@ -100,9 +101,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let order = &mut conn.streams[stream];
         order.running -= 1;
         let is_waited_for = !order.held.is_empty();
-        conn.owed -= reply_bytes;
-        conn.in_flight -= 1;
-        if conn.stalled.is_some() || conn.finishing {
+        conn.outstanding.owed -= reply_bytes;
+        conn.outstanding.count -= 1;
+        if conn.intake.stalled.is_some() || conn.life.is_finishing() {
             self.retired(id);
         }
         is_waited_for.then_some((id, stream))
@@ -179,11 +180,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A connection may go on, if it stands in that place still and waits; whether it does.
     fn call(&mut self, (id, stand): (ConnId, Stand)) -> bool {
-        let Some(conn) = self.find(id).filter(|conn| conn.stand == Some(stand)) else {
+        let Some(conn) = self.find(id).filter(|conn| conn.intake.stand == Some(stand)) else {
             return false;
         };
-        conn.stand = None;
-        let waits = conn.stalled.is_some();
+        conn.intake.stand = None;
+        let waits = conn.intake.stalled.is_some();
         if waits {
             self.look_again(id);
         }
@@ -204,8 +205,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// One request less is in flight on the connection.
     pub(crate) fn retire(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
-        conn.in_flight -= 1;
-        if conn.stalled.is_some() || conn.finishing {
+        conn.outstanding.count -= 1;
+        if conn.intake.stalled.is_some() || conn.life.is_finishing() {
             self.retired(id);
         }
     }
@@ -213,7 +214,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// One is less in flight on a connection that is stalled, or ends when none is.
     #[inline(never)]
     fn retired(&mut self, id: ConnId) {
-        if self.find(id).is_some_and(|conn| conn.stalled.is_some()) {
+        if self.find(id).is_some_and(|conn| conn.intake.stalled.is_some()) {
             self.look_again(id);
         } else {
             self.finish_if_idle(id);
@@ -225,7 +226,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while let Some(conn) = self.conns[id.index as usize].as_mut().filter(|c| c.id == id) {
             let order = &mut conn.streams[stream];
             let Some(front) = order.held.front() else { return };
-            if conn.is_leaving {
+            if conn.life == Life::Leaving {
                 return;
             }
             let is_barrier = self.in_flight.get(front).command == Command::Barrier;

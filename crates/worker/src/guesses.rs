@@ -13,6 +13,7 @@ use contract::{
     Status, Transport,
 };
 
+use crate::connection::Greeting;
 use crate::worker::Worker;
 
 /// Wrong tokens of an address that are looked over at each worker.
@@ -86,7 +87,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             return self.finish(id);
         }
         tracing::warn!(%peer, "too many wrong tokens came from this address: this one waits");
-        self.find(id).expect("it said hello").is_put_off = true;
+        self.find(id).expect("it said hello").greeting = Greeting::Throttled;
         self.guesses.waiting.insert((now + delay, id), (Failures::place(address), hello));
     }
 
@@ -96,7 +97,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let next = self.guesses.waiting.pop_first();
             let ((_, id), (address, hello)) = next.expect("it was just seen");
             self.progressed = true;
-            self.find(id).expect("who goes is forgotten").is_put_off = false;
+            self.find(id).expect("who goes is forgotten").greeting = Greeting::Idle;
             self.look_at_token(id, address, &hello);
             self.look_again(id);
         }

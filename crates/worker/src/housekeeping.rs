@@ -7,6 +7,7 @@ use contract::{
     Stays, Transport,
 };
 
+use crate::connection::{Greeting, Receiving};
 use crate::worker::Worker;
 
 /// How often stuck connections are looked for.
@@ -65,7 +66,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let mut conns = self.conns.iter().flatten();
         // What is away may come back with requests.
         let is_alone = self.is_draining() && self.moves.is_idle() && self.in_flight.is_empty();
-        is_alone && conns.all(|conn| conn.in_flight == 0)
+        is_alone && conns.all(|conn| conn.outstanding.count == 0)
     }
 
     /// Whether [`drain`](Worker::drain) was called.
@@ -83,10 +84,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     pub(crate) fn dismiss(&mut self, id: ConnId, cause: End) {
         let is_drained = matches!(cause, End::Drained | End::Ordered);
         let Some(conn) = self.find(id) else { return };
-        conn.finishing = true;
-        conn.cause.get_or_insert(cause);
-        conn.in_flight -= std::mem::take(&mut conn.awaited);
-        let asked = std::mem::take(&mut conn.asked);
+        conn.life.finish(cause);
+        conn.outstanding.count -= std::mem::take(&mut conn.outstanding.awaited);
+        let asked = std::mem::take(&mut conn.outstanding.asked);
         self.forget_awaited(asked);
         let Some(conn) = self.find(id) else { return };
         let tell = is_drained && conn.session.takes_notices();
@@ -98,7 +98,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Ends a finishing connection whose requests have all ended.
     pub(crate) fn finish_if_idle(&mut self, id: ConnId) {
-        if self.find(id).is_some_and(|conn| conn.finishing && conn.in_flight == 0) {
+        if self.find(id).is_some_and(|conn| conn.life.is_finishing() && conn.outstanding.count == 0)
+        {
             self.transport.finish(id);
         }
     }
@@ -130,8 +131,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let conn = self.conns[index].as_mut().expect("it is open");
             self.protocols[conn.session.protocol() as usize] += 1;
             let progress = &mut conn.progress;
+            let is_waiting = matches!(conn.intake.receiving, Receiving::Waiting(_));
             let half_received =
-                conn.session.is_mid_message() && conn.stalled.is_none() && conn.waiting.is_none();
+                conn.session.is_mid_message() && conn.intake.stalled.is_none() && !is_waiting;
             let news = progress.messages.wrapping_sub(progress.messages_seen);
             let received = news > 0;
             progress.messages_lately = progress.messages_lately / 2 + news.div_ceil(2);
@@ -139,12 +141,13 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let left = progress.queued - unsent as u64;
             let sent = left != progress.left_seen;
             // Whoever has no right to anything, and is not kept waiting for one, may not stay either.
-            let is_stranger = conn.grant.is_none() && !conn.is_put_off;
+            let is_stranger =
+                conn.membership.grant.is_none() && conn.greeting != Greeting::Throttled;
             let owes = is_stranger || (half_received && !received);
             progress.idle_receiving = if owes { progress.idle_receiving + 1 } else { 0 };
             progress.idle_sending = if unsent > 0 && !sent { progress.idle_sending + 1 } else { 0 };
             (progress.messages_seen, progress.left_seen) = (progress.messages, left);
-            let stalled = conn.stalled.is_some();
+            let stalled = conn.intake.stalled.is_some();
             let (idle_receiving, idle_sending) = (progress.idle_receiving, progress.idle_sending);
             self.attend(id);
             if stalled {

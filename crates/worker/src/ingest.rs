@@ -6,7 +6,7 @@ use contract::{
 };
 
 use crate::chain::Links;
-use crate::connection::{Receiving, STREAMS};
+use crate::connection::{Life, Receiving, STREAMS};
 use crate::inflight::InFlight;
 use crate::quota::Stand;
 use crate::worker::{Chunk, Worker};
@@ -101,7 +101,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn take_chunk(&mut self, chunk: &mut Chunk) -> Stop {
         let Some(conn) = self.find(chunk.conn) else { return Stop::Gone };
         let bytes = &chunk.buf.bytes()[chunk.taken..chunk.len];
-        if conn.stalled.is_some() {
+        if conn.intake.stalled.is_some() {
             return self.carry(chunk.conn, bytes);
         }
         let mut rest = bytes;
@@ -127,7 +127,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Stops receiving from a connection. One that leaves is not received from already.
     fn pause(&mut self, id: ConnId) {
-        if self.find(id).is_some_and(|conn| !conn.is_leaving) {
+        if self.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
             self.transport.pause(id);
         }
     }
@@ -135,7 +135,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Queues a connection whose stall may be over, once.
     pub(crate) fn look_again(&mut self, id: ConnId) {
         let Some(conn) = self.find(id) else { return };
-        if conn.stalled.is_some() && !std::mem::replace(&mut conn.is_queued, true) {
+        if conn.intake.stalled.is_some() && !std::mem::replace(&mut conn.intake.is_queued, true) {
             self.stalled.push_back(id);
         }
     }
@@ -144,7 +144,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn starve(&mut self, id: ConnId) {
         self.short = true;
         let conn = self.find(id).expect("its bytes were just looked at");
-        if !std::mem::replace(&mut conn.is_starving, true) {
+        if !std::mem::replace(&mut conn.intake.is_starving, true) {
             self.starving.push_back(id);
         }
     }
@@ -158,7 +158,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         self.carried += bytes.len();
         let conn = self.find(id).expect("a stalled connection is open");
-        conn.stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
+        conn.intake.stalled.get_or_insert_default().bytes.extend_from_slice(bytes);
         Stop::Stall
     }
 
@@ -168,10 +168,10 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         while self.has_room() {
             let Some(id) = self.starving.pop_front() else { break };
             let Some(conn) = self.find(id) else { continue };
-            conn.is_starving = false;
+            conn.intake.is_starving = false;
             match self.go_on(id) {
                 Stop::Shortage => {
-                    self.find(id).expect("it is open").is_starving = true;
+                    self.find(id).expect("it is open").intake.is_starving = true;
                     self.starving.push_front(id);
                     break;
                 }
@@ -183,8 +183,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         for _ in 0..self.stalled.len() {
             let id = self.stalled.pop_front().expect("it was just counted");
             let Some(conn) = self.find(id) else { continue };
-            conn.is_queued = false;
-            if conn.is_starving {
+            conn.intake.is_queued = false;
+            if conn.intake.is_starving {
                 continue;
             }
             match self.go_on(id) {
@@ -198,15 +198,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Goes on with a connection, if it is stalled.
     fn go_on(&mut self, id: ConnId) -> Stop {
         let conn = self.find(id).expect("the caller looked");
-        let Some(mut stalled) = conn.stalled.take() else { return Stop::Empty };
-        if !conn.luggage.is_empty()
+        let Some(mut stalled) = conn.intake.stalled.take() else { return Stop::Empty };
+        if !conn.arrived.is_empty()
             && let Err(stop) = self.unpack(id)
         {
             // Whoever is gone is still in the table until the transport says so.
-            self.find(id).expect("it is open").stalled = Some(stalled);
+            self.find(id).expect("it is open").intake.stalled = Some(stalled);
             return stop;
         }
-        if self.find(id).is_some_and(|conn| !conn.put_off.is_empty() && !conn.is_on_the_move()) {
+        if self.find(id).is_some_and(|conn| !conn.put_off.is_empty() && !conn.life.is_moving()) {
             self.ask_again(id);
         }
         let mut rest = &stalled.bytes[stalled.taken..];
@@ -217,7 +217,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         match stop {
             Stop::Empty => {
                 self.carried -= before;
-                if self.find(id).is_some_and(|conn| !conn.is_leaving) {
+                if self.find(id).is_some_and(|conn| conn.life != Life::Leaving) {
                     self.transport.resume(id);
                 }
                 // Its last request may have ended while it was stalled.
@@ -226,7 +226,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             Stop::Gone => self.carried -= before,
             Stop::Batch | Stop::Shortage | Stop::Stall => {
                 self.carried -= before - left;
-                self.find(id).expect("it is open").stalled = Some(stalled);
+                self.find(id).expect("it is open").intake.stalled = Some(stalled);
             }
         }
         stop
@@ -236,15 +236,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn ingest(&mut self, id: ConnId, input: &mut &[u8]) -> Stop {
         loop {
             let room = self.has_room();
-            let Some(conn) = self.find(id).filter(|conn| !conn.broken) else {
+            let Some(conn) = self.find(id).filter(|conn| !conn.life.is_broken()) else {
                 return Stop::Gone;
             };
-            let between_messages = conn.receiving == Receiving::Nothing;
-            if let Some(request) = conn.waiting {
+            if let Receiving::Waiting(request) = conn.intake.receiving {
                 if !room {
                     return Stop::Shortage; // others took the last slots meanwhile
                 }
-                conn.waiting = None;
+                conn.intake.receiving = Receiving::Nothing;
                 if let Err(stop) = self.admit(id, request) {
                     return stop;
                 }
@@ -253,12 +252,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             if input.is_empty() && !conn.session.has_more() {
                 return Stop::Empty;
             }
-            if between_messages {
-                if conn.finishing {
+            if matches!(conn.intake.receiving, Receiving::Nothing) {
+                if conn.life.is_finishing() {
                     *input = &[];
                     return Stop::Empty;
                 }
-                if conn.greeting.is_some() || conn.is_put_off || self.is_over_limits(id) {
+                if conn.greeting.is_under_way() || self.is_over_limits(id) {
                     return Stop::Stall;
                 }
                 if self.batch >= self.limits.batch {
@@ -334,8 +333,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let unsent = self.transport.unsent(id);
         let limits = self.limits;
         self.find(id).is_some_and(|conn| {
-            conn.in_flight - conn.awaited >= limits.in_flight_of_connection
-                || unsent + conn.owed > limits.unsent_of_connection
+            conn.outstanding.count - conn.outstanding.awaited >= limits.in_flight_of_connection
+                || unsent + conn.outstanding.owed > limits.unsent_of_connection
         })
     }
 
@@ -349,7 +348,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 self.count_refusal(charged, status);
                 let conn = self.find(id).expect("it sent a request");
                 if request.payload_bytes > 0 {
-                    conn.receiving = Receiving::Discard;
+                    conn.intake.receiving = Receiving::Discard;
                 }
                 let Request { tag, command, .. } = request;
                 self.reply(id, &Reply::Done { tag, command, status }, None);
@@ -359,15 +358,16 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let buf = match self.supply_in_line(id, tenant, request.payload_bytes) {
             Ok(buf) => buf,
             Err(stop) => {
-                self.find(id).expect("it sent a request").waiting = Some(request);
+                self.find(id).expect("it sent a request").intake.receiving =
+                    Receiving::Waiting(request);
                 return Err(stop);
             }
         };
         let now = self.now;
         let conn = self.conns[id.index as usize].as_mut().expect("it sent a request");
-        conn.stand = None;
-        conn.in_flight += 1;
-        conn.owed += request.command.reply_bytes();
+        conn.intake.stand = None;
+        conn.outstanding.count += 1;
+        conn.outstanding.owed += request.command.reply_bytes();
         let payload_class = buf.as_ref().map(|buf| self.pool.class_of(buf));
         let slot = self.insert(tenant, payload_class, || InFlight {
             conn: id,
@@ -390,7 +390,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         });
         match request.payload_bytes {
             0 => self.start(id, slot),
-            _ => self.find(id).expect("it is open").receiving = Receiving::Into(slot),
+            _ => self.find(id).expect("it is open").intake.receiving = Receiving::Into(slot),
         }
         Ok(())
     }
@@ -408,12 +408,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let conns = &self.conns;
             let stands = |id: ConnId, stand: Stand| {
                 let conn = conns[id.index as usize].as_deref();
-                conn.is_some_and(|conn| conn.id == id && conn.stand == Some(stand))
+                conn.is_some_and(|conn| conn.id == id && conn.intake.stand == Some(stand))
             };
-            let before = conns[id.index as usize].as_ref().expect("it has a request").stand;
+            let before = conns[id.index as usize].as_ref().expect("it has a request").intake.stand;
             let most = 2 * self.open_connections;
             let stand = self.quotas.stand_in_line(tenant, id, before, most, stands);
-            self.find(id).expect("looked at above").stand = Some(stand);
+            self.find(id).expect("looked at above").intake.stand = Some(stand);
         }
         supplied
     }
@@ -453,7 +453,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         }
         let number = request.namespace.unwrap_or(conn.namespace);
         let namespace = self.namespaces.find(number).ok_or(Status::NoNamespace)?;
-        let grant = conn.grant.as_ref().ok_or(Status::Denied)?;
+        let grant = conn.membership.grant.as_ref().ok_or(Status::Denied)?;
         let rights = grant.rights(number);
         let place = |lba| {
             let device = namespace.device as u8;
@@ -501,9 +501,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Puts a piece of payload where it belongs.
     fn payload(&mut self, id: ConnId, bytes: &[u8], end: Option<Status>) {
         let conn = self.find(id).expect("it sent a payload");
-        let receiving = conn.receiving;
+        let receiving = conn.intake.receiving;
         if end.is_some() {
-            conn.receiving = Receiving::Nothing;
+            conn.intake.receiving = Receiving::Nothing;
         }
         let Receiving::Into(slot) = receiving else { return };
         let entry = self.in_flight.get(slot);

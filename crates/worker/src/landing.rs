@@ -59,26 +59,27 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let mut conn = Connection::new(id, parcel.peer, session);
         conn.listener = parcel.listener;
         conn.namespace = parcel.namespace;
-        conn.grant = parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant)));
-        conn.entered = parcel.entered;
-        conn.handles = parcel.handles;
+        conn.membership.grant = parcel.grant.map(|grant| Arc::new(Grant::from_parcel(grant)));
+        conn.membership.entered = parcel.entered;
+        conn.membership.handles = parcel.handles;
         conn.place = parcel.place.map(|place| self.shared.fences.rejoin(place));
         conn.fence = conn.place.as_ref().map(|place| place.fence().clone()).or(fence);
-        conn.waiting = parcel.waiting;
         conn.put_off = parcel.put_off;
-        if parcel.discards {
-            conn.receiving = Receiving::Discard;
-        }
+        conn.intake.receiving = match (parcel.waiting, parcel.discards) {
+            (Some(request), _) => Receiving::Waiting(request),
+            (None, true) => Receiving::Discard,
+            (None, false) => Receiving::Nothing,
+        };
         self.join_all(&conn);
         // They count from now on, so that nobody believes that their tenants have nothing to do.
-        conn.in_flight = parcel.requests.len();
+        conn.outstanding.count = parcel.requests.len();
         for request in &parcel.requests {
-            conn.owed += request.command.reply_bytes();
+            conn.outstanding.owed += request.command.reply_bytes();
             self.meter(request.tenant).admit();
         }
-        conn.luggage = parcel.requests.into();
+        conn.arrived = parcel.requests.into();
         self.carried += parcel.unparsed.len();
-        conn.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
+        conn.intake.stalled = Some(Stalled { bytes: parcel.unparsed, taken: 0 });
         self.seat(conn);
         self.transport.pause(id); // until all that is done
         self.look_again(id);
@@ -92,8 +93,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// Goes on with the requests that a connection brought along, in their order.
     pub(crate) fn unpack(&mut self, id: ConnId) -> Result<(), Stop> {
-        while let Some(conn) = self.find(id).filter(|conn| !conn.broken) {
-            let Some(request) = conn.luggage.front() else { return Ok(()) };
+        while let Some(conn) = self.find(id).filter(|conn| !conn.life.is_broken()) {
+            let Some(request) = conn.arrived.front() else { return Ok(()) };
             let (tenant, bytes) = (request.tenant, request.command.payload_bytes());
             if self.batch >= self.limits.batch {
                 return Err(Stop::Batch);
@@ -104,8 +105,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             let buf = self.supply_in_line(id, tenant, bytes)?;
             self.batch += 1;
             let conn = self.find(id).expect("looked at above");
-            conn.stand = None;
-            let request = conn.luggage.pop_front().expect("looked at above");
+            conn.intake.stand = None;
+            let request = conn.arrived.pop_front().expect("looked at above");
             self.unpack_request(id, request, buf);
         }
         Err(Stop::Gone)
@@ -161,12 +162,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let slot = self.insert_held(|| entry);
         match is_whole {
             true => self.start(id, slot),
-            false => self.find(id).expect("the caller looked").receiving = Receiving::Into(slot),
+            false => {
+                self.find(id).expect("the caller looked").intake.receiving = Receiving::Into(slot)
+            }
         }
     }
 
     /// The connection is gone with requests that had not been unpacked.
     pub(crate) fn lose_luggage(&mut self, conn: &Connection<P>) {
-        conn.luggage.iter().for_each(|request| self.meter(request.tenant).retire(1));
+        conn.arrived.iter().for_each(|request| self.meter(request.tenant).retire(1));
     }
 }

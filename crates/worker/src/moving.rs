@@ -14,7 +14,7 @@ use contract::{
 };
 
 use crate::Grant;
-use crate::connection::{Connection, Receiving};
+use crate::connection::{Connection, Life, Receiving};
 use crate::fence::Place;
 use crate::inflight::InFlight;
 use crate::worker::Worker;
@@ -238,7 +238,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn begin_move(&mut self, id: ConnId, to: u16, is_ordered: bool) -> Result<(), Stays> {
         let (draining, now, me) = (self.is_draining(), self.now, self.line.worker);
         let many = self.moves.is_full();
-        let conn = self.find(id).filter(|conn| !conn.broken && !conn.finishing && !draining);
+        let conn = self.find(id).filter(|conn| !conn.life.is_ending() && !draining);
         let conn = conn.ok_or(Stays::Gone)?;
         if !conn.session.moves_to(to) {
             return Err(Stays::Session);
@@ -246,11 +246,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if to == me {
             return Err(Stays::NoRoom);
         }
-        if conn.is_on_the_move() || many {
+        if conn.life.is_moving() || many {
             return Err(Stays::TooMany);
         }
-        conn.is_settling = true;
-        let owes_nothing = conn.awaited == 0;
+        conn.life = Life::Settling;
+        let owes_nothing = conn.outstanding.awaited == 0;
         self.ask_no_more(id);
         let stage = Stage::Settling;
         self.moves.leaving.push(Leaving { conn: id, to, is_ordered, since: now, stage });
@@ -264,7 +264,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn still(&mut self, n: usize) {
         let id = self.moves.leaving[n].conn;
         let conn = self.find(id).expect("the caller looked");
-        (conn.is_settling, conn.is_leaving) = (false, true);
+        conn.life = Life::Leaving;
         self.transport.still(id);
         let leaving = &mut self.moves.leaving[n];
         (leaving.since, leaving.stage) = (self.now, Stage::Stilled);
@@ -324,19 +324,19 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         let (id, is_late) = (leaving.conn, self.now >= leaving.due(self.limits.quieting));
         let draining = self.is_draining();
         let conn = self.conns.get(id.index as usize).and_then(Option::as_deref);
-        let conn = conn.filter(|conn| conn.id == id && !conn.broken && !conn.finishing);
+        let conn = conn.filter(|conn| conn.id == id && !conn.life.is_ending());
         let conn = conn.filter(|_| !draining).ok_or(Stays::Gone)?;
-        if conn.is_settling {
-            match conn.awaited {
+        if conn.life == Life::Settling {
+            match conn.outstanding.awaited {
                 0 => self.still(n),
                 _ if is_late => return Err(Stays::Busy),
                 _ => {}
             }
             return Ok(false);
         }
-        let greeted = conn.greeting.is_some() || conn.entering.is_some() || conn.is_put_off;
+        let greeted = conn.greeting.is_under_way();
         let comes = !self.transport.is_still(id) || self.inbox.iter().any(|c| c.conn == id);
-        if greeted || comes || conn.filling.is_some() || !conn.luggage.is_empty() {
+        if greeted || comes || conn.intake.filling.is_some() || !conn.arrived.is_empty() {
             return if is_late { Err(Stays::Busy) } else { Ok(false) };
         }
         let withdrawn = match &self.moves.leaving[n].stage {
@@ -350,8 +350,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         };
         let conn = self.conns[id.index as usize].as_deref().expect("looked at above");
         let held: usize = conn.streams.iter().map(|s| s.held.len(&mut self.in_flight)).sum();
-        let begun = usize::from(matches!(conn.receiving, Receiving::Into(_)));
-        let ends_here = conn.in_flight - withdrawn - held - begun;
+        let begun = usize::from(matches!(conn.intake.receiving, Receiving::Into(_)));
+        let ends_here = conn.outstanding.count - withdrawn - held - begun;
         let has_said_all = conn.session.is_settled() && self.transport.unsent(id) == 0;
         let is_quiet = ends_here == 0 && has_said_all;
         if !is_quiet && is_late { Err(Stays::Busy) } else { Ok(is_quiet) }
@@ -361,8 +361,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// that it belongs to or has a handle on.
     fn withdraw(&mut self, id: ConnId) -> Vec<Slot> {
         let conn = self.conns[id.index as usize].as_deref().expect("the caller looked");
-        let own = conn.grant.as_ref().map(|grant| grant.tenant);
-        let others = conn.entered.iter().chain(conn.handles.iter().flatten());
+        let own = conn.membership.grant.as_ref().map(|grant| grant.tenant);
+        let others = conn.membership.entered.iter().chain(conn.membership.handles.iter().flatten());
         let mut tenants: Vec<TenantId> = own.into_iter().chain(others.map(|m| m.tenant)).collect();
         tenants.sort();
         tenants.dedup();
@@ -391,15 +391,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn stay(&mut self, n: usize, why: Stays) {
         let leaving = self.moves.leaving.swap_remove(n);
         let (id, is_ordered) = (leaving.conn, leaving.is_ordered);
+        let was_stilled = !matches!(leaving.stage, Stage::Settling);
         for slot in leaving.into_withdrawn() {
             if self.enqueue(slot).is_err() {
                 self.end(slot, contract::Status::Retry, None);
             }
         }
         if let Some(conn) = self.find(id) {
-            let was_stilled = std::mem::take(&mut conn.is_leaving);
-            conn.is_settling = false;
-            let is_stalled = conn.stalled.is_some();
+            conn.life.stay();
+            let is_stalled = conn.intake.stalled.is_some();
             self.ask_again(id);
             (0..crate::connection::STREAMS).for_each(|stream| self.release_held(id, stream));
             match (is_stalled, was_stilled) {
@@ -438,10 +438,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         self.open_connections -= 1;
         self.line.meters.worker.set_connections(self.open_connections);
         let (requests, discards) = self.unload(&mut conn, leaving.into_withdrawn());
-        let unparsed = conn.stalled.take().map_or(Vec::new(), |mut stalled| {
+        let unparsed = conn.intake.stalled.take().map_or(Vec::new(), |mut stalled| {
             stalled.bytes.drain(..stalled.taken);
             stalled.bytes
         });
+        let waiting = match conn.intake.receiving {
+            Receiving::Waiting(request) => Some(request),
+            Receiving::Nothing | Receiving::Into(_) | Receiving::Discard => None,
+        };
         let ticket = self.transport.detach(id, to);
         let parcel = Box::new(Parcel {
             from: self.line.worker,
@@ -450,12 +454,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             listener: conn.listener,
             namespace: conn.namespace,
             session: conn.session.pack(),
-            grant: conn.grant.as_deref().map(Grant::to_parcel),
-            entered: conn.entered,
-            handles: conn.handles.clone(),
+            grant: conn.membership.grant.as_deref().map(Grant::to_parcel),
+            entered: conn.membership.entered,
+            handles: conn.membership.handles.clone(),
             place: conn.place.as_ref().map(Place::to_parcel),
             requests,
-            waiting: conn.waiting,
+            waiting,
             put_off: std::mem::take(&mut conn.put_off),
             discards,
             unparsed,
@@ -468,9 +472,9 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
             is_ordered,
             asked_for: 0,
             charged: parcel.requests.iter().map(|request| request.tenant).collect(),
-            grant: conn.grant.take(),
-            entered: conn.entered,
-            handles: std::mem::take(&mut conn.handles),
+            grant: conn.membership.grant.take(),
+            entered: conn.membership.entered,
+            handles: std::mem::take(&mut conn.membership.handles),
             _place: conn.place.take(),
             carried: parcel.unparsed.len(),
         });
@@ -493,8 +497,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
                 requests.push(self.pack_request(slot, true));
             }
         }
-        match conn.receiving {
-            Receiving::Nothing => {}
+        match conn.intake.receiving {
+            Receiving::Nothing | Receiving::Waiting(_) => {}
             Receiving::Discard => return (requests, true),
             Receiving::Into(slot) => requests.push(self.pack_request(slot, false)),
         }

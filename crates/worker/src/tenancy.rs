@@ -15,7 +15,7 @@ use contract::{
 };
 
 use crate::Grant;
-use crate::connection::Connection;
+use crate::connection::{Client, Connection, Greeting, Welcome};
 use crate::watch::Watch;
 use crate::worker::Worker;
 
@@ -112,13 +112,18 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// The tenant that a connection's requests with this handle are charged to.
     pub(crate) fn tenant_of(&self, id: ConnId, handle: u16) -> Result<TenantId, Status> {
         let conn = self.conns[id.index as usize].as_ref().expect("it sent a request");
-        let member = match (handle, conn.entered) {
+        let member = match (handle, conn.membership.entered) {
             (0, None) => {
-                return conn.grant.as_ref().map(|grant| grant.tenant).ok_or(Status::Denied);
+                return conn
+                    .membership
+                    .grant
+                    .as_ref()
+                    .map(|grant| grant.tenant)
+                    .ok_or(Status::Denied);
             }
             (0, Some(member)) => member,
             (n, _) => {
-                let held = conn.handles.get(usize::from(n) - 1).copied().flatten();
+                let held = conn.membership.handles.get(usize::from(n) - 1).copied().flatten();
                 held.ok_or(Status::NoTenant)?
             }
         };
@@ -137,8 +142,8 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Lets a connection belong to another tenant, or to none.
     pub(crate) fn set_grant(&mut self, id: ConnId, grant: Option<Arc<Grant>>) {
         let conn = self.find(id).expect("the caller looked");
-        let (before, entered) = (conn.grant.take(), conn.entered.take());
-        conn.grant = grant.clone();
+        let (before, entered) = (conn.membership.grant.take(), conn.membership.entered.take());
+        conn.membership.grant = grant.clone();
         self.leave_own(before.as_ref(), entered);
         if let Some(grant) = grant {
             self.meter(grant.tenant).join();
@@ -158,12 +163,12 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// A connection came with all that. What is of an epoch that has ended here is not counted.
     pub(crate) fn join_all(&self, conn: &Connection<P>) {
-        match (conn.entered, &conn.grant) {
+        match (conn.membership.entered, &conn.membership.grant) {
             (Some(member), _) => self.join(member),
             (None, Some(grant)) => self.meter(grant.tenant).join(),
             (None, None) => {}
         }
-        conn.handles.iter().flatten().for_each(|member| self.join(*member));
+        conn.membership.handles.iter().flatten().for_each(|member| self.join(*member));
     }
 
     /// A connection belongs to the tenant of its grant no more.
@@ -195,27 +200,28 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         if !self.send_ask(id, hello.tag, 0, wish) {
             return Err(Status::Retry);
         }
-        let conn = self.find(id).expect("it said hello");
-        conn.entering = Some((hello.client, hello.connection));
-        self.greet(id, hello.tag, reply);
+        let client = Client { name: hello.client, connection: hello.connection };
+        self.greet(id, Greeting::Asked(Welcome { tag: hello.tag, reply }, client));
         Ok(())
     }
 
     /// The control plane has said whether a connection may enter the tenant that its hello names.
-    fn entered(&mut self, id: ConnId, (client, connection): (u128, u32), answer: Answer) {
+    fn entered(&mut self, id: ConnId, client: Client, answer: Answer) {
         let member = answer.member.filter(|_| answer.status == Status::Ok);
         let conn = self.find(id).expect("the caller looked");
         let Some(member) = member else {
-            let (tag, reply) = conn.greeting.take().expect("it waits to be let in");
+            let welcome = conn.greeting.take_fenced();
+            let Welcome { tag, reply } = welcome.expect("the control plane has just answered");
             tracing::warn!(peer = %conn.peer, "hello refused: there is no tenant of this name");
             self.reply(id, &Reply::Hello { tag, status: answer.status, reply }, None);
             return self.finish(id);
         };
-        let mut granted = conn.grant.as_ref().expect("a rule let it in").of(member.tenant);
+        let mut granted =
+            conn.membership.grant.as_ref().expect("a rule let it in").of(member.tenant);
         granted.register = false; // what an operator promised is the operator's to change
         self.set_grant(id, Some(Arc::new(granted)));
-        self.find(id).expect("the caller looked").entered = Some(member);
-        self.take_place(id, client, connection);
+        self.find(id).expect("the caller looked").membership.entered = Some(member);
+        self.take_place(id, client);
         self.answer_greetings();
     }
 
@@ -260,14 +266,15 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// clients made ends with the last handle.
     pub(crate) fn unregister(&mut self, id: ConnId, tag: Tag, handle: u16) {
         let conn = self.find(id).expect("it asked");
-        let place = conn.handles.get_mut(usize::from(handle).wrapping_sub(1));
+        let place = conn.membership.handles.get_mut(usize::from(handle).wrapping_sub(1));
         let Some(member) = place.and_then(Option::take) else {
             return self.answer_tenant(id, tag, handle, Answer::bare(Status::NoTenant));
         };
         // The control plane counts handles when it decides, so this one is gone before it is asked.
         self.leave(member);
         if !self.send_ask(id, tag, handle, Wish::Unregister { member }) {
-            self.find(id).expect("it asked").handles[usize::from(handle) - 1] = Some(member);
+            self.find(id).expect("it asked").membership.handles[usize::from(handle) - 1] =
+                Some(member);
             self.join(member);
             self.answer_tenant(id, tag, handle, Answer::bare(Status::Retry));
         }
@@ -275,7 +282,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn ask_control(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) {
         let conn = self.find(id).expect("it asked");
-        let answer = match &conn.grant {
+        let answer = match &conn.membership.grant {
             Some(grant) if grant.register => None,
             _ => Some(Status::Denied),
         };
@@ -288,14 +295,14 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Asks the control plane; `false`: too much is being asked already.
     fn send_ask(&mut self, id: ConnId, tag: Tag, handle: u16, wish: Wish) -> bool {
         let conn = self.find(id).expect("it asked");
-        let asker = conn.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
+        let asker = conn.membership.grant.as_ref().map_or(TenantId::DEFAULT, |grant| grant.tenant);
         let worker = self.line.worker;
         let sent = self.talks.asked < ASKS_MAX
             && self.line.mailbox.ask(Ask { worker, conn: id, tag, handle, asker, wish });
         if sent {
             self.talks.asked += 1;
             // It counts as a request, so that the connection does not end before the answer.
-            self.find(id).expect("it asked").in_flight += 1;
+            self.find(id).expect("it asked").outstanding.count += 1;
         }
         sent
     }
@@ -310,7 +317,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     fn act_on(&mut self, id: ConnId, tag: Tag, handle: u16, mut answer: Answer) {
         let Some(conn) = self.find(id) else { return };
-        if let Some(client) = conn.entering.take() {
+        if let Some(client) = conn.greeting.take_asked() {
             self.entered(id, client, answer);
             return self.retire(id);
         }
@@ -327,23 +334,24 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
 
     /// The connection's handle on a tenant; `None` if it holds too many.
     fn give_handle(&mut self, id: ConnId, member: Member) -> Option<u16> {
-        let own = self.find(id).and_then(|conn| conn.grant.as_ref().map(|grant| grant.tenant));
+        let own =
+            self.find(id).and_then(|conn| conn.membership.grant.as_ref().map(|grant| grant.tenant));
         if own == Some(member.tenant) {
             return Some(0);
         }
         let conn = self.find(id).expect("the caller looked");
-        let place = match conn.handles.iter().position(|held| *held == Some(member)) {
+        let place = match conn.membership.handles.iter().position(|held| *held == Some(member)) {
             Some(place) => place,
             None => {
-                let free = conn.handles.iter().position(Option::is_none);
-                let place = free.unwrap_or(conn.handles.len());
+                let free = conn.membership.handles.iter().position(Option::is_none);
+                let place = free.unwrap_or(conn.membership.handles.len());
                 if place == HANDLES_MAX {
                     return None;
                 }
-                if place == conn.handles.len() {
-                    conn.handles.push(None);
+                if place == conn.membership.handles.len() {
+                    conn.membership.handles.push(None);
                 }
-                conn.handles[place] = Some(member);
+                conn.membership.handles[place] = Some(member);
                 self.join(member);
                 place
             }
@@ -374,7 +382,11 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     fn handle_of(&self, id: ConnId, tenant: TenantId) -> Option<u16> {
         let conn = self.conns.get(id.index as usize)?.as_ref().filter(|conn| conn.id == id)?;
         let epoch = self.meter(tenant).epoch();
-        let place = conn.handles.iter().position(|held| *held == Some(Member { tenant, epoch }))?;
+        let place = conn
+            .membership
+            .handles
+            .iter()
+            .position(|held| *held == Some(Member { tenant, epoch }))?;
         Some(place as u16 + 1)
     }
 
@@ -390,7 +402,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
         for index in next..end {
             let Some(conn) = self.conns[index].as_deref() else { continue };
             let id = conn.id;
-            if !conn.session.takes_notices() || conn.broken || conn.finishing {
+            if !conn.session.takes_notices() || conn.life.is_ending() {
                 continue;
             }
             let own = self.tenant_of(id, 0) == Ok(member.tenant);

@@ -586,8 +586,7 @@ impl<T: Transport, D: Device, S: Scheduler, P: Session, M: Mailbox> Worker<T, D,
     /// Ends a connection: nothing more is taken from it, and nothing sent but last words.
     pub(crate) fn part(&mut self, id: ConnId, cause: End) {
         let Some(conn) = self.find(id) else { return };
-        conn.broken = true;
-        conn.cause.get_or_insert(cause);
+        conn.life.break_off(cause);
         // Its peer may take a while to let go, and what it sends elsewhere meanwhile is the later.
         conn.session.leave();
         let has_words = conn.session.unsaid() > 0;
