@@ -9,7 +9,7 @@
 use crate::Class;
 use crate::cost_model::Priced;
 use crate::requests::Paid;
-use crate::token_scheduler::{IdleRule, Place, TokenScheduler};
+use crate::token_scheduler::{Place, TokenScheduler};
 use crate::units::{NANO, NEG_LIMIT, ROUND_NANOS_MAX, nano};
 
 /// The most that a tenant may be ahead of its rate, in units.
@@ -19,11 +19,7 @@ impl TokenScheduler {
     /// Serves the newcomers that may go the short way, and holds the others.
     pub(crate) fn take_newcomers(&mut self) {
         let newcomers = core::mem::take(&mut self.newcomers);
-        let coming = &newcomers[..self.coming];
-        match self.idle {
-            IdleRule::Visit => coming.iter().for_each(|tenant| self.hold_and_enter(*tenant)),
-            IdleRule::Rest => self.express_all(coming),
-        }
+        self.express_all(&newcomers[..self.coming]);
         self.newcomers = newcomers;
         self.coming = 0;
     }

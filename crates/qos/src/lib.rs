@@ -73,4 +73,4 @@ pub use registry::{Admission, DeficitNotice, Holding, Lot, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};
-pub use token_scheduler::{IdleRule, QueueLimits, TokenScheduler, Totals};
+pub use token_scheduler::{QueueLimits, TokenScheduler, Totals};

@@ -11,7 +11,7 @@ use crate::admission::{Refusal, Verdict};
 use crate::reference::Reference;
 use crate::units::{NEG_LIMIT, nano};
 use crate::{
-    Adjustment, Class, CostModel, DeviceModel, IdleRule, PRICE_MAX, Portion, QueueLimits, Registry,
+    Adjustment, Class, CostModel, DeviceModel, PRICE_MAX, Portion, QueueLimits, Registry,
     SizePoint, TokenScheduler, WEIGHT_MAX,
 };
 
@@ -34,9 +34,8 @@ fn registry(critical: &[u32], best_effort: usize) -> Registry {
     registry
 }
 
-fn visiting(registry: &Registry, worker: usize, idle: IdleRule) -> TokenScheduler {
-    let cost = registry.model().cost().clone();
-    TokenScheduler::new(registry.shared().clone(), cost, worker, LIMITS, idle)
+fn scheduler(registry: &Registry, worker: usize) -> TokenScheduler {
+    registry.scheduler(worker, LIMITS)
 }
 
 /// Units a second that the workers are told that they may make: promises, shares, and the remainder.
@@ -129,57 +128,107 @@ fn drain(scheduler: &mut TokenScheduler, table: &mut SlotTable<usize>, most: usi
     core::iter::from_fn(next).take(most).collect()
 }
 
-/// Plays the steps on the scheduler and on the reference, and compares all that both know.
+/// What the oracle says of tenants without demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Oracle {
+    /// Algorithm 1, line by line. No tenant is ever without demand: each has [`BACKLOG`] requests
+    /// before each round.
+    LineByLine,
+    /// Algorithm 1, with the rules for tenants without demand (`reference_idle.rs`).
+    Idle,
+}
+
+/// Requests of 4 KiB: more than the device serves in [`ROUND_MAX`].
+const BACKLOG: u32 = 1_300;
+
+/// The longest time between two rounds in which a tenant has demand all the time, in nanoseconds.
+const ROUND_MAX: u64 = 1_000_000;
+
+/// A scheduler and the oracle, which are asked for the same.
+struct Pair {
+    registry: Registry,
+    fast: TokenScheduler,
+    reference: Reference,
+    table: SlotTable<usize>,
+    oracle: Oracle,
+}
+
+impl Pair {
+    fn new(critical: &[u32], best_effort: usize, oracle: Oracle) -> Pair {
+        let registry = registry(critical, best_effort);
+        let limits = QueueLimits { slots: 1 << 14, of_tenant: 1 << 14 };
+        let rates: Vec<Option<u64>> = critical
+            .iter()
+            .map(|iops| Some(u64::from(*iops) * 100))
+            .chain(vec![None; best_effort])
+            .collect();
+        let loan_max = registry.shared().loan_max();
+        let mut reference = Reference::new(&rates, registry.left(), loan_max);
+        reference.start_idle(START.as_nanos(), registry.shared().bucket.held());
+        let fast = registry.scheduler(0, limits);
+        Pair { fast, registry, reference, table: SlotTable::new(limits.slots), oracle }
+    }
+
+    fn enqueue(&mut self, ask: &Ask) {
+        let slot = self.table.insert(ask.tenant).unwrap();
+        let tenant = TenantId(ask.tenant as u32);
+        self.fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
+        let cost = self.registry.model().cost().cost(ask.kind, ask.bytes);
+        match self.oracle {
+            Oracle::LineByLine => self.reference.enqueue(ask.tenant, cost),
+            Oracle::Idle => self.reference.enqueue_idle(ask.tenant, cost),
+        }
+    }
+
+    /// Fills the queues of all tenants.
+    fn fill(&mut self) {
+        for tenant in 0..self.reference.tenants.len() {
+            while self.fast.queued_of(TenantId(tenant as u32)) < BACKLOG {
+                self.enqueue(&Ask { tenant, kind: Kind::Read, bytes: 4096 });
+            }
+        }
+    }
+
+    /// Has a round on both sides, and compares all that both know.
+    fn round(&mut self, now: Instant) -> Result<(), TestCaseError> {
+        self.fast.begin_round(now);
+        let load = self.fast.load;
+        let submitted = drain(&mut self.fast, &mut self.table, usize::MAX);
+        let expected = match self.oracle {
+            Oracle::LineByLine => self.reference.schedule(now.as_nanos(), load),
+            Oracle::Idle => self.reference.schedule_idle(now.as_nanos(), load),
+        };
+        prop_assert_eq!(submitted, expected);
+        let shared = self.registry.shared();
+        for (n, tenant) in self.reference.tenants.iter().enumerate() {
+            let id = TenantId(n as u32);
+            prop_assert_eq!(shared.balance(id), tenant.tokens);
+            prop_assert_eq!(shared.usage(id).deficits, tenant.deficits);
+            prop_assert_eq!(shared.tenants[n].arrears.tokens(), tenant.arrears);
+            prop_assert_eq!(self.fast.queued_of(id) as usize, tenant.queue.len());
+            prop_assert!(self.oracle == Oracle::Idle || !tenant.queue.is_empty());
+        }
+        prop_assert_eq!(shared.bucket.held(), self.reference.bucket);
+        prop_assert_eq!(shared.loan.owed(), self.reference.loan);
+        Ok(())
+    }
+}
+
+/// Plays the steps on the scheduler and on the oracle.
 fn decides_alike(
     critical: &[u32],
     best_effort: usize,
     steps: &[Step],
-    idle: IdleRule,
+    oracle: Oracle,
 ) -> Result<(), TestCaseError> {
-    let registry = registry(critical, best_effort);
-    let mut fast = visiting(&registry, 0, idle);
-    let rates: Vec<Option<u64>> = critical
-        .iter()
-        .map(|iops| Some(u64::from(*iops) * 100))
-        .chain(vec![None; best_effort])
-        .collect();
-    let loan_max = registry.shared().loan_max();
-    let mut reference = Reference::new(&rates, registry.left(), loan_max);
-    let mut table = SlotTable::new(LIMITS.slots);
+    let mut pair = Pair::new(critical, best_effort, oracle);
     let mut at = START.as_nanos();
-    if idle == IdleRule::Rest {
-        reference.start_idle(at, registry.shared().bucket.held());
-    }
     for step in steps {
-        for ask in &step.asks {
-            let slot = table.insert(ask.tenant).unwrap();
-            let tenant = TenantId(ask.tenant as u32);
-            fast.enqueue(tenant, ask.kind, ask.bytes, slot).unwrap();
-            let cost = registry.model().cost().cost(ask.kind, ask.bytes);
-            match idle {
-                IdleRule::Visit => reference.enqueue(ask.tenant, cost),
-                IdleRule::Rest => reference.enqueue_idle(ask.tenant, cost),
-            }
+        if oracle == Oracle::LineByLine {
+            pair.fill();
         }
-        let now = moved(&mut at, &step.at);
-        fast.begin_round(now);
-        let load = fast.load;
-        let submitted = drain(&mut fast, &mut table, usize::MAX);
-        let expected = match idle {
-            IdleRule::Visit => reference.schedule(now.as_nanos(), load),
-            IdleRule::Rest => reference.schedule_idle(now.as_nanos(), load),
-        };
-        prop_assert_eq!(submitted, expected);
-        for (n, tenant) in reference.tenants.iter().enumerate() {
-            let id = TenantId(n as u32);
-            prop_assert_eq!(registry.shared().balance(id), tenant.tokens);
-            prop_assert_eq!(registry.shared().usage(id).deficits, tenant.deficits);
-            let arrears = registry.shared().tenants[n].arrears.tokens();
-            prop_assert_eq!(arrears, tenant.arrears);
-            prop_assert_eq!(fast.queued_of(id) as usize, tenant.queue.len());
-        }
-        prop_assert_eq!(registry.shared().bucket.held(), reference.bucket);
-        prop_assert_eq!(registry.shared().loan.owed(), reference.loan);
+        step.asks.iter().for_each(|ask| pair.enqueue(ask));
+        pair.round(moved(&mut at, &step.at))?;
     }
     Ok(())
 }
@@ -187,18 +236,24 @@ fn decides_alike(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
 
-    /// With Algorithm 1's own rule for tenants without demand: the same decisions in the same
-    /// order, the same balances to the last nano-unit, the same notices.
+    /// While all tenants have demand the scheduler decides what Algorithm 1 decides line by line:
+    /// the same requests in the same order, the same balances to the last nano-unit, the same
+    /// notices.
     #[test]
     fn decides_what_the_reference_decides((critical, best_effort, steps) in case()) {
-        // The first round makes every latency-critical tenant known.
-        let known = (0..critical.len()).map(|tenant| Ask { tenant, kind: Kind::Read, bytes: 1 });
-        let first = Step { asks: known.collect(), at: Jump::Forward(0) };
+        let at_most = |jump| match jump {
+            Jump::Forward(by) => Jump::Forward(by.min(ROUND_MAX)),
+            Jump::Back(by) => Jump::Back(by % ROUND_MAX),
+        };
+        let steps = steps.into_iter().map(|Step { asks, at }| Step { asks, at: at_most(at) });
+        // The first round makes every tenant known.
+        let first = Step { asks: vec![], at: Jump::Forward(0) };
         let steps: Vec<Step> = core::iter::once(first).chain(steps).collect();
-        decides_alike(&critical, best_effort, &steps, IdleRule::Visit)?;
+        decides_alike(&critical, best_effort, &steps, Oracle::LineByLine)?;
     }
 
-    /// The same where tenants without demand are not visited, and some go the short way.
+    /// Where tenants without demand are not visited, and some go the short way, the scheduler
+    /// decides what the oracle decides that looks at all of them.
     #[test]
     fn decides_what_the_reference_decides_of_idle_tenants(
         (critical, best_effort, steps) in prop_oneof![case(), scarce_case()],
@@ -206,7 +261,7 @@ proptest! {
         // The clock steps back no further than to where it was first read.
         let first = Step { asks: vec![], at: Jump::Forward(0) };
         let steps: Vec<Step> = core::iter::once(first).chain(steps).collect();
-        decides_alike(&critical, best_effort, &steps, IdleRule::Rest)?;
+        decides_alike(&critical, best_effort, &steps, Oracle::Idle)?;
     }
 
     /// Several workers, tenants on any of them, rounds cut short: nothing is made or lost on the
@@ -220,7 +275,7 @@ proptest! {
         let mut registry = registry(&critical, best_effort);
         let tenants = critical.len() + best_effort;
         let mut all: Vec<TokenScheduler> =
-            (0..workers).map(|worker| visiting(&registry, worker, IdleRule::Rest)).collect();
+            (0..workers).map(|worker| scheduler(&registry, worker)).collect();
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
         for (step, (worker, most, change)) in steps.iter().zip(&choices) {
@@ -309,7 +364,7 @@ proptest! {
     ) {
         let registry = registry(&critical, best_effort);
         let mut all: Vec<TokenScheduler> =
-            (0..workers).map(|worker| visiting(&registry, worker, IdleRule::Rest)).collect();
+            (0..workers).map(|worker| scheduler(&registry, worker)).collect();
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
         for (step, (worker, most, behind)) in steps.iter().zip(&choices) {
@@ -335,7 +390,7 @@ proptest! {
     #[test]
     fn work_is_conserved((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
-        let mut fast = visiting(&registry, 0, IdleRule::Rest);
+        let mut fast = scheduler(&registry, 0);
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
         for step in &steps {
@@ -358,7 +413,7 @@ proptest! {
     #[test]
     fn nobody_starves((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
-        let mut all = [0, 1].map(|worker| visiting(&registry, worker, IdleRule::Rest));
+        let mut all = [0, 1].map(|worker| scheduler(&registry, worker));
         let mut table = SlotTable::new(LIMITS.slots);
         let mut units = 0;
         for (n, ask) in steps.iter().flat_map(|step| &step.asks).enumerate() {
@@ -391,7 +446,7 @@ proptest! {
     #[test]
     fn balances_stay_within_their_bounds((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort);
-        let mut fast = visiting(&registry, 0, IdleRule::Rest);
+        let mut fast = scheduler(&registry, 0);
         let mut table = SlotTable::new(LIMITS.slots);
         let mut at = START.as_nanos();
         let mut queued = vec![0; critical.len() + best_effort];
@@ -422,7 +477,7 @@ proptest! {
     #[test]
     fn work_is_conserved_while_a_worker_is_parked((critical, best_effort, steps) in case()) {
         let registry = registry(&critical, best_effort + 1);
-        let mut all = [0, 1].map(|worker| visiting(&registry, worker, IdleRule::Rest));
+        let mut all = [0, 1].map(|worker| scheduler(&registry, worker));
         let mut table = SlotTable::new(LIMITS.slots);
         let greedy = TenantId((critical.len() + best_effort) as u32);
         // Worker 1 has tenants of every kind, and serves them until nobody waits.
@@ -566,41 +621,39 @@ proptest! {
     /// longest rounds make and the deficits that it repays, and nobody is stuck behind it.
     #[test]
     fn leaps_of_time_do_no_harm((critical, best_effort, steps) in case()) {
-        for idle in [IdleRule::Visit, IdleRule::Rest] {
-            let registry = registry(&critical, best_effort);
-            let mut fast = visiting(&registry, 0, idle);
-            let mut table = SlotTable::new(LIMITS.slots);
-            let tenants = critical.len() + best_effort;
-            let mut ask = |fast: &mut TokenScheduler, tenant: usize, most: u32| {
-                while fast.queued_of(TenantId(tenant as u32)) < most {
-                    let slot = table.insert(tenant).unwrap();
-                    fast.enqueue(TenantId(tenant as u32), Kind::Read, 4096, slot).unwrap();
-                }
-                core::iter::from_fn(|| fast.next()).map(|slot| table.remove(slot)).count()
-            };
-            let (mut at, mut latest) = (START.as_nanos(), START.as_nanos());
-            let made = i128::from(registry.device_rate()) * 24_000_000;
-            let most = made + i128::from(nano(100 * 102)) * tenants as i128;
-            for step in &steps {
-                let before = fast.totals().spent;
-                fast.begin_round(moved(&mut at, &step.at));
-                latest = latest.max(at);
-                for tenant in 0..tenants {
-                    ask(&mut fast, tenant, 400);
-                }
-                let spent = fast.totals().spent - before;
-                prop_assert!(spent <= most, "{} in a round", spent);
+        let registry = registry(&critical, best_effort);
+        let mut fast = scheduler(&registry, 0);
+        let mut table = SlotTable::new(LIMITS.slots);
+        let tenants = critical.len() + best_effort;
+        let mut ask = |fast: &mut TokenScheduler, tenant: usize, most: u32| {
+            while fast.queued_of(TenantId(tenant as u32)) < most {
+                let slot = table.insert(tenant).unwrap();
+                fast.enqueue(TenantId(tenant as u32), Kind::Read, 4096, slot).unwrap();
             }
-            // Time goes on from the latest that was seen.
-            let slowest = critical.iter().min().copied().unwrap_or(u32::MAX);
-            let nanos = 200_000_000_000 / u64::from(slowest).min(100_000);
+            core::iter::from_fn(|| fast.next()).map(|slot| table.remove(slot)).count()
+        };
+        let (mut at, mut latest) = (START.as_nanos(), START.as_nanos());
+        let made = i128::from(registry.device_rate()) * 24_000_000;
+        let most = made + i128::from(nano(100 * 102)) * tenants as i128;
+        for step in &steps {
             let before = fast.totals().spent;
-            for _ in 0..1_000 {
-                latest += nanos / 1_000;
-                fast.begin_round(Instant::from_nanos(latest));
-                (0..tenants).for_each(|tenant| { ask(&mut fast, tenant, 4); });
+            fast.begin_round(moved(&mut at, &step.at));
+            latest = latest.max(at);
+            for tenant in 0..tenants {
+                ask(&mut fast, tenant, 400);
             }
-            prop_assert!(fast.totals().spent > before);
+            let spent = fast.totals().spent - before;
+            prop_assert!(spent <= most, "{} in a round", spent);
         }
+        // Time goes on from the latest that was seen.
+        let slowest = critical.iter().min().copied().unwrap_or(u32::MAX);
+        let nanos = 200_000_000_000 / u64::from(slowest).min(100_000);
+        let before = fast.totals().spent;
+        for _ in 0..1_000 {
+            latest += nanos / 1_000;
+            fast.begin_round(Instant::from_nanos(latest));
+            (0..tenants).for_each(|tenant| { ask(&mut fast, tenant, 4); });
+        }
+        prop_assert!(fast.totals().spent > before);
     }
 }

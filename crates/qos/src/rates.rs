@@ -11,7 +11,7 @@ use crate::cost_model::Line;
 use crate::express::AHEAD_MAX;
 use crate::shared::Shared;
 use crate::tenant::Tenant;
-use crate::token_scheduler::{IdleRule, Phase, Place, TokenScheduler};
+use crate::token_scheduler::{Phase, Place, TokenScheduler};
 use crate::units::{
     NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
 };
@@ -321,7 +321,7 @@ impl TokenScheduler {
             if self.phase == Phase::Critical {
                 self.shared.tenants[tenant as usize].count_throttled(self.last_round());
             }
-        } else if self.idle == IdleRule::Rest {
+        } else {
             self.exit(tenant, Place::Resting);
             self.rest(tenant, rate, donated);
         }

@@ -27,7 +27,7 @@ use crate::tenant::Terms;
 use crate::units::generated;
 use crate::{
     Adjustment, CORRECTION_READS_MIN, Class, Correction, CostModel, DepthBound, DeviceModel, Drift,
-    IdleRule, QueueLimits, TokenScheduler, Totals, Window,
+    QueueLimits, TokenScheduler, Totals, Window,
 };
 
 pub use holding::Holding;
@@ -171,7 +171,7 @@ impl Registry {
 
     /// The scheduler of one of the device's workers.
     pub fn scheduler(&self, worker: usize, limits: QueueLimits) -> TokenScheduler {
-        TokenScheduler::new(self.shared.clone(), self.cost.clone(), worker, limits, IdleRule::Rest)
+        TokenScheduler::new(self.shared.clone(), self.cost.clone(), worker, limits)
     }
 
     /// Registers a tenant under the first number that is free.

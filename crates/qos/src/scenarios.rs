@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use contract::{Instant, Kind, Scheduler, Slo, SlotTable, TenantId};
 
-use crate::{Adjustment, DeviceModel, IdleRule, Portion, QueueLimits, Registry, TokenScheduler};
+use crate::{Adjustment, DeviceModel, Portion, QueueLimits, Registry, TokenScheduler};
 
 /// A tenant's load: requests come at a steady rate (open loop), or so many wait at all times.
 #[derive(Clone, Copy, Debug)]
@@ -81,20 +81,14 @@ struct World {
 }
 
 impl World {
-    fn new(clients: &[Client], workers: usize, idle: IdleRule) -> World {
+    fn new(clients: &[Client], workers: usize) -> World {
         let mut registry = Registry::new(DeviceModel::device_a(), clients.len());
         for client in clients {
             registry.register(&client.slo, Instant::ZERO).unwrap();
         }
         let limits = QueueLimits { slots: 32_768, of_tenant: 16_384 };
         let worker = |number| Worker {
-            scheduler: TokenScheduler::new(
-                registry.shared().clone(),
-                registry.model().cost().clone(),
-                number,
-                limits,
-                idle,
-            ),
+            scheduler: registry.scheduler(number, limits),
             table: SlotTable::new(limits.slots),
         };
         let outcome = Outcome {
@@ -180,7 +174,7 @@ impl World {
 }
 
 /// The paper's four tenants; B issues `b` IOPS.
-fn figure_five(b: u64, idle: IdleRule) -> Outcome {
+fn figure_five(b: u64) -> Outcome {
     let best_effort = |reads| client(Slo::default(), Load::Backlog(64), reads);
     let clients = [
         client(critical(120_000, 100), Load::Rate(120_000), 100),
@@ -188,7 +182,7 @@ fn figure_five(b: u64, idle: IdleRule) -> Outcome {
         best_effort(95),
         best_effort(25),
     ];
-    World::new(&clients, 1, idle).run(500)
+    World::new(&clients, 1).run(500)
 }
 
 fn within(left: f64, right: f64, part: f64) -> bool {
@@ -197,20 +191,18 @@ fn within(left: f64, right: f64, part: f64) -> bool {
 
 #[test]
 fn figure_five_scenario_one() {
-    for idle in [IdleRule::Visit, IdleRule::Rest] {
-        let outcome = figure_five(70_000, idle);
-        assert!(outcome.iops(0) >= 0.99 * 120_000.0, "{outcome:?}");
-        assert!(outcome.iops(1) >= 0.99 * 70_000.0, "{outcome:?}");
-        assert!(within(outcome.rate(2), outcome.rate(3), 0.03), "{outcome:?}");
-        assert!(within(outcome.rate(2), 52_000.0, 0.03), "{outcome:?}");
-        assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
-        assert!(outcome.waited[0] <= 100_000 && outcome.waited[1] <= 100_000, "{outcome:?}");
-    }
+    let outcome = figure_five(70_000);
+    assert!(outcome.iops(0) >= 0.99 * 120_000.0, "{outcome:?}");
+    assert!(outcome.iops(1) >= 0.99 * 70_000.0, "{outcome:?}");
+    assert!(within(outcome.rate(2), outcome.rate(3), 0.03), "{outcome:?}");
+    assert!(within(outcome.rate(2), 52_000.0, 0.03), "{outcome:?}");
+    assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
+    assert!(outcome.waited[0] <= 100_000 && outcome.waited[1] <= 100_000, "{outcome:?}");
 }
 
 #[test]
 fn figure_five_scenario_two() {
-    let outcome = figure_five(45_000, IdleRule::Rest);
+    let outcome = figure_five(45_000);
     // B leaves 25 K × 2.8 tokens.
     let left = 104_000.0 + 70_000.0;
     assert!(outcome.rate(2) + outcome.rate(3) >= 0.95 * left, "{outcome:?}");
@@ -230,7 +222,7 @@ fn after_silence(pays_arrears: bool, silence_nanos: u64, later_nanos: u64) -> (u
         best_effort(95),
         best_effort(25),
     ];
-    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    let mut world = World::new(&clients, 1);
     world.registry.pay_arrears(pays_arrears);
     let run = |world: &mut World, nanos: u64| -> f64 {
         let spent = |world: &World| -> u64 {
@@ -279,7 +271,7 @@ fn what_a_modest_tenant_leaves_is_not_wasted() {
         client(Slo::default(), Load::Rate(10_000), 100),
         client(critical(10_000, 100), Load::Rate(10_000), 100),
     ];
-    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    let mut world = World::new(&clients, 1);
     world.turn_nanos = 100_000;
     let outcome = world.run(500);
     assert!(outcome.iops(1) >= 0.99 * 10_000.0, "{outcome:?}");
@@ -295,7 +287,7 @@ fn eight_best_effort_tenants_share_fairly() {
         let client = client(Slo::default(), Load::Backlog(256), reads);
         clients.push(Client { bytes, ..client });
     }
-    let outcome = World::new(&clients, 1, IdleRule::Rest).run(2_000);
+    let outcome = World::new(&clients, 1).run(2_000);
     let tokens = &outcome.tokens[1..];
     let (sum, squares) = tokens.iter().fold((0.0, 0.0), |(s, q), t| (s + t, q + t * t));
     let jain = sum * sum / (8.0 * squares);
@@ -308,7 +300,7 @@ fn a_hostile_critical_tenant_hurts_itself() {
     let polite = client(critical(100_000, 90), Load::Rate(100_000), 90);
     let hostile = client(critical(10_000, 100), Load::Rate(100_000), 100);
     let best_effort = client(Slo::default(), Load::Backlog(64), 50);
-    let outcome = World::new(&[polite, hostile, best_effort], 1, IdleRule::Rest).run(200);
+    let outcome = World::new(&[polite, hostile, best_effort], 1).run(200);
     assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
     assert!(outcome.waited[0] <= 200_000, "{outcome:?}");
     assert!(outcome.waited[1] >= 10_000_000, "{outcome:?}");
@@ -321,7 +313,7 @@ fn a_hostile_critical_tenant_hurts_itself() {
 fn leftovers_serve_critical_tenants_when_there_is_nobody_else() {
     let greedy = client(critical(10_000, 95), Load::Backlog(256), 95);
     let modest = client(critical(100_000, 95), Load::Rate(50_000), 95);
-    let outcome = World::new(&[greedy, modest], 1, IdleRule::Rest).run(500);
+    let outcome = World::new(&[greedy, modest], 1).run(500);
     assert!(outcome.iops(1) >= 0.99 * 50_000.0, "{outcome:?}");
     assert!(outcome.used() >= 0.97, "{outcome:?}");
 }
@@ -334,7 +326,7 @@ fn one_tenant_on_several_workers_has_one_balance() {
         everywhere(client(Slo::default(), Load::Backlog(256), 80)),
         client(Slo::default(), Load::Backlog(256), 80),
     ];
-    let outcome = World::new(&clients, 4, IdleRule::Rest).run(500);
+    let outcome = World::new(&clients, 4).run(500);
     // 190 K tokens a second were promised, 115 K are left for each best-effort tenant.
     assert!(within(outcome.rate(0), 190_000.0, 0.01), "{outcome:?}");
     assert!(within(outcome.rate(1), 115_000.0, 0.03), "{outcome:?}");
@@ -351,7 +343,7 @@ fn a_parked_worker_costs_nobody_tokens() {
         client(Slo::default(), Load::Backlog(256), 70),
         client(critical(50_000, 100), Load::Rate(50_000), 100),
     ];
-    let outcome = World::new(&clients, 2, IdleRule::Rest).run(600);
+    let outcome = World::new(&clients, 2).run(600);
     assert_eq!((outcome.submitted[0], outcome.submitted[1]), (1, 1));
     assert!(outcome.used() >= 0.97, "{outcome:?}");
     assert!(outcome.rate(2) >= 0.97 * 370_000.0, "{outcome:?}");
@@ -359,8 +351,7 @@ fn a_parked_worker_costs_nobody_tokens() {
 
 #[test]
 fn workers_exchange_what_their_tenants_spare() {
-    let cases = [(0, 1, IdleRule::Visit), (1, 0, IdleRule::Visit), (1, 0, IdleRule::Rest)];
-    for (donor, taker, idle) in cases {
+    for (donor, taker) in [(0, 1), (1, 0)] {
         let on = |worker: usize, client| Client { workers: [&[0], &[1]][worker], ..client };
         let clients = [
             on(donor, client(critical(200_000, 100), Load::Rate(100_000), 100)),
@@ -368,7 +359,7 @@ fn workers_exchange_what_their_tenants_spare() {
             on(donor, client(critical(10_000, 100), Load::Backlog(64), 100)),
             on(taker, client(Slo::default(), Load::Backlog(256), 90)),
         ];
-        let outcome = World::new(&clients, 2, idle).run(300);
+        let outcome = World::new(&clients, 2).run(300);
         assert!(outcome.iops(0) >= 0.99 * 100_000.0, "{outcome:?}");
         assert!((0.97..=1.01).contains(&outcome.used()), "{outcome:?}");
     }
@@ -380,7 +371,7 @@ fn a_round_visits_active_tenants_only() {
     clients.extend(vec![client(critical(10, 100), Load::Rate(0), 100); 5_000]);
     clients.extend([client(critical(50_000, 100), Load::Rate(50_000), 100)]);
     clients.extend([client(Slo::default(), Load::Backlog(256), 100)]);
-    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    let mut world = World::new(&clients, 1);
     for _ in 0..100 {
         world.turn();
     }
@@ -401,7 +392,7 @@ fn weights_and_caps_bound_best_effort() {
         greedy(),
         Client { bytes: 256 << 10, ..greedy() },
     ];
-    let mut world = World::new(&clients, 1, IdleRule::Rest);
+    let mut world = World::new(&clients, 1);
     let mut portion = |tenant, weight, cap: Option<u64>| {
         let portion = Portion { weight, cap: cap.map(|tokens| tokens * 100) };
         world.registry.set_portion(TenantId(tenant), portion, Instant::ZERO).unwrap();
@@ -422,7 +413,7 @@ fn weights_and_caps_bound_best_effort() {
 #[test]
 fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
     let greedy = || Client { workers: &[0, 1], ..client(Slo::default(), Load::Backlog(256), 80) };
-    let mut world = World::new(&[greedy(), greedy()], 2, IdleRule::Rest);
+    let mut world = World::new(&[greedy(), greedy()], 2);
     let portion = Portion { weight: 1, cap: Some(20_000 * 100) };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
     let outcome = world.run(500);
@@ -433,7 +424,7 @@ fn what_a_cap_leaves_serves_others_wherever_the_tenant_is() {
 #[test]
 fn weights_alone_are_exact() {
     let greedy = || client(Slo::default(), Load::Backlog(256), 80);
-    let mut world = World::new(&[greedy(), greedy()], 1, IdleRule::Rest);
+    let mut world = World::new(&[greedy(), greedy()], 1);
     let portion = Portion { weight: 4, cap: None };
     world.registry.set_portion(TenantId(0), portion, Instant::ZERO).unwrap();
     let outcome = world.run(500);
@@ -444,7 +435,7 @@ fn weights_alone_are_exact() {
 #[test]
 fn what_waits_is_priced_anew_when_writes_become_dearer() {
     let writer = client(Slo::default(), Load::Backlog(256), 0);
-    let mut world = World::new(&[writer], 1, IdleRule::Rest);
+    let mut world = World::new(&[writer], 1);
     for turn in 0..20_000 {
         if turn == 10_000 {
             let dearer = Adjustment { write_permille: 2_000, ..Adjustment::NONE };

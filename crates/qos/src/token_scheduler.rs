@@ -38,16 +38,6 @@ pub struct QueueLimits {
     pub of_tenant: u32,
 }
 
-/// What happens to a latency-critical tenant without demand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdleRule {
-    /// It is visited in every round, as Algorithm 1 says line by line: a round costs all tenants.
-    Visit,
-    /// It rests until it would donate; from its first donation on it makes tokens for the bucket
-    /// directly. A round costs the tenants with demand.
-    Rest,
-}
-
 /// What became of all tokens that this worker made, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -141,7 +131,6 @@ pub struct TokenScheduler {
     /// Those of `cost` that may change.
     prices: Prices,
     worker: usize,
-    pub(crate) idle: IdleRule,
     of_tenant: u32,
     /// The latest time that was ever passed in, in nanoseconds.
     pub(crate) now: u64,
@@ -211,7 +200,6 @@ impl TokenScheduler {
         cost: CostModel,
         worker: usize,
         limits: QueueLimits,
-        idle: IdleRule,
     ) -> TokenScheduler {
         assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
         assert!(limits.of_tenant > 0, "a tenant may have a request waiting");
@@ -222,7 +210,6 @@ impl TokenScheduler {
             prices: Prices::of(&cost),
             cost,
             worker,
-            idle,
             of_tenant: limits.of_tenant,
             now: 0,
             started: false,
@@ -649,18 +636,9 @@ impl Scheduler for TokenScheduler {
         self.load = self.shared.read_ratio.load();
         self.share = self.shared.share();
         self.wait = u64::MAX;
-        match self.idle {
-            // Who has demand makes its own tokens for this round.
-            IdleRule::Visit => {
-                self.take_newcomers();
-                self.settle();
-            }
-            // The pools make them, also for whoever goes the short way.
-            IdleRule::Rest => {
-                self.settle();
-                self.take_newcomers();
-            }
-        }
+        // The pools make what whoever goes the short way spends.
+        self.settle();
+        self.take_newcomers();
         self.visit_dues();
         self.phase = Phase::Express;
         self.queued -= self.ready.left as usize;
