@@ -24,8 +24,8 @@ mod delays;
 mod depth;
 mod device_model;
 mod drift;
-mod express;
 mod idle_pool;
+mod ledger;
 mod loan;
 pub mod model_file;
 #[cfg(all(test, not(loom)))]
@@ -33,7 +33,7 @@ mod online;
 mod pass_through;
 #[cfg(all(test, not(loom)))]
 mod properties;
-mod rates;
+mod queues;
 mod read_ratio;
 pub mod recalibrate;
 #[cfg(all(test, not(loom)))]
@@ -43,6 +43,7 @@ mod reference_idle;
 mod registry;
 mod requests;
 mod ring;
+mod round;
 mod rounds;
 mod run;
 #[cfg(all(test, not(loom)))]
@@ -65,12 +66,14 @@ pub use depth::{DEPTH_MIN, DepthBound};
 pub use device_model::{DeviceModel, DeviceModelError, Percentile, RatePoint};
 pub use drift::{DRIFT_PERIOD, DRIFT_WINDOW, Drift, Unsure};
 pub use idle_pool::IdlePool;
+pub use ledger::Totals;
 pub use loan::Loan;
 pub use model_file::{ModelFile, ModelFileError, Residual};
 pub use pass_through::PassThrough;
+pub use queues::QueueLimits;
 pub use read_ratio::{QUIET_WINDOWS, ReadRatio, WINDOW_NANOS};
 pub use registry::{Admission, DeficitNotice, Holding, Lot, Portion, Registry};
 pub use rounds::{Rounds, Turn, WORKERS_MAX};
 pub use shared::{ROUND_NANOS, Shared};
 pub use tenant::{Class, Usage};
-pub use token_scheduler::{QueueLimits, TokenScheduler, Totals};
+pub use token_scheduler::TokenScheduler;

@@ -46,7 +46,7 @@ fn granted(registry: &Registry) -> u64 {
         Class::BestEffort | Class::Leaving => terms.rate * shared.share(),
         Class::Vacant => 0,
     };
-    let tenants = shared.tenants.iter().map(|tenant| tenant.terms());
+    let tenants = (0..shared.tenants_max() as u32).map(|tenant| shared.tenant(tenant).terms());
     let unheld = |terms: &crate::tenant::Terms| terms.holders == 0;
     // What is idle is in the pools, with the remainder; what is held makes its own.
     let held: u64 = tenants.filter(|terms| !unheld(terms)).map(rate).sum();
@@ -192,7 +192,7 @@ impl Pair {
     /// Has a round on both sides, and compares all that both know.
     fn round(&mut self, now: Instant) -> Result<(), TestCaseError> {
         self.fast.begin_round(now);
-        let load = self.fast.load;
+        let load = self.fast.round().load();
         let submitted = drain(&mut self.fast, &mut self.table, usize::MAX);
         let expected = match self.oracle {
             Oracle::LineByLine => self.reference.schedule(now.as_nanos(), load),
@@ -204,7 +204,7 @@ impl Pair {
             let id = TenantId(n as u32);
             prop_assert_eq!(shared.balance(id), tenant.tokens);
             prop_assert_eq!(shared.usage(id).deficits, tenant.deficits);
-            prop_assert_eq!(shared.tenants[n].arrears.tokens(), tenant.arrears);
+            prop_assert_eq!(shared.tenant(n as u32).arrears.tokens(), tenant.arrears);
             prop_assert_eq!(self.fast.queued_of(id) as usize, tenant.queue.len());
             prop_assert!(self.oracle == Oracle::Idle || !tenant.queue.is_empty());
         }

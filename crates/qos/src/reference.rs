@@ -9,7 +9,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::rates::{part, spare};
+use crate::ledger::{part, spare};
 use crate::reference_idle::Idle;
 use crate::units::{
     NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,

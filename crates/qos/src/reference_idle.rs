@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::rates::spare;
+use crate::ledger::spare;
 use crate::reference::Reference;
 use crate::units::{NANO, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, generated, nano};
 use crate::{Cost, Load};

@@ -196,7 +196,7 @@ impl Registry {
         assert!(self.is_vacant(tenant), "tenant {} is registered already", tenant.0);
         let entry = self.judge(slo)?;
         let n = tenant.0 as usize;
-        let cell = &self.shared.tenants[n];
+        let cell = &self.shared.tenant(n as u32);
         cell.clear_usage();
         cell.set_cap(None);
         cell.clear_debt(now.as_nanos());
@@ -241,7 +241,7 @@ impl Registry {
         if portion.cap == Some(0) {
             return Err(Refusal::Invalid("a cap of nothing would stop the tenant for ever"));
         }
-        self.shared.tenants[n].set_cap(portion.cap);
+        self.shared.tenant(n as u32).set_cap(portion.cap);
         let entry = self.entries[n];
         self.put(n, entry, portion.weight, now);
         Ok(())
@@ -250,7 +250,7 @@ impl Registry {
     /// What a tenant gets while it is best effort.
     pub fn portion(&self, tenant: TenantId) -> Portion {
         let n = tenant.0 as usize;
-        let cap = self.shared.tenants[n].cap();
+        let cap = self.shared.tenant(n as u32).cap();
         Portion { weight: self.weights[n], cap: cap.map(NonZeroU64::get) }
     }
 
@@ -266,13 +266,13 @@ impl Registry {
     /// that was so as far as the schedulers know.
     pub fn remove(&mut self, tenant: TenantId, now: Instant) -> bool {
         let n = tenant.0 as usize;
-        let cell = &self.shared.tenants[n];
+        let cell = &self.shared.tenant(n as u32);
         if self.entries[n] != Entry::Leaving || cell.terms().holders > 0 {
             return false;
         }
         self.put(n, Entry::Vacant, self.weights[n], now);
         self.vacant.insert(tenant);
-        let cell = &self.shared.tenants[n];
+        let cell = &self.shared.tenant(n as u32);
         let tokens = cell.balance.tokens();
         cell.balance.add(-tokens);
         self.totals.expired += i128::from(tokens);
@@ -567,7 +567,7 @@ impl Registry {
     pub fn take_notices(&mut self) -> Vec<DeficitNotice> {
         let mut notices = Vec::new();
         for (n, told) in self.told.iter_mut().enumerate() {
-            let deficits = self.shared.tenants[n].usage().deficits;
+            let deficits = self.shared.tenant(n as u32).usage().deficits;
             if deficits > *told {
                 let tenant = TenantId(n as u32);
                 notices.push(DeficitNotice { tenant, rounds: deficits - *told });
@@ -701,11 +701,11 @@ impl Registry {
         let (class, rate) = self.terms(n);
         if let Entry::Critical(_, promise) = self.entries[n] {
             let nanos = u64::from(promise.latency_us) * 1_000;
-            self.shared.tenants[n].set_latency_nanos(nanos);
+            self.shared.tenant(n as u32).set_latency_nanos(nanos);
         }
-        let old = self.shared.tenants[n].change(class, rate);
+        let old = self.shared.tenant(n as u32).change(class, rate);
         if (old.class, old.rate) != (class, rate) {
-            self.shared.tenants[n].change_promise(old, class, rate, now);
+            self.shared.tenant(n as u32).change_promise(old, class, rate, now);
         }
         if old.holders == 0 {
             self.pool(old, -1, now);
@@ -719,7 +719,7 @@ impl Registry {
         for falls in [true, false] {
             for (tenant, _) in self.standing.iter() {
                 let n = tenant.0 as usize;
-                let (old, new) = (self.shared.tenants[n].terms().rate, self.terms(n).1);
+                let (old, new) = (self.shared.tenant(n as u32).terms().rate, self.terms(n).1);
                 if (falls && new < old) || (!falls && new > old) {
                     self.grant(n, now.as_nanos());
                 }
@@ -729,14 +729,8 @@ impl Registry {
 
     /// Puts an unheld tenant's rate into its idle pool, or takes it out.
     fn pool(&self, terms: Terms, by: i64, now: u64) {
-        match terms.class {
-            Class::Vacant => {}
-            Class::LatencyCritical => {
-                self.shared.idle_critical.change(by * terms.rate as i64, now);
-            }
-            Class::BestEffort | Class::Leaving => {
-                self.shared.idle_shares.change(by * terms.rate as i64, now);
-            }
+        if let Some(pool) = self.shared.idle_pool(terms.class) {
+            pool.change(by * terms.rate as i64, now);
         }
     }
 }

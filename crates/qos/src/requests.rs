@@ -9,7 +9,6 @@ use contract::Slot;
 
 use crate::CostModel;
 use crate::cost_model::{Line, Priced};
-use crate::run::Run;
 
 /// A waiting request, in the place that its slot's index names.
 #[derive(Clone, Copy, Debug)]
@@ -106,11 +105,18 @@ impl Requests {
         self.entries[tail.index()].next = slot;
     }
 
-    /// Tells a queue of the requests that were linked to its last one; `priced` is what each costs.
-    pub(crate) fn append_run(&mut self, queue: &mut Queue, run: &Run, priced: &Priced) {
-        queue.tail = run.tail;
-        queue.len += run.len();
-        queue.sum += priced.times(run.len());
+    /// Tells a queue of `count` requests that were linked to its last one, up to `tail`; `priced` is
+    /// what each costs.
+    pub(crate) fn append_run(
+        &mut self,
+        queue: &mut Queue,
+        tail: Slot,
+        count: u32,
+        priced: &Priced,
+    ) {
+        queue.tail = tail;
+        queue.len += count;
+        queue.sum += priced.times(count);
     }
 
     /// What the first one is.

@@ -110,13 +110,14 @@ mod tests {
     const OF_TENANT: u32 = 10;
 
     /// A scheduler with two best-effort tenants, and names of requests.
-    fn bed() -> (TokenScheduler, SlotTable<()>) {
+    fn bed() -> (Registry, TokenScheduler, SlotTable<()>) {
         let mut registry = Registry::new(DeviceModel::device_a(), 2);
         for _ in 0..2 {
             registry.register(&Slo::default(), Instant::ZERO).unwrap();
         }
         let limits = QueueLimits { slots: 64, of_tenant: OF_TENANT };
-        (registry.scheduler(0, limits), SlotTable::new(64))
+        let scheduler = registry.scheduler(0, limits);
+        (registry, scheduler, SlotTable::new(64))
     }
 
     fn queue(
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn requests_of_a_run_are_counted_bounded_and_kept_in_their_order() {
-        let (mut scheduler, mut slots) = bed();
+        let (registry, mut scheduler, mut slots) = bed();
         let mut ours = queue(&mut scheduler, &mut slots, 0, Kind::Read, 5);
         assert_eq!((scheduler.queued(), scheduler.queued_of(TenantId(0))), (5, 5));
         ours.extend(queue(&mut scheduler, &mut slots, 0, Kind::Write, 3));
@@ -154,13 +155,13 @@ mod tests {
         };
         assert_eq!((of(&ours), of(&others)), (ours.clone(), others.clone()));
         // Seven reads and three writes of one, four reads of the other.
-        let spent = [0, 1].map(|tenant| scheduler.shared.usage(TenantId(tenant)).spent);
+        let spent = [0, 1].map(|tenant| registry.shared().usage(TenantId(tenant)).spent);
         assert_eq!(spent, [7 * 100 + 3 * 1_000, 400]);
     }
 
     #[test]
     fn a_run_that_begins_behind_a_round_waits_for_the_next() {
-        let (mut scheduler, mut slots) = bed();
+        let (_, mut scheduler, mut slots) = bed();
         scheduler.begin_round(Instant::from_nanos(1_000_000));
         scheduler.begin_round(Instant::from_nanos(2_000_000));
         let first = queue(&mut scheduler, &mut slots, 0, Kind::Read, 1);

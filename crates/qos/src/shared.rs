@@ -41,7 +41,7 @@ impl Prices {
 /// [`Registry::new`](crate::Registry::new), which alone changes tenants.
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) tenants: Box<[Tenant]>,
+    tenants: Box<[Tenant]>,
     pub(crate) bucket: Bucket,
     /// What best effort has yet to pay back.
     pub(crate) loan: Loan,
@@ -92,6 +92,26 @@ impl Shared {
             delays: Delays::new(),
             round_nanos: AtomicU64::new(ROUND_NANOS),
             loan_max: AtomicI64::new(0),
+        }
+    }
+
+    /// Returns the cell of a tenant, of those that there is room for.
+    #[inline]
+    pub(crate) fn tenant(&self, tenant: u32) -> &Tenant {
+        &self.tenants[tenant as usize]
+    }
+
+    /// Returns how many tenants there is room for.
+    pub(crate) fn tenants_max(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// Returns the pool that a tenant of this class is in while no worker holds it.
+    pub(crate) fn idle_pool(&self, class: Class) -> Option<&IdlePool> {
+        match class {
+            Class::Vacant => None,
+            Class::LatencyCritical => Some(&self.idle_critical),
+            Class::BestEffort | Class::Leaving => Some(&self.idle_shares),
         }
     }
 

@@ -23,6 +23,13 @@ pub enum Class {
     Leaving,
 }
 
+impl Class {
+    /// Returns `true` if more requests of a tenant of this class are taken.
+    pub(crate) fn takes_requests(self) -> bool {
+        matches!(self, Class::BestEffort | Class::LatencyCritical)
+    }
+}
+
 /// The word, taken apart. Bits 0–1 class, 2–7 holders, 8–40 rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -124,11 +131,6 @@ impl Tenant {
 
     pub(crate) fn terms(&self) -> Terms {
         Terms::unpack(self.word.load(Acquire))
-    }
-
-    /// Whether more of its requests are taken.
-    pub(crate) fn takes_requests(&self) -> bool {
-        matches!(self.terms().class, Class::BestEffort | Class::LatencyCritical)
     }
 
     /// Units a second that it gets at most while it is best effort.

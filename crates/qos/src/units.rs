@@ -21,6 +21,10 @@ pub const RATE_MAX: u64 = 8_000_000_000;
 /// (paper, section 3.2.2).
 pub const NEG_LIMIT: i64 = -50 * TOKEN as i64 * NANO;
 
+/// The most units that a tenant on the short way may be ahead of its rate: the deficit that Algorithm
+/// 1 allows.
+pub const AHEAD_MAX: u64 = NEG_LIMIT.unsigned_abs() / NANO as u64;
+
 /// The longest time that tokens are made up for to tenants that had no demand, in nanoseconds, and
 /// the longest time that a round counts for: ten times the longest of the paper's rounds. What a
 /// device did not serve while nobody asked it, it cannot serve later on top.

@@ -15,8 +15,7 @@ use contract::{Instant, Kind, REQUEST_BYTES_MAX, TenantId};
 
 use super::{Entry, Registry};
 use crate::Class;
-use crate::express::AHEAD_MAX;
-use crate::units::{NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
+use crate::units::{AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, generated, nano};
 
 /// What a tenant holds at a device, in nano-units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +32,7 @@ impl Registry {
     pub fn bequeath(&mut self, now: Instant) -> Vec<(TenantId, Holding)> {
         let mut taken = 0;
         let tell = |tenant: TenantId| {
-            let cell = &self.shared.tenants[tenant.0 as usize];
+            let cell = &self.shared.tenant(tenant.0);
             let credit = cell.balance.take(|tokens| tokens);
             taken += i128::from(credit);
             let debt = self.debt(tenant, now);
@@ -51,7 +50,7 @@ impl Registry {
     pub fn keep(&mut self, told: &[(TenantId, Holding)]) {
         for (tenant, held) in told {
             let credit = held.balance.max(0);
-            self.shared.tenants[tenant.0 as usize].balance.add(credit);
+            self.shared.tenant(tenant.0).balance.add(credit);
             // As counters do not go back, it is made once more.
             self.totals.generated += i128::from(credit);
         }
@@ -81,7 +80,7 @@ impl Registry {
         if !is_there {
             return false;
         }
-        let cell = &self.shared.tenants[tenant.0 as usize];
+        let cell = &self.shared.tenant(tenant.0);
         let dearest = nano(u64::from(self.cost.cost(Kind::Exchange, REQUEST_BYTES_MAX).mixed));
         let terms = cell.terms();
         let most = match terms.class {
@@ -108,7 +107,7 @@ impl Registry {
 
     /// What a tenant owes, also by having spent ahead of its rate.
     fn debt(&self, tenant: TenantId, now: Instant) -> Holding {
-        let cell = &self.shared.tenants[tenant.0 as usize];
+        let cell = &self.shared.tenant(tenant.0);
         let terms = cell.terms();
         let ahead = match terms.class {
             Class::LatencyCritical if terms.holders == 0 => {

@@ -134,14 +134,14 @@ fn a_corrected_device_promises_less_and_grants_what_it_has() {
     // And the device serves half of it all: 210 K tokens of 270 K.
     registry.adjust(Adjustment { rate_permille: 500, ..dearer }, now);
     assert_eq!((registry.device_rate(), registry.left()), (21_000_000, 0));
-    let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+    let rate = |tenant: TenantId| registry.shared().tenant(tenant.0).terms().rate;
     assert_eq!((rate(reader), rate(writer)), (9_333_333, 11_666_666));
     assert!(registry.shared().lent() <= 21_000_000);
     let refused = registry.check(&slo(2_000, 1, 100));
     assert!(matches!(refused, Verdict::Refused { .. }), "{refused:?}");
     // One goes: the other has what it was promised.
     registry.unregister(writer, now).unwrap();
-    let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+    let rate = |tenant: TenantId| registry.shared().tenant(tenant.0).terms().rate;
     assert_eq!((rate(reader), registry.left()), (12_000_000, 9_000_000));
     registry.adjust(Adjustment::NONE, now);
     assert_eq!((registry.left(), registry.shared().lent()), (30_000_000, 42_000_000));
@@ -167,7 +167,7 @@ fn another_model_keeps_promises_and_names_who_does_not_fit() {
     let half = model(2_000, 160_000, 500);
     assert_eq!(registry.displaced(&half), [writer]);
     registry.set_model(half, now).unwrap();
-    let rate = |tenant: TenantId| registry.shared().tenants[tenant.0 as usize].terms().rate;
+    let rate = |tenant: TenantId| registry.shared().tenant(tenant.0).terms().rate;
     assert_eq!((rate(reader), rate(writer), registry.left()), (6_000_000, 10_000_000, 0));
     // A model that knows nothing of what was promised changes nothing.
     let lax = model(1_000, 420_000, 1_000);
@@ -203,7 +203,7 @@ fn a_row_of_changes_works_out_once_what_all_have() {
                 assert!(registry.grants.rounds <= rounds + 1);
             }
             let shared = registry.shared();
-            let terms = shared.tenants.iter().map(|cell| cell.terms());
+            let terms = (0..shared.tenants_max() as u32).map(|n| shared.tenant(n).terms());
             let terms: Vec<_> = terms.map(|terms| (terms.class, terms.rate)).collect();
             seen.push((terms, shared.share(), shared.lent(), registry.left()));
         };
@@ -281,9 +281,8 @@ fn a_scheduler_that_is_dropped_holds_nobody() {
     process.ask(shares, 1 << 20);
     assert_eq!(process.round(2), 1, "one rests, and one saves for what it cannot pay yet");
     process.scheduler.withdraw(shares, &mut |_| true, &mut Vec::new());
-    let holders = |tenant: TenantId, registry: &Registry| {
-        registry.shared().tenants[tenant.0 as usize].terms().holders
-    };
+    let holders =
+        |tenant: TenantId, registry: &Registry| registry.shared().tenant(tenant.0).terms().holders;
     let Process { mut registry, scheduler, .. } = process;
     // The strict one was served the short way, for which nobody has to hold it.
     assert_eq!((scheduler.queued(), [strict, shares].map(|t| holders(t, &registry))), (0, [0, 1]));
@@ -377,7 +376,7 @@ fn what_is_put_back_is_not_judged_anew() {
     }
     assert!(registry.change(tenant, &most(100_000), now).is_err());
     registry.put_back(tenant, before, now);
-    let terms = registry.shared().tenants[tenant.0 as usize].terms();
+    let terms = registry.shared().tenant(tenant.0).terms();
     assert_eq!(terms.class, Class::LatencyCritical);
 }
 

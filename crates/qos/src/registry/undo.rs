@@ -19,7 +19,7 @@ impl Registry {
     pub fn put_back(&mut self, tenant: TenantId, Lot(entry, portion): Lot, now: Instant) {
         let n = tenant.0 as usize;
         if self.registered(tenant).is_ok() {
-            self.shared.tenants[n].set_cap(portion.cap);
+            self.shared.tenant(n as u32).set_cap(portion.cap);
             self.put(n, entry, portion.weight, now);
         }
     }

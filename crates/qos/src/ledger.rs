@@ -1,0 +1,556 @@
+//! The ledger of one worker: which tokens tenants earn, give away, borrow and pay.
+//!
+//! The ledger does the arithmetic of Algorithm 1 on the words that all workers share, and adds up
+//! what became of the tokens that this worker made. What is deliberately not here: requests and
+//! their prices (`queues.rs`), and the order of visits (`token_scheduler.rs`).
+
+use alloc::sync::Arc;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use contract::{TenantId, Tokens};
+
+use crate::Class;
+use crate::round::{Means, Round, Submitted};
+use crate::rounds::Turn;
+use crate::shared::Shared;
+use crate::tenant::{Tenant, Terms};
+use crate::units::{
+    AHEAD_MAX, NEG_LIMIT, ROUND_NANOS_MAX, STALL_NANOS_MAX, credit, donation, generated, nano,
+};
+
+/// What became of all tokens that a worker made, in nano-units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Made, for tenants or for the bucket.
+    pub generated: i128,
+    /// Paid for requests.
+    pub spent: i128,
+    /// Put into the bucket: what tenants have no use for, and what is made for idle ones.
+    pub donated: i128,
+    /// Taken out of the bucket: what tenants lack, and what the short way costs.
+    pub borrowed: i128,
+    /// Thrown away when the bucket was emptied.
+    pub expired: i128,
+}
+
+impl From<Totals> for Tokens {
+    fn from(totals: Totals) -> Tokens {
+        let Totals { generated, spent, donated, borrowed, expired } = totals;
+        let [generated, spent, donated, borrowed, expired] =
+            [generated, spent, donated, borrowed, expired].map(|nanos| nanos as u64);
+        Tokens { generated, spent, donated, borrowed, expired }
+    }
+}
+
+/// What a best-effort tenant asks for in a visit, in nano-units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The price of all waiting requests.
+    pub(crate) all: i64,
+    /// The price of the first waiting request; zero without requests.
+    pub(crate) first: i64,
+}
+
+/// The requests of a tenant that asks for the short way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Their price, and how many there are.
+    pub(crate) requests: Submitted,
+    /// There is exactly one request.
+    pub(crate) is_single: bool,
+}
+
+/// The accounts of one worker at one device.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    shared: Arc<Shared>,
+    worker: usize,
+    totals: Totals,
+}
+
+impl Ledger {
+    /// Opens the ledger of worker `worker` (below [`WORKERS_MAX`](crate::WORKERS_MAX)).
+    pub(crate) fn new(shared: Arc<Shared>, worker: usize) -> Ledger {
+        assert!(worker < crate::WORKERS_MAX, "worker {worker} of at most {}", crate::WORKERS_MAX);
+        Ledger { shared, worker, totals: Totals::default() }
+    }
+
+    /// Returns what all workers of the device share.
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Returns what became of the tokens that this worker made.
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    #[inline]
+    fn tenant(&self, tenant: u32) -> &Tenant {
+        self.shared.tenant(tenant)
+    }
+
+    /// Reads a tenant's terms.
+    #[inline]
+    pub(crate) fn terms(&self, tenant: u32) -> Terms {
+        self.tenant(tenant).terms()
+    }
+
+    /// Reads a tenant's cap in units a second.
+    pub(crate) fn cap(&self, tenant: u32) -> Option<NonZeroU64> {
+        self.tenant(tenant).cap()
+    }
+
+    /// Puts what idle tenants made into the bucket.
+    pub(crate) fn settle(&mut self, now: u64) {
+        let made = i128::from(self.shared.settle(now));
+        self.totals.generated += made;
+        self.totals.donated += made;
+    }
+
+    /// Starts to serve a tenant: its class. The first worker that holds a tenant takes its rate out
+    /// of the idle pool; what the pool has not made yet, the tenant makes itself.
+    pub(crate) fn hold(&mut self, tenant: u32, now: u64) -> Class {
+        let cell = self.shared.tenant(tenant);
+        let terms = cell.hold();
+        if terms.holders > 0 {
+            return terms.class;
+        }
+        let pool = self.shared.idle_pool(terms.class);
+        let made_to = pool.map_or(now, |pool| pool.change(-(terms.rate as i64), now));
+        cell.balance.skip_to(made_to);
+        if terms.class == Class::LatencyCritical {
+            cell.remember_until(made_to, terms.rate);
+            let debt = cell.take_debt(now, terms.rate, AHEAD_MAX);
+            cell.balance.add(-debt);
+            self.shared.bucket.give(debt);
+            self.totals.donated += i128::from(debt);
+        }
+        terms.class
+    }
+
+    /// Stops to serve a tenant. The last worker that lets go puts the tenant's rate into its idle
+    /// pool, and what the tenant makes until the pool takes over into the bucket.
+    pub(crate) fn release(&mut self, tenant: u32, round: &Round) {
+        let cell = self.shared.tenant(tenant);
+        let terms = cell.release();
+        if terms.holders > 1 {
+            return;
+        }
+        let Some(pool) = self.shared.idle_pool(terms.class) else { return };
+        let taken_over = pool.change(terms.rate as i64, round.now());
+        let time = cell.balance.claim_time(taken_over).min(ROUND_NANOS_MAX);
+        let made = if terms.class == Class::LatencyCritical {
+            cell.begin_idle(taken_over);
+            generated(terms.rate, time)
+        } else {
+            generated(round.share(), terms.rate * time)
+        };
+        self.shared.bucket.give(made);
+        self.totals.generated += i128::from(made);
+        self.totals.donated += i128::from(made);
+    }
+
+    /// Stops to serve a best-effort tenant without demand: what it has goes to the bucket, unless
+    /// another worker serves it.
+    pub(crate) fn give_up(&mut self, tenant: u32, round: &Round) {
+        let cell = self.shared.tenant(tenant);
+        if cell.release_to_others() {
+            return;
+        }
+        let given = cell.balance.take(|tokens| tokens);
+        self.give(tenant, given);
+        self.release(tenant, round);
+    }
+
+    /// Keeps a latency-critical tenant without demand until its balance is full, and returns when
+    /// that is. Returns `None` where the tenant is let go of: another worker serves it, or it has
+    /// donated, and the pool goes on donating for it.
+    pub(crate) fn rest(
+        &mut self,
+        tenant: u32,
+        rate: u64,
+        has_donated: bool,
+        round: &Round,
+    ) -> Option<u64> {
+        let cell = self.shared.tenant(tenant);
+        if cell.release_to_others() {
+            return None;
+        }
+        if has_donated {
+            self.release(tenant, round);
+            return None;
+        }
+        let missing = generated(rate, round.three_rounds()) - cell.balance.tokens();
+        Some(round.now().saturating_add(time_to_make(missing, rate)))
+    }
+
+    /// Lets go of a tenant whose worker serves nobody any more.
+    pub(crate) fn abandon(&mut self, tenant: u32, round: &Round) {
+        match self.terms(tenant).class {
+            Class::LatencyCritical => self.release(tenant, round),
+            Class::BestEffort | Class::Leaving | Class::Vacant => self.give_up(tenant, round),
+        }
+    }
+
+    /// Puts what a tenant has no use for into the bucket.
+    fn give(&mut self, tenant: u32, tokens: i64) {
+        if tokens > 0 {
+            self.shared.bucket.give(tokens);
+            self.tenant(tenant).count_donated(tokens);
+            self.totals.donated += i128::from(tokens);
+        }
+    }
+
+    /// Takes what a tenant lacks out of the bucket, as far as the bucket has it: how much.
+    fn borrow(&mut self, tenant: u32, missing: i64) -> i64 {
+        let taken = self.shared.bucket.take(missing);
+        if taken > 0 {
+            let cell = self.shared.tenant(tenant);
+            cell.balance.add(taken);
+            cell.count_borrowed(taken);
+            self.totals.borrowed += i128::from(taken);
+        }
+        taken
+    }
+
+    /// Makes a latency-critical tenant's tokens (lines 5 to 7). For as long as its requests waited,
+    /// up to the longest stall, the tenant gets all that its rate makes; otherwise only what fills
+    /// its balance. The rest becomes arrears.
+    pub(crate) fn earn(&mut self, tenant: u32, rate: u64, demand: i64, round: &Round) {
+        let cell = self.shared.tenant(tenant);
+        let time = cell.balance.claim_time(round.now());
+        let stalled = generated(rate, time.min(STALL_NANOS_MAX));
+        let full = generated(rate, round.three_rounds()).max(demand.min(stalled));
+        let made = credit(cell.balance.tokens(), full, rate, time);
+        cell.balance.add(made);
+        cell.remember(stalled - made, rate);
+        self.totals.generated += i128::from(made);
+        if cell.balance.tokens() < NEG_LIMIT {
+            cell.count_deficit();
+        }
+    }
+
+    /// Gives away most of a balance that exceeds its limit (lines 10 to 12). Returns `true` if the
+    /// balance did.
+    pub(crate) fn donate(&mut self, tenant: u32, rate: u64, round: &Round) -> bool {
+        let full = generated(rate, round.three_rounds());
+        let balance = &self.tenant(tenant).balance;
+        let given = balance.take(|tokens| if tokens > full { donation(tokens) } else { 0 });
+        self.give(tenant, given);
+        self.tenant(tenant).remember(given, rate);
+        given > 0
+    }
+
+    /// Makes a best-effort tenant's share, less what it pays back, and borrows what it lacks (lines
+    /// 14 to 17). What exceeds its demand goes to the bucket: lines 19 to 21 would find it after
+    /// submitting. Returns `true` if the tenant got something from the bucket.
+    pub(crate) fn collect(
+        &mut self,
+        tenant: u32,
+        weight: u64,
+        cap: Option<NonZeroU64>,
+        demand: Demand,
+        round: &Round,
+    ) -> bool {
+        let cell = self.shared.tenant(tenant);
+        let time = cell.balance.claim_time(round.now()).min(STALL_NANOS_MAX);
+        let made = generated(round.share(), weight * time);
+        let repaid = self.shared.loan.repay(self.part_due(made, round));
+        cell.balance.add(made - repaid);
+        self.totals.generated += i128::from(made);
+        let wanted = match cap {
+            Some(cap) => demand.all.min(allow(cell, cap.get(), demand.first, round.now())),
+            None => demand.all,
+        };
+        let missing = wanted.saturating_sub(cell.balance.tokens());
+        if missing > 0 {
+            return self.borrow(tenant, missing) > 0;
+        }
+        let kept = match cap {
+            _ if cell.terms().holders == 1 => wanted,
+            // What exceeds its allowance is of no use to its other workers, either.
+            Some(_) => wanted.max(cell.allowance.tokens()),
+            None => return false,
+        };
+        let given = cell.balance.take(|tokens| tokens - kept);
+        self.give(tenant, given);
+        false
+    }
+
+    /// Returns what best effort is to pay back in a round.
+    pub(crate) fn due(&self, round: &Round) -> i64 {
+        self.shared.loan.owed().min(self.lendable(round))
+    }
+
+    /// Returns the most that best-effort tenants pay back in a round.
+    fn lendable(&self, round: &Round) -> i64 {
+        spare(generated(round.share() * self.shared.best_effort(), round.last_round()))
+    }
+
+    /// Returns the part of what is due that a best-effort tenant pays which makes so many nano-units:
+    /// all pay the same part of what they make, rounded up.
+    fn part_due(&self, made: i64, round: &Round) -> i64 {
+        match round.due() {
+            0 => 0,
+            due => part(spare(made), due, self.lendable(round)),
+        }
+    }
+
+    /// Pays for the visited tenant's whole queue at once, which saves paying one by one; only where
+    /// every single request would be paid. Returns `false` if nothing is paid.
+    pub(crate) fn pay_all(&mut self, tenant: u32, units: u64, means: Means) -> bool {
+        let cell = self.shared.tenant(tenant);
+        let cost = nano(units);
+        let is_paid = match means {
+            Means::Overdraft => cell.balance.spend(cost, NEG_LIMIT),
+            Means::Share(cap) => is_allowed(cell, cap, cost) && cell.balance.spend(cost, 0),
+            Means::Nothing | Means::Leftovers => false,
+        };
+        if is_paid {
+            self.book(tenant, cost, means);
+        }
+        is_paid
+    }
+
+    /// Pays for one request of the visited tenant. Returns `false` if the request is not paid.
+    pub(crate) fn pay(&mut self, tenant: u32, units: u64, means: Means) -> bool {
+        let cost = nano(units);
+        let overdraws = |this: &Ledger| this.tenant(tenant).balance.overdraw(cost, NEG_LIMIT);
+        let is_paid = match means {
+            Means::Nothing => false,
+            Means::Overdraft => overdraws(self) || self.pay_arrears(tenant) && overdraws(self),
+            Means::Share(cap) => {
+                let cell = self.tenant(tenant);
+                is_allowed(cell, cap, 1) && cell.balance.spend(cost, 0)
+            }
+            Means::Leftovers => {
+                let tokens = self.tenant(tenant).balance.tokens();
+                self.borrow(tenant, (NEG_LIMIT + 1).saturating_sub(tokens));
+                overdraws(self)
+            }
+        };
+        if is_paid {
+            self.book(tenant, cost, means);
+        }
+        is_paid
+    }
+
+    /// Takes back what the visited tenant has paid for.
+    pub(crate) fn pay_back(&mut self, tenant: u32, units: u64, means: Means) {
+        let cost = nano(units);
+        self.tenant(tenant).balance.add(cost);
+        self.book(tenant, -cost, means);
+    }
+
+    /// Notes that the visited tenant has paid so many nano-units.
+    fn book(&mut self, tenant: u32, cost: i64, means: Means) {
+        self.totals.spent += i128::from(cost);
+        if let Means::Share(Some(_)) = means {
+            self.tenant(tenant).allowance.add(-cost);
+        }
+    }
+
+    /// Lets the visited tenant have so much of its arrears as it lacks for its next request: from the
+    /// bucket, and then at the cost of best effort. Returns `true` if the tenant got any.
+    fn pay_arrears(&mut self, tenant: u32) -> bool {
+        let Shared { bucket, loan, .. } = &*self.shared;
+        let loan_max = self.shared.loan_max();
+        if loan_max == 0 {
+            return false;
+        }
+        let cell = self.shared.tenant(tenant);
+        let missing = (NEG_LIMIT + 1).saturating_sub(cell.balance.tokens());
+        let wanted = cell.arrears.take(|unused| unused.min(missing));
+        if wanted == 0 {
+            return false;
+        }
+        let taken = bucket.take(wanted);
+        let paid = taken + loan.lend(wanted - taken, loan_max);
+        cell.arrears.add(wanted - paid);
+        cell.balance.add(paid);
+        if paid > 0 {
+            cell.count_borrowed(paid);
+        }
+        self.totals.borrowed += i128::from(taken);
+        paid > 0
+    }
+
+    /// Gives the price of a request that was let go and not submitted to the bucket: a tenant that
+    /// went away may be made no better off by that.
+    pub(crate) fn refund(&mut self, units: u64) {
+        let cost = nano(units);
+        self.shared.bucket.give(cost);
+        self.totals.spent -= i128::from(cost);
+        self.totals.donated += i128::from(cost);
+    }
+
+    /// Spends the rate of a tenant that no worker holds, if the table of "The short way"
+    /// (docs/scheduler.md) lets its requests go; the bucket has `spare` nano-units left. Returns
+    /// `false` if they do not go.
+    #[inline(always)]
+    pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {
+        let cell = self.shared.tenant(tenant);
+        let terms = cell.terms();
+        let Submitted { units, reads, writes } = ask.requests;
+        let now = round.now();
+        if terms.holders > 0 || units > AHEAD_MAX {
+            return false;
+        }
+        let goes = if terms.class == Class::LatencyCritical {
+            // A debt that it has of its own (it was another class once) is repaid the long way.
+            cell.balance.tokens() >= 0 && cell.spend_ahead(now, units, terms.rate, AHEAD_MAX)
+        } else {
+            // Only what its own share has made since the last time, if nobody else took it; as far
+            // as it asks for more than one request, made up for no longer than by the long way.
+            let longest = if ask.is_single { u64::MAX } else { ROUND_NANOS_MAX };
+            terms.class == Class::BestEffort
+                && nano(units) <= spare
+                && cell.cap().is_none()
+                && cell.spend_behind(now, units, round.share() * terms.rate, longest)
+        };
+        if goes {
+            cell.count(units, reads, writes);
+        }
+        goes
+    }
+
+    /// Charges the bucket for all requests that go the short way in a round.
+    pub(crate) fn charge(&mut self, units: u64) {
+        let cost = nano(units);
+        self.shared.bucket.charge(cost);
+        self.totals.spent += i128::from(cost);
+        self.totals.borrowed += i128::from(cost);
+    }
+
+    /// Publishes what the visited tenant has submitted.
+    pub(crate) fn count(&self, tenant: u32, submitted: Submitted) {
+        let Submitted { units, reads, writes } = submitted;
+        self.tenant(tenant).count(units, reads, writes);
+    }
+
+    /// Publishes that a latency-critical tenant had requests left at the end of a round.
+    pub(crate) fn count_throttled(&self, tenant: u32, round: &Round) {
+        self.tenant(tenant).count_throttled(round.last_round());
+    }
+
+    /// Returns the nanoseconds until a latency-critical tenant can pay for a request.
+    pub(crate) fn wait_of_critical(&self, tenant: u32, rate: u64) -> u64 {
+        time_to_make(NEG_LIMIT - self.tenant(tenant).balance.tokens(), rate)
+    }
+
+    /// Returns the nanoseconds until a best-effort tenant of this weight can pay `units`.
+    pub(crate) fn wait_of_best_effort(
+        &self,
+        tenant: u32,
+        weight: u64,
+        units: u64,
+        round: &Round,
+    ) -> u64 {
+        let cell = self.tenant(tenant);
+        let wait = time_to_make(nano(units) - cell.balance.tokens(), round.share() * weight);
+        match round.means() {
+            Means::Share(Some(cap)) => wait.max(time_to_make(-cell.allowance.tokens(), cap.get())),
+            _ => wait,
+        }
+    }
+
+    /// Returns `true` if a latency-critical tenant's request would wait longer for tokens than the
+    /// tenant's latency, by its promised rate alone. `units` is the price of the request and of all
+    /// before it.
+    #[inline(never)]
+    pub(crate) fn is_hopeless(&self, tenant: TenantId, units: u64) -> bool {
+        let cell = self.tenant(tenant.0);
+        let terms = cell.terms();
+        if terms.class != Class::LatencyCritical {
+            return false;
+        }
+        // A tenant that is not held repays nothing until it is, so a debt refuses it nothing before.
+        let least = if terms.holders == 0 { 0 } else { i64::MIN };
+        let balance = cell.balance.tokens().max(least);
+        let missing = nano(units).saturating_sub(balance.saturating_sub(NEG_LIMIT));
+        time_to_make(missing, terms.rate) > cell.latency_nanos()
+    }
+
+    /// Takes part in the rounds of the device's workers.
+    pub(crate) fn join(&self) {
+        self.shared.rounds.join(self.worker);
+    }
+
+    /// Closes a round (lines 22 and 23). Tokens in the bucket expire when every worker has had one.
+    /// A worker with nothing left to do leaves the round set, so that it may sleep at nobody's cost.
+    pub(crate) fn close_round(&mut self, round: &Round, leaves: bool) {
+        let Submitted { units, reads, writes } = round.submitted();
+        self.shared.read_ratio.record(round.instant(), reads, writes);
+        if round.is_measuring() {
+            self.shared.delays.count(self.worker, reads, writes, units);
+        }
+        let turn = self.shared.rounds.mark(self.worker);
+        self.expire(turn);
+        if leaves {
+            let turn = self.shared.rounds.leave(self.worker);
+            self.expire(turn);
+        }
+    }
+
+    fn expire(&mut self, turn: Turn) {
+        let expired = match turn {
+            Turn::Running => 0,
+            Turn::Over => self.shared.bucket.age(),
+            Turn::Alone => self.shared.bucket.empty(),
+        };
+        self.totals.expired += i128::from(expired);
+    }
+
+    /// Records how long a read was at the device.
+    pub(crate) fn record_delay(&self, delay: Duration) {
+        self.shared.delays.record(self.worker, delay);
+    }
+}
+
+/// Makes the allowance of a tenant with a cap, and returns how much of its demand counts in this
+/// visit. As long as there is an allowance the first request may exceed it, and is made up for later.
+/// The allowance grows to that of a round, or of the request that the tenant still collects the
+/// tokens for.
+fn allow(cell: &Tenant, cap: u64, first: i64, now: u64) -> i64 {
+    let allowance = &cell.allowance;
+    let time = allowance.claim_time(now);
+    let full = generated(cap, ROUND_NANOS_MAX).max(first);
+    let missing = full.saturating_sub(allowance.tokens()).max(0);
+    allowance.add(generated(cap, time).min(missing));
+    match allowance.tokens() {
+        allowed @ 1.. if first > 0 => allowed.max(first),
+        _ => 0,
+    }
+}
+
+/// Returns `true` if a tenant's cap, where it has one, leaves room for so many nano-units.
+fn is_allowed(cell: &Tenant, cap: Option<NonZeroU64>, nano_units: i64) -> bool {
+    cap.is_none() || cell.allowance.tokens() >= nano_units
+}
+
+/// Returns what best effort can do without of what it makes. It keeps an eighth, so that it does not
+/// starve where workers are stalled for ever.
+pub(crate) fn spare(made: i64) -> i64 {
+    made / 8 * 7
+}
+
+/// Returns `of · due / all`, rounded up.
+pub(crate) fn part(of: i64, due: i64, all: i64) -> i64 {
+    let product = i128::from(of) * i128::from(due);
+    ((product + i128::from(all) - 1) / i128::from(all)) as i64
+}
+
+/// Returns the nanoseconds until a rate has made more than this many nano-units.
+fn time_to_make(missing: i64, rate: u64) -> u64 {
+    match (u64::try_from(missing), rate) {
+        (Err(_), _) => 1,
+        (Ok(_), 0) => u64::MAX,
+        (Ok(missing), rate) => missing / rate + 1,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

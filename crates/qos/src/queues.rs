@@ -1,0 +1,464 @@
+//! The queues of one worker: which requests of which tenants wait, and who is visited.
+//!
+//! A tenant is away, new, in the ring of its class, or at rest; its requests lie in one table with
+//! those of all others (`requests.rs`). What is deliberately not here: tokens (`ledger.rs`), and when
+//! a tenant is visited (`token_scheduler.rs`).
+
+use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use contract::{Kind, QueueFull, Slot};
+
+use crate::cost_model::{CostModel, Line, Priced};
+use crate::requests::{Paid, Queue, Requests};
+use crate::ring::{Links, Ring};
+use crate::run::Run;
+use crate::shared::Prices;
+use crate::tenant::Class;
+
+/// How much a worker's scheduler holds.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueLimits {
+    /// Requests waiting in all: slots that are enqueued have an index below this.
+    pub slots: usize,
+    /// Requests waiting of one tenant; the next is answered with [`contract::Status::Retry`]. As many
+    /// as `slots` for tenants of protocol version 1, which cannot be told: their connections end.
+    pub of_tenant: u32,
+}
+
+/// Where a tenant stands on this worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The worker does not hold the tenant.
+    Away,
+    /// The tenant has a request; the next round begins with it.
+    Newcomer,
+    /// In the ring of latency-critical tenants.
+    Critical,
+    /// In the ring of best-effort tenants.
+    BestEffort,
+    /// Held, without demand, until its balance would be full.
+    Resting,
+}
+
+/// One worker's part of a tenant.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    queue: Queue,
+    place: Place,
+    /// The heap has an entry of the tenant, perhaps an old one.
+    has_due: bool,
+}
+
+/// All requests that wait on a worker, and the tenants that they belong to.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    cost: CostModel,
+    of_tenant: u32,
+    locals: Box<[Local]>,
+    requests: Requests,
+    /// The last requests that were queued, if they are alike: their queue knows of the first.
+    run: Run,
+    /// The last run had more than its first request: the first of a queue begins one.
+    expects_runs: bool,
+    /// Requests that are paid, and that no round had room for yet.
+    ready: Paid,
+    links: Links,
+    critical: Ring,
+    best_effort: Ring,
+    /// The first `coming` are the tenants that have a request since the last round and had none
+    /// before, each once.
+    newcomers: Box<[u32]>,
+    coming: usize,
+    /// Resting tenants by the time at which their balances would be full.
+    dues: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Requests in queues and in `ready`; those of the run are not counted yet.
+    queued: usize,
+}
+
+impl Queues {
+    /// Makes empty queues for `tenants` tenants, whose requests cost what `cost` says.
+    pub(crate) fn new(tenants: usize, cost: CostModel, limits: QueueLimits) -> Queues {
+        assert!(limits.of_tenant > 0, "a tenant may have a request waiting");
+        let away = Local { queue: Queue::EMPTY, place: Place::Away, has_due: false };
+        Queues {
+            cost,
+            of_tenant: limits.of_tenant,
+            locals: alloc::vec![away; tenants].into(),
+            requests: Requests::new(limits.slots),
+            run: Run::OVER,
+            expects_runs: false,
+            ready: Paid::NONE,
+            links: Links::new(tenants),
+            critical: Ring::EMPTY,
+            best_effort: Ring::EMPTY,
+            newcomers: alloc::vec![0; tenants].into(),
+            coming: 0,
+            dues: BinaryHeap::with_capacity(tenants),
+            queued: 0,
+        }
+    }
+
+    /// Queues a request that continues the run of requests before it. Returns `false` if it does not
+    /// continue the run; then nothing is queued.
+    #[inline]
+    pub(crate) fn extend_run(&mut self, tenant: u32, kind: Kind, bytes: usize, slot: Slot) -> bool {
+        self.run.extend(&mut self.requests, tenant, kind, bytes, slot)
+    }
+
+    /// Queues a request of a tenant of this class that does not continue the run.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        (tenant, class): (u32, Class),
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+    ) -> Result<(), QueueFull> {
+        let local = &mut self.locals[tenant as usize];
+        if local.place != Place::Away || self.run.is_open() || self.expects_runs {
+            self.end_run();
+            return self.append((tenant, class), kind, bytes, slot, true);
+        }
+        // The first request of a tenant that had none is most often the only one.
+        if !self.requests.has_place(slot) {
+            return Err(QueueFull);
+        }
+        let line = Line::of(kind, bytes);
+        local.queue = self.requests.queue_of(slot, line, self.cost.priced(line));
+        local.place = Place::Newcomer;
+        self.queued += 1;
+        self.welcome(tenant);
+        Ok(())
+    }
+
+    /// Queues a request behind those of its tenant. Begins a run where more are expected, if
+    /// `may_run`.
+    #[inline(never)]
+    pub(crate) fn append(
+        &mut self,
+        (tenant, class): (u32, Class),
+        kind: Kind,
+        bytes: usize,
+        slot: Slot,
+        may_run: bool,
+    ) -> Result<(), QueueFull> {
+        let line = Line::of(kind, bytes);
+        let local = &mut self.locals[tenant as usize];
+        if local.queue.len >= self.of_tenant || !self.requests.has_place(slot) {
+            return Err(QueueFull);
+        }
+        self.requests.push(&mut local.queue, slot, line, self.cost.priced(line));
+        self.queued += 1;
+        // The first one of a queue is often the only one, or never.
+        if (local.queue.len > 1 || self.expects_runs) && may_run {
+            let room = self.of_tenant - local.queue.len;
+            self.run = Run::new(tenant, (kind, bytes, line), slot, room);
+        }
+        match local.place {
+            Place::Newcomer | Place::Critical | Place::BestEffort => {}
+            Place::Away => {
+                local.place = Place::Newcomer;
+                self.welcome(tenant);
+            }
+            Place::Resting => self.enter(tenant, class),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn welcome(&mut self, tenant: u32) {
+        self.newcomers[self.coming] = tenant;
+        self.coming += 1;
+    }
+
+    /// Ends the run, before anybody looks at a queue.
+    #[inline]
+    pub(crate) fn end_run(&mut self) {
+        if self.run.is_open() {
+            self.append_run();
+        }
+    }
+
+    /// Tells its queue of the run, which is over.
+    #[inline(never)]
+    fn append_run(&mut self) {
+        self.expects_runs = self.run.has_followers();
+        if self.expects_runs {
+            let (run, count) = (&self.run, self.run.len());
+            let queue = &mut self.locals[run.tenant as usize].queue;
+            self.requests.append_run(queue, run.tail, count, self.cost.priced(run.line));
+            self.queued += count as usize;
+        }
+        self.run.close();
+    }
+
+    /// Puts a tenant that the worker holds into the ring of its class.
+    pub(crate) fn enter(&mut self, tenant: u32, class: Class) {
+        let (ring, place) = match class {
+            Class::LatencyCritical => (&mut self.critical, Place::Critical),
+            _ => (&mut self.best_effort, Place::BestEffort),
+        };
+        ring.push(&mut self.links, tenant);
+        self.locals[tenant as usize].place = place;
+    }
+
+    fn exit(&mut self, tenant: u32, to: Place) {
+        let local = &mut self.locals[tenant as usize];
+        let ring = match local.place {
+            Place::Critical => &mut self.critical,
+            Place::BestEffort => &mut self.best_effort,
+            place => panic!("tenant {tenant} is in no ring but {place:?}"),
+        };
+        ring.remove(&mut self.links, tenant);
+        local.place = to;
+    }
+
+    /// Moves a tenant that was changed from one class into another to the ring of `class`.
+    pub(crate) fn change_ring(&mut self, tenant: u32, class: Class) {
+        self.exit(tenant, Place::Away);
+        self.enter(tenant, class);
+    }
+
+    /// Takes a tenant without demand out of its ring. The worker goes on holding the tenant.
+    pub(crate) fn rest(&mut self, tenant: u32) {
+        self.exit(tenant, Place::Resting);
+    }
+
+    /// Notes that the worker holds a resting tenant no more.
+    pub(crate) fn leave(&mut self, tenant: u32) {
+        self.locals[tenant as usize].place = Place::Away;
+    }
+
+    /// Notes when a resting tenant's balance will be full, in nanoseconds, unless an earlier entry of
+    /// the tenant is still there.
+    pub(crate) fn add_due(&mut self, tenant: u32, due: u64) {
+        let local = &mut self.locals[tenant as usize];
+        if !local.has_due {
+            local.has_due = true;
+            self.dues.push(Reverse((due, tenant)));
+        }
+    }
+
+    /// Takes out the first of the resting tenants whose balances should be full by `now`
+    /// (nanoseconds).
+    pub(crate) fn take_due(&mut self, now: u64) -> Option<u32> {
+        while let Some(&Reverse((due, tenant))) = self.dues.peek() {
+            if due > now {
+                return None;
+            }
+            self.dues.pop();
+            let local = &mut self.locals[tenant as usize];
+            local.has_due = false;
+            if local.place == Place::Resting {
+                return Some(tenant);
+            }
+        }
+        None
+    }
+
+    /// Returns when the first of the resting tenants is due, in nanoseconds.
+    pub(crate) fn first_due(&self) -> Option<u64> {
+        self.dues.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Returns how many newcomers the next round begins with.
+    #[inline]
+    pub(crate) fn newcomers(&self) -> usize {
+        self.coming
+    }
+
+    /// Returns one of the newcomers, in the order in which they came.
+    #[inline]
+    pub(crate) fn newcomer(&self, nth: usize) -> u32 {
+        self.newcomers[nth]
+    }
+
+    /// Forgets the newcomers, each of which has another place now.
+    pub(crate) fn clear_newcomers(&mut self) {
+        self.coming = 0;
+    }
+
+    /// Puts all requests of a newcomer behind those that are paid and ready, if `pay` pays for so many
+    /// requests of this price; returns what `pay` returned.
+    #[inline]
+    pub(crate) fn serve_short<R>(
+        &mut self,
+        tenant: u32,
+        pay: impl FnOnce(u32, &Priced) -> Option<R>,
+    ) -> Option<R> {
+        let local = &mut self.locals[tenant as usize];
+        let paid = pay(local.queue.len, &local.queue.sum)?;
+        local.place = Place::Away;
+        self.requests.append_paid(&mut self.ready, &mut local.queue);
+        Some(paid)
+    }
+
+    /// Takes out the requests that are paid and ready.
+    pub(crate) fn take_ready(&mut self) -> Paid {
+        self.queued -= self.ready.left as usize;
+        core::mem::replace(&mut self.ready, Paid::NONE)
+    }
+
+    /// Puts back those of the ready requests that a round had no room for.
+    pub(crate) fn put_ready(&mut self, paid: Paid) {
+        self.queued += paid.left as usize;
+        self.ready = paid;
+    }
+
+    /// Takes all requests of a tenant, because all are paid.
+    pub(crate) fn take_all(&mut self, tenant: u32) -> Paid {
+        let paid = self.requests.take_paid(&mut self.locals[tenant as usize].queue);
+        self.queued -= paid.left as usize;
+        paid
+    }
+
+    /// Takes the first request of a tenant, because it is paid; `priced` is what it costs.
+    pub(crate) fn take_first(&mut self, tenant: u32, priced: &Priced) -> Paid {
+        self.queued -= 1;
+        self.requests.take_first(&mut self.locals[tenant as usize].queue, priced)
+    }
+
+    /// Takes out the first of the paid requests; there must be one.
+    #[inline]
+    pub(crate) fn pop_paid(&mut self, paid: &mut Paid) -> Slot {
+        self.requests.pop_paid(paid)
+    }
+
+    /// Puts paid requests back in front of their tenant's queue, and returns what they cost.
+    pub(crate) fn put_back(&mut self, tenant: u32, paid: Paid) -> Priced {
+        self.queued += paid.left as usize;
+        self.requests.put_back(&mut self.locals[tenant as usize].queue, paid, &self.cost)
+    }
+
+    /// Takes out any waiting request. Looks at all tenants for one.
+    pub(crate) fn discard(&mut self) -> Option<Slot> {
+        let waiting = self.locals.iter_mut().find(|local| local.queue.len > 0)?;
+        let line = self.requests.first(&waiting.queue).expect("a queue with a length has a first");
+        self.queued -= 1;
+        Some(self.requests.pop(&mut waiting.queue, self.cost.priced(line)))
+    }
+
+    /// Takes out the requests of a tenant that are `wanted`, in the order in which they came. The
+    /// next round lets go of a tenant that has none left.
+    pub(crate) fn withdraw(
+        &mut self,
+        tenant: u32,
+        wanted: &mut dyn FnMut(Slot) -> bool,
+        taken: &mut Vec<Slot>,
+    ) {
+        let Some(local) = self.locals.get_mut(tenant as usize) else { return };
+        let before = local.queue.len;
+        self.requests.withdraw(&mut local.queue, &self.cost, wanted, taken);
+        self.queued -= (before - local.queue.len) as usize;
+        if local.queue.len == 0 && local.place == Place::Newcomer {
+            local.place = Place::Away;
+            let coming = &mut self.newcomers[..self.coming];
+            let place = coming.iter().position(|newcomer| *newcomer == tenant);
+            let place = place.expect("a newcomer is among the newcomers");
+            coming.copy_within(place + 1.., place);
+            self.coming -= 1;
+        }
+    }
+
+    /// Prices all that waits anew, if `prices` are others than before.
+    pub(crate) fn reprice(&mut self, prices: Prices) {
+        if prices != Prices::of(&self.cost) {
+            self.set_prices(prices);
+        }
+    }
+
+    #[cold]
+    fn set_prices(&mut self, prices: Prices) {
+        self.cost.set_write(prices.write);
+        self.cost.set_read_only_read(prices.read_only_read);
+        for local in self.locals.iter_mut().filter(|local| local.queue.len > 0) {
+            self.requests.reprice(&mut local.queue, &self.cost);
+        }
+    }
+
+    /// Starts the next round's walk of a ring with this tenant.
+    pub(crate) fn start_at(&mut self, class: Class, tenant: u32) {
+        match class {
+            Class::LatencyCritical => self.critical.start_at(tenant),
+            _ => self.best_effort.start_at(tenant),
+        }
+    }
+
+    /// Starts the next round's walk of a ring behind this tenant, if the ring starts with it.
+    pub(crate) fn rotate(&mut self, class: Class, tenant: u32) {
+        if self.ring(class).head() == Some(tenant) {
+            self.start_at(class, self.links.behind(tenant));
+        }
+    }
+
+    /// Returns the ring of a class.
+    pub(crate) fn ring(&self, class: Class) -> Ring {
+        match class {
+            Class::LatencyCritical => self.critical,
+            _ => self.best_effort,
+        }
+    }
+
+    /// Returns the tenant behind this one in its ring.
+    pub(crate) fn behind(&self, tenant: u32) -> u32 {
+        self.links.behind(tenant)
+    }
+
+    /// Returns `true` if a tenant is in the ring of latency-critical tenants.
+    pub(crate) fn is_critical(&self, tenant: u32) -> bool {
+        self.locals[tenant as usize].place == Place::Critical
+    }
+
+    /// Returns how many tenants are in the rings.
+    pub(crate) fn active(&self) -> u32 {
+        self.critical.len + self.best_effort.len
+    }
+
+    /// Returns the tenants that the worker holds.
+    pub(crate) fn held(&self) -> impl Iterator<Item = u32> {
+        let is_held = |place| !matches!(place, Place::Away | Place::Newcomer);
+        let of =
+            move |(tenant, local): (usize, &Local)| is_held(local.place).then_some(tenant as u32);
+        self.locals.iter().enumerate().filter_map(of)
+    }
+
+    /// Returns what all requests of a tenant cost.
+    #[inline]
+    pub(crate) fn sum(&self, tenant: u32) -> &Priced {
+        &self.locals[tenant as usize].queue.sum
+    }
+
+    /// Returns what a tenant's first request costs; `None` without requests.
+    pub(crate) fn first(&self, tenant: u32) -> Option<&Priced> {
+        let first = self.requests.first(&self.locals[tenant as usize].queue);
+        first.map(|line| self.cost.priced(line))
+    }
+
+    /// Returns what a request costs.
+    pub(crate) fn price(&self, kind: Kind, bytes: usize) -> &Priced {
+        self.cost.priced(Line::of(kind, bytes))
+    }
+
+    /// Returns how many requests of a tenant wait in its queue. Those of the run are not counted.
+    #[inline]
+    pub(crate) fn queued_of(&self, tenant: u32) -> u32 {
+        self.locals[tenant as usize].queue.len
+    }
+
+    /// Returns how many requests of a tenant wait, with those of the run.
+    pub(crate) fn len_of(&self, tenant: u32) -> u32 {
+        let run = if self.run.tenant == tenant { self.run.len() } else { 0 };
+        run + self.locals.get(tenant as usize).map_or(0, |local| local.queue.len)
+    }
+
+    /// Returns how many requests wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queued + self.run.len() as usize
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

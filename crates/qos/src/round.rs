@@ -1,0 +1,452 @@
+//! One worker's round: its phase, the visited tenant, and what counts until the next round.
+//!
+//! What is deliberately not here: the queues that a round walks (`queues.rs`), and whose tokens the
+//! round spends (`ledger.rs`).
+
+use core::num::NonZeroU64;
+use core::ops::AddAssign;
+
+use contract::Instant;
+
+use crate::cost_model::{Load, Priced};
+use crate::requests::Paid;
+use crate::shared::Shared;
+use crate::tenant::{Class, Terms};
+use crate::units::ROUND_NANOS_MAX;
+
+/// The times of a worker's last rounds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clock {
+    /// The latest time that was ever passed in, in nanoseconds.
+    now: u64,
+    has_started: bool,
+    /// Nanoseconds that the last three rounds took, the latest first, clamped.
+    last_rounds: [u64; 3],
+}
+
+impl Clock {
+    /// Moves the clock. A step back counts as standing still.
+    fn tick(&mut self, now: Instant) {
+        let now = now.as_nanos().max(self.now);
+        let passed = if self.has_started { now - self.now } else { 0 };
+        self.has_started = true;
+        self.now = now;
+        self.last_rounds.rotate_right(1);
+        self.last_rounds[0] = passed.min(ROUND_NANOS_MAX);
+    }
+}
+
+/// What a round is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing: the next round has not begun.
+    Over,
+    /// Requests that went the short way go to the device.
+    Express,
+    /// Algorithm 1, lines 4 to 12.
+    Critical,
+    /// Lines 13 to 21.
+    BestEffort,
+    /// Lines 15 to 18 once more, when tenants donated after others had found the bucket empty.
+    Again,
+    /// Without best-effort tenants, what is left serves latency-critical ones.
+    Leftovers,
+}
+
+impl Phase {
+    /// Returns the class whose ring the phase walks.
+    pub(crate) fn class(self) -> Class {
+        match self {
+            Phase::BestEffort | Phase::Again => Class::BestEffort,
+            Phase::Critical | Phase::Leftovers | Phase::Express | Phase::Over => {
+                Class::LatencyCritical
+            }
+        }
+    }
+}
+
+/// How the visited tenant pays for requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// Not at all: its class has no turn in this phase.
+    Nothing,
+    /// From its balance, which may fall below [`NEG_LIMIT`](crate::units::NEG_LIMIT) (lines 8 and 9).
+    Overdraft,
+    /// From its balance in full, within its cap in units a second, if it has one (line 18).
+    Share(Option<NonZeroU64>),
+    /// From the bucket, which no best-effort tenant is there to use.
+    Leftovers,
+}
+
+/// What was submitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Submitted {
+    /// Units paid.
+    pub(crate) units: u64,
+    /// Reads.
+    pub(crate) reads: u64,
+    /// Requests of other kinds.
+    pub(crate) writes: u64,
+}
+
+impl AddAssign for Submitted {
+    #[inline]
+    fn add_assign(&mut self, other: Submitted) {
+        self.units += other.units;
+        self.reads += other.reads;
+        self.writes += other.writes;
+    }
+}
+
+/// A tenant's turn within a phase.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    tenant: u32,
+    /// Tenants of the ring that are still to be visited, this one included.
+    left: u32,
+    /// The first tenant of the phase.
+    first: u32,
+    /// The phase was of use to the first tenant.
+    is_turn_used: bool,
+    /// The tenant's terms, once the visit was opened.
+    terms: Option<Terms>,
+    /// How the tenant pays, once the visit was opened.
+    means: Means,
+    /// Requests that are paid, but not submitted yet.
+    paid: Paid,
+    /// What the tenant has paid for.
+    spent: Priced,
+}
+
+impl Visit {
+    const NOBODY: Visit = Visit {
+        tenant: 0,
+        left: 0,
+        first: 0,
+        is_turn_used: false,
+        terms: None,
+        means: Means::Nothing,
+        paid: Paid::NONE,
+        spent: Priced::NOTHING,
+    };
+}
+
+/// The state of a worker's round.
+#[derive(Debug)]
+pub(crate) struct Round {
+    clock: Clock,
+    phase: Phase,
+    visit: Visit,
+    /// What the device serves.
+    load: Load,
+    /// Units a second of a best-effort tenant for each of its weight.
+    share: u64,
+    /// What best effort is to pay back, in nano-units.
+    due: i64,
+    /// Nanoseconds until the first of the blocked tenants can submit.
+    wait: u64,
+    submitted: Submitted,
+    /// Tenants that went the short way.
+    short: u32,
+    /// Delays are recorded.
+    is_measuring: bool,
+    /// Requests that would miss their latency are refused.
+    is_failing_fast: bool,
+    /// Requests of this worker that should be at the device at a time.
+    depth_max: usize,
+}
+
+impl Round {
+    /// Returns the state before the first round.
+    pub(crate) fn new() -> Round {
+        Round {
+            clock: Clock::default(),
+            phase: Phase::Over,
+            visit: Visit::NOBODY,
+            load: Load::Mixed,
+            share: 0,
+            due: 0,
+            wait: u64::MAX,
+            submitted: Submitted::default(),
+            short: 0,
+            is_measuring: false,
+            is_failing_fast: false,
+            depth_max: usize::MAX,
+        }
+    }
+
+    /// Begins a round (lines 2 and 3): reads the time, and what the registry has set.
+    pub(crate) fn begin(&mut self, now: Instant, shared: &Shared) {
+        self.clock.tick(now);
+        self.is_measuring = shared.measuring();
+        self.is_failing_fast = shared.failing_fast();
+        self.depth_max = match shared.depth() {
+            None => usize::MAX,
+            // Each worker that takes part has its part of the device.
+            Some(depth) => depth.div_ceil(shared.rounds.members().max(1)) as usize,
+        };
+        self.load = shared.read_ratio.load();
+        self.share = shared.share();
+        self.wait = u64::MAX;
+        self.submitted = Submitted::default();
+    }
+
+    /// Starts to submit the requests that went the short way.
+    pub(crate) fn start_express(&mut self, paid: Paid) {
+        self.phase = Phase::Express;
+        self.visit = Visit { paid, ..Visit::NOBODY };
+    }
+
+    /// Starts to visit the `count` tenants of the phase's ring, `first` at first.
+    pub(crate) fn start(&mut self, phase: Phase, first: u32, count: u32) {
+        self.phase = phase;
+        // The bucket is all that its first tenant may get before others.
+        let is_turn_used = phase == Phase::Critical;
+        self.visit = Visit { tenant: first, first, left: count, is_turn_used, ..Visit::NOBODY };
+    }
+
+    /// Sets what best effort is to pay back in this round, in nano-units.
+    pub(crate) fn set_due(&mut self, due: i64) {
+        self.due = due;
+    }
+
+    /// Ends the round.
+    pub(crate) fn end(&mut self) {
+        self.phase = Phase::Over;
+    }
+
+    /// Opens the visit of a tenant with these terms.
+    pub(crate) fn open(&mut self, terms: Terms, means: Means) {
+        (self.visit.terms, self.visit.means) = (Some(terms), means);
+    }
+
+    /// Notes that the visited tenant got something from the bucket.
+    pub(crate) fn note_loan(&mut self) {
+        self.visit.is_turn_used |= self.visit.tenant == self.visit.first;
+    }
+
+    /// Goes on to the next tenant of the ring.
+    pub(crate) fn visit_next(&mut self, tenant: u32) {
+        let visit = &mut self.visit;
+        visit.tenant = tenant;
+        visit.left -= 1;
+        (visit.terms, visit.means) = (None, Means::Nothing);
+    }
+
+    /// Notes requests that the visited tenant has paid for.
+    #[inline]
+    pub(crate) fn add_paid(&mut self, paid: Paid, spent: Priced) {
+        self.visit.paid = paid;
+        self.visit.spent += spent;
+    }
+
+    /// Notes that the visited tenant got back what it had paid for.
+    pub(crate) fn take_back(&mut self, spent: Priced) {
+        self.visit.spent -= spent;
+    }
+
+    /// Takes out the requests that are paid and not submitted.
+    pub(crate) fn take_paid(&mut self) -> Paid {
+        core::mem::replace(&mut self.visit.paid, Paid::NONE)
+    }
+
+    /// Counts what the visited tenant has paid for, and returns it.
+    pub(crate) fn count_visit(&mut self) -> Submitted {
+        let spent = core::mem::replace(&mut self.visit.spent, Priced::NOTHING);
+        let submitted = self.sum_of(&spent);
+        self.add(submitted);
+        submitted
+    }
+
+    /// Adds to what was submitted in this round.
+    pub(crate) fn add(&mut self, submitted: Submitted) {
+        self.submitted += submitted;
+    }
+
+    /// Returns the price of requests under this round's load, and how many there are.
+    #[inline]
+    pub(crate) fn sum_of(&self, priced: &Priced) -> Submitted {
+        Submitted { units: priced.under(self.load), reads: priced.reads(), writes: priced.writes() }
+    }
+
+    /// Shortens the time until the first of the blocked tenants can submit.
+    pub(crate) fn wait_for(&mut self, nanos: u64) {
+        self.wait = self.wait.min(nanos);
+    }
+
+    /// Sets how many tenants went the short way.
+    pub(crate) fn set_short(&mut self, tenants: u32) {
+        self.short = tenants;
+    }
+
+    /// Returns the requests that are paid and not submitted.
+    #[inline]
+    pub(crate) fn paid_mut(&mut self) -> &mut Paid {
+        &mut self.visit.paid
+    }
+
+    /// Returns the latest time in nanoseconds.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now
+    }
+
+    /// Returns the latest time.
+    pub(crate) fn instant(&self) -> Instant {
+        Instant::from_nanos(self.clock.now)
+    }
+
+    /// Returns the nanoseconds that the last three rounds took together (Algorithm 1's POS_LIMIT is
+    /// what a rate makes in them).
+    pub(crate) fn three_rounds(&self) -> u64 {
+        self.clock.last_rounds.iter().sum()
+    }
+
+    /// Returns the nanoseconds that the last round took.
+    pub(crate) fn last_round(&self) -> u64 {
+        self.clock.last_rounds[0]
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// Returns the tenant that is visited; `None` when the phase's ring was walked.
+    pub(crate) fn visited(&self) -> Option<u32> {
+        (self.visit.left > 0).then_some(self.visit.tenant)
+    }
+
+    /// Returns the tenant with which the phase began, if the phase was of use to that tenant.
+    pub(crate) fn turn_used(&self) -> Option<u32> {
+        self.visit.is_turn_used.then_some(self.visit.first)
+    }
+
+    /// Returns the visited tenant's terms, once the visit was opened.
+    pub(crate) fn terms(&self) -> Option<Terms> {
+        self.visit.terms
+    }
+
+    /// Returns how the visited tenant pays.
+    pub(crate) fn means(&self) -> Means {
+        self.visit.means
+    }
+
+    /// Returns how many of a tenant's requests are paid and not submitted.
+    pub(crate) fn paid_of(&self, tenant: u32) -> u32 {
+        let is_visited = self.visit.tenant == tenant && self.phase != Phase::Express;
+        if is_visited { self.visit.paid.left } else { 0 }
+    }
+
+    /// Returns how many requests are paid and not submitted.
+    pub(crate) fn paid(&self) -> u32 {
+        self.visit.paid.left
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Load {
+        self.load
+    }
+
+    #[inline]
+    pub(crate) fn share(&self) -> u64 {
+        self.share
+    }
+
+    pub(crate) fn due(&self) -> i64 {
+        self.due
+    }
+
+    pub(crate) fn wait(&self) -> u64 {
+        self.wait
+    }
+
+    pub(crate) fn submitted(&self) -> Submitted {
+        self.submitted
+    }
+
+    pub(crate) fn short(&self) -> u32 {
+        self.short
+    }
+
+    #[inline]
+    pub(crate) fn is_measuring(&self) -> bool {
+        self.is_measuring
+    }
+
+    #[inline]
+    pub(crate) fn is_failing_fast(&self) -> bool {
+        self.is_failing_fast
+    }
+
+    #[inline]
+    pub(crate) fn depth_max(&self) -> usize {
+        self.depth_max
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{DeviceModel, Registry};
+
+    #[test]
+    fn a_clock_stands_still_instead_of_going_back() {
+        let mut clock = Clock::default();
+        let mut at = |micros: u64| {
+            clock.tick(Instant::from_nanos(micros * 1_000));
+            (clock.now, clock.last_rounds)
+        };
+        assert_eq!(at(5_000), (5_000_000, [0, 0, 0]));
+        assert_eq!(at(5_010), (5_010_000, [10_000, 0, 0]));
+        assert_eq!(at(4_000), (5_010_000, [0, 10_000, 0]));
+        assert_eq!(at(9_000_000), (9_000_000_000, [ROUND_NANOS_MAX, 0, 10_000]));
+        assert_eq!(at(9_000_001), (9_000_001_000, [1_000, ROUND_NANOS_MAX, 0]));
+    }
+
+    #[test]
+    fn a_phase_visits_its_ring_once() {
+        let registry = Registry::new(DeviceModel::device_a(), 4);
+        let mut round = Round::new();
+        round.begin(Instant::ZERO, registry.shared());
+        assert!(round.is_over());
+        round.start(Phase::BestEffort, 3, 2);
+        assert_eq!((round.visited(), round.turn_used()), (Some(3), None));
+        round.visit_next(1);
+        round.note_loan();
+        assert_eq!((round.visited(), round.turn_used()), (Some(1), None));
+        round.visit_next(3);
+        assert_eq!(round.visited(), None);
+        round.start(Phase::Again, 1, 1);
+        round.note_loan();
+        assert_eq!((round.visited(), round.turn_used()), (Some(1), Some(1)));
+        round.end();
+        assert!(round.is_over());
+    }
+
+    #[test]
+    fn a_round_counts_what_was_paid_and_not_taken_back() {
+        let cost = crate::CostModel::linear(1_000, 50).unwrap();
+        let line = crate::cost_model::Line::of(contract::Kind::Write, 4096);
+        let one = *cost.priced(line);
+        let mut round = Round::new();
+        round.start(Phase::Critical, 0, 1);
+        round.add_paid(Paid::NONE, one.times(3));
+        round.take_back(one);
+        assert_eq!(round.count_visit(), Submitted { units: 2_000, reads: 0, writes: 2 });
+        assert_eq!(round.count_visit(), Submitted::default());
+        assert_eq!(round.submitted(), Submitted { units: 2_000, reads: 0, writes: 2 });
+    }
+
+    #[test]
+    fn a_round_waits_for_the_first_tenant_that_can_pay() {
+        let mut round = Round::new();
+        assert_eq!(round.wait(), u64::MAX);
+        round.wait_for(7_000);
+        round.wait_for(9_000);
+        assert_eq!(round.wait(), 7_000);
+    }
+}
