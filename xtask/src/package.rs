@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_service_is_as_exposed_as_the_document_says() {
-        let text = fs::read_to_string(shell::root().join("docs/security.md")).unwrap();
+        let text = fs::read_to_string(shell::root().join("docs/explanation/security.md")).unwrap();
         let said = text.split("has an exposure of ").nth(1).expect("the document tells it");
         let said = said.split_whitespace().next().unwrap();
         assert!(text.contains(&format!("version {VERSION}")), "and whose opinion it is");

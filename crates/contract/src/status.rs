@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// The outcome of a request, independent of the protocol. The numbers are those of protocol
-/// `reflex` version 2 (docs/protocol/reflex-v2.md, "Status codes").
+/// `reflex` version 2 (docs/reference/protocols/reflex-v2.md, "Status codes").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 #[non_exhaustive]

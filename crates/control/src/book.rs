@@ -45,7 +45,7 @@ pub struct DeviceSetup {
     pub switches: Switches,
 }
 
-/// Features of a device's scheduling beyond the paper (docs/scheduler.md, "Beyond the paper"). All
+/// Features of a device's scheduling beyond the paper (docs/explanation/scheduler.md, "Beyond the paper"). All
 /// of them need a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {

@@ -1,6 +1,6 @@
 //! Devices in memory, decorators for any device, and the conformance suite for devices.
 //!
-//! [`Spec`] parses the strings that name devices (docs/devices.md). [`Null`] keeps nothing and
+//! [`Spec`] parses the strings that name devices (docs/reference/devices.md). [`Null`] keeps nothing and
 //! measures software. [`MemVolume`] keeps its data in memory. [`sim_flash`] simulates the latencies
 //! of flash. [`Exclusive`] gives any device compare-and-write, isolated atomic writes and requests
 //! finer than its granularity. [`Faulty`], [`Delayed`] and [`Recorder`] wrap any device for tests.

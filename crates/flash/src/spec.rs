@@ -1,4 +1,5 @@
-//! The strings that name devices on a command line or in a configuration (docs/devices.md).
+//! The strings that name devices on a command line or in a configuration
+//! (docs/reference/devices.md).
 //!
 //! This module only parses the strings. The program opens the devices.
 

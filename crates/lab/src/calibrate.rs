@@ -1,5 +1,5 @@
 //! `nearflash calibrate`: measures what a device can do at which tail latency, and what requests
-//! cost on it, and writes that as a device model (docs/calibration.md).
+//! cost on it, and writes that as a device model (docs/explanation/calibration.md).
 //!
 //! What to measure next, and what follows from it, is `qos::calibrate`; here are the command line,
 //! the loads that are made, the progress bar and the files. Exit codes: 0, a model was written; 1,

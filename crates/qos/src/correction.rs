@@ -4,7 +4,8 @@
 //!
 //! A pure controller: a window of measurements in, an adjustment out. It only ever makes the device
 //! slower and its writes dearer than the model says, never the other way round, so it promises
-//! nothing that the model does not. The equations are in docs/scheduler.md, "Online correction".
+//! nothing that the model does not. The equations are in docs/explanation/scheduler.md, "Online
+//! correction".
 //!
 //! What is deliberately not here: measuring ([`Delays`](crate::Delays)) and installing
 //! ([`Registry`](crate::Registry)).

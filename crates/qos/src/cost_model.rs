@@ -2,7 +2,7 @@
 //!
 //! `cost = weight(bytes) × C(kind, load)`, where `weight` is the number of 4 KiB pages, rounded up,
 //! unless a measured curve says otherwise, and `load` is whether the device serves nothing but reads
-//! at the moment. The derivation is in docs/scheduler.md, "What a request costs".
+//! at the moment. The derivation is in docs/explanation/scheduler.md, "What a request costs".
 //!
 //! What is deliberately not here: which load the device has ([`ReadRatio`](crate::ReadRatio)), and
 //! how fast tokens come ([`DeviceModel`](crate::DeviceModel)).

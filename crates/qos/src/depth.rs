@@ -4,7 +4,7 @@
 //!
 //! A pure controller over the same windows as [`Correction`](crate::Correction). It starts at what
 //! Little's law allows, `rate × latency`, and goes down while the device is late. The equations are
-//! in docs/scheduler.md, "Depth".
+//! in docs/explanation/scheduler.md, "Depth".
 
 use crate::Window;
 use crate::units::TOKEN;

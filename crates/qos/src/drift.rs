@@ -1,5 +1,5 @@
 //! Whether a device still is what its model says: what it served, beside what the model says that it
-//! serves at the latency that its reads had (docs/recalibration.md, "Drift").
+//! serves at the latency that its reads had (docs/explanation/recalibration.md, "Drift").
 //!
 //! A pure judge: windows of measurements in, a [`Drift`] out. What is deliberately not here: who
 //! opens windows ([`Registry`](crate::Registry)), and what follows from a drift.

@@ -388,7 +388,7 @@ impl Ledger {
     }
 
     /// Spends the rate of a tenant that no worker holds, if the table of "The short way"
-    /// (docs/scheduler.md) lets its requests go; the bucket has `spare` nano-units left. Returns
+    /// (docs/explanation/scheduler.md) lets its requests go; the bucket has `spare` nano-units left. Returns
     /// `false` if they do not go.
     #[inline(always)]
     pub(crate) fn spend_short(&self, tenant: u32, ask: Ask, spare: i64, round: &Round) -> bool {

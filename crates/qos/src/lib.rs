@@ -2,7 +2,7 @@
 //!
 //! [`TokenScheduler`] is the QoS scheduler of the paper (Algorithm 1), one a worker and device;
 //! [`PassThrough`] promises nothing. A device's [`Registry`] admits tenants against its
-//! [`DeviceModel`] and makes the schedulers. docs/scheduler.md has the equations.
+//! [`DeviceModel`] and makes the schedulers. docs/explanation/scheduler.md has the equations.
 //!
 //! What is deliberately not here: I/O, a clock, and the worker, which knows only the
 //! [`Scheduler`](contract::Scheduler) port.

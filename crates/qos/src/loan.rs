@@ -2,7 +2,7 @@
 //! before they were made.
 //!
 //! Whoever lends is bounded by how much may be owed at a time; best-effort tenants pay back out of
-//! their shares (docs/scheduler.md, "Arrears").
+//! their shares (docs/explanation/scheduler.md, "Arrears").
 
 use crate::sync::{AcqRel, Acquire, AtomicI64};
 

@@ -3,7 +3,8 @@
 //! One estimate a device, shared by its workers through atomics. Submitted requests are counted in
 //! windows; a device becomes read-only slowly (several quiet windows) and stops being so at the
 //! first writes that matter, because a read sold too cheaply breaks an SLO and one sold too dearly
-//! only wastes a token. The derivation is in docs/scheduler.md, "The device's read ratio".
+//! only wastes a token. The derivation is in docs/explanation/scheduler.md, "The device's read
+//! ratio".
 
 use contract::Instant;
 

@@ -1,10 +1,10 @@
 //! Algorithm 1 of the paper, line by line, for one worker: the oracle of the fast scheduler's tests.
 //!
 //! It keeps all tenants in vectors, visits every one of them in every round and knows nothing of
-//! pools, rings, heaps or atomics. What the paper leaves open is fixed here as docs/scheduler.md
-//! says: tenants without demand come first among the best-effort ones, those with demand take turns
-//! in the order in which they became active. What is done without visiting tenants that have no demand
-//! is in `reference_idle.rs`.
+//! pools, rings, heaps or atomics. What the paper leaves open is fixed here as
+//! docs/explanation/scheduler.md says: tenants without demand come first among the best-effort
+//! ones, those with demand take turns in the order in which they became active. What is done
+//! without visiting tenants that have no demand is in `reference_idle.rs`.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

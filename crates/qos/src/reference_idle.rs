@@ -1,5 +1,5 @@
 //! The oracle's other half: tenants without demand are not visited, and those with a few
-//! requests go the short way (docs/scheduler.md, "Tenants without demand").
+//! requests go the short way (docs/explanation/scheduler.md, "Tenants without demand").
 //!
 //! Every tenant is still looked at in every round, and each idle one makes its own tokens: there is no
 //! pool, no word that holds a rate and a time, and no heap.

@@ -2,7 +2,8 @@
 //!
 //! Its class, its rate and how many workers hold it are one word: whoever changes one of them reads
 //! the others in the same moment. A tenant that no worker holds is in one of the idle pools; holding
-//! it takes it out, the last release puts it back (see docs/scheduler.md, "Tenants without demand").
+//! it takes it out, the last release puts it back (see docs/explanation/scheduler.md, "Tenants
+//! without demand").
 
 use core::num::NonZeroU64;
 

@@ -13,7 +13,7 @@
 //!
 //! This file is the *order*: the walk of a round over the queues. A round visits tenants with demand
 //! only; those without are in `idle.rs` of this folder, and what a worker asks for is in `port.rs`.
-//! docs/scheduler.md has the derivation and what differs from the published code.
+//! docs/explanation/scheduler.md has the derivation and what differs from the published code.
 
 mod idle;
 mod port;

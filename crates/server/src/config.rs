@@ -1,4 +1,4 @@
-//! What a server is told: one TOML file, or the command line (docs/configuration.md).
+//! What a server is told: one TOML file, or the command line (docs/reference/configuration.md).
 
 mod admin;
 mod authentication;
@@ -100,10 +100,10 @@ pub struct Config {
 pub(crate) struct DeviceConfig {
     /// What namespaces and tenants call it.
     pub(crate) name: String,
-    /// A device spec (docs/devices.md).
+    /// A device spec (docs/reference/devices.md).
     pub(crate) spec: String,
-    /// Its device model: a file, `a` or `cloud` (docs/device-models.md); that of `sim:a` and `sim:cloud`,
-    /// else none, unless told.
+    /// Its device model: a file, `a` or `cloud` (docs/reference/device-models.md); that of `sim:a`
+    /// and `sim:cloud`, else none, unless told.
     pub(crate) model: Option<String>,
     /// Whether its model is corrected by measured delays.
     #[serde(default)]
@@ -187,7 +187,7 @@ impl DeviceConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
-    /// Where to listen, and for whom (docs/configuration.md).
+    /// Where to listen, and for whom (docs/reference/configuration.md).
     pub(crate) url: String,
     /// What operators and `ana` call it; its place among the listeners unless told.
     #[serde(skip_serializing_if = "Option::is_none")]

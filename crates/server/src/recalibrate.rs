@@ -1,5 +1,5 @@
 //! Devices measured anew beside their tenants: who wants it, when it may be, and what becomes of what
-//! is found (docs/recalibration.md).
+//! is found (docs/explanation/recalibration.md).
 //!
 //! One thread does one measurement at a time. What is deliberately not here: the method
 //! (`qos::recalibrate`), and where models are kept (`live`).

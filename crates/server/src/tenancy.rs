@@ -141,7 +141,7 @@ pub(crate) fn register_again<T>(
                 tenant,
                 why,
                 "it does not fit into the model that was measured, and gets its part of what there is \
-                 (docs/recalibration.md)"
+                 (docs/explanation/recalibration.md)"
             );
         }
         registered.ok_or(refusal)

@@ -1,5 +1,5 @@
 //! Protocol `reflex` version 1: the wire format of the original ReFlex server
-//! (docs/protocol/reflex-v1.md).
+//! (docs/reference/protocols/reflex-v1.md).
 //!
 //! Requests and replies share one head, little-endian and packed.
 

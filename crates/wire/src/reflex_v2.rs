@@ -1,5 +1,5 @@
-//! Protocol `reflex` version 2 (docs/protocol/reflex-v2.md): little-endian, every field naturally
-//! aligned within its message.
+//! Protocol `reflex` version 2 (docs/reference/protocols/reflex-v2.md): little-endian, every field
+//! naturally aligned within its message.
 //!
 //! A connection begins with a [`HelloHead`]. From then on, the client sends [`RequestHead`]s and
 //! the server sends [`ReplyHead`]s. Each head says how many bytes follow.

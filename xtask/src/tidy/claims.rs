@@ -3,7 +3,7 @@
 use super::tree::Tree;
 
 /// Where the claims are.
-const DOCUMENT: &str = "docs/security.md";
+const DOCUMENT: &str = "docs/explanation/security.md";
 
 /// The head of the column that names tests.
 const COLUMN: &str = "shown by";
@@ -94,7 +94,7 @@ mod tests {
         assert!(missing[1].contains(":4: a claim without a test"));
         let aside = "A bullet (`it_did_not_hold`, `it_holds`), a setting `a_b`, `a/b_c_d_e.rs`.\n";
         let missing = found(&format!("{aside}{head}| a | b | `it_holds` |\n"));
-        assert_eq!(missing, ["docs/security.md:1: there is no test `it_did_not_hold`"]);
+        assert_eq!(missing, ["docs/explanation/security.md:1: there is no test `it_did_not_hold`"]);
         assert_eq!(found("| a | b |\n|---|---|\n| c | `d` |\n").len(), 1, "no claims at all");
         assert_eq!(check(&Tree::of(&[])).len(), 1);
     }

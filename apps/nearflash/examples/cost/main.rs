@@ -56,8 +56,8 @@ fn address(tenant: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(0x7f01_0000 + tenant))
 }
 
-/// The first message of a connection (docs/protocol/reflex-v2.md): nothing but zeroes behind the
-/// magic and the versions.
+/// The first message of a connection (docs/reference/protocols/reflex-v2.md): nothing but zeroes
+/// behind the magic and the versions.
 fn hello() -> Vec<u8> {
     let mut bytes = vec![0; 48];
     bytes[..8].copy_from_slice(b"NFR2\x02\x00\x02\x00");

@@ -62,7 +62,7 @@ struct Asked {
     tenants: Option<usize>,
 }
 
-/// Returns the metrics for Prometheus: text in the format of OpenMetrics (docs/metrics.md).
+/// Returns the metrics for Prometheus: text in the format of OpenMetrics (docs/reference/metrics.md).
 #[utoipa::path(
     get,
     path = "/metrics",

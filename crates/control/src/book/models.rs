@@ -54,7 +54,7 @@ impl Device {
                 device,
                 percent_of_model = (ratio * 100.0).round(),
                 "the device has drifted from its model: at the latency that its reads have it \
-                 serves another rate (docs/recalibration.md)"
+                 serves another rate (docs/explanation/recalibration.md)"
             ),
             Drift::Fits { .. } if matches!(before, Kind::Slower | Kind::Faster) => {
                 tracing::info!(device, "the device fits its model again");

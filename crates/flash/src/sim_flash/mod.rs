@@ -1,5 +1,5 @@
 //! A simulated flash device: channels, dies, a write buffer and garbage collection, from which
-//! latencies follow (docs/flash-model.md).
+//! latencies follow (docs/explanation/flash-model.md).
 
 mod channel;
 mod die;

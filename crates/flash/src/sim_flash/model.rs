@@ -1,7 +1,7 @@
-//! The parameters of a simulated device (docs/flash-model.md), and the presets.
+//! The parameters of a simulated device (docs/explanation/flash-model.md), and the presets.
 
 /// Parameters of a simulated device. Times are in nanoseconds; a page is 4 KiB. The equations are
-/// in docs/flash-model.md.
+/// in docs/explanation/flash-model.md.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Number of flash dies.

@@ -10,7 +10,7 @@ use super::{Figure, Options, Series, Table};
 const MIXES: [f64; 5] = [0.99, 0.95, 0.90, 0.75, 0.50];
 
 /// Tokens a second at a p95 of 500 µs, and what a write costs: of device A as published, of B and C
-/// the cost alone (docs/flash-model.md).
+/// the cost alone (docs/explanation/flash-model.md).
 const DEVICES: [(Preset, f64, f64); 3] =
     [(Preset::A, 420e3, 10.0), (Preset::B, 280e3, 20.0), (Preset::C, 390e3, 16.0)];
 
@@ -94,7 +94,7 @@ pub fn fig3(options: &Options) -> Figure {
         ]),
         notes: vec![
             "Of devices B and C the paper gives the write costs alone; their rates are choices \
-             (docs/flash-model.md)."
+             (docs/explanation/flash-model.md)."
                 .to_string(),
         ],
         verdicts: Vec::new(),

@@ -29,9 +29,9 @@
 //! | 4, with 32 requests each in flight | 2 | 43 | 15.6 | 15.7 |
 //! | 2 500, with one request each in flight | 64 | 233 | 84.7 | 84.5 |
 //!
-//! In the second row all requests go the short way (docs/scheduler.md, "The short way"), so tenants
-//! are charged whichever way they go. The pace is a slow one: over a network of memory, with nothing
-//! else in the caches, the same code was timed at several times that.
+//! In the second row all requests go the short way (docs/explanation/scheduler.md, "The short
+//! way"), so tenants are charged whichever way they go. The pace is a slow one: over a network of
+//! memory, with nothing else in the caches, the same code was timed at several times that.
 //!
 //! What is deliberately not here: the time to wake a worker that sleeps (simulated workers spin, as
 //! the paper's do), caches, and other programs.

@@ -1,5 +1,5 @@
-//! NVMe over TCP (docs/protocol/nvme-tcp.md; NVM Express TCP Transport Specification 1.0a): how
-//! capsules and their data travel on one connection, which is one queue of a controller.
+//! NVMe over TCP (docs/reference/protocols/nvme-tcp.md; NVM Express TCP Transport Specification
+//! 1.0a): how capsules and their data travel on one connection, which is one queue of a controller.
 //!
 //! [`TargetSession`] is the controller's end, over a [`Queue`](crate::nvme::Queue) of the
 //! [`Fabric`](crate::nvme::Fabric); [`HostSession`] is the host's, and [`HostQueue`] over it what a host that

@@ -1,6 +1,7 @@
 //! Protocol `reflex`: version 1 is the wire format of the original server, byte for byte
-//! (docs/protocol/reflex-v1.md); version 2 adds what that could not say (docs/protocol/reflex-v2.md).
-//! Both share a port and are told apart by their first bytes.
+//! (docs/reference/protocols/reflex-v1.md); version 2 adds what that could not say
+//! (docs/reference/protocols/reflex-v2.md). Both share a port and are told apart by their first
+//! bytes.
 //!
 //! Neither end keeps a lent buffer: a head that is cut goes into a small carry, a head that is whole
 //! is parsed where it lies, and payloads are passed through as they came.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::nvme::Status;
 
-const PAGE: &str = include_str!("../../../../docs/protocol/nvme.md");
+const PAGE: &str = include_str!("../../../../docs/reference/protocols/nvme.md");
 
 #[test]
 fn the_page_lists_every_status() {

@@ -1,9 +1,9 @@
-//! docs/protocol/reflex-v2.md against the code: its status codes, opcodes and limits.
+//! docs/reference/protocols/reflex-v2.md against the code: its status codes, opcodes and limits.
 
 use contract::Status;
 use wire::reflex_v2::{Opcode, ReplyOpcode};
 
-const DOCUMENT: &str = include_str!("../../../../docs/protocol/reflex-v2.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/protocols/reflex-v2.md");
 
 #[test]
 fn every_status_is_documented_with_its_code() {

@@ -1,11 +1,11 @@
-//! The worked example of docs/protocol/reflex-v2.md is what both sessions say.
+//! The worked example of docs/reference/protocols/reflex-v2.md is what both sessions say.
 
 use contract::{
     Command, Control, Event, Hello, HelloReply, REQUEST_BYTES_MAX, Range, Reply, Session, Status,
 };
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
-const DOCUMENT: &str = include_str!("../../../../docs/protocol/reflex-v2.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/protocols/reflex-v2.md");
 
 /// The hex blocks of the document without their offsets, in their order.
 fn documented() -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Version 1 against the bytes of the original (docs/protocol/reflex-v1.md), as traces.
+//! Version 1 against the bytes of the original (docs/reference/protocols/reflex-v1.md), as traces.
 
 use contract::{Command, Event, Fatal, Range, Reply, Request, Session, Status};
 use nearflash_proto::reflex::{ClientEvent, ClientSession, ServerSession};

@@ -1,5 +1,5 @@
-//! Version 2: the bytes of every message (docs/protocol/reflex-v2.md), spelled out once, and what
-//! each end makes of them.
+//! Version 2: the bytes of every message (docs/reference/protocols/reflex-v2.md), spelled out once,
+//! and what each end makes of them.
 
 use contract::{
     Command, Control, Event, Fatal, Hello, HelloReply, NamespaceId, NamespaceInfo, Notice, Range,

@@ -1,5 +1,5 @@
 //! How a device is measured: which load is offered next, and what follows from what came of it
-//! (paper, section 3.2.1; docs/calibration.md has the method).
+//! (paper, section 3.2.1; docs/explanation/calibration.md has the method).
 //!
 //! A [`Calibration`] asks for one load after the other
 //! ([`next_offer`](Calibration::next_offer)), is told what came of it

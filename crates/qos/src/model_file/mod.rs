@@ -1,5 +1,5 @@
 //! A device model as a file: what `nearflash calibrate` writes, `nearflash serve --model` reads, and
-//! people can read and change (docs/device-models.md).
+//! people can read and change (docs/reference/device-models.md).
 //!
 //! Two forms are understood: TOML, which is also written, and the plain table that the original
 //! ReFlex was published with. What is deliberately not here: files, which are the program's, and how

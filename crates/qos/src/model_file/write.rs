@@ -40,7 +40,7 @@ impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.0;
         f.write_str(
-            "# A device model of nearflash (docs/device-models.md), for `nearflash serve --model`.\n\
+            "# A device model of nearflash (docs/reference/device-models.md), for `nearflash serve --model`.\n\
              # A token is what one random read of 4 KiB costs while reads and writes are mixed.\n",
         )?;
         writeln!(f, "format = {FORMAT}")?;

@@ -10,8 +10,8 @@ use crate::drift::SIZE_MAX;
 use crate::units::{RATE_MAX, TOKEN};
 use crate::{DeviceModel, Load, ModelFile, RatePoint};
 
-/// The share of writes up to which a load is one of reads alone (docs/scheduler.md, "The device's
-/// read ratio").
+/// The share of writes up to which a load is one of reads alone (docs/explanation/scheduler.md,
+/// "The device's read ratio").
 const WRITES_MAX: f64 = 0.001;
 
 /// Rounds in which the price of writes and the whole percents of the mixes settle.

@@ -1,5 +1,5 @@
 //! How a device is measured anew beside its tenants: which probes are offered next, when they stop,
-//! and which model follows (docs/recalibration.md has the method).
+//! and which model follows (docs/explanation/recalibration.md has the method).
 //!
 //! Probes are requests of a best-effort tenant, so they get what the tenants leave, at the prices of
 //! the model that is doubted. What counts is the load of all together and the tail that all reads

@@ -5,7 +5,7 @@
 //! bucket, where the pool puts what its rate makes. A latency-critical tenant may be ahead of its rate
 //! by the deficit that Algorithm 1 allows; how far it is, is one number: the time until which its rate
 //! is spent. A tenant that asks for more is held, takes that debt along, and is visited. See
-//! docs/scheduler.md, "Tenants without demand".
+//! docs/explanation/scheduler.md, "Tenants without demand".
 
 use super::TokenScheduler;
 use crate::ledger::Ask;

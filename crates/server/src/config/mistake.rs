@@ -64,7 +64,7 @@ fn forms_of(table: &str, key: &str) -> String {
             "the number or the name of a namespace, or { nsid = NUMBER, namespace = NUMBER }"
                 .to_owned()
         }
-        _ => "another form (docs/configuration.md)".to_owned(),
+        _ => "another form (docs/reference/configuration.md)".to_owned(),
     }
 }
 

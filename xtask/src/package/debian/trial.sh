@@ -18,8 +18,8 @@ put() { dpkg --force-unsafe-io --force-confold --install "/packages/$1.deb" >/pa
     { cat /packages/log; exit 1; }; }
 away() { dpkg --force-unsafe-io "$1" nearflash >/packages/log 2>&1 || { cat /packages/log; exit 1; }; }
 
-for file in usr/share/nearflash/grafana/nearflash.json usr/share/doc/nearflash/docs/security.md \
-    usr/share/doc/nearflash/docs/protocol/reflex-v2.md usr/share/man/man1/nearflash.1; do
+for file in usr/share/nearflash/grafana/nearflash.json usr/share/doc/nearflash/docs/explanation/security.md \
+    usr/share/doc/nearflash/docs/reference/protocols/reflex-v2.md usr/share/man/man1/nearflash.1; do
     that "the package has $file" packed "$file"
 done
 

@@ -50,7 +50,7 @@ fn examples_of_the_readme_are_the_files_that_compile() {
 
 #[test]
 fn the_device_model_of_the_documents_is_understood() {
-    let text = read("docs/device-models.md");
+    let text = read("docs/reference/device-models.md");
     let examples = blocks(&text, "toml");
     assert_eq!(examples.len(), 1);
     let file = qos::ModelFile::parse(&examples[0].1).unwrap_or_else(|error| panic!("{error}"));
@@ -59,9 +59,11 @@ fn the_device_model_of_the_documents_is_understood() {
 
 #[test]
 fn configurations_of_the_documents_are_understood() {
-    for (path, count) in
-        [("docs/configuration.md", 1), ("docs/getting-started.md", 1), ("docs/nvme-tcp.md", 1)]
-    {
+    for (path, count) in [
+        ("docs/reference/configuration.md", 1),
+        ("docs/tutorials/getting-started.md", 1),
+        ("docs/tutorials/linux-volume.md", 1),
+    ] {
         let text = read(path);
         let examples = blocks(&text, "toml");
         assert_eq!(examples.len(), count, "{path}");
@@ -86,7 +88,7 @@ fn keys(table: &str) -> Vec<String> {
 
 #[test]
 fn every_key_is_explained_and_in_the_example() {
-    let text = read("docs/configuration.md");
+    let text = read("docs/reference/configuration.md");
     let example = &blocks(&text, "toml")[0].1;
     let (lists, single) = (
         ["device", "tenant", "listen", "namespace", "access", "subsystem", "host"],
@@ -114,7 +116,7 @@ fn every_key_is_explained_and_in_the_example() {
 
 #[test]
 fn defaults_of_the_limits_are_those_of_the_program() {
-    let text = read("docs/configuration.md");
+    let text = read("docs/reference/configuration.md");
     let defaults = worker::Limits::default();
     for (key, value) in [
         ("in_flight", defaults.in_flight.to_string()),
@@ -141,7 +143,8 @@ fn help(command: &str) -> String {
 #[test]
 fn commands_of_the_documents_exist() {
     let mut seen = 0;
-    for path in ["README.md", "docs/getting-started.md", "docs/nvme-tcp.md"] {
+    for path in ["README.md", "docs/tutorials/getting-started.md", "docs/tutorials/linux-volume.md"]
+    {
         let text = read(path);
         for (_, block) in blocks(&text, "sh") {
             for line in block.lines().filter(|line| line.starts_with("nearflash ")) {
@@ -163,7 +166,7 @@ fn commands_of_the_documents_exist() {
 
 #[test]
 fn every_option_of_the_server_is_explained() {
-    let text = read("docs/configuration.md");
+    let text = read("docs/reference/configuration.md");
     let help = help("serve");
     let options = help.lines().filter_map(|line| line.trim().strip_prefix("--"));
     let options: Vec<&str> = options.filter_map(|line| line.split([' ', ',']).next()).collect();

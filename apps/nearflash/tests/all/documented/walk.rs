@@ -53,14 +53,15 @@ impl Drop for Serving {
 
 #[test]
 fn the_walk_with_tenants_goes_as_the_document_says() {
-    let (ran, compared) = walk("docs/tenants.md", |text| text);
+    let (ran, compared) = walk("docs/tutorials/tenants.md", |text| text);
     assert!(ran > 8 && compared > 6, "{ran} commands, {compared} compared");
 }
 
 #[test]
 fn the_walk_to_a_mounted_volume_goes_as_far_as_it_can_without_root() {
     let port = free_port().port();
-    let (ran, compared) = walk("docs/nvme-tcp.md", |text| text.replace("4420", &port.to_string()));
+    let (ran, compared) =
+        walk("docs/tutorials/linux-volume.md", |text| text.replace("4420", &port.to_string()));
     assert_eq!((ran, compared), (3, 2));
 }
 
