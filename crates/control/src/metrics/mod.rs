@@ -59,7 +59,10 @@ mod tests {
     fn every_metric_is_documented() {
         let page = read("docs/reference/metrics.md");
         let table = table();
-        assert!(page.contains(&table), "docs/reference/metrics.md does not have this table:\n{table}");
+        assert!(
+            page.contains(&table),
+            "docs/reference/metrics.md does not have this table:\n{table}"
+        );
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Tests of the ledger without queues.
+
 use core::num::NonZeroU64;
 
 use contract::{Instant, Slo, TenantId};

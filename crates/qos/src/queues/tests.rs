@@ -1,3 +1,5 @@
+//! Tests of the queues without a ledger.
+
 use alloc::vec::Vec;
 
 use contract::SlotTable;
@@ -21,7 +23,8 @@ impl Bed {
     /// Queues reads of 4 KiB of a latency-critical (even) or best-effort (odd) tenant, as a worker
     /// does.
     fn push(&mut self, tenant: u32, count: usize) -> Vec<Slot> {
-        let class = if tenant % 2 == 0 { Class::LatencyCritical } else { Class::BestEffort };
+        let class =
+            if tenant.is_multiple_of(2) { Class::LatencyCritical } else { Class::BestEffort };
         let mut one = |_| {
             let slot = self.slots.insert(()).unwrap();
             let is_queued = self.queues.extend_run(tenant, Kind::Read, 4096, slot)

@@ -9,8 +9,8 @@ use nearflash_wire::reflex_v2::{
 };
 use zerocopy::FromZeros;
 
-const REFLEX_V1: &str = include_str!("../../../../docs/protocol/reflex-v1.md");
-const REFLEX_V2: &str = include_str!("../../../../docs/protocol/reflex-v2.md");
+const REFLEX_V1: &str = include_str!("../../../../docs/reference/protocols/reflex-v1.md");
+const REFLEX_V2: &str = include_str!("../../../../docs/reference/protocols/reflex-v2.md");
 
 /// The offset, size in bytes and name of each field.
 type Fields = Vec<(usize, usize, String)>;
