@@ -6,16 +6,17 @@ use core::time::Duration;
 
 use crate::{Instant, Kind, Slot, Tokens};
 
-/// Names a tenant on the whole server: small, dense, reused only after all its requests have ended.
+/// The number of a tenant on the whole server: small, dense, reused only after all its requests
+/// have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(pub u32);
 
 impl TenantId {
-    /// The tenant of whoever named none: best effort.
+    /// The default tenant, for connections that name none: best effort.
     pub const DEFAULT: TenantId = TenantId(0);
 }
 
-/// A tenant's queue takes no more now.
+/// The error of a full queue: the tenant's queue accepts no more requests now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -25,10 +26,10 @@ impl fmt::Display for QueueFull {
     }
 }
 
-/// One worker's scheduler for one device: it decides which request is submitted next, and when.
+/// A worker's scheduler for one device, which decides on the order and the time of submissions.
 pub trait Scheduler {
-    /// Queues a request of `tenant` that carries `bytes` of data. It is priced in the round that
-    /// submits it, at the device's read ratio of that moment.
+    /// Queues a request of `tenant` with `bytes` bytes of data. The round that submits the request
+    /// determines its price, at the device's read ratio of that moment.
     fn enqueue(
         &mut self,
         tenant: TenantId,
@@ -37,25 +38,25 @@ pub trait Scheduler {
         slot: Slot,
     ) -> Result<(), QueueFull>;
 
-    /// Starts a round: tokens are generated once, for the time since the last one.
+    /// Starts a round: generates tokens once, for the time since the last round.
     fn begin_round(&mut self, now: Instant);
 
-    /// The next request that may be submitted in this round. Its tokens are spent: whoever takes it
-    /// submits it, now or as soon as the device has room.
+    /// Returns the next request that may be submitted in this round. Its tokens are spent: the
+    /// caller submits it, now or as soon as the device has room.
     fn next(&mut self) -> Option<Slot>;
 
-    /// A request that was let go was not submitted after all, because nobody waits for its answer
-    /// any more: what it cost is anybody's.
+    /// Refunds a released request that was not submitted after all, because nobody waits for its
+    /// answer any more. Its tokens go to the common bucket.
     fn refund(&mut self, kind: Kind, bytes: usize) {
         let _unused = (kind, bytes);
     }
 
-    /// Takes out a request that waits, whoever's and at no price: for a server that stops, when
-    /// nobody waits for the answers any more.
+    /// Removes a waiting request of any tenant, at no price. For a server that stops, when nobody
+    /// waits for the answers any more.
     fn discard(&mut self) -> Option<Slot>;
 
-    /// Takes out those requests of `tenant` that wait, have not been paid for, and are `wanted`, at
-    /// no price; they are added to `taken` in the order in which they came.
+    /// Removes the waiting requests of `tenant` that have not been paid for and that are `wanted`,
+    /// at no price. Appends them to `taken` in order of arrival.
     fn withdraw(
         &mut self,
         tenant: TenantId,
@@ -65,29 +66,30 @@ pub trait Scheduler {
         let _all_stay = (tenant, wanted, taken);
     }
 
-    /// How many requests wait.
+    /// Returns the number of waiting requests.
     fn queued(&self) -> usize;
 
-    /// When the next round is worth while without a new request.
+    /// Returns the time of the next round if no request comes before.
     fn wake_at(&self, now: Instant) -> Option<Instant>;
 
-    /// Whether it measures the device: wants to be told of each request that [has
-    /// ended](Scheduler::ended).
+    /// Returns `true` if the scheduler measures the device, and so needs a call of
+    /// [`ended`](Scheduler::ended) for each ended request.
     fn measures(&self) -> bool {
         false
     }
 
-    /// A request that was let go has ended at the device, so long after it was submitted.
+    /// Records that a released request has ended at the device, `delay` after its submission.
     fn ended(&mut self, kind: Kind, delay: Duration) {
         let _unused = (kind, delay);
     }
 
-    /// What became of tokens on this worker, in all; zeroes where there are none.
+    /// Returns the total flow of tokens on this worker; zeroes if there are none.
     fn tokens(&self) -> Tokens {
         Tokens::default()
     }
 
-    /// The most requests that should be at the device at a time, for the sake of their latency.
+    /// Returns the maximum number of concurrent requests at the device for the sake of their
+    /// latency.
     fn depth_max(&self) -> usize {
         usize::MAX
     }

@@ -1,7 +1,7 @@
 //! The port to a protocol: bytes to events, replies to bytes.
 //!
-//! A session belongs to one connection, does no I/O and knows no clock. What a peer sends becomes
-//! an [`Event`] in the vocabulary of this crate or a [`Fatal`] reason to end the connection; past a
+//! A session belongs to one connection, does no I/O and knows no clock. Bytes of the peer become an
+//! [`Event`] in the nouns of this crate, or a [`Fatal`] reason to end the connection. Past a
 //! session there are no opcodes and no unchecked lengths.
 
 use alloc::boxed::Box;
@@ -11,109 +11,111 @@ use core::fmt;
 
 use crate::{Command, ConnId, Fence, Instant, NamespaceId, Protocol, Slot, Status, TenantId};
 
-/// The peer's name for its request; opaque, returned unchanged.
+/// The peer's identifier of its request; opaque, returned unchanged.
 pub type Tag = u64;
 
-/// What a connection may do with a namespace.
+/// The rights of a connection to a namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rights {
-    /// May read.
+    /// Right to read.
     pub read: bool,
-    /// May write, discard and write zeroes.
+    /// Right to write, discard and write zeroes.
     pub write: bool,
 }
 
 impl Rights {
-    /// Nothing.
+    /// No rights.
     pub const NONE: Rights = Rights { read: false, write: false };
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights { read: true, write: true };
 }
 
-/// A request, parsed. Its length, flags and shape are those of the protocol; whether the range and
-/// the right are good is the worker's to decide.
+/// A parsed request. Its length, flags and shape conform to the protocol. The worker checks the
+/// range and the rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Returned unchanged in the reply.
     pub tag: Tag,
-    /// The stream of the connection that barriers order, below the session's bound of 8.
+    /// The stream of the connection in which barriers order the request, below the session's bound
+    /// of 8.
     pub stream: u8,
-    /// The namespace whose blocks the command names; `None` for the connection's default.
+    /// The namespace of the command; `None` for the connection's default.
     pub namespace: Option<NamespaceId>,
-    /// The tenant handle of the connection that it is charged to; zero for the connection's own.
+    /// The connection's handle on the tenant that is charged; zero for the connection's own tenant.
     pub tenant: u16,
-    /// What to do.
+    /// The command.
     pub command: Command,
-    /// Bytes of payload that follow as [`Event::Payload`], also when the request is refused.
+    /// Bytes of payload that follow as [`Event::Payload`], also if the request is refused.
     pub payload_bytes: usize,
-    /// Not `Ok` when the session refuses it already: answer with this status and skip the payload.
+    /// Not `Ok` if the session refuses the request: answer with this status and skip the payload.
     pub verdict: Status,
 }
 
-/// What a peer sent.
+/// An event of a session: a message of the peer, or a part of it.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A request; its payload, if any, follows.
     Request(Request),
-    /// The next piece of the payload of the last request. `end` comes with the last piece: `Ok`, or
-    /// why the payload must not be used.
+    /// The next piece of the last request's payload. The last piece has an `end`: `Ok`, or the
+    /// reason that the payload must not be used.
     Payload {
-        /// The bytes, lent for this call; empty at most where only the end is told.
+        /// The bytes, lent for this call. Empty at most in an event that only has an `end`.
         bytes: &'a [u8],
         /// Set with the last piece.
         end: Option<Status>,
     },
-    /// A request whose payload comes when it is asked for, by [`Session::invite`], as
-    /// [`Event::Piece`]s between other events. Its verdict is good.
+    /// A request whose payload comes on invitation ([`Session::invite`]), as [`Event::Piece`]s
+    /// between other events. Its verdict is `Ok`.
     Awaited(Request),
-    /// A piece of the payload of an awaited request. Those of several may alternate.
+    /// A piece of an awaited request's payload. Pieces of several requests may alternate.
     Piece {
-        /// What [`Session::invite`] was told.
+        /// The slot that was passed to [`Session::invite`].
         slot: Slot,
-        /// Where it belongs in the payload.
+        /// Offset in the payload in bytes.
         offset: usize,
-        /// The bytes, lent for this call; empty where only the end is told.
+        /// The bytes, lent for this call. Empty in an event that only has an `end`.
         bytes: &'a [u8],
-        /// Set with the last piece, when the payload is whole: `Ok`, or why it must not be used.
+        /// Set with the last piece, when the payload is whole: `Ok`, or the reason that the payload
+        /// must not be used.
         end: Option<Status>,
     },
-    /// The session has work of its own to do: [`Session::attend`] does it. Rare.
+    /// The session has work of its own, which [`Session::attend`] does. Rare.
     Own,
-    /// The session knows whose requests follow: from now on they are charged to this tenant; `None`: to
-    /// the one that the connection belongs to by itself.
+    /// The session has identified the tenant of further requests: from now on they are charged to
+    /// it. With `None`, they are charged to the connection's own tenant.
     Attached(Option<TenantId>),
-    /// The session knows whose connection it is: requests that change data are counted in this fence
-    /// from now on, and held while it says so.
+    /// The session has identified the connection: this fence counts its requests that change data
+    /// from now on, and may hold them.
     Fenced(Arc<Fence>),
-    /// Something about the connection rather than the data. Rare, so boxed.
+    /// A request about the connection rather than about data. Rare, so boxed.
     Control(Box<Control>),
 }
 
-/// Payload that comes next, and nothing else before it has all come.
+/// Payload that comes next, with nothing else before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Of an awaited request ([`Event::Piece`]): which, and where in its payload it belongs. `None`:
-    /// of the last request ([`Event::Payload`]), behind what has come.
+    /// The slot of an awaited request ([`Event::Piece`]), and the offset in its payload. `None` for
+    /// the last request ([`Event::Payload`]), after the bytes received so far.
     pub place: Option<(Slot, usize)>,
-    /// How many bytes; not zero.
+    /// Number of bytes; not zero.
     pub bytes: usize,
 }
 
-/// Requests about the connection.
+/// A request about the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The connection introduces itself.
+    /// Introduces the connection.
     Hello(Hello),
-    /// Asks what a namespace is.
+    /// Asks for the properties of a namespace.
     Info {
         /// Returned unchanged.
         tag: Tag,
-        /// Which.
+        /// The namespace; `None` for the connection's default.
         namespace: Option<NamespaceId>,
     },
     /// Registers a tenant (paper Table 1, `register`).
     Register(Register),
-    /// Changes a tenant's SLO: the answer to a renegotiation notice.
+    /// Changes a tenant's SLO: the response to a renegotiation notice.
     Renegotiate(Register),
     /// Unregisters a tenant by its handle.
     Unregister {
@@ -122,7 +124,7 @@ pub enum Control {
         /// The tenant's handle on this connection.
         tenant: u16,
     },
-    /// The peer asks whether the connection lives.
+    /// Checks that the connection is alive.
     Ping {
         /// Returned unchanged.
         tag: Tag,
@@ -134,33 +136,33 @@ pub enum Control {
 pub struct Hello {
     /// Returned unchanged.
     pub tag: Tag,
-    /// Names the client for its lifetime, so that a new connection of it waits for the requests of
-    /// the old one (docs/adr/0003-fences.md). Zero: none.
+    /// The client's identifier for its lifetime, so that a new connection of the client waits for
+    /// the requests of the old one (docs/adr/0003-fences.md). Zero: none.
     pub client: u128,
-    /// Which of the client's connections this is.
+    /// Number of this connection among the client's connections.
     pub connection: u32,
-    /// Requests that the client wants in flight.
+    /// Number of requests that the client wants in flight.
     pub queue_depth: u32,
-    /// The client wants checksums of payloads.
+    /// `true` if the client wants checksums of payloads.
     pub checksums: bool,
     /// Credentials; empty for none.
     pub token: Box<[u8]>,
-    /// The tenant it wants to belong to; empty for the listener's or rule's.
+    /// The requested tenant; empty for the tenant of the listener or the access rule.
     pub tenant: Box<str>,
 }
 
 /// The answer to a [`Hello`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HelloReply {
-    /// Requests of this connection that the server takes in flight before it stops reading.
+    /// Maximum number of requests of this connection in flight before the server stops reading.
     pub queue_depth: u32,
-    /// Largest data of one request in bytes.
+    /// Maximum data of one request in bytes.
     pub request_bytes_max: u32,
-    /// Payloads carry checksums.
+    /// `true` if payloads carry checksums.
     pub checksums: bool,
     /// Number of namespaces that the server has.
     pub namespaces: u16,
-    /// The namespace that requests mean when they name none.
+    /// The default namespace of requests that name none.
     pub namespace: u16,
 }
 
@@ -171,24 +173,24 @@ pub struct Slo {
     pub latency_us: u32,
     /// The percentile that `latency_us` bounds, in tenths of a percent (950: p95); zero means p95.
     pub percentile_tenths: u16,
-    /// Requests a second that the tenant may issue and count on.
+    /// Guaranteed requests per second.
     pub iops: u32,
-    /// Share of reads among them, 0 to 100.
+    /// Share of reads in percent, 0 to 100.
     pub read_percent: u8,
-    /// Bytes of a typical request; zero means 4 096.
+    /// Size of a typical request in bytes; zero means 4 096.
     pub request_bytes: u32,
 }
 
-/// Registers or changes a tenant.
+/// A request to register or to change a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Register {
     /// Returned unchanged (the paper's cookie).
     pub tag: Tag,
-    /// The tenant's handle, when it is changed; zero when it is registered.
+    /// The tenant's handle for a change; zero for a registration.
     pub tenant: u16,
-    /// Its name; connections that register the same name share the tenant.
+    /// The tenant's name; connections that register the same name share the tenant.
     pub name: Box<str>,
-    /// What it wants.
+    /// The requested SLO.
     pub slo: Slo,
 }
 
@@ -197,123 +199,124 @@ pub struct Register {
 pub struct TenantReply {
     /// The tenant's handle on this connection.
     pub tenant: u16,
-    /// Tokens a second that the SLO needs.
+    /// Tokens per second that the SLO needs.
     pub tokens_needed: u64,
-    /// Tokens a second that were free for it.
+    /// Tokens per second that were free for the SLO.
     pub tokens_free: u64,
-    /// Whose latency bound set the rate that did not suffice; zero where that was not the reason.
+    /// The handle of the tenant whose latency bound set the insufficient rate; zero for other
+    /// reasons.
     pub limited_by: u16,
-    /// That bound in microseconds.
+    /// The latency bound of `limited_by` in microseconds.
     pub limit_latency_us: u32,
 }
 
 impl TenantReply {
-    /// [`limited_by`](TenantReply::limited_by): the bound of the SLO that was asked for.
+    /// Value of [`limited_by`](TenantReply::limited_by) for the bound of the requested SLO.
     pub const LIMITED_BY_THIS: u16 = 0xffff;
-    /// [`limited_by`](TenantReply::limited_by): the bound of a tenant on which the connection has
-    /// no handle. Every other number is a handle.
+    /// Value of [`limited_by`](TenantReply::limited_by) for a tenant on which the connection has no
+    /// handle. Every other number is a handle.
     pub const LIMITED_BY_OTHER: u16 = 0xfffe;
 }
 
-/// What a namespace is, as the peer sees it.
+/// The properties of a namespace, as the peer sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
-    /// Its name.
+    /// The namespace's number.
     pub namespace: NamespaceId,
-    /// Logical blocks of 512 bytes.
+    /// Number of logical blocks of 512 bytes.
     pub blocks: u64,
-    /// Bytes of the granularity at which the device works best.
+    /// Granularity in bytes at which the device works best.
     pub physical_block_bytes: u32,
-    /// Largest atomic write in blocks; zero for none.
+    /// Maximum atomic write in blocks; zero for none.
     pub atomic_blocks_max: u32,
-    /// What this connection may do.
+    /// The rights of this connection.
     pub rights: Rights,
-    /// Whether acknowledged writes need a flush to be durable.
+    /// `true` if acknowledged writes become durable only with a flush.
     pub volatile_cache: bool,
 }
 
-/// What the server says unasked.
+/// A message of the server without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The server stops soon: send no more requests on this connection.
     Draining,
-    /// The tenant exceeds its SLO (paper §4.3); its measured rate and mix are given.
+    /// The tenant exceeds its SLO (paper §4.3). The notice has its measured rate and mix.
     Renegotiate {
         /// The tenant's handle on this connection.
         tenant: u16,
-        /// Measured requests a second.
+        /// Measured requests per second.
         iops: u32,
-        /// Measured share of reads.
+        /// Measured share of reads in percent.
         read_percent: u8,
     },
 }
 
-/// What the server answers.
+/// A reply of the server.
 #[derive(Debug)]
 pub enum Reply {
-    /// To a [`Request`]: its command in the peer's terms, how it ended, and how many bytes follow.
+    /// The reply to a [`Request`]: its command in the peer's terms, its status, and the body.
     Done {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// The request's, with the range the peer named.
+        /// The request's command, with the range that the peer named.
         command: Command,
-        /// How it ended.
+        /// The status of the request.
         status: Status,
     },
-    /// To a hello.
+    /// The reply to a hello.
     Hello {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// `Ok`, or why the connection is refused.
+        /// `Ok`, or the reason that the connection is refused.
         status: Status,
         /// The limits.
         reply: HelloReply,
     },
-    /// To an info.
+    /// The reply to an info.
     Info {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// What it is, or why it is not told.
+        /// The properties, or the reason that they are not shown.
         info: Result<NamespaceInfo, Status>,
     },
-    /// To a register, renegotiate or unregister.
+    /// The reply to a register, renegotiate or unregister.
     Tenant {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// How it ended.
+        /// The status of the request.
         status: Status,
         /// The handle and the figures.
         reply: TenantReply,
     },
-    /// To a ping.
+    /// The reply to a ping.
     Pong {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
     },
-    /// To nobody: a notice.
+    /// A notice, which answers no request.
     Notice(Notice),
 }
 
-/// Bytes of the largest message that a session says by itself.
+/// Maximum size in bytes of a message that a session sends by itself.
 pub const SPEECH_BYTES_MAX: usize = 32 << 10;
 
-/// Bytes of the largest message head, with what follows the body.
+/// Maximum size in bytes of a message head, including its tail.
 pub const HEAD_BYTES_MAX: usize = 64;
 
-/// The encoded head of a message, and what follows its body, if anything does.
+/// The encoded head of a message, and the tail after its body, if there is one.
 #[derive(Clone, Copy)]
 pub struct FrameHead {
     /// The head, then the tail.
     bytes: [u8; HEAD_BYTES_MAX],
-    /// `len ≤ whole ≤ HEAD_BYTES_MAX`: bytes of the head, and of both.
+    /// `len ≤ whole ≤ HEAD_BYTES_MAX`: bytes of the head, and of head and tail.
     len: u8,
     whole: u8,
-    /// The body, if the reply has one, is not sent.
+    /// `true` if the body of the reply is not sent.
     leaves_body: bool,
 }
 
 impl FrameHead {
-    /// A head of these bytes, at most [`HEAD_BYTES_MAX`].
+    /// Returns a head of these bytes, at most [`HEAD_BYTES_MAX`].
     pub fn new(bytes: &[u8]) -> Self {
         let len = bytes.len() as u8;
         let mut head =
@@ -322,7 +325,7 @@ impl FrameHead {
         head
     }
 
-    /// A head, and what follows the body: together at most [`HEAD_BYTES_MAX`] bytes.
+    /// Returns a head and the tail after the body: together at most [`HEAD_BYTES_MAX`] bytes.
     pub fn with_tail(head: &[u8], tail: &[u8]) -> Self {
         let mut both = FrameHead::new(head);
         let whole = head.len() + tail.len();
@@ -331,27 +334,27 @@ impl FrameHead {
         both
     }
 
-    /// The same, but the reply's body is not sent: the peer wants to know only how it ended.
+    /// Returns the head of a reply whose body is not sent: the peer only wants the status.
     pub fn without_body(self) -> Self {
         FrameHead { leaves_body: true, ..self }
     }
 
-    /// Whether the reply's body is not sent.
+    /// Returns `true` if the body of the reply is not sent.
     pub fn leaves_body(&self) -> bool {
         self.leaves_body
     }
 
-    /// The bytes before the body.
+    /// Returns the bytes before the body.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
-    /// The bytes behind the body.
+    /// Returns the bytes after the body.
     pub fn tail(&self) -> &[u8] {
         &self.bytes[usize::from(self.len)..usize::from(self.whole)]
     }
 
-    /// Whether it says nothing at all.
+    /// Returns `true` if head and tail are empty.
     pub fn is_empty(&self) -> bool {
         self.whole == 0
     }
@@ -363,33 +366,35 @@ impl fmt::Debug for FrameHead {
     }
 }
 
-/// Why a connection must end: the peer broke the protocol in a way that a status cannot answer.
+/// The reason to end a connection: the peer broke the protocol in a way that a status cannot
+/// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fatal {
-    /// The first bytes are of no protocol that is spoken here.
+    /// The first bytes belong to no supported protocol.
     BadMagic(u16),
-    /// An opcode that this version does not have.
+    /// The opcode does not exist in this version.
     BadOpcode(u16),
-    /// A length that no message can have.
+    /// The length is impossible for any message.
     BadLength(u64),
-    /// A version that is not spoken here.
+    /// The version is not supported.
     BadVersion(u16),
-    /// A message that may not come now (a request before the hello, a second hello).
+    /// The message is not expected at this point (a request before the hello, a second hello).
     OutOfOrder,
     /// Version 1 has no status field: a request that cannot be served ends the connection.
     Unanswerable(Status),
-    /// A reply that answers no request (seen by initiators).
+    /// A reply matches no request (seen by initiators).
     UnknownTag(Tag),
-    /// A field of a message, at this offset, has a value that it cannot have.
+    /// The field at this offset has an invalid value.
     BadField(u16),
     /// A header does not match its checksum.
     BadHeader,
-    /// A message that carries more data than was agreed.
+    /// The message carries more data than agreed.
     TooMuch,
-    /// Data outside of what a request or an invitation is about.
+    /// The data lies outside the range of its request or invitation.
     OutOfRange,
-    /// The protocol's own end, agreed or announced by the peer (the number is the protocol's).
+    /// The protocol ended the connection, as agreed or announced by the peer (the number is the
+    /// protocol's).
     Ended(u32),
 }
 
@@ -414,49 +419,50 @@ impl fmt::Display for Fatal {
 
 /// The server's end of a protocol on one connection.
 pub trait Session {
-    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
-    /// bytes are needed.
+    /// Takes the next event from the front of `input`. Returns `None` once all of `input` is
+    /// consumed and more bytes are needed.
     ///
     /// # Errors
     /// A [`Fatal`] reason to end the connection; the session must not be used again.
     fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal>;
 
-    /// The payload that the next bytes are, if they are. Whoever has those bytes where they belong
-    /// shows them to [`next_event`](Session::next_event) there, which takes them like any others: the
-    /// event's bytes are they. `None`: something else follows. Without a default, for whoever passes
-    /// a session on and forgets this costs large payloads a copy that nothing else tells of.
+    /// Returns the payload that the next bytes belong to; `None` if something else follows.
+    ///
+    /// If the bytes were received in place, pass that slice to [`next_event`](Session::next_event);
+    /// the event borrows the slice. The method has no default: a wrapper that forgot it would
+    /// silently cost large payloads a copy.
     fn expects(&self) -> Option<Expected>;
 
-    /// Encodes the head of a reply whose body is `body` (empty unless data is returned). A head
-    /// without bytes means that there is nothing to send (yet).
+    /// Encodes the head of a reply whose body is `body` (empty unless data is returned). An empty
+    /// head means that there is nothing to send (yet).
     ///
     /// # Errors
-    /// The version has no way to say this, so the connection must end instead.
+    /// The version cannot express the reply, so the connection must end instead.
     fn reply(&mut self, reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal>;
 
-    /// Whether [`next_event`](Session::next_event) has an event that needs no more bytes.
+    /// Returns `true` if [`next_event`](Session::next_event) has an event that needs no more bytes.
     fn has_more(&self) -> bool {
         false
     }
 
-    /// Asks for the payload of an awaited request, whose pieces shall name `slot`: there is `room`
-    /// for it now, into which what has come already is copied. Returns the message that asks; an
-    /// empty one says that all of it has been copied.
+    /// Asks for the payload of an awaited request, whose pieces will name `slot`. `room` is the
+    /// payload's buffer; bytes that have arrived already are copied into it. Returns the message
+    /// that asks. An empty message means that the whole payload has been copied.
     fn invite(&mut self, tag: Tag, slot: Slot, _room: &mut [u8]) -> FrameHead {
         unreachable!("request {tag:#x} of {slot:?} was not awaited")
     }
 
-    /// The epoch of the connection's fence as of which a request that changes data was found to be
-    /// allowed.
+    /// Returns the epoch of the connection's fence as of which a request that changes data was
+    /// found to be allowed.
     fn allowed_as_of(&self, _tag: Tag) -> u32 {
         0
     }
 
-    /// Looks again whether a request may change data, which was allowed as of another epoch than the fence
-    /// is at; as of which it is.
+    /// Checks again whether a request may change data, if it was allowed as of an earlier epoch of
+    /// the fence. Returns the current epoch.
     ///
     /// # Errors
-    /// What it ends with: it is not allowed any more.
+    /// The status of the request, which is no longer allowed.
     fn allow_again(&mut self, tag: Tag) -> Result<u32, Status> {
         unreachable!("nothing takes rights away from request {tag:#x}")
     }
@@ -464,47 +470,47 @@ pub trait Session {
     /// Does the session's own work: after [`Event::Own`], and once a second. Takes no bytes.
     ///
     /// # Errors
-    /// A [`Fatal`] reason to end the connection; what it says then are its last words.
+    /// A [`Fatal`] reason to end the connection, after the remaining messages.
     fn attend(&mut self, _now: Instant) -> Result<(), Fatal> {
         Ok(())
     }
 
-    /// Bytes of messages that the session has to say by itself: grows in `attend` and with a
-    /// [`Fatal`] error only.
+    /// Returns the number of bytes of messages that the session sends by itself. Grows only in
+    /// `attend` and with a [`Fatal`] error.
     fn unsaid(&self) -> usize {
         0
     }
 
-    /// Moves such messages to the front of `to`, as many as fit as a whole; how many bytes. One fits
-    /// always where there is room for [`SPEECH_BYTES_MAX`].
+    /// Moves such messages to the front of `to`, as many as fit completely; returns the number of
+    /// bytes. In [`SPEECH_BYTES_MAX`] bytes, at least one message fits.
     fn speak(&mut self, _to: &mut [u8]) -> usize {
         0
     }
 
-    /// The connection ends, whoever wants it: nothing more is taken from it, and nothing but what is
-    /// [`unsaid`](Session::unsaid) is said. Whatever the connection stands for elsewhere is gone from
-    /// now on, though its peer may take a while to let go of it.
+    /// Ends the session with its connection. No more bytes are taken, and only the
+    /// [`unsaid`](Session::unsaid) messages are sent. Everything that the connection stands for
+    /// elsewhere is gone from now on, though its peer may take a while to close.
     fn leave(&mut self) {}
 
-    /// Whether it could move to that worker, which may be a door to another process
+    /// Returns `true` if the session can move to that worker, which may stand for another process
     /// (docs/adr/0007-moving-connections.md).
     fn moves_to(&self, _worker: u16) -> bool {
         false
     }
 
-    /// Whether nothing of it is under way now that only this worker can end.
+    /// Returns `true` if no operation of the session is in progress that only this worker can end.
     fn is_settled(&self) -> bool {
         true
     }
 
-    /// The session as bytes, from which [`unpack`](Session::unpack) makes it again for another
-    /// worker: it is used no more. Only of one that [moves](Session::moves_to) and
-    /// [is settled](Session::is_settled).
+    /// Packs the session as bytes, from which [`unpack`](Session::unpack) restores it at another
+    /// worker. The session is not used any more. Only for a session that [moves](Session::moves_to)
+    /// and [is settled](Session::is_settled).
     fn pack(&mut self) -> Vec<u8> {
         unreachable!("{:?} does not move", self.protocol())
     }
 
-    /// The session that these bytes were made from; `None` if no session of this version was.
+    /// Restores a packed session; `None` if the bytes are not from a session of this version.
     fn unpack(packed: &[u8]) -> Option<Self>
     where
         Self: Sized,
@@ -513,21 +519,21 @@ pub trait Session {
         None
     }
 
-    /// It has been unpacked and has a connection, of this name; the fence that counts its requests, if
-    /// the session [gave](Event::Fenced) one.
+    /// Records the identifier of the unpacked session's connection. Returns the fence that counts
+    /// its requests, if the session [gave](Event::Fenced) one.
     fn landed(&mut self, _conn: ConnId) -> Option<Arc<Fence>> {
         None
     }
 
-    /// What it speaks.
+    /// Returns the protocol of the session.
     fn protocol(&self) -> Protocol {
         Protocol::Reflex
     }
 
-    /// Whether a message has begun and not ended: the peer owes us bytes.
+    /// Returns `true` if a message has begun and not ended: the peer still owes bytes.
     fn is_mid_message(&self) -> bool;
 
-    /// Whether the peer can be told things unasked.
+    /// Returns `true` if the peer accepts notices.
     fn takes_notices(&self) -> bool;
 }
 
