@@ -6,27 +6,28 @@ use core::net::SocketAddr;
 
 use crate::{Buf, FrameHead, Instant};
 
-/// Names a connection of one worker. The generation tells it from earlier ones of the same index.
+/// The identifier of a connection of one worker. The generation distinguishes successive
+/// connections of one index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnId {
-    /// Place in the transport's table: small, reused.
+    /// Index in the transport's table: small, reused.
     pub index: u32,
-    /// How often the place was used before.
+    /// Number of times that the index was used before.
     pub generation: u32,
 }
 
-/// Names a listener, in the order in which they were configured.
+/// The number of a listener, in the order of configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u16);
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// A host on the network.
     Internet(SocketAddr),
     /// A process of this machine, through a Unix socket.
     Local {
-        /// Its user.
+        /// The user identifier of the process.
         uid: u32,
     },
 }
@@ -40,211 +41,215 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Names a socket on its way from one worker to another, in the rack that their transports share.
+/// The identifier of a socket in transfer from one worker to another, in the rack that their
+/// transports share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub u64);
 
-/// Why a connection ended.
+/// The reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The peer closed in order.
+    /// The peer closed the connection.
     Peer,
-    /// The peer reset, or the network failed (the number is the system's error).
+    /// The peer reset the connection, or the network failed (the number is the system's error).
     Reset(i32),
     /// [`Streams::close`] was called.
     Local,
-    /// A dial did not succeed (the number is the system's error).
+    /// A dial failed (the number is the system's error).
     Unreachable(i32),
 }
 
-/// What happened on the network.
+/// An event of the network.
 #[derive(Debug)]
 pub enum NetEvent {
-    /// A connection is there: accepted (with the listener it came by) or dialled.
+    /// A connection is open: accepted or dialled.
     Opened {
-        /// Its name from now on.
+        /// The connection's identifier from now on.
         conn: ConnId,
-        /// The other end.
+        /// The peer's address.
         peer: Peer,
-        /// The listener it was accepted by; `None` for a dialled connection.
+        /// The listener that accepted the connection; `None` for a dialled connection.
         listener: Option<ListenerId>,
     },
-    /// Bytes arrived. `buf` is lent: whoever takes the event gives it back with
-    /// [`Streams::give`] when the bytes have been taken.
+    /// Bytes arrived. `buf` is lent: the receiver of the event returns it with [`Streams::give`]
+    /// after processing the bytes.
     Received {
-        /// From where.
+        /// The connection.
         conn: ConnId,
-        /// The bytes are its first `len`.
+        /// The buffer, whose first `len` bytes have arrived.
         buf: Buf,
-        /// How many.
+        /// Number of bytes.
         len: usize,
     },
-    /// What a [`Streams::receive_into`] came to: its buffer, with bytes or without. `len` is below
-    /// what was asked for where no more had arrived, and zero where the connection was paused, is
-    /// told to be still or ends.
+    /// A [`Streams::receive_into`] has ended: its buffer, with bytes or without. `len` is smaller
+    /// than requested if no more bytes had arrived. `len` is zero if the connection was paused, was
+    /// told to be still, or ends.
     Filled {
-        /// From where.
+        /// The connection.
         conn: ConnId,
         /// The buffer that was lent.
         buf: Buf,
-        /// Where in it the bytes begin: what was asked for.
+        /// Offset of the bytes in the buffer, as requested.
         at: usize,
-        /// How many.
+        /// Number of bytes.
         len: usize,
     },
-    /// The body of a frame has left for good; its buffer returns to the pool it came from.
+    /// The body of a frame has left; its buffer returns to the pool that it came from.
     Sent {
-        /// To where.
+        /// The connection.
         conn: ConnId,
         /// The frame's body.
         buf: Buf,
     },
-    /// The connection is gone; nothing more comes from it, and all its frames' buffers have come
-    /// back in `Sent`, the one that was received into in `Filled`. Its index may be used again. A peer that shuts its sending direction has
-    /// ended the connection, even if it would still read: there are no half-closed ones.
+    /// The connection is gone, and no further event of it follows. All buffers of its frames have
+    /// come back in `Sent`, and a buffer to receive into in `Filled`. Its index may be reused.
+    ///
+    /// A peer that shuts its sending direction has ended the connection, even if it would still
+    /// read: there are no half-closed connections.
     Closed {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// Why.
+        /// The reason for the end.
         reason: CloseReason,
     },
 }
 
-/// A message on its way out: a head, a body of `body_len` bytes that is lent to the transport until
-/// [`NetEvent::Sent`], and the head's tail.
+/// An outgoing message: a head, a body of `body_len` bytes, and the head's tail. The body is lent
+/// to the transport until [`NetEvent::Sent`].
 #[derive(Debug)]
 pub struct Frame {
-    /// The first bytes, and the last.
+    /// The bytes before and after the body.
     pub head: FrameHead,
-    /// What is between them, if there is more.
+    /// The buffer of the body, if there is one.
     pub body: Option<Buf>,
-    /// How many bytes of `body` to send.
+    /// Number of bytes of `body` to send.
     pub body_len: usize,
 }
 
 impl Frame {
-    /// A message without a body.
+    /// Returns a message without a body.
     pub fn bare(head: FrameHead) -> Frame {
         Frame { head, body: None, body_len: 0 }
     }
 
-    /// The bytes of the body that are sent.
+    /// Returns the bytes of the body to send.
     pub fn body(&self) -> &[u8] {
         self.body.as_ref().map_or(&[][..], |body| &body.bytes()[..self.body_len])
     }
 
-    /// How many bytes it is on the network.
+    /// Returns the size of the message on the network in bytes.
     pub fn wire_bytes(&self) -> usize {
         self.head.bytes().len() + self.body_len + self.head.tail().len()
     }
 }
 
-/// From so many bytes on it is worth while to receive them where they belong
-/// ([`Streams::receive_into`]) rather than to copy them there.
+/// Minimum number of bytes for which receiving them in place ([`Streams::receive_into`]) is better
+/// than copying them.
 pub const DIRECT_BYTES_MIN: usize = 32 << 10;
 
 /// The connections of one thread: bytes in, bytes out, and the end of a connection. Servers and
 /// initiators need this port; [`Transport`] and [`Dial`] add what only one of them needs.
 ///
-/// The methods only queue work or drain inboxes. The outer loop alone enters the kernel, once a
+/// The methods only queue work or drain inboxes. The outer loop alone enters the kernel, once per
 /// turn.
 ///
-/// One send is in flight a connection; whatever became ready meanwhile leaves together with the
-/// next one.
+/// Each connection has one send in flight. Frames that become ready meanwhile leave together with
+/// the next send.
 pub trait Streams {
-    /// Moves at most `max` of the events that have happened to the end of `events`, in order.
+    /// Moves at most `max` events to the end of `events`, in order.
     fn poll(&mut self, now: Instant, events: &mut Vec<NetEvent>, max: usize);
 
     /// Returns the lent buffer of a `Received` event.
     fn give(&mut self, buf: Buf);
 
-    /// Receives the connection's next bytes straight into `buf[at..until]`: one receive, at most one
-    /// at a time for a connection. [`NetEvent::Filled`] brings the buffer back, before any other
-    /// event of the connection. A caller that expects more bytes asks again before the next
+    /// Receives the connection's next bytes directly into `buf[at..until]`: one receive, at most
+    /// one at a time for a connection. [`NetEvent::Filled`] brings the buffer back, before any
+    /// other event of the connection. A caller that expects more bytes asks again before the next
     /// [`kick`](Streams::kick): then no other receive comes in between.
     ///
     /// # Errors
-    /// The buffer comes back at once where that cannot be done now: the bytes come as `Received`.
+    /// The buffer comes back at once if that is impossible now: the bytes come as `Received`.
     fn receive_into(&mut self, conn: ConnId, buf: Buf, at: usize, until: usize) -> Result<(), Buf> {
         let _received_otherwise = (conn, at, until);
         Err(buf)
     }
 
-    /// Returns how many more frames `send` takes now, over all connections.
+    /// Returns the number of frames that `send` accepts now, over all connections.
     fn room(&self) -> usize;
 
-    /// Queues a frame. A frame to a connection that is gone is dropped; the frame's body comes back
-    /// as `Sent` all the same.
+    /// Queues a frame. A frame to a connection that is gone is dropped; the frame's body still
+    /// comes back as `Sent`.
     fn send(&mut self, now: Instant, conn: ConnId, frame: Frame);
 
-    /// Starts to send what was queued, and to receive again where nobody asked for bytes in a place
-    /// of their own.
+    /// Starts to send the queued frames. Also starts to receive again on connections without a
+    /// [`receive_into`](Streams::receive_into).
     fn kick(&mut self, now: Instant);
 
-    /// Ends the connection at once; queued frames are dropped, `Closed` follows.
+    /// Closes the connection at once; queued frames are dropped, `Closed` follows.
     fn close(&mut self, conn: ConnId);
 
-    /// Returns when the port is to be polled next without an event of the kernel; `None` for never.
+    /// Returns the time of the next poll if no event of the kernel comes before; `None` for never.
     fn wake_at(&self) -> Option<Instant>;
 }
 
-/// A worker's end of the network: [`Streams`] with back-pressure, orderly ends, no more arrivals,
-/// and connections that [change workers](Migrate).
+/// A worker's end of the network: [`Streams`] with back-pressure, orderly ends, a stop of new
+/// connections, and connections that [change workers](Migrate).
 pub trait Transport: Streams + Migrate {
     /// Stops receiving from `conn` (back-pressure). Bytes that the kernel had delivered already
-    /// still come as `Received`. The end of the connection is noticed all the same. Bytes that the
-    /// peer had sent before that end and that were not received are dropped.
+    /// still come as `Received`. The end of the connection is still noticed. Bytes that the peer
+    /// had sent before that end and that were not received are dropped.
     fn pause(&mut self, conn: ConnId);
 
-    /// Receives from `conn` again.
+    /// Resumes receiving from `conn`.
     fn resume(&mut self, conn: ConnId);
 
-    /// Returns the bytes of frames that are queued on `conn` and not yet taken by the network.
+    /// Returns the number of bytes of frames that are queued on `conn` and not yet taken by the
+    /// network.
     fn unsent(&self, conn: ConnId) -> usize;
 
-    /// Says that no more frames follow: after the queued frames the sending direction is shut, the
-    /// peer's close is awaited for a bounded time, then `Closed` comes.
+    /// Ends the sending direction after the queued frames. The peer's close is awaited for a
+    /// bounded time, then `Closed` comes.
     fn finish(&mut self, conn: ConnId);
 
-    /// Accepts no more connections.
+    /// Stops accepting connections.
     fn stop_listening(&mut self);
 }
 
-/// Connections that change workers (docs/adr/0007-moving-connections.md): a connection is told to be
-/// still, leaves one worker as a [`Ticket`], and is attached to another.
+/// Connections that change workers (docs/adr/0007-moving-connections.md). A connection is told to
+/// be still, leaves one worker as a [`Ticket`], and is attached to another.
 pub trait Migrate {
-    /// Stops receiving from a connection that is to be detached, and noticing the connection's end:
-    /// soon the connection [`is_still`](Migrate::is_still). [`pause`](Transport::pause) and
-    /// [`resume`](Transport::resume) end this.
+    /// Stops receiving from a connection that is to be detached, and noticing its end. Soon the
+    /// connection [`is_still`](Migrate::is_still). [`pause`](Transport::pause) and
+    /// [`resume`](Transport::resume) end this state.
     fn still(&mut self, conn: ConnId);
 
-    /// Tells whether nothing more comes of a connection that was told to be
-    /// [`still`](Migrate::still). Returns `false` also where connections cannot be detached.
+    /// Returns `true` if no further event comes of a connection that was told to be
+    /// [`still`](Migrate::still). Returns `false` also if connections cannot be detached.
     fn is_still(&self, conn: ConnId) -> bool;
 
-    /// Takes the socket of a connection out for the worker `to`. The connection
-    /// [`is_still`](Migrate::is_still), and all of its frames have left. Nothing more comes of the
-    /// connection, no `Closed` either; its index may be used again.
+    /// Takes the socket of a connection out for the worker `to`. The connection must be
+    /// [still](Migrate::is_still), and all of its frames must have left. No further event of the
+    /// connection comes, not even `Closed`; its index may be reused.
     fn detach(&mut self, conn: ConnId, to: u16) -> Ticket;
 
-    /// Makes a detached socket a paused connection of this worker. Returns `None` where there is no
-    /// place for the connection; the ticket is still good then.
+    /// Makes a detached socket a paused connection of this worker. Returns `None` if there is no
+    /// place for the connection; the ticket is still valid then.
     fn attach(&mut self, ticket: Ticket) -> Option<ConnId>;
 }
 
 /// An initiator's end of the network: [`Streams`], and connections that it opens itself.
 pub trait Dial: Streams {
-    /// Starts a connection to the server that this transport was made for. `Opened` follows when
-    /// it is there, or `Closed` when it could not be made.
+    /// Starts a connection to the server that this transport was made for. `Opened` follows once it
+    /// is open, or `Closed` if it could not be made.
     fn dial(&mut self, now: Instant) -> ConnId;
 }
 
-/// What one turn of a worker or initiator came to: the outer loop spins, parks or (in the simulated
-/// world) jumps.
+/// The outcome of one turn of a worker or initiator: the outer loop spins, parks or (in the
+/// simulated world) jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// Something was done, so the next turn may find more.
+    /// `true` if something was done, so that the next turn may find more.
     pub progressed: bool,
-    /// When the next turn is worth while without an event; `None` for never.
+    /// Time of the next turn if no event comes before; `None` for never.
     pub wake_at: Option<Instant>,
 }
