@@ -1,11 +1,12 @@
-//! What the two protocols' sessions cost at the server, for an instruction counter: reads that come in
-//! batches, and their replies, without sockets, worker or device.
+//! Runs server sessions of both protocols under an instruction counter: batches of reads and their
+//! replies, without sockets, worker or device.
 //!
 //! ```text
 //! valgrind --tool=callgrind session_cost reflex|nvme|nvme-digest BLOCK_SIZE REQUESTS
 //! ```
 //!
-//! Two lengths of a run, subtracted, leave what one request costs.
+//! The cost of one request is the difference of two runs of different length, divided by the
+//! difference of their requests.
 
 #[path = "../tests/all/nvme_host/mod.rs"]
 mod nvme_host;
@@ -18,10 +19,11 @@ use nearflash_proto::nvme::PortId;
 use nearflash_proto::nvme_tcp::{Desk, Digests, HostOptions, HostQueue, QueueEvent, TargetSession};
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
-/// Requests that come at once.
+/// The number of requests that come at once.
 const BATCH: usize = 32;
 
-/// Shows the session bytes, and answers what they ask with `body`. Returns what it said by itself.
+/// Passes bytes to the session, and answers its requests with `body`. Returns what the session
+/// sends by itself.
 fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     let mut said = Vec::new();
     loop {
@@ -50,7 +52,7 @@ fn serve(session: &mut impl Session, mut input: &[u8], body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A session of version 2 and a batch of reads.
+/// Creates a session of version 2 and a batch of reads.
 fn reflex(range: Range) -> (ServerSession, Vec<u8>) {
     let mut session = ServerSession::new();
     let mut client = ClientSession::v2(Hello::default());
@@ -66,7 +68,7 @@ fn reflex(range: Range) -> (ServerSession, Vec<u8>) {
     (session, reads)
 }
 
-/// A session of an I/O queue and a batch of reads. The admin queue stays for as long.
+/// Creates a session of an I/O queue and a batch of reads. The admin queue has to live as long.
 fn nvme(range: Range, digests: Digests) -> (TargetSession, Vec<u8>, TargetSession) {
     let desk = Rc::new(Desk::new(nvme_host::fabric(&nvme_host::config()), 0));
     let options = Rc::new(HostOptions {

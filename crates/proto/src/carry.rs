@@ -1,10 +1,10 @@
-//! A place for the beginning of a message that the end of a segment has cut.
+//! A buffer for the beginning of a message that is split across segments.
 
 /// At most `N` bytes, kept between calls.
 #[derive(Debug)]
 pub(crate) struct Carry<const N: usize> {
     bytes: [u8; N],
-    /// `len ≤ N ≤ 255`
+    /// The number of bytes: `len ≤ N ≤ 255`.
     len: u8,
 }
 
@@ -14,7 +14,7 @@ impl<const N: usize> Carry<N> {
         Carry { bytes: [0; N], len: 0 }
     }
 
-    /// One that holds these bytes; `None` if they are more than it may hold.
+    /// Creates a buffer that holds these bytes; `None` if they are too many.
     pub(crate) fn holding(held: &[u8]) -> Option<Self> {
         let mut carry = Carry::new();
         carry.bytes.get_mut(..held.len())?.copy_from_slice(held);
@@ -22,7 +22,7 @@ impl<const N: usize> Carry<N> {
         Some(carry)
     }
 
-    /// What it holds.
+    /// Returns the held bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -35,8 +35,8 @@ impl<const N: usize> Carry<N> {
         self.len = 0;
     }
 
-    /// Takes bytes off the front of `input` until it holds `need`, which is at most `N`. Returns
-    /// them once they are all there.
+    /// Takes bytes off the front of `input` until the buffer holds `need`, which is at most `N`.
+    /// Returns the first `need` bytes once they have all come.
     pub(crate) fn gather(&mut self, input: &mut &[u8], need: usize) -> Option<&[u8]> {
         let held = usize::from(self.len);
         if held < need {

@@ -1,33 +1,35 @@
 //! CRC-32C (Castagnoli): the digest of NVMe/TCP's headers and data, and the checksum of `reflex`
 //! version 2.
 //!
-//! `crc-fast` folds blocks of 384 bytes by carry-less multiplication, from the first multiple of 64 on.
-//! What is left behind the last block it takes word by word, each of which waits for the one before:
-//! of a page that is a fifth of the time. So the end of the bytes is cut off and summed up for itself,
-//! which the processor does while it folds, and the sums are put together:
-//! `crc(a b) = crc(a) x^(8 |b|) + crc(b)`, modulo the polynomial.
+//! `crc-fast` folds blocks of 384 bytes by carry-less multiplication, from the first multiple of 64
+//! on. It takes the rest after the last block word by word, and each step waits for the one before.
+//! That is a fifth of the time for a page. So the end of the bytes is cut off and summed
+//! separately, which the processor does while it folds. The sums are then combined: `crc(a b) =
+//! crc(a) x^(8
+//! b
+//! ) + crc(b)`, modulo the polynomial.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Bytes that `crc-fast` folds at once, and where the first of them may be.
+/// The bytes that `crc-fast` folds at once, and their alignment.
 const BLOCK_BYTES: usize = 384;
 const ALIGN: usize = 64;
 
-/// The bytes that are cut off are a multiple of this, below a block.
+/// The granularity of the bytes that are cut off, which are fewer than a block.
 const STEP_BYTES: usize = 64;
 
 /// The polynomial, reflected: bit 31 is x⁰.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// A sum over bytes that come in pieces.
+/// A checksum over bytes that come in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of no bytes.
+    /// The checksum of no bytes.
     pub(crate) const EMPTY: Crc32c = Crc32c(0);
 
-    /// Of these bytes.
+    /// Returns the checksum of `bytes`.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> u32 {
         match cut(bytes) {
@@ -39,7 +41,7 @@ impl Crc32c {
         }
     }
 
-    /// Goes on with these bytes.
+    /// Adds `bytes` to the checksum.
     #[inline]
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         self.0 = match cut(bytes) {
@@ -51,12 +53,12 @@ impl Crc32c {
         };
     }
 
-    /// The sum.
+    /// Returns the checksum.
     pub(crate) const fn sum(self) -> u32 {
         self.0
     }
 
-    /// Goes on from this sum.
+    /// Continues from this checksum.
     pub(crate) const fn from_sum(sum: u32) -> Crc32c {
         Crc32c(sum)
     }
@@ -69,8 +71,8 @@ fn go_on(sum: u32, bytes: &[u8]) -> u32 {
     !(digest.get_state() as u32)
 }
 
-/// What is folded, what is summed up beside it, and the shift by the latter; `None` where that is not
-/// worth while.
+/// Splits `bytes` into a part to fold and a part to sum separately, with the shift by the latter.
+/// Returns `None` if that does not pay.
 #[inline]
 fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8], &'static Shift)> {
     let before = bytes.as_ptr().align_offset(ALIGN);
@@ -81,7 +83,7 @@ fn cut(bytes: &[u8]) -> Option<(&[u8], &[u8], &'static Shift)> {
     Some((first, last, shift))
 }
 
-/// By one step, two, and so on.
+/// The shifts by one step, two, and so on.
 static SHIFTS: [Shift; BLOCK_BYTES / STEP_BYTES - 1] = {
     let mut shifts = [const { Shift::by(STEP_BYTES) }; BLOCK_BYTES / STEP_BYTES - 1];
     let mut n = 1;
@@ -92,8 +94,8 @@ static SHIFTS: [Shift; BLOCK_BYTES / STEP_BYTES - 1] = {
     shifts
 };
 
-/// What so many bytes behind others do to the others' sum: it is multiplied by a power of x. By half
-/// bytes of the sum.
+/// A multiplication of a checksum by the power of x that stands for appended bytes, as a table by
+/// half bytes of the sum.
 struct Shift([[u32; 16]; 8]);
 
 impl Shift {
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    /// Bit by bit.
+    /// Computes the checksum bit by bit.
     fn plain(bytes: &[u8]) -> u32 {
         !bytes.iter().fold(!0u32, |sum, byte| {
             (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
@@ -143,7 +145,7 @@ mod tests {
         (0..len as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
     }
 
-    /// The check value of CRC-32/ISCSI, and RFC 3720 B.4's.
+    /// Compares with the check value of CRC-32/ISCSI, and with RFC 3720 B.4.
     #[test]
     fn it_is_castagnolis() {
         assert_eq!(Crc32c::of(b"123456789"), 0xe306_9283);

@@ -1,8 +1,8 @@
-//! Protocols without I/O: both ends of each, as sessions that turn bytes into the words of
+//! Protocols without I/O. Sessions for both ends of each protocol convert bytes to the types of
 //! `contract` and back.
 //!
-//! What is deliberately not here: sockets, clocks, access rules, tenants. A session knows what was
-//! said on one connection and nothing else.
+//! Deliberately left out: sockets, clocks, access rules, tenants. A session knows one connection
+//! and nothing else.
 #![no_std]
 #![forbid(unsafe_code)]
 

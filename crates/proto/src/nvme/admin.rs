@@ -1,5 +1,5 @@
-//! Which part of the controller carries out a command, and the small ones: properties, Abort, event
-//! requests, Disconnect.
+//! Dispatch of commands that the controller carries out itself, and the small ones of them:
+//! properties, Abort, Asynchronous Event Request, Disconnect.
 
 use contract::Instant;
 use wire::nvme::{
@@ -16,7 +16,7 @@ use super::seam::{Answer, CloseReason};
 use super::state::State;
 
 impl Call<'_> {
-    /// Whether it may change a keep-alive timer.
+    /// Returns `true` if the command may change a timer.
     pub(super) fn changes_timer(&self) -> bool {
         let feature = Feature(self.entry.dword10.get() as u8);
         let kind = FabricsCommand::of(self.entry).kind;
@@ -49,7 +49,7 @@ impl State {
             AdminOpcode::SET_FEATURES => self.set_features(cntlid, call),
             AdminOpcode::ASYNC_EVENT_REQUEST => self.await_event(cntlid, call.entry.cid.get()),
             AdminOpcode::ABORT => self.abort(cntlid, call.entry.dword10.get()),
-            // That it came is noted already.
+            // [`Queue::begin`](super::Queue::begin) has noted its arrival already.
             AdminOpcode::KEEP_ALIVE => Ok(Done::Result(0)),
             _ => Err(Status::INVALID_OPCODE.dnr()),
         }
@@ -71,7 +71,7 @@ impl State {
         }
     }
 
-    /// Property Get (Base 6.5).
+    /// Carries out Property Get (Base 6.5).
     fn property_get(&mut self, cntlid: u16, command: &PropertyCommand) -> Result<Done, Status> {
         let queue_entries_max = self.limits.queue_entries_max;
         let controller = self.controller(cntlid)?;
@@ -90,7 +90,8 @@ impl State {
         }
     }
 
-    /// Property Set (Base 6.6): of what a host may set, the configuration is all that there is.
+    /// Carries out Property Set (Base 6.6). Controller Configuration is the only property that a
+    /// host may set.
     fn property_set(
         &mut self,
         cntlid: u16,
@@ -105,7 +106,7 @@ impl State {
         let controller = self.controller(cntlid)?;
         let enables = !controller.configuration.is_enabled() && new.is_enabled();
         if enables && !controller.ending.is_over() {
-            // It is being reset, as its state says (Base 3.7.2).
+            // The controller is being reset, as its state says (Base 3.7.2).
             return Err(Status::SEQUENCE_ERROR.dnr());
         }
         let old = core::mem::replace(&mut controller.configuration, new);
@@ -124,7 +125,7 @@ impl State {
         Ok(Done::Result(0))
     }
 
-    /// Asynchronous Event Request (Base 5.2).
+    /// Carries out Asynchronous Event Request (Base 5.2).
     fn await_event(&mut self, cntlid: u16, cid: CommandId) -> Result<Done, Status> {
         let State { controllers, mail, .. } = self;
         let controller = controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)?;
@@ -135,7 +136,7 @@ impl State {
         Ok(Done::Parked)
     }
 
-    /// Abort (Base 5.1). Event requests are all that can be ended early; bit 0 of the result says
+    /// Carries out Abort (Base 5.1). Only event requests can be aborted; bit 0 of the result says
     /// that nothing was.
     fn abort(&mut self, cntlid: u16, named: u32) -> Result<Done, Status> {
         let (queue, cid) = (named as u16, (named >> 16) as u16);
@@ -154,7 +155,7 @@ impl State {
 }
 
 impl Controller {
-    /// The host enables the controller (Base 3.5.1): it is ready at once, or cannot be served.
+    /// Enables the controller (Base 3.5.1). It is ready at once, or fails for unsupported settings.
     fn enable(&mut self, wanted: Configuration) {
         let sizes = wanted.submission_shift() == 6 && wanted.completion_shift() == 4;
         let sizes = sizes || (self.kind == Kind::Discovery && wanted.submission_shift() == 0);
@@ -169,8 +170,8 @@ impl Controller {
         self.link.set_ready(good);
     }
 
-    /// Its state, as the host is told: a reset or a shutdown is complete when nothing of the queues that
-    /// it ended is at a device any more. A host that waits for that gives up in the end (CAP.TO).
+    /// Returns the Controller Status property. A reset or shutdown is complete once none of the
+    /// ended queues has a request at a device. A host stops waiting for that after CAP.TO.
     fn status(&mut self) -> ControllerState {
         let is_over = self.ending.is_over();
         let ControllerState(state) = self.state;
@@ -182,7 +183,7 @@ impl Controller {
         })
     }
 
-    /// The host resets the controller (Base 3.7.2): what it had set is forgotten.
+    /// Resets the controller (Base 3.7.2), and forgets the host's settings.
     fn reset(&mut self, now: Instant) {
         self.state = ControllerState::default();
         self.link.set_ready(false);

@@ -1,7 +1,8 @@
-//! Controllers arrive from another process (docs/adr/0015-moving-controllers.md): the way in.
+//! The hand-over of controllers from another process (docs/adr/0015-moving-controllers.md): the
+//! receiving side.
 //!
-//! One that is [expected](Fabric::expect) has its identifier kept free, and changes nothing; once it is
-//! [admitted](Fabric::admit), its queues land as those do that come from another worker.
+//! An [expected](Fabric::expect) controller reserves its identifier, and changes nothing else. Once
+//! it is [admitted](Fabric::admit), its queues arrive like those that come from another worker.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -21,18 +22,18 @@ use super::fabric::Fabric;
 use super::state::State;
 use super::transit::{Traveller, nowhere};
 
-/// Why a controller is not taken over: its host connects anew.
+/// The reason why a controller is not taken over; its host connects anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwelcome {
-    /// Its identifier is taken, or there are too many.
+    /// The identifier is taken, or there are too many controllers.
     Full,
-    /// Its subsystem cannot be reached by its port.
+    /// The subsystem cannot be reached through the controller's port.
     Subsystem,
-    /// Its host may not connect, or not as it did.
+    /// The host may not connect, or not without a key.
     Host,
-    /// A namespace's number stands for something else.
+    /// The namespace of this identifier is a different one here.
     Namespace(u32),
-    /// Its queues are more or larger than there may be.
+    /// The queues exceed this fabric's limits in number or size.
     Queues,
 }
 
@@ -48,22 +49,23 @@ impl fmt::Display for Unwelcome {
     }
 }
 
-/// Controllers that may arrive, with the numbers under which their queues will land.
+/// Controllers that may arrive, each with the numbers of its queues.
 #[derive(Debug, Default)]
 pub(super) struct Expected(BTreeMap<u16, (Emigrant, Vec<u64>)>);
 
 impl Expected {
-    /// Whether one of this identifier may arrive.
+    /// Returns `true` if a controller of this identifier may arrive.
     pub(super) fn contains(&self, cntlid: u16) -> bool {
         self.0.contains_key(&cntlid)
     }
 }
 
 impl Fabric {
-    /// A controller may arrive from another process: the numbers of its queues, by their identifier.
+    /// Prepares for a controller from another process. Returns the numbers of its queues, by queue
+    /// identifier.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Returns an [`Unwelcome`] if the controller cannot be taken over.
     pub fn expect(&self, emigrant: Emigrant) -> Result<BTreeMap<u16, u64>, Unwelcome> {
         self.with(|state| {
             state.check_welcome(&emigrant)?;
@@ -75,12 +77,12 @@ impl Fabric {
         })
     }
 
-    /// An expected controller does not arrive.
+    /// Drops an expected controller that does not arrive.
     pub fn disappoint(&self, cntlid: u16) {
         self.with(|state| drop(state.expected.0.remove(&cntlid)));
     }
 
-    /// An expected controller is this process's. `false`: nobody was expected.
+    /// Makes an expected controller part of this fabric. Returns `false` if it was not expected.
     pub fn admit(&self, cntlid: u16, now: Instant) -> bool {
         let is_there = self.with(|state| {
             let Some((emigrant, numbers)) = state.expected.0.remove(&cntlid) else { return false };
@@ -115,7 +117,7 @@ impl State {
         }
     }
 
-    /// The same of one that is no discovery controller.
+    /// Checks the subsystem, host and namespaces of an I/O controller.
     fn check_disk(&self, emigrant: &Emigrant) -> Result<(), Unwelcome> {
         let served = self.subsystems.get(&emigrant.subsystem);
         let served = served.filter(|served| served.is_at(emigrant.port));
@@ -166,10 +168,10 @@ impl State {
         self.pass_over(cntlid);
     }
 
-    /// The host is told what is not as it was.
+    /// Raises events for what differs from what the host saw before.
     fn tell_what_changed(&self, own: &mut Controller, before: &[Sight]) {
         if own.kind == Kind::Discovery {
-            // Nobody compares: its host looks.
+            // Discovery does not compare: the host reads the log again.
             own.discovery_changes += 1;
             return own.events.raise(Event::DISCOVERY);
         }
@@ -191,7 +193,7 @@ impl State {
     }
 }
 
-/// Makes a queue of a controller, on its way to a worker under this number.
+/// Adds a queue to a controller, on its way to a worker under this number.
 fn settle(own: &mut Controller, queue: &EmigrantQueue, number: u64, now: Instant) -> Traveller {
     let address = queue.address;
     let counts = Arc::new(Counts::of(queue.counts));
@@ -221,11 +223,11 @@ fn settle(own: &mut Controller, queue: &EmigrantQueue, number: u64, now: Instant
         flow_control: queue.flow_control,
         proven,
     };
-    // A fused compare that waits is its session's to bring.
+    // A session brings its own waiting fused compare.
     Traveller { made, head: queue.head, first: None, address }
 }
 
-/// Whether what the host has seen under a number is what is there.
+/// Returns `true` if the namespace that the host saw is the one that is attached here.
 fn is_same(sight: &Sight, attached: &super::state::Attached) -> bool {
     attached.config.id == sight.id
         && attached.config.identifiers == sight.identifiers

@@ -1,8 +1,8 @@
-//! Authentication Send and Authentication Receive (Base 6.2 and 6.1), and the powers that they make
-//! somebody else compute.
+//! Authentication Send and Authentication Receive (Base 6.2 and 6.1), and the modular
+//! exponentiations that other threads compute for them.
 //!
-//! An address from which too many authentications failed may go on, but its negotiations are looked at
-//! late, before anything is computed for them. A host that has its key is let in then as well.
+//! An address with too many failed authentications may continue, but its negotiations are delayed
+//! before anything is computed for them. A host that has its key is still admitted.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -22,27 +22,27 @@ use super::queue::{Call, Done};
 use super::seam::{Answer, CloseReason, Place};
 use super::state::{Mail, State};
 
-/// Failed authentications of an address that are looked over.
+/// The failed authentications of an address that cause no delay.
 pub(super) const PROOFS_MAX: u32 = 16;
 
-/// How long it takes until one is forgotten.
+/// The time after which one failed authentication is forgotten.
 pub(super) const FORGET: Duration = Duration::from_secs(5);
 
-/// A power that a queue's authentication waits for.
+/// A modular exponentiation that a queue's authentication waits for.
 #[derive(Debug)]
 pub(super) struct Job {
     cntlid: u16,
     queue: u16,
-    /// Where the queue is while nobody has begun to compute.
+    /// The queue's place, as long as the computation has not begun.
     pub(super) place: Place,
-    /// Tells the queue from a later one of the same numbers.
+    /// Distinguishes the queue from a later one with the same numbers.
     proven: Arc<AtomicBool>,
     pub(super) power: Power,
-    /// When it was asked for.
+    /// The time of the request.
     at: Instant,
 }
 
-/// A negotiation that is looked at late.
+/// A negotiation that is delayed.
 #[derive(Debug)]
 pub(super) struct PutOff {
     pub(super) due: Instant,
@@ -50,7 +50,7 @@ pub(super) struct PutOff {
     chance: [u8; CHANCE_BYTES],
 }
 
-/// An Authentication Receive that waits for what is being computed.
+/// An Authentication Receive that waits for a computation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     cid: CommandId,
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
 }
 
 impl State {
-    /// Authentication Send.
+    /// Carries out Authentication Send.
     pub(super) fn authentication_send(&mut self, cntlid: u16, call: &Call) -> Result<Done, Status> {
         let command = AuthCommand::of(call.entry);
         check(command)?;
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// How long a negotiation from there waits.
+    /// Returns the delay of a negotiation from this address.
     fn delay(&mut self, address: IpAddr, now: Instant) -> Duration {
         if self.failures.wait(address, now).is_none() {
             return Duration::ZERO;
@@ -104,7 +104,8 @@ impl State {
         self.failures.delay(address, waiting, now)
     }
 
-    /// Takes a message of a host's. `false`: the queue ends; `None`: it is gone.
+    /// Processes a message from a host. Returns `Some(false)` if the queue ends, and `None` if it
+    /// is gone.
     fn take_message(
         &mut self,
         cntlid: u16,
@@ -134,13 +135,13 @@ impl State {
         }
         if let Some(power) = power {
             let (place, proven) = (record.place, Arc::clone(&record.proven));
-            // A queue has one transaction, and that waits for one power at most.
+            // A queue has one transaction, and that waits for one exponentiation at most.
             self.jobs.push_back(Job { cntlid, queue, place, proven, power, at: now });
         }
         Some(true)
     }
 
-    /// Takes the negotiations that have waited long enough, and answers who waits for what follows.
+    /// Processes the negotiations whose delay is over, and answers hosts that wait for the reply.
     pub(super) fn take_put_off(&mut self, now: Instant) {
         let is_due = |record: &Record| record.put_off.as_ref().is_some_and(|own| own.due <= now);
         let due_of = |own: &Controller| {
@@ -167,7 +168,7 @@ impl State {
         }
     }
 
-    /// Authentication Receive.
+    /// Carries out Authentication Receive.
     pub(super) fn authentication_receive(
         &mut self,
         cntlid: u16,
@@ -205,7 +206,7 @@ impl State {
         }
     }
 
-    /// A power is computed: the transaction goes on, and whoever waits for it is answered.
+    /// Continues a transaction with a computed value, and answers a host that waits for it.
     pub(super) fn computed(&mut self, job: &Job, value: &[u8]) {
         let State { controllers, mail, failures, .. } = self;
         let Some(controller) = controllers.get_mut(&job.cntlid) else { return };
@@ -223,7 +224,7 @@ impl State {
 }
 
 impl Record {
-    /// The queue goes: who leaves in the middle has had us compute for nothing.
+    /// Counts a failure if the queue ends during its authentication: the computation was wasted.
     pub(super) fn count_abandoned(&self, failures: &mut Failures) {
         if let Some(address) = self.place.address
             && self.transaction.is_under_way()
@@ -232,12 +233,12 @@ impl Record {
         }
     }
 
-    /// Lets the queue know whether its host has proven who it is.
+    /// Tells the queue whether its host has authenticated.
     fn tell_proven(&self) {
         self.proven.store(self.transaction.is_proven() || !self.must_prove, Ordering::Release);
     }
 
-    /// Its host has just failed to prove who it is, unless it has not.
+    /// Counts a failure if the transaction was refused.
     fn count_refusal(&self, failures: &mut Failures, now: Instant) {
         if let Some(address) = self.place.address
             && self.transaction.is_refused()
@@ -247,7 +248,7 @@ impl Record {
     }
 }
 
-/// Gives the host that waits what there is to say now.
+/// Answers a waiting Authentication Receive with the transaction's next message.
 fn answer(record: &mut Record, waiting: Waiting, mail: &mut Mail) {
     let Waiting { cid, room } = waiting;
     let (mut message, is_last) = match record.transaction.give(room) {

@@ -1,10 +1,10 @@
-//! What the controllers of a fabric have in common, on its way to another process
-//! (docs/adr/0015-moving-controllers.md): the reservations, also those that do not persist.
+//! The reservations of a fabric on their way to another process
+//! (docs/adr/0015-moving-controllers.md), including those that do not persist.
 //!
-//! Magic `nffabric` (8 bytes), version of the take-over (2), bytes that follow (4), then for each
-//! reservation its namespace (2), generation (4), whether it persists (1), the registrants, and kind (1, zero
-//! for none) and holder (4: its place among the registrants; `u32::MAX` for all) of what is held;
-//! little-endian.
+//! The format is little-endian: magic `nffabric` (8 bytes), hand-over version (2), length of the
+//! rest (4), then the reservations. Each has its namespace (2), generation (4), persistence flag
+//! (1), registrants, kind held (1; zero for none), and holder (4). The holder is an index into the
+//! registrants; `u32::MAX` means all.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -20,18 +20,19 @@ use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nffabric";
 
-/// The place of a holder that is none of the registrants, but all.
+/// The index of a holder that stands for all registrants.
 const ALL: u32 = u32::MAX;
 
-/// Bytes of a reservation without registrants, and of a registrant with the shortest name.
+/// The encoded sizes in bytes of a reservation without registrants, and of a registrant with the
+/// shortest name.
 const RESERVATION_BYTES: usize = 2 + 4 + 1 + 4 + 1 + 4;
 const REGISTRANT_BYTES: usize = 4 + 16 + 8;
 
 impl Fabric {
-    /// The reservations as bytes.
+    /// Encodes the reservations.
     ///
     /// # Errors
-    /// When they are too many.
+    /// Returns an [`Unfit`] if they are too large.
     pub fn bequeath(&self) -> Result<Vec<u8>, Unfit> {
         let mut to = Writer::begin(MAGIC);
         self.with(|state| {
@@ -41,13 +42,13 @@ impl Fabric {
         to.sealed(BODY_BYTES_MAX)
     }
 
-    /// Takes the reservations that these bytes are for those that there were. They are kept with the
-    /// next change, or when [that is asked for](Fabric::keep_inherited). Reservations of namespaces that no
-    /// host can reach here are no more.
+    /// Replaces the reservations by the encoded ones. They are stored with the next change, or when
+    /// [`Fabric::keep_inherited`] asks for it. Reservations of namespaces that no subsystem exports
+    /// here are dropped.
     ///
     /// # Errors
-    /// When the bytes are foreign, of another version or cut, or contradict themselves; nothing has
-    /// changed then.
+    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated, or
+    /// inconsistent. Nothing has changed then.
     pub fn inherit(&self, bytes: &[u8]) -> Result<(), Unfit> {
         let most = self.with(|state| state.limits.registrants_max);
         let reservations = decode(bytes, most)?;
@@ -59,7 +60,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What was inherited is kept from now on.
+    /// Has the replaced reservations stored from now on.
     pub fn keep_inherited(&self) {
         self.with(|state| state.reservation_changes += 1);
     }

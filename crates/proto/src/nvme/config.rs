@@ -1,7 +1,7 @@
-//! What a fabric is made of: ports, subsystems, namespaces, hosts.
+//! The configuration of a fabric: ports, subsystems, namespaces, hosts.
 //!
-//! What is deliberately not here: files and their syntax. Names and numbers are checked where they
-//! enter the [`Fabric`](super::Fabric).
+//! Deliberately left out: files and their syntax. Names and numbers are checked when they enter the
+//! [`Fabric`](super::Fabric).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -15,7 +15,7 @@ use wire::nvme::{AddressFamily, AnaState, DISCOVERY_NQN, NQN_BYTES};
 /// The longest qualified name in bytes (Base 4.5).
 pub const NQN_BYTES_MAX: usize = 223;
 
-/// The largest ANA group's number.
+/// The largest ANA group number.
 pub const ANA_GROUPS_MAX: u32 = 32;
 
 /// An NVMe qualified name (Base 4.5).
@@ -23,10 +23,11 @@ pub const ANA_GROUPS_MAX: u32 = 32;
 pub struct Nqn(Box<str>);
 
 impl Nqn {
-    /// The name, if it can be one.
+    /// Checks and wraps a name.
     ///
     /// # Errors
-    /// [`Refusal::Name`]: it does not begin with `nqn.`, has control characters, or is too long.
+    /// Returns [`Refusal::Name`] if the text does not begin with `nqn.`, has control characters, or
+    /// is too long.
     pub fn new(text: &str) -> Result<Nqn, Refusal> {
         let good = text.starts_with("nqn.")
             && text.len() > "nqn.".len()
@@ -35,30 +36,30 @@ impl Nqn {
         if good { Ok(Nqn(text.into())) } else { Err(Refusal::Name(text.into())) }
     }
 
-    /// The name in a zero-terminated field.
+    /// Returns the name in a zero-terminated field, if it is valid.
     pub fn from_field(field: &[u8; NQN_BYTES]) -> Option<Nqn> {
         let end = field.iter().position(|byte| *byte == 0)?;
         Nqn::new(core::str::from_utf8(&field[..end]).ok()?).ok()
     }
 
-    /// The zero-terminated field.
+    /// Returns the name as a zero-terminated field.
     pub fn to_field(&self) -> [u8; NQN_BYTES] {
         let mut field = [0; NQN_BYTES];
         field[..self.0.len()].copy_from_slice(self.0.as_bytes());
         field
     }
 
-    /// The name of every discovery subsystem.
+    /// Returns the name of every discovery subsystem.
     pub fn discovery() -> Nqn {
         Nqn(DISCOVERY_NQN.into())
     }
 
-    /// Whether it is the name of every discovery subsystem.
+    /// Returns `true` if this is the name of every discovery subsystem.
     pub fn is_discovery(&self) -> bool {
         &*self.0 == DISCOVERY_NQN
     }
 
-    /// The text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -76,7 +77,7 @@ impl fmt::Debug for Nqn {
     }
 }
 
-/// A host's identifier: the same on all its connections (Base 5.27.1.25).
+/// A host's identifier, the same on all its connections (Base 5.27.1.25).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
 
@@ -86,16 +87,16 @@ impl fmt::Debug for HostId {
     }
 }
 
-/// Names a port. A listener is one port.
+/// The number of a port. Each listener is one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortId(pub u16);
 
 /// An address at which subsystems are reached over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its name.
+    /// The port's number.
     pub id: PortId,
-    /// Form of `address`.
+    /// The form of `address`.
     pub family: AddressFamily,
     /// The address that hosts are told, as text.
     pub address: String,
@@ -106,27 +107,27 @@ pub struct Port {
 /// Another discovery subsystem that hosts are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// Its port's name; no port of our own.
+    /// The number of the referred port; no port of this fabric has it.
     pub id: PortId,
-    /// Form of `address`.
+    /// The form of `address`.
     pub family: AddressFamily,
-    /// Its address, as text.
+    /// The address, as text.
     pub address: String,
-    /// Its TCP port, as text.
+    /// The TCP port, as text.
     pub service: String,
 }
 
-/// Which hosts something is for.
+/// A set of hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// All.
+    /// All hosts.
     Any,
-    /// These.
+    /// The hosts of this list.
     Only(Vec<Nqn>),
 }
 
 impl Hosts {
-    /// Whether this host is among them.
+    /// Returns `true` if the set contains this host.
     pub fn contain(&self, host: &Nqn) -> bool {
         match self {
             Hosts::Any => true,
@@ -135,7 +136,7 @@ impl Hosts {
     }
 }
 
-/// Identifiers of a namespace, told to hosts; the same forever. At least one is not zero.
+/// The globally unique identifiers of a namespace. They never change, and at least one is not zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identifiers {
     /// UUID (RFC 9562); zero for none.
@@ -149,66 +150,66 @@ pub struct Identifiers {
 /// A namespace of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// The subsystem's name for it, from 1 to [`Limits::namespaces_max`].
+    /// The subsystem's identifier of the namespace, from 1 to [`Limits::namespaces_max`].
     pub nsid: u32,
-    /// The server's name for it.
+    /// The server's identifier of the namespace.
     pub id: NamespaceId,
-    /// What it is; `blocks` is the namespace's own number of blocks of 512 bytes.
+    /// The geometry; `blocks` is the namespace's own number of blocks of 512 bytes.
     pub geometry: Geometry,
-    /// Bytes of a block as hosts see it: 512 or 4 096.
+    /// The bytes of a block as hosts see it: 512 or 4 096.
     pub block_bytes: u32,
-    /// Its identifiers.
+    /// The globally unique identifiers.
     pub identifiers: Identifiers,
-    /// Its ANA group, from 1 to [`ANA_GROUPS_MAX`].
+    /// The ANA group, from 1 to [`ANA_GROUPS_MAX`].
     pub ana_group: u32,
-    /// Which of the subsystem's hosts see it.
+    /// The hosts that see it, among those that the subsystem admits.
     pub hosts: Hosts,
-    /// Whom its I/O is charged to; `None`: the host's or the subsystem's tenant.
+    /// The tenant to charge; `None` means the host's tenant, or else the subsystem's.
     pub tenant: Option<TenantId>,
 }
 
-/// A host that the fabric knows something about.
+/// A host with a tenant or keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name.
+    /// The host's name.
     pub nqn: Nqn,
-    /// Whom its I/O is charged to, where the namespace does not say.
+    /// The tenant to charge if the namespace has none.
     pub tenant: Option<TenantId>,
-    /// Its key: with one, it has to prove on each queue that it has it.
+    /// The host's key. With a key, the host has to authenticate each queue.
     pub key: Option<Secret>,
-    /// The key by which controllers prove to this host who they are, if it asks.
+    /// The key with which controllers authenticate to this host, if it asks.
     pub controller_key: Option<Secret>,
 }
 
-/// A subsystem: namespaces under a name, for some hosts, through some ports.
+/// A subsystem: namespaces under one name, for some hosts, through some ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
-    /// Its name.
+    /// The subsystem's name.
     pub nqn: Nqn,
-    /// Serial number: at most 20 characters of ASCII.
+    /// The serial number: at most 20 characters of ASCII.
     pub serial: String,
-    /// Which hosts may connect.
+    /// The hosts that may connect.
     pub hosts: Hosts,
-    /// The ports that lead to it; empty: all.
+    /// The ports that lead to the subsystem; empty means all ports.
     pub ports: Vec<PortId>,
-    /// Its namespaces.
+    /// The namespaces.
     pub namespaces: Vec<Namespace>,
-    /// How groups of namespaces are reached through ports; where nothing is said: optimized.
+    /// The states of ANA groups through ports; a pair that is absent is optimized.
     pub ana: Vec<(PortId, u32, AnaState)>,
-    /// Whom I/O is charged to, where neither namespace nor host say.
+    /// The tenant to charge if neither namespace nor host has one.
     pub tenant: Option<TenantId>,
-    /// Whether hosts without a key are refused.
+    /// `true` if hosts without a key are refused.
     pub must_authenticate: bool,
 }
 
-/// The most of everything.
+/// The upper limits of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Controllers of all subsystems, discovery included.
     pub controllers_max: u16,
     /// Subsystems.
     pub subsystems_max: usize,
-    /// Largest identifier of a namespace.
+    /// The largest namespace identifier.
     pub namespaces_max: u32,
     /// I/O queues of a controller.
     pub io_queues_max: u16,
@@ -216,7 +217,7 @@ pub struct Limits {
     pub queue_entries_max: u16,
     /// Bytes of data that a command's capsule may carry: a multiple of 16.
     pub in_capsule_bytes: u32,
-    /// Hosts that may register for reservations of a namespace.
+    /// Hosts that may register for the reservation of a namespace.
     pub registrants_max: usize,
 }
 
@@ -234,24 +235,24 @@ impl Default for Limits {
     }
 }
 
-/// A fabric at its start.
+/// The configuration of a fabric at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Workers that carry connections.
+    /// The number of workers that carry connections.
     pub workers: u16,
-    /// Model that hosts are told: at most 40 characters of ASCII.
+    /// The model number for hosts: at most 40 characters of ASCII.
     pub model: String,
-    /// Revision that hosts are told: at most 8 characters of ASCII.
+    /// The firmware revision for hosts: at most 8 characters of ASCII.
     pub firmware: String,
-    /// The most of everything.
+    /// The upper limits.
     pub limits: Limits,
     /// The ports.
     pub ports: Vec<Port>,
     /// The subsystems.
     pub subsystems: Vec<Subsystem>,
-    /// Hosts of which more is known than their name.
+    /// The hosts with a tenant or keys.
     pub hosts: Vec<Host>,
-    /// How they may prove who they are.
+    /// The methods by which hosts may authenticate.
     pub methods: Methods,
     /// Other discovery subsystems.
     pub referrals: Vec<Referral>,
@@ -273,39 +274,40 @@ impl Default for Config {
     }
 }
 
-/// Why a configuration or a change of it is not taken.
+/// The reason for refusing a configuration or a change of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// This is no qualified name.
+    /// The text is no qualified name.
     Name(String),
-    /// This text is too long or not printable ASCII.
+    /// The text is too long or not printable ASCII.
     Text(String),
-    /// There is a subsystem of this name.
+    /// A subsystem of this name exists.
     SubsystemExists(Nqn),
-    /// There is no subsystem of this name.
+    /// No subsystem has this name.
     NoSubsystem(Nqn),
-    /// There is a port of this number.
+    /// A port of this number exists.
     PortExists(PortId),
-    /// There is no port of this number.
+    /// No port has this number.
     NoPort(PortId),
-    /// The subsystem has a namespace of this number.
+    /// The subsystem has a namespace of this identifier.
     NamespaceExists(u32),
-    /// The subsystem has no namespace of this number.
+    /// The subsystem has no namespace of this identifier.
     NoNamespace(u32),
-    /// The number is zero or too large.
+    /// The identifier is zero or too large.
     NamespaceNumber(u32),
-    /// The namespace has no identifier, or one that another namespace has.
+    /// The namespace has no unique identifier, or one that another namespace has.
     Identifiers(u32),
-    /// Blocks have 512 or 4 096 bytes, and a namespace has whole ones, at least one.
+    /// The blocks do not have 512 or 4 096 bytes, or the namespace does not have whole blocks, at
+    /// least one.
     Blocks(u32),
     /// No ANA group has this number.
     AnaGroup(u32),
-    /// A table of this many is full.
+    /// A table is full with this many entries.
     Full(usize),
-    /// A number of [`Limits`] or of workers cannot be served.
+    /// A number in [`Limits`], or the number of workers, is not supported.
     Limits,
-    /// What is to be restored contradicts itself or names what does not exist.
+    /// A saved reservation is inconsistent, or names what does not exist.
     Restore,
 }
 

@@ -1,4 +1,4 @@
-//! Connect (Base 6.3): making controllers and their queues.
+//! The Connect command (Base 6.3), which creates controllers and their queues.
 
 use alloc::sync::Arc;
 
@@ -20,31 +20,31 @@ use super::link::Link;
 use super::seam::{Answer, Place};
 use super::state::{SharedCounts, State};
 
-/// A queue that was made.
+/// A queue that was created.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) link: Arc<Link>,
     pub(super) counts: SharedCounts,
-    /// Counts what of it is at devices; superseded when the queue ends.
+    /// The fence that counts the queue's requests at devices; superseded when the queue ends.
     pub(super) fence: Arc<Fence>,
     pub(super) kind: Kind,
     pub(super) id: u16,
     pub(super) size: u16,
     pub(super) flow_control: bool,
-    /// Whether the host has proven who it is, or need not.
+    /// `true` if the host has authenticated or need not.
     pub(super) proven: Arc<AtomicBool>,
 }
 
-/// Which field of a connect is not good (Base 6.3, figure "Connect Response – Dword 0").
+/// The invalid field of a Connect (Base 6.3, figure "Connect Response – Dword 0").
 #[derive(Clone, Copy)]
 enum Wrong {
-    /// At this byte of the submission.
+    /// The field at this byte of the submission.
     Entry(u16),
-    /// At this byte of the data.
+    /// The field at this byte of the data.
     Data(u16),
 }
 
-/// Where the fields are that can be wrong.
+/// The positions of fields that can be invalid.
 const QUEUE: Wrong = Wrong::Entry(42);
 const QUEUE_SIZE: Wrong = Wrong::Entry(44);
 const HOST_ID: Wrong = Wrong::Data(0);
@@ -52,10 +52,10 @@ const CNTLID: Wrong = Wrong::Data(16);
 const SUBSYSTEM: Wrong = Wrong::Data(256);
 const HOST: Wrong = Wrong::Data(512);
 
-/// In the result of a connect: the queue has to be authenticated (ATR).
+/// A bit of the result of a Connect: the queue has to be authenticated (ATR).
 const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 
-/// How a connect is refused.
+/// The status and result of a refused Connect.
 struct Refused(Status, u64);
 
 impl From<Status> for Refused {
@@ -74,7 +74,7 @@ impl From<Wrong> for Refused {
     }
 }
 
-/// Who connects, from the data.
+/// The host and its target, from the data of a Connect.
 struct Who {
     host: Nqn,
     host_id: HostId,
@@ -83,7 +83,7 @@ struct Who {
 }
 
 impl State {
-    /// Makes a queue; the answer says how that went.
+    /// Creates a queue. The answer says whether that succeeded.
     pub(super) fn connect(
         &mut self,
         port: PortId,
@@ -165,12 +165,12 @@ impl State {
         Ok(made)
     }
 
-    /// Whether a host has a key, and so has to prove that it has it.
+    /// Returns `true` if a host has a key, and so has to authenticate.
     fn has_key(&self, host: &Nqn) -> bool {
         self.hosts.get(host).is_some_and(|known| known.key.is_some())
     }
 
-    /// An admin queue: makes a controller.
+    /// Admits an admin queue by creating a controller.
     fn admit_host(
         &mut self,
         port: PortId,
@@ -205,8 +205,9 @@ impl State {
         Ok((kind, link))
     }
 
-    /// An I/O queue of a controller that the same host made through the same port. One of another
-    /// host's might as well not be there, so nobody finds out by trying which there are.
+    /// Admits an I/O queue of a controller that the same host created through the same port. A
+    /// controller of another host is treated as absent, so no host finds out by trying which
+    /// controllers exist.
     fn admit_queue(
         &mut self,
         port: PortId,

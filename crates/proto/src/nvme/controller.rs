@@ -1,4 +1,4 @@
-//! A controller: what a host has made by connecting an admin queue.
+//! Controllers: the association that a host creates by connecting an admin queue.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -24,22 +24,23 @@ use super::state::{Mail, SharedCounts};
 /// The unit in which hosts may choose their keep-alive timeout (Identify Controller, KAS).
 pub(super) const KEEP_ALIVE_UNIT: Duration = Duration::from_secs(1);
 
-/// How long a discovery controller without a keep-alive timeout waits for a command (Base 3.1.2.3).
+/// The time that a discovery controller without a keep-alive timeout waits for a command (Base
+/// 3.1.2.3).
 pub(super) const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
 
-/// How long a host may take to prove who it is on a queue. The largest group takes some tens of
-/// milliseconds.
+/// The time in which a host has to authenticate a queue. Computing with the largest group takes some
+/// tens of milliseconds.
 pub(super) const PROOF_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long enabling and shutting down may take, in units of 500 ms. Neither takes any time here.
+/// The time that enabling and shutting down may take, in units of 500 ms. Both are immediate here.
 pub(super) const READY_TIMEOUT: u8 = 15;
 
-/// What a controller is for.
+/// The kind of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// I/O.
+    /// An I/O controller.
     Io,
-    /// Telling what there is.
+    /// A discovery controller.
     Discovery,
 }
 
@@ -49,45 +50,45 @@ pub(super) struct Record {
     pub(super) place: Place,
     pub(super) size: u16,
     pub(super) counts: SharedCounts,
-    /// Counts what of it is at devices.
+    /// The fence that counts the queue's requests at devices.
     pub(super) fence: Arc<Fence>,
-    /// Whether the host has to prove who it is before anything else.
+    /// `true` if the host has to authenticate the queue before any other command.
     pub(super) must_prove: bool,
-    /// When the queue ends if the host has not.
+    /// When the queue ends if the host has not authenticated.
     pub(super) prove_by: Instant,
-    /// Whether it has, or need not; read by the queue.
+    /// `true` if the host has authenticated or need not; read by the queue.
     pub(super) proven: Arc<AtomicBool>,
     pub(super) transaction: Transaction,
-    /// An Authentication Receive that waits.
+    /// The Authentication Receive command that waits for its message.
     pub(super) waiting: Option<Waiting>,
-    /// A negotiation that is looked at late.
+    /// A negotiation that is delayed because of earlier failures.
     pub(super) put_off: Option<PutOff>,
-    /// When the last negotiation came.
+    /// When the last negotiation arrived.
     pub(super) negotiated_at: Instant,
 }
 
 impl Record {
-    /// When to look whether the host has proven who it is; never once it has.
+    /// Returns when the authentication is overdue; `None` once it has succeeded.
     fn proof_due(&self) -> Option<Instant> {
         (!self.proven.load(Ordering::Acquire)).then_some(self.prove_by)
     }
 }
 
-/// How often in a keep-alive timeout the timer looks whether the host said something. The more often,
-/// the sooner behind its timeout a silent host is missed, and what it left behind is fenced off.
+/// The number of checks for traffic in a keep-alive timeout. The more checks, the sooner after its
+/// timeout a silent host is detected and its requests are fenced off.
 const LOOKS: u32 = 4;
 
 /// A keep-alive timer.
 #[derive(Clone, Copy, Debug)]
 struct KeepAlive {
     timeout: Duration,
-    /// When to look next.
+    /// When to check next.
     until: Instant,
-    /// Looks since the host said something.
+    /// The number of checks since the last command of the host.
     silent: u32,
 }
 
-/// See the module.
+/// A controller and its queues.
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) link: Arc<Link>,
@@ -96,28 +97,28 @@ pub(super) struct Controller {
     pub(super) port: PortId,
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
-    /// What its queues share with those of the host's other controllers.
+    /// The kin that its queues share with the queues of the host's other controllers.
     pub(super) kin: Arc<Kin>,
-    /// Queues that are gone and have something at a device.
+    /// Queues that have ended but still have requests at a device.
     pub(super) ending: Ending,
-    /// By queue identifier.
+    /// The queues, by identifier.
     pub(super) queues: BTreeMap<u16, Record>,
     pub(super) configuration: Configuration,
     pub(super) state: ControllerState,
     keep_alive: Option<KeepAlive>,
     pub(super) features: Features,
     pub(super) events: Events,
-    /// Namespaces that changed since the host read the log.
+    /// Namespaces that changed since the host read the Changed Namespace List log.
     pub(super) changed: BTreeSet<u32>,
     pub(super) notices: Notices,
-    /// Changes of what discovery tells this host.
+    /// The number of changes of what discovery tells this host.
     pub(super) discovery_changes: u64,
     pub(super) created: Instant,
-    /// Another process has been shown it: nothing about it changes.
+    /// `true` if another process has received a copy of the controller, so that it must not change.
     pub(super) is_shown: bool,
 }
 
-/// Who connects, and how.
+/// The host, subsystem and port of a Connect.
 #[derive(Debug)]
 pub(super) struct Arrival {
     pub(super) kind: Kind,
@@ -152,7 +153,8 @@ impl Controller {
         }
     }
 
-    /// Starts, changes or stops the keep-alive timer; the timeout is rounded up to the unit.
+    /// Starts, changes or stops the keep-alive timer. The timeout is rounded up to
+    /// [`KEEP_ALIVE_UNIT`].
     pub(super) fn set_keep_alive(&mut self, millis: u32, now: Instant) {
         let unit = KEEP_ALIVE_UNIT.as_millis() as u32;
         let timeout = match (millis, self.kind) {
@@ -165,8 +167,8 @@ impl Controller {
             timeout.map(|timeout| KeepAlive { timeout, until: now + timeout / LOOKS, silent: 0 });
     }
 
-    /// Whether the host was silent for its timeout. Commands on any queue count (Base 3.9,
-    /// "Traffic Based Keep Alive").
+    /// Returns `true` if the host was silent for its timeout. Commands on any queue count as
+    /// traffic (Base 3.9, "Traffic Based Keep Alive").
     pub(super) fn has_expired(&mut self, now: Instant) -> bool {
         let rests = self.rests();
         let Some(timer) = self.keep_alive.as_mut().filter(|_| !rests) else { return false };
@@ -178,7 +180,7 @@ impl Controller {
         timer.silent >= LOOKS
     }
 
-    /// Queues whose host took too long to prove who it is.
+    /// Returns the queues whose host did not authenticate in time.
     pub(super) fn unproven(&self, now: Instant) -> impl Iterator<Item = (u16, Place)> {
         let is_late = move |record: &Record| record.proof_due().is_some_and(|due| due <= now);
         let rests = self.rests();
@@ -186,7 +188,7 @@ impl Controller {
         late.map(|(queue, record)| (*queue, record.place))
     }
 
-    /// When one of its timers may expire.
+    /// Returns when the next timer of the controller may expire.
     pub(super) fn expires_at(&self) -> Option<Instant> {
         let proofs = self.queues.values().filter_map(Record::proof_due);
         let put_off = self.queues.values().filter_map(|record| Some(record.put_off.as_ref()?.due));
@@ -194,18 +196,19 @@ impl Controller {
         first.filter(|_| !self.rests())
     }
 
-    /// Whether its timers rest: nobody may be hearing its host, because its queues are being gathered for
-    /// another process or that has been shown them.
+    /// Returns `true` while the timers are suspended. They are while the controller's queues are
+    /// gathered for another process, and once that process has received it, since nobody may be
+    /// reading from the host.
     pub(super) fn rests(&self) -> bool {
         self.is_shown || self.link.is_called()
     }
 
-    /// The host as reservations know it.
+    /// Returns the host as reservations identify it.
     pub(super) fn registrant(&self) -> Registrant {
         Registrant { host: self.host.clone(), id: self.host_id }
     }
 
-    /// Answers event requests with events, while there are both.
+    /// Completes Asynchronous Event Requests with events, as long as there are both.
     pub(super) fn send_events(&mut self, mail: &mut Mail) {
         let Some(admin) = self.queues.get(&0) else { return };
         while let Some((cid, event)) = self.events.next() {
@@ -214,19 +217,19 @@ impl Controller {
         }
     }
 
-    /// The property, as bits.
+    /// Returns the bits of the Controller Capabilities property.
     pub(super) fn capabilities(queue_entries_max: u16) -> u64 {
         Capabilities { queue_entries_max, timeout: READY_TIMEOUT }.to_bits()
     }
 
-    /// Everything that its queues read and wrote.
+    /// Returns what all its queues have read and written.
     pub(super) fn sum(&self) -> Sum {
         let mut sum = Sum::default();
         self.queues.values().for_each(|record| sum.add(record.counts.sum()));
         sum
     }
 
-    /// The I/O queues that there are.
+    /// Returns the number of I/O queues.
     pub(super) fn io_queues(&self) -> usize {
         self.queues.keys().filter(|queue| **queue != 0).count()
     }

@@ -1,8 +1,8 @@
-//! What was read and written, for the health log.
+//! Counts of reads and writes, for the health log.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The counts of a queue: one worker adds, anybody reads.
+/// The counts of a queue. One worker adds to them, and any thread may read them.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     reads: AtomicU64,
@@ -13,24 +13,24 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// A read of so many blocks of 512 bytes has ended well.
+    /// Counts a successful read of this many blocks of 512 bytes.
     pub(super) fn add_read(&self, blocks: u32) {
         add(&self.reads, 1);
         add(&self.blocks_read, u64::from(blocks));
     }
 
-    /// A write of so many blocks of 512 bytes has ended well.
+    /// Counts a successful write of this many blocks of 512 bytes.
     pub(super) fn add_write(&self, blocks: u32) {
         add(&self.writes, 1);
         add(&self.blocks_written, u64::from(blocks));
     }
 
-    /// The device failed.
+    /// Counts a failure of the device.
     pub(super) fn add_media_error(&self) {
         add(&self.media_errors, 1);
     }
 
-    /// Goes on from here.
+    /// Creates counts that start at `sum`.
     pub(super) fn of(sum: Sum) -> Counts {
         Counts {
             reads: AtomicU64::new(sum.reads),
@@ -52,28 +52,28 @@ impl Counts {
     }
 }
 
-/// Adds without a locked instruction: a queue has one worker.
+/// Adds without a locked instruction, since only one worker writes the counts of a queue.
 fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
-/// Counts of several queues together.
+/// The counts of one or several queues at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Reads that ended well.
+    /// Reads that succeeded.
     pub reads: u64,
-    /// Writes that ended well.
+    /// Writes that succeeded.
     pub writes: u64,
-    /// Blocks of 512 bytes.
+    /// Blocks of 512 bytes read.
     pub blocks_read: u64,
-    /// Blocks of 512 bytes.
+    /// Blocks of 512 bytes written.
     pub blocks_written: u64,
     /// Commands that the device failed.
     pub media_errors: u64,
 }
 
 impl Sum {
-    /// Adds another.
+    /// Adds other counts to these.
     pub(super) fn add(&mut self, other: Sum) {
         self.reads += other.reads;
         self.writes += other.writes;

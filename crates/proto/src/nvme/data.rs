@@ -1,12 +1,12 @@
-//! The data pointer of a submission: over fabrics one SGL descriptor, of the capsule or of the
+//! The data pointer of a submission: over fabrics, one SGL descriptor, of the capsule or of the
 //! transport (Base 4.1.2, 3.3.2).
 
 use wire::nvme::{SglKind, Status, Submission};
 
-/// Bytes that the data pointer describes.
+/// Returns the bytes that the data pointer describes.
 ///
 /// # Errors
-/// It has no form that is served.
+/// Returns a status if the form of the data pointer is not supported.
 pub(super) fn described(entry: &Submission) -> Result<usize, Status> {
     if entry.data_form() != 1 {
         return Err(Status::INVALID_FIELD.dnr());
@@ -17,8 +17,8 @@ pub(super) fn described(entry: &Submission) -> Result<usize, Status> {
     }
 }
 
-/// Checks that the data pointer describes exactly so many bytes; descriptors that are longer than
-/// the data are not served (Identify Controller says so). For no data any kind will do.
+/// Checks that the data pointer describes exactly `bytes` bytes. Descriptors that are longer than
+/// the data are not supported, as Identify Controller says. Any descriptor will do for no data.
 pub(super) fn expect(entry: &Submission, bytes: usize) -> Result<(), Status> {
     if bytes == 0 && entry.data.length.get() == 0 {
         return Ok(());

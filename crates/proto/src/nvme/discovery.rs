@@ -1,4 +1,5 @@
-//! The discovery log (Base 5.16.1.23): which subsystems a host may connect to, and where.
+//! The discovery log (Base 5.16.1.23): the subsystems that a host may connect to, and their
+//! addresses.
 
 use alloc::vec::Vec;
 
@@ -11,19 +12,20 @@ use super::controller::Controller;
 use super::identify::padded;
 use super::state::State;
 
-/// Nothing is specified of a secure channel, and flow control of submission queues can be switched
-/// off. "Not required" would say that there can be one: hosts that have TLS then ask for it.
+/// Transport requirements: the secure channel is not specified, and flow control of submission
+/// queues can be disabled. "Not required" would say that a secure channel is possible; hosts that
+/// have TLS then ask for it.
 const REQUIREMENTS: u8 = 1 << 2;
 
-/// Entries of the smallest admin queue that a controller has to take (Base 5.16.1.23, ASQSZ).
+/// The entries of the smallest admin queue that a controller has to accept (Base 5.16.1.23, ASQSZ).
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
-/// The entry says that a persistent connection to this discovery subsystem may be made.
+/// The entry flag for permitting a persistent connection to this discovery subsystem.
 const PERSISTENT: u16 = 1 << 1;
 
 impl State {
-    /// The log as this host sees it: this discovery subsystem and the subsystems that let the host
-    /// in, at each of their ports, and referrals.
+    /// Returns the log as this host sees it: this discovery subsystem and the subsystems that admit
+    /// the host, at each of their ports, and the referrals.
     pub(super) fn discovery_log(&self, controller: &Controller) -> Vec<u8> {
         let own = Nqn::discovery();
         let mut entries: Vec<DiscoveryEntry> = Vec::new();
@@ -42,8 +44,9 @@ impl State {
             let port = Port { id: *id, family, address, service };
             entries.push(self.entry(&port, &own, SubsystemKind::REFERRAL));
         }
-        // Its own changes alone: what others are told is nothing to this host. It begins with the
-        // time, so that the host does not take what it reads when it comes again for what it knew.
+        // The generation counts this host's own changes only, so it tells nothing about other
+        // hosts. Its base is the time of the controller's creation. A host that reconnects thus
+        // never takes the new log for the one that it knows.
         let since = controller.created.since(self.started).as_micros() as u64;
         let head = DiscoveryHeader {
             generation: U64::new(1 + since + controller.discovery_changes),

@@ -1,10 +1,11 @@
 //! A controller on its way to another process, as plain data and as bytes
 //! (docs/adr/0015-moving-controllers.md).
 //!
-//! Magic `nfcontrl` (8 bytes), version of the take-over (2), bytes that follow (4), then the fields in the
-//! order in which [`Emigrant::encode`] puts them; little-endian, times as ages. Each count is checked
-//! against what is left before anything is made of it. What is deliberately not here: the connections of
-//! its queues, which are parcels; keys, and authentications in progress.
+//! The format is little-endian: magic `nfcontrl` (8 bytes), hand-over version (2), length of the
+//! rest (4), then the fields in the order of [`Emigrant::encode`]. Times are encoded as ages. Each
+//! count is checked against the remaining bytes before anything is allocated. Deliberately left
+//! out: the connections of the queues, which travel as parcels, keys, and authentications in
+//! progress.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -26,16 +27,16 @@ use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
 
 const MAGIC: [u8; 8] = *b"nfcontrl";
 
-/// Queues of one at most, the admin queue included.
+/// The most queues of one controller, the admin queue included.
 pub const EMIGRANT_QUEUES_MAX: usize = 240;
 
-/// Namespaces of one at most.
+/// The most namespaces of one controller.
 const NAMESPACES_MAX: usize = 1024;
 
-/// Entries of a queue at most.
+/// The most entries of a queue.
 const QUEUE_ENTRIES_MAX: u16 = 4096;
 
-/// Of whatever is counted at most: adding up several does not overflow.
+/// The largest value of any counter, so that adding several does not overflow.
 const COUNT_MAX: u64 = 1 << 56;
 
 /// A namespace as the host has seen it.
@@ -43,34 +44,34 @@ const COUNT_MAX: u64 = 1 << 56;
 pub(super) struct Sight {
     pub(super) nsid: u32,
     pub(super) id: NamespaceId,
-    /// In blocks as the host sees them.
+    /// The size in blocks of the size that the host sees.
     pub(super) blocks: u64,
-    /// See [`Seen`](super::link::Seen).
+    /// Log2 of the contract blocks in a host's block; see [`Seen`](super::link::Seen).
     pub(super) shift: u8,
     pub(super) identifiers: Identifiers,
     pub(super) ana_group: u32,
     pub(super) access: AnaState,
 }
 
-/// A queue.
+/// A queue of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EmigrantQueue {
     pub(super) id: u16,
     pub(super) size: u16,
-    /// `head < size`
+    /// The head of the submission queue: `head < size`.
     pub(super) head: u16,
     pub(super) flow_control: bool,
-    /// Whether the host had to prove who it is, and whether it has.
+    /// `true` if the host had to authenticate; the next field says whether it has.
     pub(super) must_prove: bool,
     pub(super) is_proven: bool,
-    /// When the queue ends if it has not.
+    /// When the queue ends if the host has not authenticated.
     pub(super) prove_by: Instant,
-    /// See [`Place`](super::Place).
+    /// The source address; see [`Place`](super::Place).
     pub(super) address: Option<IpAddr>,
     pub(super) counts: Sum,
 }
 
-/// See the module. Its instants are of the process that has it.
+/// A controller as plain data. Its instants are those of the process that holds it.
 #[derive(Clone)]
 pub struct Emigrant {
     pub(super) cntlid: u16,
@@ -79,7 +80,7 @@ pub struct Emigrant {
     pub(super) port: PortId,
     pub(super) host: Nqn,
     pub(super) host_id: HostId,
-    /// Nothing of its host's at its subsystem is left behind.
+    /// `true` if nothing of its host at its subsystem stays behind.
     pub(super) is_last: bool,
     pub(super) configuration: Configuration,
     pub(super) state: ControllerState,
@@ -89,13 +90,13 @@ pub struct Emigrant {
     pub(super) discovery_changes: u64,
     pub(super) features: Features,
     pub(super) events: Events,
-    /// Namespaces that changed since the host read the log.
+    /// Namespaces that changed since the host read the Changed Namespace List log.
     pub(super) changed: BTreeSet<u32>,
     pub(super) notices: Notices,
     pub(super) errors: ErrorLog,
-    /// In the order of their numbers.
+    /// The namespaces that the host sees, ordered by identifier.
     pub(super) sights: Vec<Sight>,
-    /// In the order of their numbers; the first is the admin queue.
+    /// The queues, ordered by identifier; the first is the admin queue.
     pub(super) queues: Vec<EmigrantQueue>,
 }
 
@@ -105,41 +106,41 @@ impl fmt::Debug for Emigrant {
     }
 }
 
-/// How long ago something was, as nanoseconds.
+/// Encodes the age of `then` in nanoseconds.
 pub(super) fn age(now: Instant, then: Instant) -> [u8; 8] {
     now.as_nanos().saturating_sub(then.as_nanos()).to_le_bytes()
 }
 
-/// When that was.
+/// Returns the instant that was `age` nanoseconds ago.
 pub(super) fn earlier(now: Instant, age: u64) -> Instant {
     Instant::from_nanos(now.as_nanos().saturating_sub(age))
 }
 
 impl Emigrant {
-    /// Its identifier, which the host knows.
+    /// Returns the controller's identifier, which the host knows.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
 
-    /// Its host.
+    /// Returns the host's name.
     pub fn host(&self) -> &Nqn {
         &self.host
     }
 
-    /// How many queues it has, the admin queue included.
+    /// Returns the number of queues, the admin queue included.
     pub fn queues(&self) -> usize {
         self.queues.len()
     }
 
-    /// The port that it came by; to be set where that has another number.
+    /// Returns the port for replacement, if its number differs in the receiving process.
     pub fn port_mut(&mut self) -> &mut PortId {
         &mut self.port
     }
 
-    /// As bytes.
+    /// Encodes the controller.
     ///
     /// # Errors
-    /// When it is too large.
+    /// Returns an [`Unfit`] if it is too large.
     pub fn encode(&self, now: Instant) -> Result<Vec<u8>, Unfit> {
         let mut to = Writer::begin(MAGIC);
         self.put_self(&mut to, now)?;
@@ -173,10 +174,10 @@ impl Emigrant {
         Ok(())
     }
 
-    /// The controller that these bytes are.
+    /// Decodes a controller.
     ///
     /// # Errors
-    /// When they are foreign, of another version or cut, or say something that cannot be.
+    /// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid.
     pub fn decode(bytes: &[u8], now: Instant) -> Result<Emigrant, Unfit> {
         let input = &mut Reader::open(bytes, MAGIC)?;
         let emigrant = Emigrant {
@@ -210,7 +211,7 @@ impl Emigrant {
         Ok(emigrant)
     }
 
-    /// Whether its fields agree with each other.
+    /// Checks that the fields agree with each other.
     fn check(&self) -> Result<(), Unfit> {
         let ordered = self.queues.is_sorted_by(|one, next| one.id < next.id)
             && self.sights.is_sorted_by(|one, next| one.nsid < next.nsid);
@@ -248,7 +249,7 @@ fn take_changed(input: &mut Reader<'_>) -> Result<BTreeSet<u32>, Unfit> {
     Ok(take_all(input, 4, NAMESPACES_MAX, |input| input.u32())?.into_iter().collect())
 }
 
-/// Bytes of a [`Sight`].
+/// The encoded size of a [`Sight`] in bytes.
 const SIGHT_BYTES: usize = 4 + 2 + 8 + 1 + 16 + 16 + 8 + 4 + 1;
 
 fn put_sight(to: &mut Writer, sight: &Sight) {
@@ -283,7 +284,7 @@ fn take_sight(input: &mut Reader<'_>) -> Result<Sight, Unfit> {
     }
 }
 
-/// Bytes of an [`EmigrantQueue`].
+/// The encoded size of an [`EmigrantQueue`] in bytes.
 const QUEUE_BYTES: usize = 2 + 2 + 2 + 1 + 1 + 1 + 8 + 18 + 5 * 8;
 
 fn put_queue(to: &mut Writer, queue: &EmigrantQueue, now: Instant) {
@@ -293,7 +294,7 @@ fn put_queue(to: &mut Writer, queue: &EmigrantQueue, now: Instant) {
     to.flag(queue.flow_control);
     to.flag(queue.must_prove);
     to.flag(queue.is_proven);
-    // Ahead of now.
+    // The time until then, not since then.
     to.put(age(queue.prove_by, now));
     to.address(queue.address);
     let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
@@ -321,7 +322,7 @@ fn take_queue(input: &mut Reader<'_>, now: Instant) -> Result<EmigrantQueue, Unf
         },
     };
     let sized = (2..=QUEUE_ENTRIES_MAX).contains(&queue.size) && queue.head < queue.size;
-    // Whoever need not has.
+    // A host that need not authenticate counts as authenticated.
     let proof = queue.must_prove || queue.is_proven;
     let Sum { reads, writes, blocks_read, blocks_written, media_errors } = queue.counts;
     let all = [reads, writes, blocks_read, blocks_written, media_errors];

@@ -8,20 +8,20 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// Entries that are kept.
+/// The number of entries that are kept.
 pub(super) const ERROR_ENTRIES: usize = 64;
 
-/// The last errors, in a ring.
+/// The last errors of a controller, in a ring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
-    /// All errors that ever were.
+    /// The number of errors so far.
     count: u64,
-    /// Entry `n` is at `(n - 1) % ERROR_ENTRIES`; `entries.len() ≤ ERROR_ENTRIES`.
+    /// The entries: entry `n` is at `(n - 1) % ERROR_ENTRIES`; `entries.len() ≤ ERROR_ENTRIES`.
     entries: Vec<ErrorEntry>,
 }
 
 impl ErrorLog {
-    /// Keeps the error of a command.
+    /// Adds the error of a command.
     pub(super) fn add(&mut self, queue: u16, entry: &Submission, status: Status) {
         let at = (self.count % ERROR_ENTRIES as u64) as usize;
         self.count += 1;
@@ -44,19 +44,20 @@ impl ErrorLog {
         }
     }
 
-    /// How many there ever were.
+    /// Returns the number of errors so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The newest first.
+    /// Returns the entries, the newest first.
     pub(super) fn newest(&self) -> impl Iterator<Item = &ErrorEntry> {
         let next = (self.count % ERROR_ENTRIES as u64) as usize;
         let (newer, older) = self.entries.split_at(next.min(self.entries.len()));
         newer.iter().rev().chain(older.iter().rev())
     }
 
-    /// For another process: how many there were (8 bytes), and the entries as they lie in the ring.
+    /// Encodes the log for another process: the number of errors (8 bytes), then the entries in
+    /// ring order.
     pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
         to.put(self.count.to_le_bytes());
         to.count(self.entries.len())?;
@@ -64,7 +65,7 @@ impl ErrorLog {
         Ok(())
     }
 
-    /// The other way round.
+    /// Decodes a log from another process.
     pub(super) fn take(input: &mut Reader<'_>) -> Result<ErrorLog, Unfit> {
         let (count, kept) = (input.u64()?, input.count(size_of::<ErrorEntry>())?);
         if kept as u64 != count.min(ERROR_ENTRIES as u64) || count > u64::MAX / 2 {
@@ -77,7 +78,7 @@ impl ErrorLog {
         Ok(ErrorLog { count, entries })
     }
 
-    /// The namespace of a Fabrics command is none.
+    /// Adds the error of a Fabrics command, which has no namespace.
     pub(super) fn add_fabrics(&mut self, queue: u16, entry: &Submission, status: Status) {
         let plain = Submission { nsid: U32::ZERO, ..*entry };
         self.add(queue, &plain, status);

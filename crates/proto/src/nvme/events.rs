@@ -1,4 +1,4 @@
-//! Asynchronous events (Base 5.2): requests that wait, events that wait, and those that are masked
+//! Asynchronous events (Base 5.2): requests that wait, events that wait, and events that are masked
 //! until their log page is read.
 
 use alloc::vec::Vec;
@@ -7,27 +7,27 @@ use wire::nvme::{CommandId, Event, LogPage, notice};
 
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// Event requests that may wait.
+/// The most event requests that may wait.
 pub(super) const EVENT_REQUESTS_MAX: usize = 4;
 
-/// Every event there is, in the order in which they are sent.
+/// All events, in the order in which they are sent.
 const EVENTS: [Event; 4] = [Event::NAMESPACE, Event::ANA, Event::RESERVATION, Event::DISCOVERY];
 
 /// The events of a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Events {
-    /// Which notices the host asked for (feature 0Bh).
+    /// The notices that the host has enabled (feature 0Bh).
     pub(super) wanted: u32,
     /// Event requests, oldest first; at most [`EVENT_REQUESTS_MAX`].
     requests: Vec<CommandId>,
-    /// Events that wait for a request, by their place in [`EVENTS`].
+    /// Events that wait for a request, as bits by their index in [`EVENTS`].
     waiting: u8,
-    /// Events that were sent and whose log page has not been read.
+    /// Events that were sent and whose log page has not been read, as bits.
     masked: u8,
 }
 
 impl Events {
-    /// Takes a request; `false` when there are too many.
+    /// Adds an event request. Returns `false` if there are too many.
     pub(super) fn park(&mut self, cid: CommandId) -> bool {
         let fits = self.requests.len() < EVENT_REQUESTS_MAX;
         if fits {
@@ -36,13 +36,13 @@ impl Events {
         fits
     }
 
-    /// Takes back a request that an Abort names.
+    /// Removes the request that an Abort names. Returns `false` if there is none.
     pub(super) fn abort(&mut self, cid: CommandId) -> bool {
         let at = self.requests.iter().position(|waiting| *waiting == cid);
         at.map(|at| self.requests.remove(at)).is_some()
     }
 
-    /// Something happened.
+    /// Makes an event wait, unless the host has disabled it or it is masked.
     pub(super) fn raise(&mut self, event: Event) {
         let wanted = match event {
             Event::NAMESPACE => self.wanted & notice::NAMESPACE != 0,
@@ -56,7 +56,7 @@ impl Events {
         }
     }
 
-    /// The log page was read, so what happens next is news again.
+    /// Ends the mask of the page's events, because the host has read the page.
     pub(super) fn read(&mut self, page: LogPage) {
         for (at, event) in EVENTS.iter().enumerate() {
             if event.page == page {
@@ -66,7 +66,7 @@ impl Events {
         }
     }
 
-    /// The next event to send, with the request that it answers.
+    /// Takes the next event to send, with the request that it completes.
     pub(super) fn next(&mut self) -> Option<(CommandId, Event)> {
         let at = (0..EVENTS.len()).find(|at| self.waiting & (1 << at) != 0)?;
         if self.requests.is_empty() {
@@ -80,7 +80,8 @@ impl Events {
 }
 
 impl Events {
-    /// For another process: what is wanted (4 bytes), waits and is masked (1 each), and the requests.
+    /// Encodes the events for another process: enabled (4 bytes), waiting and masked (1 each), and
+    /// the requests.
     pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
         to.put(self.wanted.to_le_bytes());
         to.put([self.waiting, self.masked]);
@@ -89,7 +90,7 @@ impl Events {
         Ok(())
     }
 
-    /// The other way round.
+    /// Decodes events from another process.
     pub(super) fn take(input: &mut Reader<'_>) -> Result<Events, Unfit> {
         let (wanted, waiting, masked) = (input.u32()?, input.u8()?, input.u8()?);
         let count = input.count(2)?;

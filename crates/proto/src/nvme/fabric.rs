@@ -1,4 +1,4 @@
-//! What all workers share: one lock, and beside it what says whether to take it.
+//! The fabric: one lock around the controllers' state, and atomics that say whether to take it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -17,52 +17,56 @@ use super::queue::{Call, Done, Queue};
 use super::seam::{Action, Place};
 use super::state::State;
 
-/// What the fabric needs of the world around it. Called from any thread; must not call the fabric.
+/// Services that the fabric needs from its environment. They are called from any thread and must
+/// not call the fabric.
 pub trait Surroundings: fmt::Debug + Send + Sync {
     /// Wakes a worker, which then calls [`Fabric::poll`].
     fn wake(&self, worker: u16);
 
-    /// Fills bytes with unpredictable ones, for authentication.
+    /// Fills `bytes` with unpredictable ones, for authentication.
     fn random(&self, bytes: &mut [u8]);
 
     /// Has a thread that carries no I/O call [`Fabric::compute`].
     fn compute(&self);
 
-    /// Lets other threads run, one of which holds the fabric's lock. It may be of low priority, and
-    /// waits for this very processor then: whoever only spins waits for as long as the system lets it.
+    /// Yields the processor to other threads, one of which holds the fabric's lock. A thread of low
+    /// priority may hold it and wait for this very processor; a caller that only spins then waits
+    /// for as long as the system lets it run.
     fn give_way(&self) {
         core::hint::spin_loop();
     }
 
-    /// Has a thread that carries no I/O keep the reservations ([`Fabric::reservations_to_keep`]),
-    /// where [`Fabric::keep_reservations`] asked for that.
+    /// Has a thread that carries no I/O store the reservations ([`Fabric::reservations_to_keep`]),
+    /// after [`Fabric::keep_reservations`] has asked for that.
     fn keep(&self) {}
 }
 
-/// See the module `nvme`.
+/// An NVMe over Fabrics target: its ports, subsystems, hosts and controllers, shared by all
+/// workers.
 #[derive(Debug)]
 pub struct Fabric {
     state: Mutex<State>,
-    /// By worker: there is mail.
+    /// `true` if actions wait for a worker, by worker.
     mail: Box<[AtomicBool]>,
-    /// When a keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
+    /// When the next keep-alive timer may expire, in nanoseconds; `u64::MAX` for never.
     expires_at: AtomicU64,
-    /// See [`Held`](super::Held).
+    /// The current [`Held`](super::Held).
     pub(super) held: AtomicU8,
     surroundings: Box<dyn Surroundings>,
 }
 
-/// How often to look for the lock before others are let run: some microseconds.
+/// The attempts to take the lock that precede [`Surroundings::give_way`]: some microseconds.
 const SPINS: usize = 100;
 
-/// The worker that watches keep-alive timers.
+/// The worker that checks the keep-alive timers.
 const WATCHMAN: u16 = 0;
 
 impl Fabric {
-    /// A fabric as configured. `now` is when it was started, for the hours of its health log.
+    /// Creates a fabric from its configuration. `now` is its start, from which the health log
+    /// counts hours.
     ///
     /// # Errors
-    /// What of the configuration cannot be.
+    /// Returns a [`Refusal`] that names the invalid part of the configuration.
     pub fn new(
         config: &Config,
         now: Instant,
@@ -78,19 +82,19 @@ impl Fabric {
         }))
     }
 
-    /// Whether a fabric can be so.
+    /// Checks a configuration without creating a fabric.
     ///
     /// # Errors
-    /// What of the configuration cannot be.
+    /// Returns a [`Refusal`] that names the invalid part of the configuration.
     pub fn check(config: &Config) -> Result<(), Refusal> {
         State::configured(config, Instant::ZERO).map(drop)
     }
 
-    /// Makes a queue of a connection's first submission, which must be a Connect, and the data that
-    /// came with it.
+    /// Creates a queue from a connection's first submission, which must be a Connect, and the data
+    /// that came with it.
     ///
     /// # Errors
-    /// The completion that says why not; the connection is closed behind it.
+    /// Returns the completion that says why not; the connection is closed after sending it.
     pub fn connect(
         self: &Arc<Fabric>,
         port: PortId,
@@ -111,8 +115,8 @@ impl Fabric {
         }
     }
 
-    /// Appends what the controllers want of this worker. Costs one look at an atomic when that is
-    /// nothing.
+    /// Appends the actions that the controllers have for this worker to `out`. Costs one atomic
+    /// load when there are none.
     pub fn poll(&self, worker: u16, now: Instant, out: &mut Vec<Action>) {
         if worker == WATCHMAN && now.as_nanos() >= self.expires_at.load(Ordering::Acquire) {
             self.watch(now);
@@ -123,7 +127,7 @@ impl Fabric {
         }
     }
 
-    /// When a worker should look without being woken.
+    /// Returns when a worker should poll without being woken.
     pub fn wake_at(&self, worker: u16) -> Option<Instant> {
         if self.mail[usize::from(worker)].load(Ordering::Acquire) {
             return Some(Instant::ZERO);
@@ -135,12 +139,12 @@ impl Fabric {
         }
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub(super) fn workers(&self) -> u16 {
         self.mail.len() as u16
     }
 
-    /// The lock: held for microseconds, unless who holds it has lost its processor.
+    /// Takes the lock. It is held for microseconds, unless its holder has lost its processor.
     fn lock(&self) -> MutexGuard<'_, State> {
         loop {
             for _ in 0..SPINS {
@@ -153,7 +157,7 @@ impl Fabric {
         }
     }
 
-    /// Under the lock; afterwards wakes the workers that got mail.
+    /// Runs `work` under the lock, then wakes the workers that have got actions.
     pub(super) fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
         let (result, woken, has_jobs, has_reserved) = {
             let mut state = self.lock();
@@ -180,7 +184,7 @@ impl Fabric {
         result
     }
 
-    /// Ends what has expired, and remembers when to look again.
+    /// Ends what has expired, and stores when to check again.
     pub(super) fn watch(&self, now: Instant) {
         let is_sooner = self.with(|state| {
             let next = state.expire(now).map_or(u64::MAX, Instant::as_nanos);
@@ -192,12 +196,12 @@ impl Fabric {
         }
     }
 
-    /// What a controller may reach now.
+    /// Returns the namespaces that a controller may reach now.
     pub(super) fn view(&self, cntlid: u16) -> View {
         self.with(|state| state.view(cntlid))
     }
 
-    /// Carries out a command of a controller's own.
+    /// Carries out a command of the controller itself.
     pub(super) fn carry_out(&self, cntlid: u16, mut call: Call) -> Result<Done, Status> {
         let now = call.now;
         let timer = call.changes_timer();
@@ -208,7 +212,7 @@ impl Fabric {
         done
     }
 
-    /// Chance for a command that may need it.
+    /// Returns unpredictable bytes for a command that may need them.
     pub(super) fn chance(&self, entry: &Submission) -> [u8; CHANCE_BYTES] {
         let mut chance = [0; CHANCE_BYTES];
         let kind = FabricsCommand::of(entry).kind;
@@ -218,9 +222,9 @@ impl Fabric {
         chance
     }
 
-    /// Computes one power that an authentication waits for, which may take some tens of
-    /// milliseconds: to be called by a thread that carries no I/O, until it says `false`, whenever
-    /// [`Surroundings::compute`] was called.
+    /// Computes one modular exponentiation for an authentication, which may take some tens of
+    /// milliseconds. Returns `false` if none is waiting. After each [`Surroundings::compute`], a
+    /// thread that carries no I/O calls this until it returns `false`.
     pub fn compute(&self) -> bool {
         let Some(job) = self.with(|state| state.jobs.pop_front()) else { return false };
         let value = job.power.raise();
@@ -228,7 +232,7 @@ impl Fabric {
         true
     }
 
-    /// A queue's connection is gone, or as good as gone.
+    /// Ends the queue of a connection that has ended or is about to.
     pub(super) fn leave(&self, cntlid: u16, queue: u16, place: Place) {
         self.with(|state| state.leave(cntlid, queue, place));
     }

@@ -14,35 +14,35 @@ use super::queue::{Call, Done};
 use super::state::State;
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// Bytes of the data of the host behaviour feature.
+/// The size of the data of the Host Behavior Support feature.
 const HOST_BEHAVIOUR_BYTES: usize = 512;
 
-/// Events that an I/O controller sends, as bits of the feature and of Identify Controller.
+/// The events that an I/O controller sends, as bits of the feature and of Identify Controller.
 pub(super) const IO_EVENTS: u32 = notice::NAMESPACE | notice::ANA;
 
-/// Saves the value; no feature here can be saved.
+/// The bit of Set Features that asks to save the value. No feature here can be saved.
 const SAVE: u32 = 1 << 31;
 
-/// In the capabilities of a feature: it is one of a namespace.
+/// The capability bit of a feature that belongs to a namespace.
 const OF_NAMESPACE: u64 = 1 << 1;
 
-/// In the capabilities of a feature: it can be changed.
+/// The capability bit of a feature that can be changed.
 const CHANGEABLE: u64 = 1 << 2;
 
-/// Features that have to be kept. Those whose value has another home (events, write cache) are not
-/// here.
+/// The values of a controller's features, except for events and write-through, which [`Controller`]
+/// keeps elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Features {
     arbitration: u32,
     temperature: [u32; 2],
     pub(super) keep_alive_ms: u32,
-    /// I/O queues that were granted; `None` until the host asked.
+    /// The number of granted I/O queues; `None` until the host has asked.
     pub(super) io_queues: Option<u16>,
     write_cache: bool,
     host_behaviour: u8,
-    /// Milliseconds and when they were set; and by whom.
+    /// Milliseconds, the time at which they were set, and their origin.
     timestamp: (u64, Instant, u8),
-    /// Reservation notices that are not wanted, of every namespace.
+    /// The reservation notices that are disabled, for every namespace.
     pub(super) reservation_mask: u32,
 }
 
@@ -60,7 +60,8 @@ impl Features {
         }
     }
 
-    /// For another process, in the order of the fields; when the timestamp was set, as an age.
+    /// Encodes the features for another process, in the order of the fields. The time of setting is
+    /// encoded as an age.
     pub(super) fn put(&self, to: &mut Writer, now: Instant) {
         to.put(self.arbitration.to_le_bytes());
         self.temperature.iter().for_each(|threshold| to.put(threshold.to_le_bytes()));
@@ -75,7 +76,7 @@ impl Features {
         to.put(self.reservation_mask.to_le_bytes());
     }
 
-    /// The other way round.
+    /// Decodes features from another process.
     pub(super) fn take(input: &mut Reader<'_>, now: Instant) -> Result<Features, Unfit> {
         let features = Features {
             arbitration: input.u32()?,
@@ -104,7 +105,7 @@ impl Features {
     }
 }
 
-/// Which features a kind of controller has.
+/// Returns `true` if a kind of controller has this feature.
 pub(super) fn is_served(kind: Kind, feature: Feature) -> bool {
     match feature {
         Feature::EVENTS | Feature::KEEP_ALIVE | Feature::HOST_IDENTIFIER => true,
@@ -123,7 +124,7 @@ pub(super) fn is_served(kind: Kind, feature: Feature) -> bool {
     }
 }
 
-/// Bytes of data that Set Features of this feature comes with.
+/// Returns the size of the data of Set Features for this feature.
 pub(super) fn payload_bytes(feature: Feature) -> usize {
     match feature {
         Feature::TIMESTAMP => size_of::<Timestamp>(),
@@ -132,7 +133,7 @@ pub(super) fn payload_bytes(feature: Feature) -> usize {
     }
 }
 
-/// What can be done with a feature.
+/// Returns the capabilities of a feature.
 fn capabilities(feature: Feature) -> u64 {
     match feature {
         Feature::HOST_IDENTIFIER => 0,
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// The value of a feature that is one of a namespace.
+    /// Returns the value of a feature that belongs to a namespace.
     fn namespace_value(&self, cntlid: u16, feature: Feature, nsid: u32) -> Result<Done, Status> {
         let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
         let attached =
@@ -208,7 +209,7 @@ impl State {
         }
     }
 
-    /// Grants I/O queues (Base 5.27.1.5); both numbers are zero-based.
+    /// Grants I/O queues (Base 5.27.1.5). Both numbers are zero-based.
     fn set_queues(&mut self, cntlid: u16, wanted: u32) -> Result<Done, Status> {
         let most = self.limits.io_queues_max;
         let controller = self.controller(cntlid)?;
@@ -219,7 +220,7 @@ impl State {
         if controller.io_queues() > 0 {
             return Err(Status::SEQUENCE_ERROR.dnr());
         }
-        // Over fabrics queues come in pairs, so one number serves for both.
+        // Over fabrics, queues come in pairs, so one number serves for both.
         let granted = most.min(submission.max(completion) + 1);
         controller.features.io_queues = Some(granted);
         Ok(Done::Result(queues_value(granted)))
@@ -232,7 +233,8 @@ impl State {
         let features = &mut controller.features;
         match feature {
             Feature::ARBITRATION => features.arbitration = value,
-            // One power state, one error recovery, one atomicity: what there is can be chosen.
+            // There is one power state, one error recovery and one atomicity, so only those can be
+            // chosen.
             Feature::POWER | Feature::ERROR_RECOVERY if value & 0x1f == 0 => {}
             Feature::WRITE_ATOMICITY if value <= 1 => {}
             Feature::TEMPERATURE => features.set_temperature(value)?,
@@ -260,7 +262,7 @@ impl State {
         Ok(Done::Result(0))
     }
 
-    /// Notices are masked for all namespaces together.
+    /// Sets the mask of reservation notices, for all namespaces together.
     fn set_reservation_mask(&mut self, cntlid: u16, call: &Call) -> Result<Done, Status> {
         self.check_any_namespace(cntlid, call.entry.nsid.get())?;
         let controller = self.controller(cntlid)?;
@@ -302,7 +304,7 @@ impl State {
 }
 
 impl Features {
-    /// Thresholds of the composite temperature (Base 5.27.1.3); nothing here ever gets warm.
+    /// Sets a threshold of the composite temperature (Base 5.27.1.3), which is never reached.
     fn set_temperature(&mut self, value: u32) -> Result<(), Status> {
         let (sensor, under) = (value >> 16 & 0xf, value >> 20 & 3);
         match (sensor, under) {
@@ -315,7 +317,7 @@ impl Features {
     }
 }
 
-/// The value in use of a feature of the controller's.
+/// Returns the current value of a feature of the controller.
 fn controller_value(
     controller: &Controller,
     feature: Feature,
@@ -341,7 +343,8 @@ fn controller_value(
             return reply(call, &behaviour);
         }
         Feature::HOST_IDENTIFIER => {
-            // Over fabrics identifiers have 128 bits, which the host says it expects.
+            // Over fabrics, identifiers have 128 bits, and the host has to say that it expects
+            // those.
             if dword11 & 1 == 0 {
                 return Err(Status::INVALID_FIELD.dnr());
             }
@@ -351,7 +354,7 @@ fn controller_value(
     }))
 }
 
-/// The value of a feature before anybody set it.
+/// Returns the default value of a feature.
 fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<Done, Status> {
     let over = call.entry.dword11.get() >> 20 & 3 == 0;
     match feature {
@@ -365,13 +368,13 @@ fn default_value(feature: Feature, call: &mut Call, queues_max: u16) -> Result<D
     }
 }
 
-/// The number of queues, twice and zero-based.
+/// Returns the number of queues, twice and zero-based.
 fn queues_value(queues: u16) -> u64 {
     let zero_based = u64::from(queues - 1);
     zero_based | zero_based << 16
 }
 
-/// Data for the host.
+/// Replies with data for the host.
 fn reply(call: &mut Call, bytes: &[u8]) -> Result<Done, Status> {
     data::expect(call.entry, bytes.len())?;
     copy(call.out, bytes);

@@ -1,9 +1,9 @@
-//! Fences of queues: a controller's writes never land behind later ones of the same host
+//! Fences of queues: a controller's writes never take effect after later ones of the same host
 //! (docs/adr/0011-nvme-fences.md).
 //!
-//! Each queue has a fence, in which its worker counts what of it is at devices. A queue that is gone
-//! starts nothing more, from that moment on and on every worker; and while something of it is at a
-//! device still, writes of the same host to that device wait, through whichever controller of the
+//! Each queue has a fence, in which its worker counts the queue's requests at devices. A queue that
+//! has ended starts no further request, on any worker. While one of its requests is still at a
+//! device, writes of the same host to that device wait, through whichever controller of the
 //! subsystem they come.
 
 use alloc::collections::BTreeMap;
@@ -15,27 +15,29 @@ use contract::{Fence, Kin};
 use super::config::{HostId, Nqn};
 use super::reservation::Registrant;
 
-/// Whose writes wait for each other's: a host, at a subsystem. Its paths there are one disk to it.
+/// A host at a subsystem. Its writes wait for each other, since all its paths there are one disk to
+/// it.
 type Key = (Nqn, HostId, Nqn);
 
-/// The kin of all hosts that are connected, or were and have something at a device.
+/// The kin of all hosts that are connected, or that were connected and still have requests at a
+/// device.
 #[derive(Debug, Default)]
 pub(super) struct Families {
     kin: BTreeMap<Key, Arc<Kin>>,
-    /// Entries after the last clean-up; the next one is due at twice as many.
+    /// The number of entries after the last clean-up; the next is due at twice as many.
     cleaned: usize,
 }
 
 impl Families {
-    /// Of nobody is it known any more that no other process has anything of it.
+    /// Marks every kin as possibly having requests in another process.
     pub(super) fn forget_where(&mut self) {
         self.kin.values().for_each(|kin| kin.set_all_here(false));
     }
 
-    /// What the host's queues at the subsystem share.
+    /// Returns the kin that the host's queues at the subsystem share, creating it if needed.
     pub(super) fn kin_of(&mut self, host: &Nqn, id: HostId, subsystem: &Nqn) -> Arc<Kin> {
         if self.kin.len() > 2 * self.cleaned + 64 {
-            // Fences have the others: of queues, and of requests at devices.
+            // All other references belong to fences: of queues, and of requests at devices.
             self.kin.retain(|_, kin| Arc::strong_count(kin) > 1);
             self.cleaned = self.kin.len();
         }
@@ -43,7 +45,7 @@ impl Families {
         Arc::clone(self.kin.entry(key).or_default())
     }
 
-    /// The hosts that have something in common with a subsystem's queues.
+    /// Returns the hosts that have a kin at a subsystem.
     pub(super) fn at<'a>(
         &'a self,
         subsystem: &'a Nqn,
@@ -58,42 +60,43 @@ impl Families {
     }
 }
 
-/// Waits until nothing is at a device that hosts were allowed before they lost a right: what of their
-/// queues had started, and what of queues that they lost before.
+/// Waits until hosts that have lost a right have no request at a device that they started before.
+/// This covers their current queues and their earlier ones.
 #[derive(Debug, Default)]
 pub struct Withdrawal {
-    /// Queues, with the epoch that has to end, once that is known.
+    /// The queues, each with the epoch that has to end, once that is known.
     live: Vec<(Arc<Fence>, Option<u32>)>,
     kin: Vec<Arc<Kin>>,
 }
 
 impl Withdrawal {
-    /// What a queue was allowed until now. Those of the next epoch have to be told of what it lost.
+    /// Adds the requests that a queue has started until now. Its next epoch has to be told what it
+    /// has lost.
     pub(super) fn add_queue(&mut self, fence: &Arc<Fence>) {
         self.live.push((Arc::clone(fence), fence.revoke()));
     }
 
-    /// What a host's queues that are gone have at devices.
+    /// Adds the requests that a host's ended queues have at devices.
     pub(super) fn add_gone(&mut self, kin: &Arc<Kin>) {
         if kin.is_haunted_anywhere() && !self.kin.iter().any(|known| Arc::ptr_eq(known, kin)) {
             self.kin.push(Arc::clone(kin));
         }
     }
 
-    /// Whether nothing is waited for, as far as that was known when it was last looked at.
+    /// Returns `true` if nothing was waited for at the last check.
     pub(super) fn is_empty(&self) -> bool {
         self.live.is_empty() && self.kin.is_empty()
     }
 
-    /// Whether nothing of that is at a device any more. To be asked under the fabric's lock, so that no two
-    /// revoke at once.
+    /// Returns `true` once none of the requests is at a device. To be called under the fabric's
+    /// lock, so that no two calls revoke at once.
     pub(super) fn is_over(&mut self) -> bool {
         self.live.retain_mut(|(fence, epoch)| {
             // While an earlier withdrawal lasts, this one has not begun.
             if epoch.is_none() {
                 *epoch = fence.revoke();
             }
-            // Where one more has begun since, this one was over.
+            // If another withdrawal has begun since, this one was over.
             epoch.is_none_or(|epoch| fence.epoch() == epoch + 1 && fence.is_running_as_of(epoch))
         });
         self.kin.retain(|kin| kin.is_haunted_anywhere());
@@ -101,12 +104,12 @@ impl Withdrawal {
     }
 }
 
-/// Queues of a controller that are gone and have something at a device.
+/// Queues of a controller that have ended but still have requests at a device.
 #[derive(Debug, Default)]
 pub(super) struct Ending(Vec<Arc<Fence>>);
 
 impl Ending {
-    /// Nothing of this queue starts any more.
+    /// Lets no further request of this queue start.
     pub(super) fn end(&mut self, fence: &Arc<Fence>) {
         fence.supersede();
         self.0.retain(|fence| fence.is_running());
@@ -115,7 +118,7 @@ impl Ending {
         }
     }
 
-    /// Whether nothing of them is at a device any more.
+    /// Returns `true` once none of the queues has a request at a device.
     pub(super) fn is_over(&mut self) -> bool {
         self.0.retain(|fence| fence.is_running());
         self.0.is_empty()

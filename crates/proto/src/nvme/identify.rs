@@ -20,22 +20,21 @@ use super::features::IO_EVENTS;
 use super::queue::{Call, Done};
 use super::state::{Attached, State};
 
-/// Bytes of every structure.
+/// The size of every Identify structure.
 const STRUCTURE_BYTES: usize = 4096;
 
-/// Bytes of the smallest memory page, the unit of transfer sizes.
+/// The size of the smallest memory page, the unit of transfer sizes.
 const PAGE_BYTES: usize = 4096;
 
-/// All six kinds of reservations, that they may persist, and that keys are ignored as of revision
+/// Reservation capabilities: all six types, persistence, and Ignore Existing Key as of revision
 /// 1.3.
 const RESERVATIONS: u8 = 0xff;
 
-/// Commands that are served though they are optional (Identify Controller, ONCS): Compare, Dataset
-/// Management, Write Zeroes, reservations, Timestamp, Verify. Bit 4 says that Get Features can
-/// select values.
+/// Optional commands that are supported (Identify Controller, ONCS): Compare, Dataset Management,
+/// Write Zeroes, reservations, Timestamp, Verify. Bit 4 says that Get Features can select values.
 const OPTIONAL_COMMANDS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7;
 
-/// Bytes of the fields of identifiers of a 4 KiB list.
+/// The number of namespace identifiers in a 4 KiB list.
 const LIST_ENTRIES: usize = STRUCTURE_BYTES / size_of::<u32>();
 
 impl State {
@@ -70,7 +69,7 @@ impl State {
             }
             IdentifyCns::CONTROLLER_OF_SET => fill(call.out, &[nvm_controller().as_bytes()]),
             IdentifyCns::COMMAND_SETS => {
-                // The first combination: the NVM command set alone.
+                // The first combination is the NVM command set alone.
                 fill(call.out, &[&1u64.to_le_bytes()])
             }
             IdentifyCns::ACTIVE_NAMESPACES
@@ -86,7 +85,7 @@ impl State {
         }
     }
 
-    /// The structures about one namespace.
+    /// Returns a structure about one namespace.
     fn identify_namespace(
         &self,
         controller: &Controller,
@@ -103,7 +102,8 @@ impl State {
             IdentifyCns::NAMESPACE_DESCRIPTORS | IdentifyCns::NAMESPACE_CONTROLLERS => false,
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
-        // A number that no namespace can have is an error, one that none has an empty structure.
+        // An identifier that no namespace can have is an error. One that no namespace has gets an
+        // empty structure.
         if nsid == 0 || nsid > self.limits.namespaces_max {
             return Err(Status::INVALID_NAMESPACE.dnr());
         }
@@ -122,12 +122,12 @@ impl State {
             IdentifyCns::NAMESPACE_CONTROLLERS => {
                 self.list_controllers(controller, call.entry, call.out)
             }
-            // Nothing of the NVM command set's own is in use: no metadata, no protection.
+            // No part of the NVM command set's own structure is in use: no metadata, no protection.
             _ => fill(call.out, &[]),
         }
     }
 
-    /// Identifiers greater than `after`.
+    /// Lists the namespaces whose identifiers are greater than `after`.
     fn list_namespaces(
         &self,
         controller: &Controller,
@@ -144,8 +144,8 @@ impl State {
         fill(out, &[])
     }
 
-    /// Controllers of the same host in the subsystem, from the one that dword 10 names on. Those of
-    /// other hosts are not this host's business.
+    /// Lists the controllers of the same host in the subsystem, from the identifier in dword 10 on.
+    /// Controllers of other hosts are hidden.
     fn list_controllers(
         &self,
         controller: &Controller,
@@ -164,7 +164,7 @@ impl State {
         fill(out, &[])
     }
 
-    /// Identify Controller (Base 5.17.2.1).
+    /// Returns Identify Controller (Base 5.17.2.1).
     fn controller_data(&self, controller: &Controller) -> IdentifyController {
         let limits = &self.limits;
         let base = IdentifyController {
@@ -175,11 +175,11 @@ impl State {
             version: U32::new(VERSION_2_0),
             event_requests_max: EVENT_REQUESTS_MAX as u8 - 1,
             error_entries_max: ERROR_ENTRIES as u8 - 1,
-            // Offsets into log pages, and the page that lists them.
+            // Offsets into log pages are supported, and the page that lists the pages.
             log_pages: 1 << 2 | 1 << 5,
             keep_alive_granularity: U16::new((KEEP_ALIVE_UNIT.as_millis() / 100) as u16),
             commands_max: U16::new(limits.queue_entries_max),
-            // Capsules' offsets and transport data blocks, as NVMe over fabrics has them.
+            // Offsets in capsules and transport data blocks, as NVMe over Fabrics has them.
             sgl: U32::new(1 | 1 << 20 | 1 << 21),
             subsystem_nqn: controller.subsystem.to_field(),
             command_capsule: U32::new((64 + limits.in_capsule_bytes) / 16),
@@ -231,7 +231,7 @@ impl State {
             temperature_critical: U16::new(0x0175),
             capacity_total: U128::new(capacity),
             ana_transition_seconds: 10,
-            // All states are reported; groups' numbers can change.
+            // All states are reported; a namespace's group can change.
             ana: 0x1f,
             ana_group_max: U32::new(ANA_GROUPS_MAX),
             ana_groups: U32::new(ANA_GROUPS_MAX),
@@ -240,7 +240,7 @@ impl State {
             commands: U16::new(OPTIONAL_COMMANDS),
             // Compare and write.
             fused: U16::new(1),
-            // A flush is one of a namespace. Whether there is a cache to flush differs by namespace.
+            // A flush is for one namespace. Whether there is a cache to flush differs by namespace.
             write_cache: u8::from(cached) | 2 << 1,
             fabrics_commands: U16::new(1),
             atomic_compare_blocks: U16::ZERO,
@@ -249,22 +249,22 @@ impl State {
     }
 }
 
-/// Identify Controller of the NVM command set: Write Zeroes is limited by its number of blocks alone,
-/// Verify as all transfers are.
+/// Returns Identify Controller of the NVM command set. Write Zeroes is limited by its number of
+/// blocks only; Verify has the limit of all transfers.
 fn nvm_controller() -> IdentifyNvmController {
     IdentifyNvmController {
         verify_max_shift: (REQUEST_BYTES_MAX / PAGE_BYTES).trailing_zeros() as u8,
-        // Zero says the 256 ranges that the command can have.
+        // Zero stands for the 256 ranges that the command can have.
         discard_ranges_max: (DISCARD_RANGES_MAX % 256) as u8,
         ..IdentifyNvmController::new_zeroed()
     }
 }
 
-/// Identify Namespace (NVM 4.1.5.1).
+/// Returns Identify Namespace (NVM 4.1.5.1).
 fn namespace_data(attached: &Attached) -> IdentifyNamespace {
     let config = &attached.config;
     let blocks = U64::new(attached.blocks());
-    // A compare and write is as atomic as its size allows; a plain write is by block.
+    // A compare and write is atomic up to the largest request; a plain write is atomic by block.
     let compare_blocks = (REQUEST_BYTES_MAX / config.block_bytes as usize - 1) as u16;
     let physical = config.geometry.physical_block_bytes.max(config.block_bytes);
     let granularity = U16::new((physical / config.block_bytes - 1) as u16);
@@ -274,11 +274,11 @@ fn namespace_data(attached: &Attached) -> IdentifyNamespace {
         size: blocks,
         capacity: blocks,
         utilization: blocks,
-        // Atomic units of its own, identifiers that are not used again, preferred granularities.
+        // Own atomic units, identifiers that are never reused, preferred granularities.
         features: 1 << 1 | 1 << 3 | 1 << 4,
         sharing: 1,
         reservations: RESERVATIONS,
-        // What was deallocated reads as zeroes, and Write Zeroes can deallocate.
+        // Deallocated blocks read as zeroes, and Write Zeroes can deallocate.
         deallocate: 1 | 1 << 3,
         atomic_compare_blocks: U16::new(compare_blocks),
         capacity_bytes: U128::new(u128::from(config.geometry.blocks) * BLOCK_BYTES as u128),
@@ -295,7 +295,7 @@ fn namespace_data(attached: &Attached) -> IdentifyNamespace {
     }
 }
 
-/// Identify Namespace, whatever its command set (Base 5.17.2.8).
+/// Returns the Identify Namespace structure for all command sets (Base 5.17.2.8).
 fn common_data(attached: &Attached) -> IdentifyNamespaceCommon {
     IdentifyNamespaceCommon {
         features: 1 << 3,
@@ -308,7 +308,8 @@ fn common_data(attached: &Attached) -> IdentifyNamespaceCommon {
     }
 }
 
-/// Namespace identification descriptors (Base 5.17.2.3): those that there are, and the command set.
+/// Returns namespace identification descriptors (Base 5.17.2.3): the nonzero identifiers, and the
+/// command set.
 fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
     let identifiers = &attached.config.identifiers;
     let all: [(DescriptorKind, &[u8]); 3] = [
@@ -327,14 +328,14 @@ fn describe(attached: &Attached, out: &mut Vec<u8>) -> Result<Done, Status> {
     fill(out, &[head.as_bytes(), &[CommandSetIdentifier::NVM.0]])
 }
 
-/// Appends the parts, and zeroes up to the size of a structure.
+/// Appends the parts, then zeroes up to the size of a structure.
 fn fill(out: &mut Vec<u8>, parts: &[&[u8]]) -> Result<Done, Status> {
     parts.iter().for_each(|part| out.extend_from_slice(part));
     out.resize(STRUCTURE_BYTES, 0);
     Ok(Done::Result(0))
 }
 
-/// ASCII, padded with spaces.
+/// Returns ASCII text padded with spaces.
 pub(super) fn padded<const BYTES: usize>(text: &str) -> [u8; BYTES] {
     let mut field = [b' '; BYTES];
     let len = text.len().min(BYTES);

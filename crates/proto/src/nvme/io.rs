@@ -1,5 +1,5 @@
-//! Commands of I/O queues (NVM 3.2): from a submission to a contract's command, and from a contract's
-//! status to the specification's.
+//! Commands of I/O queues (NVM 3.2): translation of submissions to contract commands, and of
+//! contract statuses to NVMe statuses.
 
 use alloc::vec::Vec;
 
@@ -14,13 +14,14 @@ use super::data;
 use super::link::{Seen, View};
 use super::seam::{Fused, Io};
 
-/// Deallocate, in dword 11 of Dataset Management.
+/// The bit "Deallocate" in dword 11 of Dataset Management.
 const DISCARD: u32 = 1 << 2;
 
-/// For commands that the controller carries out itself: bytes that the host sends with them.
+/// Returns the payload bytes of a command that the controller carries out itself; `None` for other
+/// commands.
 pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
     match NvmOpcode(entry.opcode) {
-        // Linux describes a whole page whatever the number of ranges, and sends it.
+        // Linux describes, and sends, a whole page whatever the number of ranges.
         NvmOpcode::DATASET_MANAGEMENT => {
             let described = data::described(entry).unwrap_or(0);
             Some(described.max(discard_bytes(entry)))
@@ -33,7 +34,7 @@ pub(super) fn payload_of_controllers(entry: &Submission) -> Option<usize> {
     }
 }
 
-/// A command for a device.
+/// Translates a submission to a command for a device.
 pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io, Status> {
     let opcode = NvmOpcode(entry.opcode);
     let is_served = matches!(
@@ -73,7 +74,7 @@ pub(super) fn parse(view: &View, entry: &Submission, through: bool) -> Result<Io
         reply_bytes,
         fused: match fuse {
             Fuse::FIRST => Fused::First,
-            // Whose second it is, the queue knows.
+            // The queue knows the identifier of the first half.
             Fuse::SECOND => Fused::Second { first: entry.cid.get() },
             _ => Fused::None,
         },
@@ -107,7 +108,7 @@ fn command(
         }
         (NvmOpcode::COMPARE, _) => Command::Compare(range),
         (NvmOpcode::WRITE, _) => Command::Write { range, fua },
-        // What is discarded reads as zeroes; that it is durable nobody promises.
+        // Discarded blocks read as zeroes, but a discard need not be durable.
         (_, _) if deallocate && !fua => Command::Discard(range),
         (_, _) => Command::WriteZeroes { range, fua },
     })
@@ -117,7 +118,7 @@ pub(super) fn permit(status: Status) -> Result<(), Status> {
     if status.is_ok() { Ok(()) } else { Err(status) }
 }
 
-/// A range in the contract's blocks. It lies within the namespace.
+/// Translates a host's range to the contract's blocks. The range lies within the namespace.
 fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     let out_of_range = Status::LBA_OUT_OF_RANGE.dnr();
     let end = lba.checked_add(blocks).ok_or(out_of_range)?;
@@ -128,14 +129,14 @@ fn range(seen: &Seen, lba: u64, blocks: u64) -> Result<Range, Status> {
     Ok(Range::new(lba << seen.shift, blocks))
 }
 
-/// Bytes of the ranges of a Dataset Management.
+/// Returns the size of the ranges of a Dataset Management.
 fn discard_bytes(entry: &Submission) -> usize {
     let ranges = (entry.dword10.get() as usize & (DISCARD_RANGES_MAX - 1)) + 1;
     ranges * size_of::<DiscardRange>()
 }
 
-/// The ranges to discard of a Dataset Management (NVM 3.2.3), appended to `ranges`; none when it
-/// only gives hints.
+/// Appends the ranges to discard of a Dataset Management (NVM 3.2.3) to `ranges`; none if the
+/// command only gives hints.
 pub(super) fn discard(
     view: &View,
     entry: &Submission,
@@ -172,7 +173,7 @@ pub(super) fn discard(
     })
 }
 
-/// A range of the host's may have more of the contract's blocks than a range of the contract can.
+/// Splits a host's range, which may have more of the contract's blocks than one contract range can.
 fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
     let most = u64::from(u32::MAX) >> 3 << 3;
     let (mut lba, mut left) = (lba << seen.shift, blocks << seen.shift);
@@ -184,7 +185,7 @@ fn add_ranges(seen: &Seen, lba: u64, blocks: u64, ranges: &mut Vec<Range>) {
     }
 }
 
-/// The specification's status of a command that ended in the contract's.
+/// Returns the NVMe status for a contract status.
 pub(super) fn status(io: &Io, status: contract::Status) -> Status {
     use contract::Status as Ended;
     let reads = matches!(io.command, Command::Read(_) | Command::Compare(_));
@@ -208,12 +209,12 @@ pub(super) fn status(io: &Io, status: contract::Status) -> Status {
     }
 }
 
-/// Whether a submission is the second of two.
+/// Returns `true` if the submission is the second half of a fused operation.
 pub(super) fn is_second(entry: &Submission) -> bool {
     entry.fuse() == Fuse::SECOND
 }
 
-/// The opcode that a device's command came by, for the error log.
+/// Returns the opcode of a device's command, for the error log.
 pub(super) fn opcode(io: &Io) -> u8 {
     let opcode = match io.command {
         Command::Read(_) if io.reply_bytes == 0 => NvmOpcode::VERIFY,

@@ -1,8 +1,10 @@
-//! Controllers leave for another process (docs/adr/0015-moving-controllers.md): the way out.
+//! The hand-over of controllers to another process (docs/adr/0015-moving-controllers.md): the
+//! sending side.
 //!
-//! A controller that is [called](Fabric::call) lets its queues depart for the courier, who has all of
-//! them when it [emigrates](Fabric::emigrate). It is this process's until it is [let go](Fabric::let_go), and
-//! can be taken back until it is [forgotten](Fabric::forget). The way in is in `arriving.rs`.
+//! Once a controller is [called](Fabric::call), its queues may leave their workers. When all of
+//! them have left, it is [exported](Fabric::emigrate). It belongs to this process until it is [let
+//! go](Fabric::let_go), and can be taken back until it is [forgotten](Fabric::forget). The
+//! receiving side is `arriving.rs`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,35 +19,35 @@ use super::fabric::Fabric;
 use super::state::State;
 use super::transit::{Traveller, nowhere};
 
-/// What waits while two processes have controllers.
+/// The commands that wait while two processes have controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Held {
-    /// Nothing.
+    /// No commands.
     #[default]
     Nothing = 0,
     /// Commands that change reservations.
     Reservations = 1,
-    /// Those, and connects.
+    /// Commands that change reservations, and Connects.
     Connects = 2,
 }
 
-/// Why a controller does not leave now.
+/// The reason why a controller cannot be handed over now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unready {
-    /// It is no more, or some of its queues are.
+    /// The controller or one of its queues has ended.
     Gone,
-    /// It has a queue whose connection did not come along.
+    /// A queue's connection did not come along.
     Queues,
-    /// It has more queues than can leave together.
+    /// The controller has more queues than can be handed over together.
     TooMany,
-    /// Its host is being told something.
+    /// An action waits for one of its connections.
     Mail,
-    /// Its host is proving who it is.
+    /// The host is authenticating.
     Proof,
-    /// A command of its host's waits for what another host does, or for what is being kept.
+    /// A command of the host waits for another host's requests, or for a change to be stored.
     Answer,
-    /// It is being reset.
+    /// The controller is being reset.
     Ending,
 }
 
@@ -68,7 +70,7 @@ impl fmt::Display for Unready {
 pub(super) struct LetGo(BTreeMap<u16, (Controller, BTreeMap<u64, Traveller>)>);
 
 impl Fabric {
-    /// What waits from now on, in sessions.
+    /// Sets the commands that sessions hold back from now on.
     pub fn hold(&self, held: Held) {
         self.held.store(held as u8, Ordering::SeqCst);
         if held == Held::Connects {
@@ -76,7 +78,7 @@ impl Fabric {
         }
     }
 
-    /// What waits.
+    /// Returns the commands that sessions hold back.
     pub fn held(&self) -> Held {
         match self.held.load(Ordering::SeqCst) {
             0 => Held::Nothing,
@@ -85,9 +87,10 @@ impl Fabric {
         }
     }
 
-    /// Lets the queues of a controller leave for another process, or not any more. Its timers rest from now
-    /// on, as queues that have left are not heard: whoever calls [takes it back](Fabric::take_back) or has it
-    /// shown soon. `false`: there is none.
+    /// Allows or forbids the queues of a controller to leave for another process. While they may,
+    /// the controller's timers are suspended, since queues that have left are not read. The caller
+    /// soon exports the controller or [takes it back](Fabric::take_back). Returns `false` if there
+    /// is no such controller.
     pub fn call(&self, cntlid: u16, is_called: bool) -> bool {
         self.with(|state| {
             let own = state.controllers.get(&cntlid);
@@ -98,12 +101,12 @@ impl Fabric {
         })
     }
 
-    /// The queues of a controller; zero: there is none.
+    /// Returns the number of a controller's queues; zero if there is no such controller.
     pub fn queues_of(&self, cntlid: u16) -> usize {
         self.with(|state| state.controllers.get(&cntlid).map_or(0, |own| own.queues.len()))
     }
 
-    /// The controller of the queue that departed under this number, and its identifier.
+    /// Returns the controller and the identifier of the queue that left under this number.
     pub fn departed(&self, number: u64) -> Option<(u16, u16)> {
         self.with(|state| {
             let made = &state.transit.find(number)?.made;
@@ -111,11 +114,11 @@ impl Fabric {
         })
     }
 
-    /// A controller as plain data, whose queues have departed under these numbers. It does not change any
-    /// more until it is [let go](Fabric::let_go) or [kept](Fabric::take_back).
+    /// Exports a controller whose queues have left under these numbers. The controller does not
+    /// change any more until it is [let go](Fabric::let_go) or [taken back](Fabric::take_back).
     ///
     /// # Errors
-    /// Why it does not leave now.
+    /// Returns an [`Unready`] if the controller cannot be handed over now.
     pub fn emigrate(&self, cntlid: u16, numbers: &[u64]) -> Result<Emigrant, Unready> {
         self.with(|state| {
             state.check_ready(cntlid, numbers)?;
@@ -125,7 +128,10 @@ impl Fabric {
         })
     }
 
-    /// The controller is no more this process's, unless something has happened to it since it was shown.
+    /// Removes an exported controller from this process.
+    ///
+    /// # Errors
+    /// Returns an [`Unready`] if the controller has changed since it was exported.
     pub fn let_go(&self, cntlid: u16, numbers: &[u64]) -> Result<(), Unready> {
         self.with(|state| {
             state.check_ready(cntlid, numbers)?;
@@ -139,12 +145,12 @@ impl Fabric {
         })
     }
 
-    /// A controller that was let go is another process's for good.
+    /// Forgets a controller that was let go: it now belongs to another process for good.
     pub fn forget(&self, cntlid: u16) {
         self.with(|state| drop(state.let_go.0.remove(&cntlid)));
     }
 
-    /// A controller that was called, shown or let go stays.
+    /// Keeps a controller that was called, exported or let go.
     pub fn take_back(&self, cntlid: u16, now: Instant) {
         self.with(|state| {
             if let Some((own, travellers)) = state.let_go.0.remove(&cntlid) {
@@ -156,7 +162,7 @@ impl Fabric {
             own.link.set_called(false);
             own.is_shown = false;
             if rested {
-                // Its host could say nothing meanwhile.
+                // The host could send nothing meanwhile.
                 own.set_keep_alive(own.features.keep_alive_ms, now);
             }
         });
@@ -165,7 +171,8 @@ impl Fabric {
 }
 
 impl State {
-    /// Whether all of a controller is in these queues, which are on their way.
+    /// Checks that these queues are all queues of the controller, and that all of them have left
+    /// and are at rest.
     fn check_ready(&mut self, cntlid: u16, numbers: &[u64]) -> Result<(), Unready> {
         let State { controllers, transit, mail, jobs, unanswered, .. } = self;
         let own = controllers.get_mut(&cntlid).ok_or(Unready::Gone)?;
@@ -230,13 +237,13 @@ impl State {
         }
     }
 
-    /// Whether nothing of its host's at its subsystem is left when it has gone.
+    /// Returns `true` if no other controller or request of this host remains at the subsystem.
     fn is_last(&self, own: &Controller) -> bool {
         let is_kin = |other: &&Controller| alloc::sync::Arc::ptr_eq(&other.kin, &own.kin);
         self.controllers.values().filter(is_kin).count() == 1 && !own.kin.is_haunted_anywhere()
     }
 
-    /// The namespaces as a controller's host sees them.
+    /// Returns the namespaces as a controller's host sees them.
     pub(super) fn sights(&self, own: &Controller) -> Vec<Sight> {
         let Some(subsystem) = self.subsystem_of(own) else { return Vec::new() };
         let sight = |(nsid, attached): (u32, &super::state::Attached)| Sight {

@@ -1,4 +1,4 @@
-//! What a controller and its queues share, on whatever workers they live.
+//! The state that a controller shares with its queues, on whatever workers they live.
 
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,24 +9,25 @@ use wire::nvme::Status;
 
 use super::errors::ErrorLog;
 
-/// The controller as its queues see it: atomics, and an error log that errors alone touch.
+/// A controller as its queues see it: atomics, and an error log that only failing commands lock.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) cntlid: u16,
-    /// Commands other than those of fabrics may come.
+    /// `true` if the host has enabled the controller, so that commands other than Fabrics commands
+    /// may come.
     is_ready: AtomicBool,
-    /// The controller is no more.
+    /// `true` if the controller has ended.
     is_gone: AtomicBool,
-    /// The host said something since the keep-alive timer last looked.
+    /// `true` if a command came since the keep-alive timer last checked.
     heard: AtomicBool,
-    /// The host switched the write cache off.
+    /// `true` if the host has switched the write cache off.
     writes_through: AtomicBool,
-    /// Its queues may leave for another process.
+    /// `true` if the queues may move to another process.
     is_called: AtomicBool,
     /// Counts changes of what the controller may reach.
     generation: AtomicU64,
     errors: Mutex<ErrorLog>,
-    /// How many errors there ever were, for those whom workers would wait for if they locked the log.
+    /// The number of errors so far, for readers that must not make workers wait for the log's lock.
     error_count: AtomicU64,
 }
 
@@ -52,7 +53,7 @@ impl Link {
         self.error_count.store(errors.count(), Ordering::Relaxed);
     }
 
-    /// The error log as it is, for threads that workers may wait for.
+    /// Returns a copy of the error log, for threads that workers may wait for.
     pub(super) fn errors(&self) -> ErrorLog {
         self.errors.lock().clone()
     }
@@ -61,14 +62,15 @@ impl Link {
         self.error_count.load(Ordering::Relaxed)
     }
 
-    /// A command came. Written once in a keep-alive period, so that queues do not fight for the line.
+    /// Notes that a command came. Writes once in a keep-alive period, so that queues do not contend
+    /// for the cache line.
     pub(super) fn hear(&self) {
         if !self.heard.load(Ordering::Relaxed) {
             self.heard.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether a command came since the last call.
+    /// Returns `true` if a command came since the last call.
     pub(super) fn take_heard(&self) -> bool {
         self.heard.swap(false, Ordering::Relaxed)
     }
@@ -101,10 +103,10 @@ impl Link {
         self.writes_through.load(Ordering::Acquire)
     }
 
-    /// Whether commands may come now.
+    /// Checks that commands may come now.
     ///
     /// # Errors
-    /// The status of a command that may not.
+    /// Returns the status of a command that may not.
     pub(super) fn ready(&self) -> Result<(), Status> {
         if self.is_gone.load(Ordering::Acquire) {
             return Err(Status::QUEUE_DELETED);
@@ -115,7 +117,7 @@ impl Link {
         Ok(())
     }
 
-    /// Makes every queue take another view before its next command.
+    /// Makes every queue fetch its view anew before its next command.
     pub(super) fn change(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -131,29 +133,29 @@ pub(super) struct Seen {
     pub(super) nsid: u32,
     pub(super) namespace: NamespaceId,
     pub(super) tenant: Option<TenantId>,
-    /// In blocks as the host sees them.
+    /// The size in blocks of the size that the host sees.
     pub(super) blocks: u64,
-    /// Contract's blocks in one of the host's, as a power of two: 0 or 3.
+    /// Log2 of the contract blocks in one of the host's: 0 or 3.
     pub(super) shift: u8,
-    /// What commands that read are told: success, or why they may not.
+    /// The status of reads: success, or why they are refused.
     pub(super) reads: Status,
-    /// The same for commands that write.
+    /// The status of writes: success, or why they are refused.
     pub(super) writes: Status,
-    /// The same for a flush.
+    /// The status of flushes: success, or why they are refused.
     pub(super) flushes: Status,
 }
 
-/// What a controller may reach, as of a generation of its [`Link`].
+/// The namespaces that a controller may reach, as of a generation of its [`Link`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     pub(super) generation: u64,
-    /// Sorted by identifier.
+    /// The namespaces, ordered by identifier.
     pub(super) namespaces: Box<[Seen]>,
 }
 
 impl View {
     pub(super) fn find(&self, nsid: u32) -> Option<&Seen> {
-        // Most subsystems number them from one without a gap.
+        // Most subsystems number their namespaces from one without a gap.
         let likely = self.namespaces.get((nsid as usize).wrapping_sub(1));
         if let Some(seen) = likely
             && seen.nsid == nsid

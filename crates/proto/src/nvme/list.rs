@@ -1,4 +1,4 @@
-//! What there is, for whoever administers it.
+//! Reports on a fabric's objects, and storage of its reservations.
 
 use alloc::vec::Vec;
 
@@ -13,25 +13,25 @@ use super::reservation::{Registrant, Reservation};
 use super::seam::{Answer, Place};
 use super::state::State;
 
-/// A queue of a controller.
+/// A report on a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueInfo {
-    /// Its identifier; zero for the admin queue.
+    /// The queue's identifier; zero for the admin queue.
     pub id: u16,
     /// The most commands that may be in flight.
     pub size: u16,
-    /// Where its connection lives.
+    /// The worker and connection that it lives on.
     pub place: Place,
-    /// What it read and wrote.
+    /// The queue's reads and writes.
     pub sum: Sum,
 }
 
-/// A controller, which is a host that is connected to a subsystem through a port.
+/// A report on a controller: a host that is connected to a subsystem through a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerInfo {
-    /// Its identifier.
+    /// The controller's identifier.
     pub cntlid: u16,
-    /// What it is for.
+    /// The controller's kind.
     pub kind: Kind,
     /// The subsystem.
     pub subsystem: Nqn,
@@ -41,56 +41,56 @@ pub struct ControllerInfo {
     pub host: Nqn,
     /// The host's identifier.
     pub host_id: HostId,
-    /// Whether the host has enabled it.
+    /// `true` if the host has enabled it.
     pub is_ready: bool,
     /// The keep-alive timeout in milliseconds; zero for none.
     pub keep_alive_ms: u32,
-    /// When it was made.
+    /// When it was created.
     pub created: Instant,
-    /// Errors that it has told its host.
+    /// The number of errors that it has reported to its host.
     pub errors: u64,
-    /// Its queues.
+    /// The queues.
     pub queues: Vec<QueueInfo>,
 }
 
-/// A namespace of a subsystem.
+/// A report on a namespace of a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
-    /// The subsystem's name for it.
+    /// The subsystem's identifier of the namespace.
     pub nsid: u32,
-    /// The server's.
+    /// The server's identifier of the namespace.
     pub id: NamespaceId,
-    /// What it is.
+    /// The geometry.
     pub geometry: Geometry,
-    /// Its ANA group.
+    /// The ANA group.
     pub ana_group: u32,
-    /// Which hosts see it.
+    /// The hosts that see it.
     pub hosts: Hosts,
 }
 
-/// A subsystem.
+/// A report on a subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemInfo {
-    /// Its name.
+    /// The subsystem's name.
     pub nqn: Nqn,
-    /// Its serial number.
+    /// The serial number.
     pub serial: alloc::string::String,
-    /// Which hosts may connect.
+    /// The hosts that may connect.
     pub hosts: Hosts,
-    /// The ports that lead to it; empty: all.
+    /// The ports that lead to the subsystem; empty means all ports.
     pub ports: Vec<PortId>,
-    /// Its namespaces.
+    /// The namespaces.
     pub namespaces: Vec<NamespaceInfo>,
-    /// What hosts read and wrote since the fabric began.
+    /// The reads and writes of hosts since the fabric was created.
     pub sum: Sum,
 }
 
-/// The reservation of a namespace as it is kept over a restart.
+/// The reservation of a namespace, as it is stored over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// The subsystem.
     pub subsystem: Nqn,
-    /// The namespace.
+    /// The namespace's identifier in the subsystem.
     pub nsid: u32,
     /// Counts registrations and changes of the holder.
     pub generation: u32,
@@ -98,43 +98,45 @@ pub struct Reserved {
     pub registrants: Vec<(Registrant, u64)>,
     /// The kind, and the holder: `None` for the kinds that all registrants hold.
     pub held: Option<(ReservationKind, Option<Registrant>)>,
-    /// Whether it persists through power loss. Only what does has to be kept.
+    /// `true` if it persists through power loss. Only such reservations have to be stored.
     pub persists: bool,
 }
 
 impl Fabric {
-    /// The controllers, in the order of their identifiers.
+    /// Returns the controllers, ordered by identifier.
     pub fn controllers(&self) -> Vec<ControllerInfo> {
         self.with(|state| state.controllers.values().map(controller_info).collect())
     }
 
-    /// The subsystems, in the order of their names.
+    /// Returns the subsystems, ordered by name.
     pub fn subsystems(&self) -> Vec<SubsystemInfo> {
         self.with(|state| state.subsystem_infos())
     }
 
-    /// The ports, in the order of their numbers.
+    /// Returns the ports, ordered by number.
     pub fn ports(&self) -> Vec<Port> {
         self.with(|state| state.ports.values().cloned().collect())
     }
 
-    /// How often reservations have changed, to see whether there is something to keep.
+    /// Returns the number of changes of reservations, which tells whether there is something to
+    /// store.
     pub fn reservation_changes(&self) -> u64 {
         self.with(|state| state.reservation_changes)
     }
 
-    /// All reservations and registrations.
+    /// Returns all reservations and registrations.
     pub fn reservations(&self) -> Vec<Reserved> {
         self.with(|state| state.reservations())
     }
 
-    /// From now on changes of reservations that persist are answered only when they are
-    /// [kept](Fabric::kept_reservations).
+    /// Delays the answers to changes of persistent reservations until they are
+    /// [stored](Fabric::kept_reservations).
     pub fn keep_reservations(&self) {
         self.with(|state| state.keeps = true);
     }
 
-    /// The reservations that persist, to be kept, and the change up to which they are so.
+    /// Returns the reservations that persist, for storage, and the number of the change that they
+    /// include.
     pub fn reservations_to_keep(&self) -> (u64, Vec<Reserved>) {
         self.with(|state| {
             let lasting = state.reservations().into_iter().filter(|reserved| reserved.persists);
@@ -142,7 +144,7 @@ impl Fabric {
         })
     }
 
-    /// The reservations up to a change are kept, or could not be.
+    /// Answers the commands whose changes, up to the number `change`, are stored or could not be.
     pub fn kept_reservations(&self, change: u64, kept: bool) {
         self.with(|state| {
             for one in &mut state.unanswered {
@@ -157,11 +159,11 @@ impl Fabric {
         });
     }
 
-    /// Puts back what was kept over a restart; to be done before hosts connect.
+    /// Restores a stored reservation. To be called before hosts connect.
     ///
     /// # Errors
-    /// A subsystem or namespace that there is not, or what contradicts itself; nothing of that
-    /// reservation is put back.
+    /// Returns a [`Refusal`] if the subsystem or namespace does not exist, or if the reservation is
+    /// inconsistent. Nothing of it is restored then.
     pub fn restore_reservation(&self, kept: Reserved) -> Result<(), Refusal> {
         self.with(|state| {
             let most = state.limits.registrants_max;

@@ -1,5 +1,5 @@
-//! Changes of a fabric: the first one is its configuration, the others come while hosts are
-//! connected, who are told.
+//! Changes of a fabric. The first change is its configuration; later ones come while hosts are
+//! connected, and are announced to them.
 
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
@@ -18,22 +18,23 @@ use super::fences::Withdrawal;
 use super::seam::CloseReason;
 use super::state::{Attached, Served, State};
 
-/// Bytes of the fields of texts in Identify Controller.
+/// The sizes of text fields in Identify Controller, in bytes.
 const SERIAL_BYTES: usize = 20;
 const MODEL_BYTES: usize = 40;
 const FIRMWARE_BYTES: usize = 8;
 
-/// Ports of a fabric.
+/// The most ports of a fabric.
 const PORTS_MAX: usize = 256;
 
-/// Hosts of which more is known than their name.
+/// The most hosts with an entry of their own.
 const HOSTS_MAX: usize = 4096;
 
 impl Fabric {
-    /// A way to reach subsystems is there.
+    /// Adds a port.
     ///
     /// # Errors
-    /// There is one of this number, or too many.
+    /// Returns a [`Refusal`] if the number is taken, a text is invalid, or there are too many
+    /// ports.
     pub fn add_port(&self, port: Port) -> Result<(), Refusal> {
         self.with(|state| {
             state.add_port(port)?;
@@ -42,11 +43,11 @@ impl Fabric {
         })
     }
 
-    /// A way to reach subsystems is gone; controllers that were reached by it stay as long as their
-    /// connections do.
+    /// Removes a port, and keeps the controllers that were reached through it for as long as their
+    /// connections last.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Returns [`Refusal::NoPort`] if there is no port of this number.
     pub fn withdraw_port(&self, id: PortId) -> Result<(), Refusal> {
         self.with(|state| {
             state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
@@ -55,10 +56,10 @@ impl Fabric {
         })
     }
 
-    /// A way to reach subsystems is gone; controllers that were reached by it end.
+    /// Removes a port, and ends the controllers that were reached through it.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Returns [`Refusal::NoPort`] if there is no port of this number.
     pub fn remove_port(&self, id: PortId) -> Result<(), Refusal> {
         self.with(|state| {
             state.ports.remove(&id).ok_or(Refusal::NoPort(id))?;
@@ -84,10 +85,10 @@ impl Fabric {
         });
     }
 
-    /// A subsystem, with its namespaces.
+    /// Adds a subsystem with its namespaces.
     ///
     /// # Errors
-    /// What of it cannot be.
+    /// Returns a [`Refusal`] that names the invalid part of the subsystem.
     pub fn add_subsystem(&self, subsystem: Subsystem) -> Result<(), Refusal> {
         self.with(|state| {
             let hosts = subsystem.hosts.clone();
@@ -97,10 +98,10 @@ impl Fabric {
         })
     }
 
-    /// A subsystem is gone; its controllers end.
+    /// Removes a subsystem, and ends its controllers.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn remove_subsystem(&self, nqn: &Nqn) -> Result<(), Refusal> {
         self.with(|state| {
             for cntlid in state.controllers_in(nqn) {
@@ -114,10 +115,10 @@ impl Fabric {
         })
     }
 
-    /// Replaces the list of hosts that a subsystem lets in; controllers of others end.
+    /// Replaces the list of hosts that a subsystem admits, and ends the controllers of other hosts.
     ///
     /// # Errors
-    /// There is no such subsystem.
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_hosts(&self, nqn: &Nqn, hosts: Hosts) -> Result<(), Refusal> {
         self.with(|state| {
             let before = core::mem::replace(&mut state.subsystem(nqn)?.hosts, hosts.clone());
@@ -131,10 +132,11 @@ impl Fabric {
         })
     }
 
-    /// Whom a subsystem's I/O is charged to, where neither namespace nor host say.
+    /// Sets the tenant that is charged for a subsystem's I/O if neither namespace nor host has a
+    /// tenant.
     ///
     /// # Errors
-    /// There is no such subsystem.
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_subsystem_tenant(&self, nqn: &Nqn, tenant: Option<TenantId>) -> Result<(), Refusal> {
         self.with(|state| {
             state.subsystem(nqn)?.tenant = tenant;
@@ -143,11 +145,11 @@ impl Fabric {
         })
     }
 
-    /// Whether a subsystem refuses hosts without a key; controllers of such hosts end when it does, and
-    /// so do those that were made before their host had one.
+    /// Sets whether a subsystem refuses hosts without a key. Setting it ends the controllers of
+    /// such hosts, and those that were created before their host had a key.
     ///
     /// # Errors
-    /// There is no such subsystem.
+    /// Returns [`Refusal::NoSubsystem`] if there is no subsystem of this name.
     pub fn set_must_authenticate(&self, nqn: &Nqn, must: bool) -> Result<(), Refusal> {
         self.with(|state| {
             state.subsystem(nqn)?.must_authenticate = must;
@@ -156,8 +158,8 @@ impl Fabric {
         })
     }
 
-    /// Nothing more is known of a host than its name. Its controllers in subsystems that ask for a
-    /// key end.
+    /// Removes a host's entry, with its tenant and keys. Ends the host's controllers in subsystems
+    /// that require a key.
     pub fn forget_host(&self, nqn: &Nqn) {
         self.with(|state| {
             state.hosts.remove(nqn);
@@ -167,11 +169,10 @@ impl Fabric {
         });
     }
 
-    /// Replaces what is known of a host. A key that is another one is asked for when the host connects
-    /// its next queue.
+    /// Adds or replaces a host's entry. A changed key is required from the host's next queue on.
     ///
     /// # Errors
-    /// Too many hosts are known.
+    /// Returns [`Refusal::Full`] if there are too many entries.
     pub fn set_host(&self, host: Host) -> Result<(), Refusal> {
         self.with(|state| {
             let nqn = host.nqn.clone();
@@ -183,10 +184,10 @@ impl Fabric {
         })
     }
 
-    /// A namespace is there.
+    /// Adds a namespace to a subsystem, and tells the hosts that see it.
     ///
     /// # Errors
-    /// What of it cannot be.
+    /// Returns a [`Refusal`] that names the invalid part of the namespace.
     pub fn add_namespace(&self, nqn: &Nqn, namespace: Namespace) -> Result<(), Refusal> {
         self.with(|state| {
             let (nsid, hosts) = (namespace.nsid, namespace.hosts.clone());
@@ -196,11 +197,11 @@ impl Fabric {
         })
     }
 
-    /// A namespace has another size, or can be written to no more, or again. Hosts that see it are told;
-    /// a write that a queue has passed on before is its worker's to refuse.
+    /// Changes the size or the write protection of a namespace, and tells the hosts that see it.
+    /// Refusing a write that a queue has passed on earlier is up to its worker.
     ///
     /// # Errors
-    /// There is none of this number, or it cannot have this size.
+    /// Returns a [`Refusal`] if there is no such namespace, or if it cannot have this size.
     pub fn set_namespace_geometry(
         &self,
         nqn: &Nqn,
@@ -218,10 +219,10 @@ impl Fabric {
         })
     }
 
-    /// Replaces the list of hosts that see a namespace; those that saw it or see it now are told.
+    /// Replaces the list of hosts that see a namespace, and tells the hosts that gain or lose it.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Returns a [`Refusal`] if there is no such namespace.
     pub fn set_namespace_hosts(&self, nqn: &Nqn, nsid: u32, hosts: Hosts) -> Result<(), Refusal> {
         self.with(|state| {
             let attached = state.namespace(nqn, nsid)?;
@@ -234,10 +235,10 @@ impl Fabric {
         })
     }
 
-    /// Whom a namespace's I/O is charged to.
+    /// Sets the tenant that a namespace's I/O is charged to.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Returns a [`Refusal`] if there is no such namespace.
     pub fn set_namespace_tenant(
         &self,
         nqn: &Nqn,
@@ -251,10 +252,10 @@ impl Fabric {
         })
     }
 
-    /// A namespace is gone.
+    /// Removes a namespace from a subsystem, and tells the hosts that saw it.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Returns a [`Refusal`] if there is no such namespace.
     pub fn remove_namespace(&self, nqn: &Nqn, nsid: u32) -> Result<(), Refusal> {
         self.with(|state| {
             let gone = state.subsystem(nqn)?.namespaces.remove(&nsid);
@@ -266,21 +267,21 @@ impl Fabric {
         })
     }
 
-    /// What hosts were allowed that the changes before have taken from them: to be waited for until it
-    /// [is over](Fabric::is_over).
+    /// Takes the requests that earlier changes have deprived of their right. The caller waits until
+    /// they [have ended](Fabric::is_over).
     pub fn take_withdrawal(&self) -> Withdrawal {
         self.with(|state| core::mem::take(&mut state.lost))
     }
 
-    /// Whether nothing of it is at a device any more.
+    /// Returns `true` once none of the withdrawn requests is at a device.
     pub fn is_over(&self, withdrawal: &mut Withdrawal) -> bool {
         self.with(|_| withdrawal.is_over())
     }
 
-    /// How a group of namespaces is reached through a port, from now on.
+    /// Sets the state of an ANA group through a port.
     ///
     /// # Errors
-    /// There is no such subsystem, port or group, or no such state.
+    /// Returns a [`Refusal`] if there is no such subsystem, port or group, or no such state.
     pub fn set_access(
         &self,
         nqn: &Nqn,
@@ -305,7 +306,7 @@ impl Fabric {
 }
 
 impl State {
-    /// A fabric as configured.
+    /// Creates the state of a fabric from its configuration.
     pub(super) fn configured(config: &Config, now: Instant) -> Result<State, Refusal> {
         check_limits(config)?;
         check_text(&config.model, MODEL_BYTES)?;
@@ -424,7 +425,7 @@ impl State {
         Ok(())
     }
 
-    /// An operator has taken something from these hosts at a subsystem.
+    /// Withdraws the rights of these hosts at a subsystem, on behalf of an operator.
     fn lose(&mut self, nqn: &Nqn, whom: impl Fn(&Nqn) -> bool) {
         let mut lost = core::mem::take(&mut self.lost);
         self.withdraw(nqn, |host| whom(&host.host), &mut lost);
@@ -432,8 +433,8 @@ impl State {
         self.lost = lost;
     }
 
-    /// Ends controllers whose hosts have no key although their subsystem asks for one, or had none when
-    /// they connected: those may be anybody.
+    /// Ends controllers in subsystems that require a key, if their host has no key or had none when
+    /// it connected. Such a host may be anybody.
     fn end_strangers(&mut self) {
         let strangers: Vec<u16> = self
             .controllers
@@ -452,7 +453,7 @@ impl State {
         }
     }
 
-    /// The same as [`State::namespace_changed`], for hosts of which `whom` says so.
+    /// Calls [`State::namespace_changed`] for the hosts that `whom` selects.
     fn namespace_changed_if(&mut self, nqn: &Nqn, nsid: u32, whom: impl Fn(&Nqn) -> bool) {
         let told: Vec<Nqn> = self
             .controllers
@@ -480,7 +481,7 @@ fn check_group(group: u32) -> Result<(), Refusal> {
     }
 }
 
-/// Hosts count whole blocks, and contracts count all of theirs in 64 bits.
+/// Checks that a namespace has whole blocks of its host's size, and no more than 64 bits can count.
 fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
     let good = matches!(namespace.block_bytes, 512 | 4096);
     let per_block = u64::from(namespace.block_bytes / contract::BLOCK_BYTES as u32);
@@ -491,7 +492,7 @@ fn check_blocks(namespace: &Namespace) -> Result<(), Refusal> {
     Err(Refusal::Blocks(namespace.nsid))
 }
 
-/// Whether two namespaces claim to be one.
+/// Returns `true` if two namespaces share an identifier.
 fn is_same(one: &Identifiers, other: &Identifiers) -> bool {
     let is = |a: &[u8], b: &[u8]| a == b && a.iter().any(|byte| *byte != 0);
     is(&one.uuid, &other.uuid) || is(&one.nguid, &other.nguid) || is(&one.eui64, &other.eui64)

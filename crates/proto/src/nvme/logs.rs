@@ -19,16 +19,16 @@ use super::identify::padded;
 use super::queue::{Call, Done};
 use super::state::State;
 
-/// The most bytes of one Get Log Page: that of any transfer.
+/// The largest transfer of one Get Log Page, as of any command.
 const LOG_BYTES_MAX: u64 = contract::REQUEST_BYTES_MAX as u64;
 
-/// Retain asynchronous event: reading the page is not to end the event's mask.
+/// The bit "Retain Asynchronous Event": reading the page does not end the event's mask.
 const RETAIN: u32 = 1 << 15;
 
-/// The changed namespaces are more than fit.
+/// The number of changed namespaces that fit into the log.
 const TOO_MANY: usize = 1024;
 
-/// Kelvin that the health log tells: what is served has no thermometer.
+/// The temperature in the health log, in kelvin. There is no thermometer.
 const TEMPERATURE: u16 = 298;
 
 impl State {
@@ -57,7 +57,7 @@ impl State {
         let from = offset as usize;
         let to = whole.len().min(from + bytes as usize);
         call.out.extend_from_slice(&whole[from..to]);
-        // What lies behind the page is undefined; zeroes tell nothing.
+        // Bytes after the page's end are undefined; zeroes reveal nothing.
         call.out.resize(bytes as usize, 0);
         if !retain {
             self.page_was_read(cntlid, page);
@@ -65,7 +65,7 @@ impl State {
         Ok(Done::Result(0))
     }
 
-    /// A whole log page.
+    /// Returns a whole log page.
     fn log(
         &self,
         controller: &Controller,
@@ -94,7 +94,7 @@ impl State {
         })
     }
 
-    /// The host knows now what the page tells.
+    /// Records that the host has read a page.
     fn page_was_read(&mut self, cntlid: u16, page: LogPage) {
         let State { controllers, mail, .. } = self;
         let Some(controller) = controllers.get_mut(&cntlid) else { return };
@@ -112,14 +112,14 @@ impl State {
         controller.send_events(mail);
     }
 
-    /// Health (Base 5.16.1.3), of the subsystem as far as this host may know it.
+    /// Returns the health log (Base 5.16.1.3) of the subsystem, as far as this host may know it.
     fn smart(&self, controller: &Controller, call: &Call) -> Result<SmartLog, Status> {
         if !matches!(call.entry.nsid.get(), 0 | u32::MAX) {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        // Of its own, so that no host measures another.
+        // Counts this host's commands only, so that no host measures another.
         let sum = self.sum_of(&controller.subsystem, &controller.host);
-        // Thousands of blocks, rounded up.
+        // In thousands of blocks, rounded up.
         let units = |blocks: u64| U128::new(u128::from(blocks.div_ceil(1000)));
         let hours = call.now.since(self.started).as_secs() / 3600;
         Ok(SmartLog {
@@ -143,8 +143,8 @@ impl State {
         log
     }
 
-    /// Asymmetric access (Base 5.16.1.13): the groups that the host's namespaces are in. It is as
-    /// long as it can become: nvme-cli reads that much, by pieces.
+    /// Returns the Asymmetric Namespace Access log (Base 5.16.1.13) with the groups of the host's
+    /// namespaces. It always has its greatest length, because nvme-cli reads that much in pieces.
     fn ana_log(&self, controller: &Controller, groups_only: bool) -> Vec<u8> {
         let Some(subsystem) = self.subsystem_of(controller) else { return Vec::new() };
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// Which pages a kind of controller has.
+/// Returns `true` if a kind of controller has this page.
 fn is_served(kind: Kind, page: LogPage) -> bool {
     match page {
         LogPage::SUPPORTED | LogPage::ERROR | LogPage::FEATURES => true,
@@ -197,22 +197,23 @@ fn is_served(kind: Kind, page: LogPage) -> bool {
     }
 }
 
-/// Supported log pages (Base 5.16.1.1).
+/// Returns Supported Log Pages (Base 5.16.1.1).
 fn supported(kind: Kind) -> Vec<u8> {
     by_number(|number| is_served(kind, LogPage(number)))
 }
 
-/// Feature identifiers supported and effects (Base 5.16.1.18): which there are.
+/// Returns Feature Identifiers Supported and Effects (Base 5.16.1.18), with the supported bits
+/// only.
 fn served_features(kind: Kind) -> Vec<u8> {
     by_number(|number| features::is_served(kind, Feature(number)))
 }
 
-/// A word for each number, whose bit 0 says whether it is served.
+/// Returns a 32-bit word for each number, whose bit 0 says whether it is supported.
 fn by_number(is_served: impl Fn(u8) -> bool) -> Vec<u8> {
     (0..=u8::MAX).flat_map(|number| u32::from(is_served(number)).to_le_bytes()).collect()
 }
 
-/// Changed namespaces (Base 5.16.1.5).
+/// Returns Changed Namespace List (Base 5.16.1.5).
 fn changed(controller: &Controller) -> Vec<u8> {
     let mut log = Vec::with_capacity(TOO_MANY * 4);
     match controller.changed.len() {
@@ -223,7 +224,7 @@ fn changed(controller: &Controller) -> Vec<u8> {
     log
 }
 
-/// Commands that are served, and their effects (Base 5.16.1.6).
+/// Returns Commands Supported and Effects (Base 5.16.1.6).
 fn effects() -> EffectsLog {
     let mut log = EffectsLog::new_zeroed();
     for opcode in [
@@ -256,7 +257,7 @@ fn effects() -> EffectsLog {
     log
 }
 
-/// The oldest reservation notice that was not read (Base 5.16.1.24).
+/// Returns the oldest reservation notice that was not read (Base 5.16.1.24).
 fn reservation_notice(controller: &Controller) -> ReservationNotice {
     let notices = &controller.notices;
     let Some((count, kind, nsid)) = notices.waiting.front() else {

@@ -1,25 +1,27 @@
-//! The NVMe controller, without a transport: everything between a submission and its completion but
-//! the data of reads and writes (Base 2.0, NVM 1.0).
+//! The NVMe controller without a transport: everything between a submission and its completion,
+//! except for the data of reads and writes (Base 2.0, NVM 1.0).
 //!
 //! All workers of a server share one [`Fabric`]: subsystems with their namespaces and hosts, the
-//! controllers that hosts have made, the discovery service. A binding (such as NVMe over TCP) hands a
-//! connection's first command to [`Fabric::connect`] and gets a [`Queue`], which it owns:
+//! controllers that hosts have created, and the discovery service. A transport binding, such as
+//! NVMe over TCP, passes a connection's first command to [`Fabric::connect`]. It gets a [`Queue`],
+//! which it owns:
 //!
-//! 1. [`Queue::begin`] looks at a submission and says what to do with it ([`Step`]);
-//! 2. commands for devices go the way of all requests, and [`Queue::complete`] makes an [`Answer`] of
-//!    their outcome; the controller's own go to [`Queue::execute`], with their payload;
-//! 3. [`Queue::seal`] makes the completion entry of an answer;
-//! 4. [`Fabric::poll`] says what the controllers want of this worker ([`Action`]): event requests that
-//!    end, connections to close. The fabric's waker tells when to look;
-//! 5. dropping the queue tells the fabric that the connection is gone; one that moves to another worker
-//!    [departs](Queue::depart) and [lands](Fabric::land); a whole controller goes to another process as an
-//!    [`Emigrant`].
+//! 1. [`Queue::begin`] parses a submission and returns what to do with it, a [`Step`].
+//! 2. Commands for devices are carried out like all requests, and [`Queue::complete`] turns their
+//!    outcome into an [`Answer`]. The controller's own commands go to [`Queue::execute`], with
+//!    their payload.
+//! 3. [`Queue::seal`] turns an answer into a completion entry.
+//! 4. [`Fabric::poll`] returns the [`Action`]s for this worker: event requests to complete,
+//!    connections to close. [`Surroundings::wake`] tells when to poll.
+//! 5. Dropping the queue tells the fabric that the connection is gone. A connection that moves to
+//!    another worker takes its queue along ([`Queue::depart`], [`Fabric::land`]). A whole
+//!    controller moves to another process as an [`Emigrant`].
 //!
-//! The way of a read or write takes no lock: a queue keeps a snapshot of what its controller may
-//! reach, and one atomic number says when to take another. Everything else goes through one lock
-//! with short critical sections.
+//! Reads and writes take no lock. A queue keeps a snapshot of what its controller may reach, and an
+//! atomic generation says when to fetch another. Everything else goes through one lock with short
+//! critical sections.
 //!
-//! What is deliberately not here: transports, devices, clocks and chance; files that keep
+//! Deliberately left out: transports, devices, clocks and randomness; files that store
 //! configuration or reservations.
 
 mod admin;

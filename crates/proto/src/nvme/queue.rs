@@ -20,44 +20,44 @@ use super::link::View;
 use super::seam::{Answer, Fused, Io, Outcome, Place, Step};
 use super::transit::Traveller;
 
-/// The most data that a command which the controller carries out itself comes with.
+/// The largest payload of a command that the controller carries out itself, in bytes.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;
 
-/// A command that the controller carries out.
+/// A command that the controller carries out itself.
 pub(super) struct Call<'a> {
     pub(super) entry: &'a Submission,
-    /// The queue that it came by.
+    /// The queue that it arrived on.
     pub(super) queue: u16,
     pub(super) payload: &'a [u8],
     pub(super) now: Instant,
     /// Data for the host; empty at first.
     pub(super) out: &'a mut Vec<u8>,
-    /// Unpredictable, where the command needs it.
+    /// Unpredictable bytes, if the command needs them.
     pub(super) chance: [u8; CHANCE_BYTES],
 }
 
-/// How the controller has carried it out.
+/// The outcome of a command that the controller has carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// With this result.
+    /// The command has ended with this result.
     Result(u64),
-    /// It waits.
+    /// The command waits for its answer.
     Parked,
-    /// The queue ends, when this has been said.
+    /// The command has ended, and the queue ends once the host has been told.
     Closing,
 }
 
-/// See the module. Belongs to the worker whose connection it is; dropping it says that the
-/// connection is gone.
+/// A queue pair of a controller. The worker that has its connection owns it. Dropping the queue
+/// tells the controller that the connection is gone.
 #[derive(Debug)]
 pub struct Queue {
     fabric: Arc<Fabric>,
     made: super::connect::Made,
     place: Place,
     view: View,
-    /// Head of the submission queue, as the host is told: moves with each completion.
+    /// The head of the submission queue as the host is told; advances with each completion.
     head: u16,
-    /// A fused compare whose write has not come.
+    /// A fused compare that waits for its write.
     first: Option<Io>,
     /// A fused compare whose write did not come.
     orphan: Option<Answer>,
@@ -78,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// The queue again, whose connection has moved.
+    /// Rebuilds a queue whose connection has moved to `place`.
     pub(super) fn landed(fabric: Arc<Fabric>, traveller: Traveller, place: Place) -> Queue {
         let Traveller { made, head, first, .. } = traveller;
         let mut queue = Queue::new(fabric, made, place);
@@ -86,32 +86,32 @@ impl Queue {
         queue
     }
 
-    /// Its connection leaves for another worker: this end of it is over without the queue being so.
-    /// The number by which it [lands](Fabric::land) there.
+    /// Detaches the queue from this worker without ending it, because its connection moves to
+    /// another one. Returns the number by which it [lands](Fabric::land) there.
     pub fn depart(self) -> u64 {
         let Queue { head, first, .. } = self;
         let (made, address) = (self.made.clone(), self.place.address);
         let traveller = Traveller { made, head, first, address };
-        // What is dropped is not at the queue's place any more.
+        // The dropped queue is no longer at the queue's place, so dropping it ends nothing.
         self.fabric.depart(self.place, traveller)
     }
 
-    /// Its identifier; zero for the admin queue.
+    /// Returns the queue's identifier; zero for the admin queue.
     pub fn id(&self) -> u16 {
         self.made.id
     }
 
-    /// The controller's identifier.
+    /// Returns the controller's identifier.
     pub fn cntlid(&self) -> u16 {
         self.made.link.cntlid
     }
 
-    /// Whether it may leave for another process, with all queues of its controller.
+    /// Returns `true` if the queue may move to another process, with all queues of its controller.
     pub fn is_called(&self) -> bool {
         self.made.link.is_called()
     }
 
-    /// Whether the command changes, or may change, who may do what with a namespace.
+    /// Returns `true` if the command changes, or may change, who may access a namespace.
     pub fn changes_reservation(&self, entry: &Submission) -> bool {
         match self.made.id {
             _ if entry.opcode == FABRICS_OPCODE => false,
@@ -128,46 +128,47 @@ impl Queue {
         }
     }
 
-    /// Whom requests to a namespace are charged to now.
+    /// Returns the tenant that requests to a namespace are charged to now.
     pub(crate) fn tenant_of(&mut self, nsid: u32) -> Option<contract::TenantId> {
         self.refresh();
         self.view.find(nsid).and_then(|seen| seen.tenant)
     }
 
-    /// A fused compare that came along waits for its write.
+    /// Makes a fused compare that has moved along with its connection wait for its write.
     pub(crate) fn expect_partner(&mut self, first: Io) {
         self.first = Some(first);
     }
 
-    /// What counts its requests that may change data, and says which of them may start.
+    /// Returns the fence that counts the queue's requests that may change data, and decides which
+    /// of them may start.
     pub fn fence(&self) -> &Arc<Fence> {
         &self.made.fence
     }
 
-    /// Nothing of it starts any more; whether nothing of it is at a device.
+    /// Lets no further request of the queue start. Returns `true` if none is at a device.
     pub fn quiesce(&mut self) -> bool {
         self.made.fence.supersede();
         !self.made.fence.is_running()
     }
 
-    /// Its connection ends: nothing of the queue starts any more, nor of the controller whose admin queue
-    /// it is. Says at once what dropping it would.
+    /// Ends the queue because its connection ends: no request of it starts any more. An admin queue
+    /// takes its controller with it. Dropping the queue has the same effect, later.
     pub fn leave(&self) {
         self.fabric.leave(self.made.link.cntlid, self.made.id, self.place);
     }
 
-    /// The most commands that may be in flight.
+    /// Returns the most commands that may be in flight.
     pub fn size(&self) -> u16 {
         self.made.size
     }
 
-    /// Counts what the controller was seen to be: another number says that it may reach something
-    /// else now, or that others are charged.
+    /// Returns the generation of the queue's view. A changed generation means that reachable
+    /// namespaces or charged tenants may have changed.
     pub fn generation(&self) -> u64 {
         self.view.generation
     }
 
-    /// Says what to do with a submission.
+    /// Returns what to do with a submission.
     pub fn begin(&mut self, entry: &Submission) -> Step {
         self.made.link.hear();
         let step = match (self.made.id, entry.opcode) {
@@ -179,14 +180,14 @@ impl Queue {
         step.unwrap_or_else(|status| Step::Refused(self.refuse(entry, status)))
     }
 
-    /// The answer of a fused compare whose write did not come: to be asked for after each
-    /// [`Queue::begin`], and sent before what that said.
+    /// Takes the answer of a fused compare whose write did not come. To be called after each
+    /// [`Queue::begin`]; the answer is sent before the result of that call.
     pub fn orphan(&mut self) -> Option<Answer> {
         self.orphan.take()
     }
 
-    /// Carries out a command of the controller's own: one for which [`Queue::begin`] said
-    /// [`Step::Controller`]. Data for the host replaces what is in `out`.
+    /// Carries out a command for which [`Queue::begin`] returned [`Step::Controller`]. Replaces the
+    /// contents of `out` by the data for the host.
     pub fn execute(
         &mut self,
         entry: &Submission,
@@ -218,12 +219,12 @@ impl Queue {
         }
     }
 
-    /// The ranges of the last [`Outcome::Discard`].
+    /// Returns the ranges of the last [`Outcome::Discard`].
     pub fn ranges(&self) -> &[Range] {
         &self.ranges
     }
 
-    /// The answer to a command that a device has carried out, or not.
+    /// Returns the answer to a command that has ended at a device with `status`.
     pub fn complete(&mut self, io: &Io, status: contract::Status) -> Answer {
         let status = self.status(io, status);
         match status.plain() {
@@ -239,7 +240,7 @@ impl Queue {
         Answer::error(io.cid, status)
     }
 
-    /// The answers to both halves of a fused operation, the compare's first (Base 3.4.2).
+    /// Returns the answers to both halves of a fused operation, the compare's first (Base 3.4.2).
     pub fn complete_fused(&mut self, io: &Io, status: contract::Status) -> [Answer; 2] {
         let Fused::Second { first } = io.fused else {
             panic!("{io:?} is not the second of two");
@@ -252,7 +253,8 @@ impl Queue {
         [Answer::error(first, compare), Answer::error(io.cid, write)]
     }
 
-    /// The completion entry of an answer. Each command is sealed once, when its completion leaves.
+    /// Returns the completion entry of an answer. To be called once for each command, when its
+    /// completion is sent.
     pub fn seal(&mut self, answer: Answer) -> Completion {
         if !self.made.flow_control {
             return answer.completion(0);
@@ -261,11 +263,11 @@ impl Queue {
         answer.completion(self.head)
     }
 
-    /// The completion entry of the connect that made the queue.
+    /// Returns the completion entry of the Connect that created the queue.
     pub(super) fn seal_connect(&mut self, answer: Answer) -> Completion {
         match self.made.flow_control {
             true => self.seal(answer),
-            // Agrees to do without flow control (Base 6.3).
+            // Agrees to work without flow control (Base 6.3).
             false => answer.completion(u16::MAX),
         }
     }
@@ -338,17 +340,17 @@ impl Queue {
         }
     }
 
-    /// Sees what the controller may reach now.
+    /// Fetches the view anew if it has changed.
     fn refresh(&mut self) {
         if self.made.link.generation() != self.view.generation {
             self.view = self.fabric.view(self.made.link.cntlid);
         }
     }
 
-    /// Whether a command that was let through would be so now.
+    /// Checks whether a command that was admitted earlier would be admitted now.
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the status of the command if it would not be.
     pub fn permits(&mut self, io: &Io) -> Result<(), Status> {
         self.made.link.ready()?;
         self.refresh();
@@ -360,8 +362,8 @@ impl Queue {
         }
     }
 
-    /// The status of a command that has ended. Data does not go to a host that has been shut out meanwhile,
-    /// and what was held back on its way to a device says why.
+    /// Returns the NVMe status of a command that has ended. A read is refused if its host has lost
+    /// the right meanwhile. A command that was held back on its way to a device gets the reason.
     fn status(&mut self, io: &Io, status: contract::Status) -> Status {
         let told = match status {
             contract::Status::Ok if io.reply_bytes > 0 => self.permits(io).err(),
@@ -372,7 +374,7 @@ impl Queue {
         told.filter(|told| shut_out.contains(told)).unwrap_or_else(|| io::status(io, status))
     }
 
-    /// Whether the host has proven who it is, or need not.
+    /// Checks that the host has authenticated or need not.
     fn check_proven(&self) -> Result<(), Status> {
         match self.made.proven.load(Ordering::Acquire) {
             true => Ok(()),
@@ -420,7 +422,7 @@ impl Queue {
         io::discard(&self.view, entry, payload, &mut self.ranges)
     }
 
-    /// The command that waits for its fused partner.
+    /// Returns the identifier of the compare that waits for its fused write.
     pub fn waiting_compare(&self) -> Option<CommandId> {
         self.first.map(|io| io.cid)
     }
@@ -432,7 +434,7 @@ impl Drop for Queue {
     }
 }
 
-/// A command of the controller's own, whose data has to be what its data pointer says.
+/// Admits a command of the controller itself, if its data pointer describes `payload_bytes`.
 fn controllers_own(entry: &Submission, payload_bytes: usize) -> Result<Step, Status> {
     if payload_bytes > PAYLOAD_BYTES_MAX {
         return Err(Status::INVALID_FIELD.dnr());

@@ -1,7 +1,7 @@
 //! Reservations (Base 7.2 to 7.5 and 8.19): which hosts may read and write a namespace.
 //!
-//! A registrant is a host by its name and its identifier together: the name is what authentication
-//! proves, so that nobody takes another's registration by claiming its identifier.
+//! A registrant is a host by its name and its identifier together. Authentication proves the name,
+//! so no host takes another's registration by claiming its identifier.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -12,15 +12,16 @@ use super::config::{HostId, Nqn};
 use super::reservation_commands::notices;
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// Notices of a controller that may wait; the oldest is dropped (Base 5.16.1.24).
+/// The most notices that may wait at a controller; beyond it the oldest is dropped (Base
+/// 5.16.1.24).
 const NOTICES_MAX: usize = 255;
 
-/// A host, as reservations know it.
+/// A host, as reservations identify it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registrant {
-    /// Its name.
+    /// The host's name.
     pub host: Nqn,
-    /// Its identifier.
+    /// The host's identifier.
     pub id: HostId,
 }
 
@@ -33,13 +34,13 @@ pub(super) struct Reservation {
     pub(super) registrants: Vec<(Registrant, u64)>,
     /// The kind, and the holder: `None` for the kinds that all registrants hold.
     pub(super) held: Option<(ReservationKind, Option<Registrant>)>,
-    /// Whether it persists through power loss.
+    /// `true` if it persists through power loss.
     pub(super) persists: bool,
 }
 
 impl Reservation {
-    /// Whether a host may read and whether it may write (Base 8.19, figure "Command Behavior in the
-    /// Presence of a Reservation").
+    /// Returns whether a host may read, and whether it may write (Base 8.19, figure "Command
+    /// Behavior in the Presence of a Reservation").
     pub(super) fn allows(&self, host: &Registrant) -> (bool, bool) {
         let Some((kind, holder)) = &self.held else { return (true, true) };
         let holds = holder.as_ref() == Some(host);
@@ -54,7 +55,8 @@ impl Reservation {
         }
     }
 
-    /// Whether it does not contradict itself, and has no more registrants than that.
+    /// Returns `true` if the fields agree with each other, and there are at most `most`
+    /// registrants.
     pub(super) fn is_sound(&self, most: usize) -> bool {
         let own = &self.registrants;
         if own.len() > most {
@@ -72,18 +74,18 @@ impl Reservation {
         !twice && held_well
     }
 
-    /// Whether a host may do less under what this has become.
+    /// Returns `true` if a host may do less under `now` than under this reservation.
     pub(super) fn takes_from(&self, host: &Registrant, now: &Reservation) -> bool {
         let ((reads, writes), (reads_now, writes_now)) = (self.allows(host), now.allows(host));
         reads && !reads_now || writes && !writes_now
     }
 
-    /// The key that a host has registered.
+    /// Returns the key that a host has registered.
     pub(super) fn key_of(&self, host: &Registrant) -> Option<u64> {
         self.registrants.iter().find(|(known, _)| known == host).map(|(_, key)| *key)
     }
 
-    /// Whether a host holds the reservation, alone or with all others.
+    /// Returns `true` if a host holds the reservation, alone or together with all registrants.
     pub(super) fn is_holder(&self, host: &Registrant) -> bool {
         match &self.held {
             None => false,
@@ -92,7 +94,7 @@ impl Reservation {
         }
     }
 
-    /// Registers a key. A host that has another one already keeps it, unless `ignore` is set.
+    /// Registers a key. A host that has another key already keeps it, unless `ignore` is set.
     pub(super) fn register(
         &mut self,
         host: &Registrant,
@@ -111,7 +113,7 @@ impl Reservation {
         Ok(Change::default())
     }
 
-    /// Replaces the key of a host that presents the `current` one (`None`: need not).
+    /// Replaces the key of a host that presents the `current` one; `None` skips that check.
     pub(super) fn replace(
         &mut self,
         host: &Registrant,
@@ -125,7 +127,8 @@ impl Reservation {
         Ok(Change::default())
     }
 
-    /// Takes a host off the list; with it, what it holds alone or as the last.
+    /// Removes a registration, and the reservation if the host held it alone or was the last
+    /// registrant.
     pub(super) fn unregister(
         &mut self,
         host: &Registrant,
@@ -149,7 +152,7 @@ impl Reservation {
         }
     }
 
-    /// Takes the reservation for a registrant, if it is free.
+    /// Acquires the reservation for a registrant, if it is free.
     pub(super) fn acquire(
         &mut self,
         host: &Registrant,
@@ -165,9 +168,10 @@ impl Reservation {
         }
     }
 
-    /// Takes registrations, and with them perhaps the reservation, from others, and the host's own
-    /// registration if it names its own key and does not take the reservation (Base 8.19.7). Who loses
-    /// a registration hears of that alone; who keeps one, that a reservation of another kind is no more.
+    /// Removes the registrations of a key, and takes over the reservation if that key holds it. A
+    /// host that names its own key without taking over the reservation also loses its own
+    /// registration (Base 8.19.7). Hosts that lose a registration are told only that; hosts that
+    /// keep theirs are told if a reservation of another kind was released.
     pub(super) fn preempt(
         &mut self,
         host: &Registrant,
@@ -184,7 +188,7 @@ impl Reservation {
             return Err(Status::INVALID_FIELD.dnr());
         }
         let takes_it = everybody || of_holder;
-        // Who takes the reservation stays registered, whatever key it has.
+        // A host that takes over the reservation stays registered, whatever its key.
         let is_gone = |known: &Registrant, own: u64| match known == host {
             true => !takes_it && own == key,
             false => everybody || own == key,
@@ -213,7 +217,7 @@ impl Reservation {
         Ok(Change { notices: all })
     }
 
-    /// Gives up the reservation that the host holds; of one that it does not hold, nothing.
+    /// Releases the reservation if the host holds it, and else does nothing.
     pub(super) fn release(
         &mut self,
         host: &Registrant,
@@ -231,7 +235,7 @@ impl Reservation {
         }
     }
 
-    /// Ends the reservation and all registrations.
+    /// Removes the reservation and all registrations.
     pub(super) fn clear(&mut self, host: &Registrant) -> Change {
         let others = self.others(host);
         self.held = None;
@@ -262,14 +266,15 @@ impl Reservation {
     }
 }
 
-/// Who has to hear of a change.
+/// The notices that a change causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) notices: Vec<(ReservationNoticeKind, Registrant)>,
 }
 
 impl Change {
-    /// A reservation of this kind is no more: registrants hear of it where they could use it, too.
+    /// Returns the notices of a release. Registrants are told of the kinds that they could use,
+    /// too.
     fn released(kind: ReservationKind, others: Vec<Registrant>) -> Change {
         match kind {
             ReservationKind::WRITE_EXCLUSIVE | ReservationKind::EXCLUSIVE_ACCESS => {
@@ -280,17 +285,17 @@ impl Change {
     }
 }
 
-/// What happened to reservations that a controller's host has to hear of.
+/// Reservation notices that wait for a controller's host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notices {
-    /// All that there ever were.
+    /// The number of all notices so far.
     pub(super) count: u64,
-    /// Those that were not read, oldest first.
+    /// The notices that were not read yet, oldest first.
     pub(super) waiting: VecDeque<(u64, ReservationNoticeKind, u32)>,
 }
 
 impl Notices {
-    /// For another process: how many there were (8 bytes), and those that wait.
+    /// Encodes the notices for another process: the total number (8 bytes), then the waiting ones.
     pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
         to.put(self.count.to_le_bytes());
         to.count(self.waiting.len())?;
@@ -302,7 +307,7 @@ impl Notices {
         Ok(())
     }
 
-    /// The other way round.
+    /// Decodes notices from another process.
     pub(super) fn take(input: &mut Reader<'_>) -> Result<Notices, Unfit> {
         let (count, waiting) = (input.u64()?, input.count(8 + 1 + 4)?);
         if waiting > NOTICES_MAX || count > u64::MAX / 2 {

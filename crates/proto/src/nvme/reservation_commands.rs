@@ -17,14 +17,14 @@ use super::queue::{Call, Done};
 use super::reservation::{Change, Registrant, Reservation};
 use super::state::{Attached, State, Unanswered, path_status};
 
-/// Ignore existing key.
+/// The bit "Ignore Existing Key".
 const IGNORE_KEY: u32 = 1 << 3;
 
-/// A conflict with another host's reservation or key.
+/// The status of a conflict with another host's reservation or key.
 const CONFLICT: Status = Status::RESERVATION_CONFLICT.dnr();
 
 impl State {
-    /// Reservation Register (Base 7.3).
+    /// Carries out Reservation Register (Base 7.3).
     pub(super) fn register(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
         let (keys, _) = ReservationRegister::read_from_prefix(call.payload)
             .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
@@ -50,7 +50,7 @@ impl State {
         })
     }
 
-    /// Reservation Acquire (Base 7.2).
+    /// Carries out Reservation Acquire (Base 7.2).
     pub(super) fn acquire(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
         let (keys, _) = ReservationAcquire::read_from_prefix(call.payload)
             .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
@@ -73,7 +73,7 @@ impl State {
         })
     }
 
-    /// Reservation Release (Base 7.4).
+    /// Carries out Reservation Release (Base 7.4).
     pub(super) fn release(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
         let (keys, _) = ReservationRelease::read_from_prefix(call.payload)
             .map_err(|_| Status::DATA_SGL_LENGTH.dnr())?;
@@ -95,7 +95,8 @@ impl State {
         })
     }
 
-    /// Reservation Report (Base 7.5), in its extended form, which host identifiers of 128 bits need.
+    /// Carries out Reservation Report (Base 7.5) in its extended form, which 128-bit host
+    /// identifiers need.
     pub(super) fn report(&mut self, cntlid: u16, call: &mut Call) -> Result<Done, Status> {
         if call.entry.dword11.get() & 1 == 0 {
             return Err(Status::HOST_ID_FORMAT.dnr());
@@ -116,9 +117,9 @@ impl State {
         Ok(Done::Result(0))
     }
 
-    /// Changes the reservation of the namespace that a command names, and tells whom it concerns. The
-    /// command is answered when nothing is at a device any more of hosts that lose a right; where it
-    /// `aborts`, of all whom it unregisters (docs/adr/0011-nvme-fences.md).
+    /// Changes the reservation of the namespace that a command names, and notifies the hosts
+    /// concerned. The command is answered once hosts that lose a right have no request at a device.
+    /// If it `aborts`, that includes all hosts that it unregisters (docs/adr/0011-nvme-fences.md).
     fn change_reservation(
         &mut self,
         cntlid: u16,
@@ -139,7 +140,7 @@ impl State {
         if let Some(status) = path_status(access) {
             return Err(status);
         }
-        // Without an identifier a host is nobody whom a reservation could be for.
+        // A host without an identifier cannot be a registrant.
         if host.id.0 == [0; 16] {
             return Err(Status::DENIED.dnr());
         }
@@ -162,8 +163,8 @@ impl State {
         self.await_change(cntlid, call, before.persists || now.persists, withdrawal)
     }
 
-    /// Whether a command may have to wait until a reservation is kept: of a queue no more may than it
-    /// has entries, whatever its host sends.
+    /// Checks that a command may wait until a reservation is stored. At most as many commands of a
+    /// queue may as it has entries, whatever its host sends.
     pub(super) fn check_unkept(&self, cntlid: u16, call: &Call) -> Result<(), Status> {
         let controller = self.controllers.get(&cntlid).ok_or(Status::QUEUE_DELETED)?;
         let record = controller.queues.get(&call.queue).ok_or(Status::QUEUE_DELETED)?;
@@ -174,8 +175,9 @@ impl State {
         }
     }
 
-    /// A command that changed a reservation is answered when that is kept, if it persists or did and
-    /// somebody keeps it, and when what it withdraws has ended.
+    /// Parks a command that changed a reservation, or ends it at once. It waits until the change is
+    /// stored, if the reservation persists (or did) and an owner stores it, and until `withdrawal`
+    /// is over.
     pub(super) fn await_change(
         &mut self,
         cntlid: u16,
@@ -196,8 +198,8 @@ impl State {
         }
     }
 
-    /// Reservation notices to the controllers of the hosts that they are for, unless the namespace
-    /// has been hidden from them since they registered.
+    /// Sends reservation notices to the controllers of their hosts, unless the namespace has been
+    /// hidden from them since they registered.
     fn notify(&mut self, nqn: &Nqn, nsid: u32, change: &Change) {
         let State { controllers, subsystems, mail, .. } = self;
         let namespace = subsystems.get(nqn).and_then(|served| served.namespaces.get(&nsid));
@@ -228,7 +230,7 @@ fn report_of(reservation: &Reservation) -> Vec<u8> {
     let mut report = head.as_bytes().to_vec();
     for (host, key) in &reservation.registrants {
         let entry = RegistrantExtended {
-            // Controllers are made as hosts connect, so none can be named.
+            // Controllers are created as hosts connect, so none can be named.
             cntlid: U16::new(u16::MAX),
             state: u8::from(reservation.is_holder(host)),
             key: U64::new(*key),
@@ -240,7 +242,7 @@ fn report_of(reservation: &Reservation) -> Vec<u8> {
     report
 }
 
-/// A notice of this kind to each of these hosts.
+/// Returns one notice of this kind for each host.
 pub(super) fn notices(
     kind: ReservationNoticeKind,
     hosts: impl Iterator<Item = Registrant>,

@@ -1,6 +1,6 @@
-//! The words between the controller and whatever carries its capsules: a transport's binding shows
-//! each submission to its [`Queue`](super::Queue) and acts on the [`Step`]; what comes later comes
-//! as an [`Action`] of [`Fabric::poll`](super::Fabric::poll).
+//! The interface between a controller and the transport that carries its capsules. A transport's
+//! binding passes each submission to its [`Queue`](super::Queue) and acts on the [`Step`]. Later
+//! actions come as an [`Action`] from [`Fabric::poll`](super::Fabric::poll).
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -9,46 +9,46 @@ use contract::{Command, ConnId, NamespaceId, TenantId};
 use wire::nvme::{CommandId, Completion, Status};
 use zerocopy::little_endian::{U16, U64};
 
-/// Where the connection of a queue lives.
+/// The worker and connection that a queue lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The worker, below [`Config::workers`](super::Config::workers); of a connection that is on its
-    /// way from one to another, `u16::MAX`.
+    /// The worker, below [`Config::workers`](super::Config::workers). `u16::MAX` while the
+    /// connection moves from one worker to another.
     pub worker: u16,
     /// The connection, as that worker's transport names it.
     pub conn: ConnId,
-    /// Where it comes from, by which failed authentications are counted; `None`: nobody counts.
+    /// The source address, by which failed authentications are counted; `None` means not to count.
     pub address: Option<IpAddr>,
 }
 
-/// How a command ended, before the queue has stamped its head pointer on it.
+/// The outcome of a command, before the queue adds its head pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The command.
+    /// The command's identifier.
     pub cid: CommandId,
-    /// How it ended.
+    /// The status.
     pub status: Status,
-    /// Command specific.
+    /// The command-specific result.
     pub result: u64,
 }
 
 impl Answer {
-    /// The command was carried out.
+    /// Creates the answer of a command that has succeeded.
     pub const fn ok(cid: CommandId) -> Answer {
         Answer { cid, status: Status::SUCCESS, result: 0 }
     }
 
-    /// The command was carried out, with this result.
+    /// Creates the answer of a command that has succeeded with a result.
     pub const fn with_result(cid: CommandId, result: u64) -> Answer {
         Answer { cid, status: Status::SUCCESS, result }
     }
 
-    /// The command failed.
+    /// Creates the answer of a command that has failed.
     pub const fn error(cid: CommandId, status: Status) -> Answer {
         Answer { cid, status, result: 0 }
     }
 
-    /// The completion queue entry with this head pointer.
+    /// Returns the completion queue entry with this head pointer.
     pub fn completion(&self, sq_head: u16) -> Completion {
         Completion {
             result: U64::new(self.result),
@@ -60,98 +60,99 @@ impl Answer {
     }
 }
 
-/// What to do with a submission.
+/// The next step for a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is for a device. Its payload (of [`Io::payload_bytes`]) goes into a buffer of
-    /// [`Io::command`], the device's completion into [`Queue::complete`](super::Queue::complete).
+    /// The command is for a device. Its payload (of [`Io::payload_bytes`]) goes into a buffer of
+    /// [`Io::command`]; the device's completion goes to
+    /// [`Queue::complete`](super::Queue::complete).
     Device(Io),
-    /// The controller carries it out itself, in [`Queue::execute`](super::Queue::execute), once the
-    /// host's payload is here.
+    /// The controller carries out the command itself, in [`Queue::execute`](super::Queue::execute),
+    /// once the host's payload has arrived.
     Controller {
-        /// Bytes that the host sends; zero: at once. Never more than 4 096.
+        /// The bytes that the host sends, at most 4 096; zero means to carry it out at once.
         payload_bytes: usize,
     },
-    /// It is refused. A payload that came in its capsule is skipped, none is asked for.
+    /// The command is refused. A payload in its capsule is skipped, and none is asked for.
     Refused(Answer),
 }
 
 /// A command for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// The host's name for it.
+    /// The host's identifier of the command.
     pub cid: CommandId,
-    /// The controller's name of the namespace.
+    /// The controller's identifier of the namespace.
     pub nsid: u32,
-    /// The server's.
+    /// The server's identifier of the namespace.
     pub namespace: NamespaceId,
-    /// Whom it is charged to; `None`: whomever the connection belongs to.
+    /// The tenant to charge; `None` means the connection's tenant.
     pub tenant: Option<TenantId>,
-    /// What to do, in the contract's blocks; it lies within the namespace.
+    /// The operation, in the contract's blocks. It lies within the namespace.
     pub command: Command,
-    /// Bytes that the host sends with this command, by its capsule or when asked.
+    /// The bytes that the host sends with this command, in its capsule or when asked.
     pub payload_bytes: usize,
-    /// Bytes that the host receives when it succeeds. Zero for a verify, whose `command` is a read.
+    /// The bytes that the host receives on success. Zero for a verify, whose `command` is a read.
     pub reply_bytes: usize,
-    /// Whether it is half of a fused operation.
+    /// The command's part in a fused operation.
     pub fused: Fused,
 }
 
-/// Halves of a fused compare and write. `command` is the same
-/// [`CompareAndWrite`](Command::CompareAndWrite) in both: the payload of the first is the first half
-/// of the buffer, that of the second the other. It starts when both have come.
+/// The part of a command in a fused compare and write. Both halves have the same `command`, a
+/// [`CompareAndWrite`](Command::CompareAndWrite). The payload of the first is the first half of the
+/// buffer, that of the second the other half. The operation starts when both have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fused {
     /// An ordinary command.
     None,
-    /// The compare: keep it until its write comes, or until
+    /// The compare. It is kept until its write comes, or until
     /// [`Queue::orphan`](super::Queue::orphan) answers it.
     First,
     /// The write.
     Second {
-        /// Its compare.
+        /// The identifier of its compare.
         first: CommandId,
     },
 }
 
-/// What became of a command of the controller's own.
+/// The outcome of a command that the controller carries out itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It has ended; what was written to the output goes to the host, if the status is good.
+    /// The command has ended. The output goes to the host if the status is good.
     Done(Answer),
-    /// It waits, as an event request does; its answer comes as [`Action::Complete`].
+    /// The command waits, as an event request does. Its answer comes as [`Action::Complete`].
     Parked,
-    /// [`Command::Discard`] these ranges ([`Queue::ranges`](super::Queue::ranges)), each a request
-    /// of the namespace, and answer when all have ended.
+    /// The caller must [`Command::Discard`] these ranges ([`Queue::ranges`](super::Queue::ranges)),
+    /// each as a request of the namespace, and answer when all have ended.
     Discard(Io),
-    /// It has ended, and so has its queue: what was written to the output goes to the host, then the
-    /// answer, then the connection is closed.
+    /// The command has ended, and its queue with it. The output goes to the host, then the answer,
+    /// then the connection is closed.
     Closing(Answer),
 }
 
-/// What the controllers want of a worker.
+/// An order of a controller to a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A parked command has ended.
+    /// Complete a command that has waited.
     Complete {
-        /// Its connection.
+        /// The command's connection.
         conn: ConnId,
-        /// How; to be stamped by [`Queue::seal`](super::Queue::seal).
+        /// The answer, still to be passed to [`Queue::seal`](super::Queue::seal).
         answer: Answer,
         /// Data for the host.
         data: Vec<u8>,
     },
-    /// The connection's association is over: close it, when what was to be said has left.
+    /// Close the connection once all output is sent, because its association is over.
     Close {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// Why, for the log.
+        /// The reason, for the log.
         reason: CloseReason,
     },
 }
 
 impl Action {
-    /// Whose it is.
+    /// Returns the connection that the action is for.
     pub fn conn(&self) -> ConnId {
         match self {
             Action::Complete { conn, .. } | Action::Close { conn, .. } => *conn,
@@ -159,10 +160,10 @@ impl Action {
     }
 }
 
-/// Why a connection is closed by its controller.
+/// The reason for which a controller closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The host said nothing for its keep-alive timeout.
+    /// The host sent no command for its keep-alive timeout.
     KeepAliveExpired,
     /// The host reset the controller.
     Reset,
@@ -172,8 +173,8 @@ pub enum CloseReason {
     AdminGone,
     /// The host may no longer connect.
     HostRemoved,
-    /// The subsystem, or this way to it, is no more.
+    /// The subsystem, or this path to it, was removed.
     SubsystemRemoved,
-    /// The host did not prove who it is.
+    /// The host did not authenticate.
     NotAuthenticated,
 }

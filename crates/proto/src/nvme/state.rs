@@ -1,4 +1,5 @@
-//! Everything that the fabric's lock guards: ports, subsystems, controllers, mail to the workers.
+//! State that the fabric's lock guards: ports, subsystems, hosts, controllers, and mail to the
+//! workers.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
@@ -22,61 +23,62 @@ use super::reservation::{Registrant, Reservation};
 use super::seam::{Action, Answer, CloseReason, Place};
 use super::transit::{NOWHERE, Transit};
 
-/// A namespace and what hosts have done with it.
+/// A namespace attached to a subsystem.
 #[derive(Debug)]
 pub(super) struct Attached {
     pub(super) config: Namespace,
 }
 
 impl Attached {
-    /// Blocks as hosts see them.
+    /// Returns the namespace's size in blocks of the size that hosts see.
     pub(super) fn blocks(&self) -> u64 {
         self.config.geometry.blocks >> self.shift()
     }
 
-    /// Contract's blocks in one of the host's, as a power of two.
+    /// Returns log2 of the number of contract blocks in one block of the host's size.
     pub(super) fn shift(&self) -> u8 {
         (self.config.block_bytes.trailing_zeros() - contract::BLOCK_BYTES.trailing_zeros()) as u8
     }
 }
 
-/// A subsystem.
+/// A subsystem and its namespaces.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) nqn: Nqn,
     pub(super) serial: String,
     pub(super) hosts: Hosts,
-    /// Empty: all.
+    /// The ports that lead to the subsystem; empty means all ports.
     pub(super) ports: Vec<PortId>,
     pub(super) tenant: Option<contract::TenantId>,
     pub(super) must_authenticate: bool,
     pub(super) namespaces: BTreeMap<u32, Attached>,
-    /// State and changes of a group through a port; what is not here is optimized. Each counts for
-    /// itself: who sees one group does not learn of another.
+    /// The state of an ANA group through a port, with the number of its changes. A group that is
+    /// absent is optimized. Each group has its own count, so a host learns nothing of groups that
+    /// it cannot see.
     pub(super) ana: BTreeMap<(PortId, u32), (AnaState, u64)>,
-    /// Counts of queues that are gone, by host; of at most [`RETIRED_MAX`] hosts.
+    /// The I/O counts of queues that have ended, by host, for at most [`RETIRED_MAX`] hosts.
     pub(super) retired: BTreeMap<Nqn, Sum>,
 }
 
 impl Served {
-    /// Whether a port leads here.
+    /// Returns `true` if the subsystem is reachable through the port.
     pub(super) fn is_at(&self, port: PortId) -> bool {
         self.ports.is_empty() || self.ports.contains(&port)
     }
 
-    /// How a group is reached through a port.
+    /// Returns the state of an ANA group through a port, and the number of its changes.
     pub(super) fn access(&self, port: PortId, group: u32) -> (AnaState, u64) {
         self.ana.get(&(port, group)).copied().unwrap_or((AnaState::OPTIMIZED, 0))
     }
 }
 
-/// What the workers have to be told.
+/// Actions that wait for the workers to fetch them.
 #[derive(Debug)]
 pub(super) struct Mail {
     boxes: Vec<Vec<Action>>,
-    /// Of those that are on their way between workers.
+    /// Actions for connections that are moving between workers.
     kept: Vec<Action>,
-    /// Workers to wake when the lock is released.
+    /// Workers to wake after the lock is released.
     pub(super) woken: Vec<u16>,
 }
 
@@ -89,7 +91,7 @@ impl Mail {
         }
     }
 
-    /// The box of a worker, or of those that are nowhere.
+    /// Returns the queue of a worker, or for [`NOWHERE`] the queue of connections that are moving.
     pub(super) fn at(&mut self, worker: u16) -> &mut Vec<Action> {
         match worker {
             NOWHERE => &mut self.kept,
@@ -112,29 +114,30 @@ impl Mail {
         self.post(place.worker, Action::Complete { conn: place.conn, answer, data });
     }
 
-    /// Moves what waits for a worker to `out`.
+    /// Moves the actions that wait for a worker to `out`.
     pub(super) fn take(&mut self, worker: u16, out: &mut Vec<Action>) {
         out.append(&mut self.boxes[usize::from(worker)]);
     }
 
-    /// A connection is gone: what was meant for it goes nowhere.
+    /// Discards the actions for a connection that is gone.
     fn forget(&mut self, worker: u16, gone: ConnId) {
         self.at(worker).retain(|action| action.conn() != gone);
     }
 }
 
-/// A command that changed a reservation and was not answered yet.
+/// A command that changed a reservation and is not answered yet.
 #[derive(Debug)]
 pub(super) struct Unanswered {
-    /// The change that has to be kept first, if it has.
+    /// The number of the change that has to be stored first; `None` once it is stored or if it need
+    /// not be.
     pub(super) change: Option<u64>,
-    /// What has to end first.
+    /// The requests that have to end first.
     pub(super) withdrawal: Withdrawal,
-    /// Where the answer goes, while its connection is there.
+    /// The destination of the answer; `None` once the connection is gone.
     pub(super) to: Option<(Place, CommandId)>,
 }
 
-/// See the module.
+/// The state of a fabric.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) limits: Limits,
@@ -146,46 +149,50 @@ pub(super) struct State {
     pub(super) methods: Methods,
     pub(super) referrals: Vec<Referral>,
     pub(super) controllers: BTreeMap<u16, Controller>,
-    /// What the queues of each host share.
+    /// The kin that the queues of each host at each subsystem share.
     pub(super) families: Families,
-    /// Powers that authentications wait for, the oldest first; at most one for each queue.
+    /// Modular exponentiations that authentications wait for, oldest first; at most one for each
+    /// queue.
     pub(super) jobs: VecDeque<Job>,
-    /// Reservations are their namespaces', through whichever subsystems those are reached.
+    /// The reservations, by namespace. Every subsystem that exports a namespace shares its
+    /// reservation.
     pub(super) reservations: BTreeMap<NamespaceId, Reservation>,
-    /// Authentications that failed, by where they came from.
+    /// Failed authentications, by source address.
     pub(super) failures: Failures,
-    /// Changes of reservations.
+    /// The number of changes of reservations so far.
     pub(super) reservation_changes: u64,
-    /// Whether somebody keeps reservations over a restart.
+    /// `true` if an owner stores reservations persistently.
     pub(super) keeps: bool,
-    /// Commands that changed reservations: they are answered when that is kept, where it persists, and
-    /// nothing is at a device any more that it forbids. Of a queue at most as many as it has entries.
+    /// Commands that changed a reservation and wait for their answer. A command is answered once
+    /// its change is stored (if it persists) and no request that it forbids is at a device. A queue
+    /// has at most as many as it has entries.
     pub(super) unanswered: Vec<Unanswered>,
-    /// What operators have taken away, until they ask.
+    /// Rights that operators have withdrawn since the last
+    /// [`Fabric::take_withdrawal`](super::Fabric::take_withdrawal).
     pub(super) lost: Withdrawal,
     pub(super) mail: Mail,
-    /// Queues whose connections are between two workers.
+    /// Queues whose connections are moving between workers.
     pub(super) transit: Transit,
-    /// Controllers on their way to another process, and from one.
+    /// Controllers on their way to another process, and controllers on their way from one.
     pub(super) let_go: LetGo,
     pub(super) expected: Expected,
-    /// When the fabric began.
+    /// The time at which the fabric was created.
     pub(super) started: Instant,
     /// The identifier that the next controller tries first.
     next_cntlid: u16,
 }
 
-/// Hosts of a subsystem whose counts are kept when their controllers end.
+/// The most hosts of a subsystem whose counts are kept after their controllers end.
 const RETIRED_MAX: usize = 4096;
 
-/// How soon to look again whether what was forbidden has ended.
+/// The interval of checks for the end of requests that have lost their right.
 const WITHDRAWAL_PERIOD: Duration = Duration::from_micros(200);
 
-/// Identifiers of controllers are below; those above mean something else (Base 3.1.1).
+/// The end of the range of controller identifiers; larger values have other meanings (Base 3.1.1).
 pub(super) const CNTLID_END: u16 = 0xfff0;
 
 impl State {
-    /// A fabric of nothing but its limits and names.
+    /// Creates a fabric with limits and names, but without ports, hosts or subsystems.
     pub(super) fn new(config: &Config, started: Instant) -> State {
         State {
             limits: config.limits,
@@ -214,8 +221,9 @@ impl State {
         }
     }
 
-    /// An identifier that no controller has; they are used in turn, so that a host's late command
-    /// does not meet another's controller.
+    /// Returns an unused controller identifier, or `None` if there are too many controllers.
+    /// Identifiers are used in turn, so that a host's late command does not reach another host's
+    /// controller.
     pub(super) fn new_cntlid(&mut self) -> Option<u16> {
         if self.controllers.len() >= usize::from(self.limits.controllers_max) {
             return None;
@@ -229,27 +237,27 @@ impl State {
         }
     }
 
-    /// Identifiers behind this one are tried first.
+    /// Makes [`State::new_cntlid`] continue behind this identifier.
     pub(super) fn pass_over(&mut self, cntlid: u16) {
         if self.next_cntlid <= cntlid {
             self.next_cntlid = if cntlid + 1 == CNTLID_END { 1 } else { cntlid + 1 };
         }
     }
 
-    /// The controller of a queue. It is there as long as the admin queue is.
+    /// Returns a queue's controller, which exists as long as its admin queue does.
     ///
     /// # Errors
-    /// It is not, and neither is the queue.
+    /// Returns [`Status::QUEUE_DELETED`] if the controller, and thus the queue, has ended.
     pub(super) fn controller(&mut self, cntlid: u16) -> Result<&mut Controller, Status> {
         self.controllers.get_mut(&cntlid).ok_or(Status::QUEUE_DELETED)
     }
 
-    /// The subsystem of an I/O controller.
+    /// Returns the subsystem of an I/O controller.
     pub(super) fn subsystem_of(&self, controller: &Controller) -> Option<&Served> {
         self.subsystems.get(&controller.subsystem)
     }
 
-    /// The namespaces that a controller may know of, in the order of their identifiers.
+    /// Returns the namespaces that a controller's host may see, ordered by identifier.
     pub(super) fn namespaces_of<'a>(
         &'a self,
         controller: &'a Controller,
@@ -262,13 +270,13 @@ impl State {
             .map(|(nsid, attached)| (*nsid, attached))
     }
 
-    /// A namespace that a controller may know of.
+    /// Returns a namespace if the controller's host may see it.
     pub(super) fn namespace_of(&self, controller: &Controller, nsid: u32) -> Option<&Attached> {
         let attached = self.subsystem_of(controller)?.namespaces.get(&nsid)?;
         attached.config.hosts.contain(&controller.host).then_some(attached)
     }
 
-    /// What a controller may reach now.
+    /// Returns the namespaces that a controller may reach now, with what each permits.
     pub(super) fn view(&self, cntlid: u16) -> View {
         let Some(controller) = self.controllers.get(&cntlid) else { return View::default() };
         let generation = controller.link.generation();
@@ -311,7 +319,7 @@ impl State {
         self.retire(&controller.subsystem, &controller.host, controller.sum());
     }
 
-    /// Keeps the counts of queues that end.
+    /// Adds the counts of queues that end to their host's counts.
     fn retire(&mut self, subsystem: &Nqn, host: &Nqn, sum: Sum) {
         let Some(subsystem) = self.subsystems.get_mut(subsystem) else { return };
         if subsystem.retired.len() < RETIRED_MAX || subsystem.retired.contains_key(host) {
@@ -319,7 +327,7 @@ impl State {
         }
     }
 
-    /// What a host read and wrote of a subsystem since the fabric began.
+    /// Returns what a host has read from and written to a subsystem since the fabric was created.
     pub(super) fn sum_of(&self, subsystem: &Nqn, host: &Nqn) -> Sum {
         let served = self.subsystems.get(subsystem);
         let retired = served.and_then(|served| served.retired.get(host));
@@ -331,7 +339,7 @@ impl State {
         sum
     }
 
-    /// A connection has ended, and its queue with it; with the admin queue, the controller.
+    /// Ends the queue of a connection that has ended. An admin queue takes its controller with it.
     pub(super) fn leave(&mut self, cntlid: u16, queue: u16, place: Place) {
         self.mail.forget(place.worker, place.conn);
         self.jobs.retain(|job| job.place != place);
@@ -367,7 +375,7 @@ impl State {
         }
     }
 
-    /// Tells controllers of an event.
+    /// Raises an event at every controller that `whom` selects.
     pub(super) fn raise(&mut self, event: Event, whom: impl Fn(&Controller) -> bool) {
         let State { controllers, mail, .. } = self;
         for controller in controllers.values_mut().filter(|controller| whom(controller)) {
@@ -376,7 +384,7 @@ impl State {
         }
     }
 
-    /// What discovery tells has changed, for these hosts.
+    /// Raises a discovery log change at the discovery controllers of the hosts that `whom` selects.
     pub(super) fn discovery_changed(&mut self, whom: impl Fn(&Nqn) -> bool) {
         let State { controllers, mail, .. } = self;
         let told = |own: &&mut Controller| own.kind == Kind::Discovery && whom(&own.host);
@@ -387,7 +395,7 @@ impl State {
         }
     }
 
-    /// A namespace was attached, detached or changed, for these hosts.
+    /// Tells these hosts' controllers that a namespace was attached, detached or changed.
     pub(super) fn namespace_changed(&mut self, subsystem: &Nqn, nsid: u32, hosts: &Hosts) {
         let State { controllers, mail, .. } = self;
         for controller in controllers.values_mut() {
@@ -400,7 +408,7 @@ impl State {
         }
     }
 
-    /// Who may do what with a subsystem's namespaces has changed.
+    /// Makes the queues of a subsystem's controllers fetch their view of the namespaces anew.
     pub(super) fn access_changed(&mut self, subsystem: &Nqn) {
         self.controllers
             .values()
@@ -408,7 +416,7 @@ impl State {
             .for_each(|controller| controller.link.change());
     }
 
-    /// The subsystems through which a namespace is reached, and its numbers there.
+    /// Returns the subsystems that export a namespace, each with the namespace's identifier there.
     pub(super) fn exports_of(&self, id: NamespaceId) -> Vec<(Nqn, u32)> {
         let all = self.subsystems.iter().flat_map(|(nqn, served)| {
             served.namespaces.iter().map(move |(nsid, attached)| (nqn, *nsid, attached.config.id))
@@ -416,7 +424,7 @@ impl State {
         all.filter(|(_, _, own)| *own == id).map(|(nqn, nsid, _)| (nqn.clone(), nsid)).collect()
     }
 
-    /// Reservations of namespaces that no host can reach any more are no more.
+    /// Drops the reservations of namespaces that no subsystem exports any more.
     pub(super) fn forget_reservations(&mut self) {
         let State { reservations, subsystems, .. } = self;
         reservations.retain(|id, _| {
@@ -425,8 +433,8 @@ impl State {
         });
     }
 
-    /// Takes from hosts of which `whom` says so what their queues at a subsystem were allowed until now;
-    /// their views have changed already.
+    /// Adds to `withdrawal` the requests that were started at a subsystem by the hosts that `whom`
+    /// selects. The hosts' views must have changed already.
     pub(super) fn withdraw(
         &self,
         subsystem: &Nqn,
@@ -442,7 +450,7 @@ impl State {
         lost.for_each(|(_, kin)| withdrawal.add_gone(kin));
     }
 
-    /// Answers commands whose changes of reservations hold everywhere.
+    /// Answers the commands whose changes of reservations hold everywhere.
     pub(super) fn settle(&mut self) {
         let State { unanswered, mail, .. } = self;
         unanswered.retain_mut(|one| {
@@ -454,7 +462,7 @@ impl State {
         });
     }
 
-    /// Identifiers of the controllers of a subsystem, in order.
+    /// Returns the identifiers of a subsystem's controllers, in order.
     pub(super) fn controllers_in(&self, subsystem: &Nqn) -> BTreeSet<u16> {
         self.controllers
             .values()
@@ -463,8 +471,8 @@ impl State {
             .collect()
     }
 
-    /// Ends controllers whose hosts said nothing for too long, and queues whose hosts did not prove
-    /// who they are; when to look again.
+    /// Ends controllers whose hosts were silent for too long, and queues whose hosts did not
+    /// authenticate in time. Returns when to check again.
     pub(super) fn expire(&mut self, now: Instant) -> Option<Instant> {
         let expired: Vec<u16> = self
             .controllers
@@ -482,7 +490,8 @@ impl State {
         self.controllers.values().filter_map(Controller::expires_at).chain(soon).min()
     }
 
-    /// Without its admin queue a controller ends, too.
+    /// Ends the queues whose hosts did not authenticate in time; an admin queue takes its
+    /// controller with it.
     fn end_unproven(&mut self, now: Instant) {
         let of = |own: &Controller| {
             let cntlid = own.link.cntlid;
@@ -500,8 +509,8 @@ impl State {
     }
 }
 
-/// What reservation and write protection say to commands that read, to those that write, and to a
-/// flush: to reservations it is one that writes, to protection it is not.
+/// Returns what reservation and write protection answer to reads, to writes, and to flushes. For
+/// reservations a flush is a write; for write protection it is not.
 fn statuses(
     attached: &Attached,
     reservation: Option<&Reservation>,
@@ -521,7 +530,8 @@ fn statuses(
     (allowed(reads), writes, flushes)
 }
 
-/// What commands are told through a path in this state, if they may not pass (Base 8.1.3).
+/// Returns the status of commands through a path in this state, if the path forbids them (Base
+/// 8.1.3).
 pub(super) fn path_status(state: AnaState) -> Option<Status> {
     match state {
         AnaState::OPTIMIZED | AnaState::NON_OPTIMIZED => None,
@@ -531,5 +541,5 @@ pub(super) fn path_status(state: AnaState) -> Option<Status> {
     }
 }
 
-/// Shared counts of a queue.
+/// The counts of a queue, shared with its controller's record.
 pub(super) type SharedCounts = Arc<super::counts::Counts>;

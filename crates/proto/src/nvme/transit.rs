@@ -1,9 +1,9 @@
-//! Queues whose connections are on their way from one worker to another
-//! (docs/adr/0007-moving-connections.md).
+//! Queues whose connections move from one worker to another (docs/adr/0007-moving-connections.md).
 //!
-//! A controller does not notice: it has its queue's record all the time, and with it events, keep-alive
-//! and fence. In between the record's place is nowhere, where the queue's mail is kept. So a queue
-//! whose controller ends meanwhile is fenced off at once, and finds its end in its mail when it lands.
+//! The controller is not affected: it keeps the queue's record, and with it events, keep-alive and
+//! fence. During the move the record's place is [`nowhere`], where the queue's actions are kept. If
+//! the controller ends during the move, the queue is fenced off at once, and finds its close action
+//! when it arrives.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -18,22 +18,22 @@ use super::queue::Queue;
 use super::seam::{Action, Io, Place};
 use super::state::{Mail, State};
 
-/// The worker of places that are nowhere.
+/// The worker number of places that are nowhere.
 pub(super) const NOWHERE: u16 = u16::MAX;
 
-/// What a queue is made of again when it lands.
+/// The parts from which a queue is rebuilt when its connection arrives.
 #[derive(Debug)]
 pub(super) struct Traveller {
     pub(super) made: Made,
-    /// See [`Queue`].
+    /// The head of the submission queue.
     pub(super) head: u16,
-    /// See [`Queue`].
+    /// A fused compare that waits for its write.
     pub(super) first: Option<Io>,
-    /// Where it comes from; see [`Place`].
+    /// The source address; see [`Place`].
     pub(super) address: Option<IpAddr>,
 }
 
-/// The queues that are on their way, each with a number that no other ever has.
+/// The queues that are moving, each with a number that is never reused.
 #[derive(Debug, Default)]
 pub(super) struct Transit {
     travellers: BTreeMap<u64, Traveller>,
@@ -41,7 +41,7 @@ pub(super) struct Transit {
 }
 
 impl Transit {
-    /// A number that no other ever has.
+    /// Returns a number that is never reused.
     pub(super) fn next(&mut self) -> u64 {
         self.begun += 1;
         self.begun
@@ -60,7 +60,7 @@ impl Transit {
     }
 }
 
-/// Where mail of a queue is kept that is on its way, from wherever it comes.
+/// Returns the place at which the actions of a moving queue are kept.
 pub(super) fn nowhere(number: u64, address: Option<IpAddr>) -> Place {
     let conn = ConnId { index: number as u32, generation: (number >> 32) as u32 };
     Place { worker: NOWHERE, conn, address }
@@ -81,11 +81,11 @@ impl State {
         Some((traveller, to))
     }
 
-    /// Everything that names the place of a queue names another from now on.
+    /// Replaces the place of a queue wherever the state refers to it.
     fn relocate(&mut self, made: &Made, from: Place, to: Place) {
         let controller = self.controllers.get_mut(&made.link.cntlid);
         let record = controller.and_then(|own| own.queues.get_mut(&made.id));
-        // Another may have its number by now.
+        // Another queue may have its identifier by now.
         if let Some(record) = record.filter(|record| record.place == from) {
             record.place = to;
         }
@@ -97,12 +97,12 @@ impl State {
 }
 
 impl Mail {
-    /// Whether something waits for a connection that is on its way.
+    /// Returns `true` if an action waits for a connection that is moving.
     pub(super) fn is_kept(&mut self, conn: ConnId) -> bool {
         self.at(NOWHERE).iter().any(|action| action.conn() == conn)
     }
 
-    /// What waits for one place waits for another.
+    /// Moves the actions that wait for one place to another.
     fn redirect(&mut self, from: Place, to: Place) {
         let all = self.at(from.worker);
         let is_its = |action: &Action| action.conn() == from.conn;
@@ -117,23 +117,23 @@ impl Mail {
 }
 
 impl Fabric {
-    /// Whether there is a worker of this number.
+    /// Returns `true` if there is a worker of this number.
     pub fn has_worker(&self, worker: u16) -> bool {
         worker < self.workers()
     }
 
-    /// A queue's connection leaves its worker; the number by which it [lands](Fabric::land).
+    /// Detaches a queue from its worker; returns the number by which it [lands](Fabric::land).
     pub(super) fn depart(&self, from: Place, traveller: Traveller) -> u64 {
         self.with(|state| state.depart(from, traveller))
     }
 
-    /// The queue of this number has a connection again. `None`: there is none.
+    /// Attaches the queue of this number to a connection. Returns `None` if there is no such queue.
     pub fn land(self: &Arc<Fabric>, number: u64, worker: u16, conn: ConnId) -> Option<Queue> {
         let (traveller, place) = self.with(|state| state.land(number, worker, conn))?;
         Some(Queue::landed(Arc::clone(self), traveller, place))
     }
 
-    /// The connection of the queue of this number is lost.
+    /// Ends the queue of this number, because its connection is lost.
     pub fn lose(self: &Arc<Fabric>, number: u64) {
         let Place { worker, conn, .. } = nowhere(number, None);
         drop(self.land(number, worker, conn));

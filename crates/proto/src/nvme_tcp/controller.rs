@@ -30,7 +30,7 @@ mod fused;
 mod own;
 mod packed;
 
-/// What a host may send.
+/// The PDUs that a host may send.
 const FROM_HOSTS: &[Kind] = &[
     Kind::with_data(PduType::COMMAND, 72, CAPSULE_DATA_BYTES_MAX),
     Kind::with_data(PduType::HOST_DATA, 24, DATA_BYTES_MAX),
@@ -38,7 +38,7 @@ const FROM_HOSTS: &[Kind] = &[
     Kind::plain(PduType::HOST_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
-/// Commands that may be in progress before the queue's size is known: a connect.
+/// The commands that may be in progress before the queue's size is known: one Connect.
 const BEFORE_CONNECT: usize = 1;
 
 /// The controller's end of NVMe over TCP on one connection.
@@ -47,77 +47,78 @@ pub struct TargetSession {
     desk: Rc<Desk>,
     port: PortId,
     conn: ConnId,
-    /// Where it comes from, if that counts.
+    /// The peer's address; `None` if failed authentications are not counted by it.
     address: Option<IpAddr>,
-    /// Whether the peer may have a queue here at all.
+    /// `true` if the peer may have a queue at all.
     is_let_in: bool,
     phase: Phase,
     framer: Framer,
     style: Style,
-    /// There once the connect was answered well.
+    /// The queue, after a successful Connect.
     queue: Option<Queue>,
-    /// The number of the queue that it gets with a connection, of a session that has moved; and whether
-    /// that was from another process.
+    /// The number under which a migrated session's queue arrives, until the session has a
+    /// connection; and whether it comes from another process.
     number: Option<u64>,
     is_foreign: bool,
-    /// The host does without flow control of its submission queue, so data may say that its command
-    /// succeeded (section 3.6.2.9).
+    /// `true` if the host has disabled flow control of its submission queue. Data may then report
+    /// that its command succeeded (section 3.6.2.9).
     says_success: bool,
-    /// Whom the last request was charged to; `None`: whomever the connection belongs to.
+    /// The tenant that the last request was charged to; `None` means the connection's tenant.
     tenant: Option<TenantId>,
-    /// The queue's [`generation`](Queue::generation) when that was said.
+    /// The queue's [`generation`](Queue::generation) when `tenant` was announced.
     tenant_as_of: u64,
-    /// The epoch of the queue's fence as of which the command that is begun is allowed.
+    /// The epoch of the queue's fence under which the current command is permitted.
     as_of: u32,
-    /// Where a fused compare is whose write has not come.
+    /// The index of a fused compare whose write has not come.
     compare: Option<u16>,
-    /// What the data that is coming is for.
+    /// The destination of the data that is being received.
     data: Data,
-    /// Commands in progress, by their place; at most `places_max`.
+    /// Commands in progress, by index; at most `places_max`.
     exchanges: Vec<Exchange>,
     vacant: Vec<u16>,
     places_max: usize,
-    /// Those among them whose data was asked for and has not all come.
+    /// The number of commands whose data was requested and has not all come.
     asked: usize,
-    /// Events that needed no bytes of their own, oldest first; the next calls end this.
+    /// Events without bytes of their own, oldest first. The next calls of [`Session::next_event`]
+    /// return them.
     pending: VecDeque<Pending>,
-    /// Commands of the controller's own that are here with their payload, oldest first;
-    /// [`Session::attend`] ends this. Some wait there while two processes have controllers.
+    /// Commands of the controller itself that have come with their payload, oldest first.
+    /// [`Session::attend`] carries them out. Some wait here while two processes have controllers.
     ready: VecDeque<Own>,
-    /// The answer to what ends the queue (a Disconnect, an authentication that failed) and its data,
-    /// until nothing of the queue is at a device any more; [`Session::attend`] ends this.
+    /// The answer, with its data, to a command that ends the queue: a Disconnect or a failed
+    /// authentication. [`Session::attend`] sends it once the queue has no request at a device.
     parting: Option<(Answer, Vec<u8>)>,
-    /// The connection's end, which [`Session::attend`] announces.
+    /// The end of the connection, which [`Session::attend`] reports.
     goodbye: Option<Fatal>,
     outbox: Outbox,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing was said; an ICReq ends this.
+    /// The host has sent nothing; an ICReq ends this phase.
     Initial,
-    /// Capsules may come; the queue's end ends this.
+    /// Capsules may come; the end of the queue ends this phase.
     Open,
-    /// Nothing that comes matters any more.
+    /// All further input is ignored.
     Over,
 }
 
-/// What the data of the current PDU is for.
+/// The destination of the data of the current PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
-    /// Nothing: its command was refused.
+    /// The data is skipped, because its command was refused.
     Skipped,
-    /// The last request.
+    /// The data belongs to the last request.
     Request,
-    /// A request that asked for it.
+    /// The data belongs to a request that asked for it.
     Piece { place: u16 },
-    /// A command of the controller's own.
+    /// The data belongs to a command of the controller itself.
     Own { place: u16 },
-    /// Half of a fused operation, kept until there is room.
+    /// The data belongs to half of a fused operation, which keeps it until there is a buffer.
     Held { place: u16 },
 }
 
-/// An event that waits.
+/// An event that waits for the next call.
 #[derive(Clone, Debug)]
 enum Pending {
     Own,
@@ -131,27 +132,28 @@ enum Pending {
 #[derive(Debug)]
 enum Exchange {
     Vacant,
-    /// With the worker.
+    /// The worker carries out the command.
     Device {
         io: Io,
         transfer: Option<Transfer>,
         as_of: u32,
     },
-    /// The controller's own; its payload is coming, and was asked for unless it is in the capsule.
+    /// The controller will carry out the command. Its payload is on its way: in the capsule, or
+    /// `is_asked`.
     Own {
         own: Own,
         wanted: usize,
         is_asked: bool,
     },
-    /// A fused compare; its write, or another command, ends this.
+    /// A fused compare. Its write, or another command, ends this state.
     Compare(Half),
-    /// A fused compare whose write is at that place.
+    /// A fused compare whose write has index `of`.
     Partner {
         of: u16,
     },
     /// A fused write with its compare.
     Fused(Box<Pair>),
-    /// A discard of several ranges, of which so many have not ended.
+    /// A discard of several ranges, `left` of which have not ended.
     Discard {
         io: Io,
         left: usize,
@@ -160,20 +162,20 @@ enum Exchange {
     },
 }
 
-/// A payload that was asked for.
+/// A payload that was requested.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     slot: Slot,
-    /// `came ≤ wanted`
+    /// The received bytes: `came ≤ wanted`.
     came: usize,
     wanted: usize,
-    /// Whether all that came was good.
+    /// The worst status of the received data.
     verdict: Status,
 }
 
 impl TargetSession {
-    /// A session of a connection that has said nothing yet, and came by a listener of this port.
-    /// The desk is the worker's.
+    /// Creates a session for a new connection that came through a listener of this port. `desk` is
+    /// its worker's.
     pub fn new(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
         TargetSession {
             desk,
@@ -205,17 +207,18 @@ impl TargetSession {
         }
     }
 
-    /// The same for a peer that may have no queue here: its connect is refused.
+    /// Creates a session for a peer that may have no queue here: its Connect is refused.
     pub fn refusing(desk: Rc<Desk>, port: PortId, conn: ConnId) -> Self {
         TargetSession { is_let_in: false, ..TargetSession::new(desk, port, conn) }
     }
 
-    /// The same for a peer with this address, by which failed authentications are counted.
+    /// Sets the peer's address, by which failed authentications are counted.
     pub fn from_address(self, address: IpAddr) -> Self {
         TargetSession { address: Some(address), ..self }
     }
 
-    /// A PDU begins. Most have an event at once, the others when their data is here.
+    /// Processes the header of a PDU. Most have an event at once, the others when their data has
+    /// come.
     fn begin(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         self.data = Data::Skipped;
         match (self.phase, head.common().pdu_type) {
@@ -236,7 +239,7 @@ impl TargetSession {
         }
     }
 
-    /// ICReq (section 3.6.2.2): agrees on digests and alignment.
+    /// Processes ICReq (section 3.6.2.2), which negotiates digests and alignment.
     fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
         let (request, _) = InitRequest::read_from_prefix(head.bytes).expect("its size");
         let unsupported =
@@ -274,14 +277,15 @@ impl TargetSession {
         Ok(())
     }
 
-    /// A command's capsule.
+    /// Processes a command's capsule.
     fn command(&mut self, head: &Head<'_>) -> Result<Option<Pending>, Broken> {
         let entry = &head.bytes[size_of::<CommonHeader>()..];
         let entry = Submission::ref_from_bytes(entry).expect("a capsule holds an entry");
         let data_bytes = head.data_bytes as usize;
         let step = match &mut self.queue {
             Some(queue) => {
-                // First: what is taken away meanwhile is taken from a later epoch.
+                // The epoch is read first, so that rights withdrawn meanwhile belong to a later
+                // epoch.
                 self.as_of = queue.fence().epoch();
                 queue.begin(entry)
             }
@@ -303,7 +307,7 @@ impl TargetSession {
         }
     }
 
-    /// A command for a device becomes a request.
+    /// Turns a command for a device into a request.
     fn device(
         &mut self,
         io: Io,
@@ -338,7 +342,7 @@ impl TargetSession {
         Ok(Some(self.charged(io.tenant, event)))
     }
 
-    /// A request's event, behind the word whom it is charged to, if that has to be said.
+    /// Returns a request's event, preceded by the announcement of its tenant if that has changed.
     fn charged(&mut self, tenant: Option<TenantId>, event: Pending) -> Pending {
         if !self.is_another(tenant) {
             return event;
@@ -347,8 +351,9 @@ impl TargetSession {
         Pending::Attached(tenant)
     }
 
-    /// Whether it has to be said who is charged from now on. A tenant may be gone and another have its
-    /// number, so it is said again whenever anything about the controller has changed.
+    /// Returns `true` if the tenant of the next request has to be announced. A tenant's number may
+    /// have been reused, so the tenant is announced again whenever anything about the controller
+    /// has changed.
     fn is_another(&mut self, tenant: Option<TenantId>) -> bool {
         let as_of = self.queue.as_ref().map_or(0, Queue::generation);
         if tenant == self.tenant && (tenant.is_none() || as_of == self.tenant_as_of) {
@@ -358,7 +363,7 @@ impl TargetSession {
         true
     }
 
-    /// H2CData (section 3.6.2.8): data that was asked for, in order.
+    /// Processes H2CData (section 3.6.2.8): requested data, in order.
     fn host_data(&mut self, head: &Head<'_>) -> Result<(), Broken> {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let place = data.tag.get();
@@ -397,7 +402,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Data on its way to where it belongs.
+    /// Passes data on to its destination.
     fn data<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
         match self.data {
             Data::Skipped => None,
@@ -417,8 +422,8 @@ impl TargetSession {
         }
     }
 
-    /// A piece of a request's payload. Each of its PDUs may have a digest of its own; with the end of
-    /// the last comes what is true of all.
+    /// Passes on a piece of a request's payload. Each of its PDUs may have a digest of its own; the
+    /// end of the last one comes with the worst status of all.
     fn piece<'a>(&mut self, place: u16, bytes: &'a [u8], end: Option<Status>) -> Option<Event<'a>> {
         if let Some((pair, half)) = self.pair(place) {
             let taken = pair.take(half, bytes.len(), end);
@@ -450,8 +455,8 @@ impl TargetSession {
         Some(Event::Piece { slot: request, offset, bytes, end })
     }
 
-    /// A place for a command in progress. A host that has more of them than its queue has entries
-    /// broke the protocol.
+    /// Returns an index for a command in progress. A host with more commands than its queue has
+    /// entries breaks the protocol.
     fn place(&mut self, exchange: Exchange) -> Result<u16, Broken> {
         if let Some(place) = self.vacant.pop() {
             self.exchanges[usize::from(place)] = exchange;
@@ -469,7 +474,7 @@ impl TargetSession {
         core::mem::replace(&mut self.exchanges[usize::from(place)], Exchange::Vacant)
     }
 
-    /// Says how a command ended.
+    /// Sends the answer to a command, with its data if it succeeded.
     fn answer(&mut self, answer: Answer, data: &[u8]) {
         let completion = match &mut self.queue {
             Some(queue) => queue.seal(answer),
@@ -479,7 +484,7 @@ impl TargetSession {
         self.outbox.answer(&self.style, &completion, data);
     }
 
-    /// The connection's end, and what is said of it.
+    /// Ends the connection, and tells the host why.
     fn broken(&mut self, broken: Broken, offending: &[u8]) -> Fatal {
         self.phase = Phase::Over;
         self.outbox.terminate(PduType::CONTROLLER_TERMINATES, broken, offending);
@@ -613,7 +618,7 @@ impl Session for TargetSession {
             Exchange::Fused(pair) => (pair.halves[1].io, &mut pair.as_of),
             other => panic!("a worker asks about {other:?}"),
         };
-        // Why it may not, the queue says when it is answered.
+        // The queue gives the reason when the command is answered.
         queue.permits(&io).map_err(|_| Status::Retry)?;
         *as_of = now;
         Ok(now)
@@ -653,7 +658,7 @@ impl Session for TargetSession {
     }
 
     fn moves_to(&self, worker: u16) -> bool {
-        // To another process go those whose controller does.
+        // A session goes to another process if its controller does.
         self.desk.has_worker(worker) || self.queue.as_ref().is_some_and(Queue::is_called)
     }
 
@@ -696,7 +701,8 @@ impl From<Pending> for Event<'_> {
     }
 }
 
-/// Whether the capsule carries the command's payload; otherwise it has to be asked for.
+/// Returns `true` if the capsule carries the command's payload; otherwise the payload has to be
+/// requested.
 fn carries(entry: &Submission, data_bytes: usize, wanted: usize) -> Result<bool, NvmeStatus> {
     let said = entry.data.length.get() as usize;
     match entry.data.kind {

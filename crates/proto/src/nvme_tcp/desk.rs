@@ -1,4 +1,4 @@
-//! Where the sessions of one worker meet their fabric.
+//! The connection between one worker's sessions and their fabric.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -11,7 +11,8 @@ use wire::nvme::{Completion, Submission};
 
 use crate::nvme::{Action, Fabric, Held, Place, PortId, Queue};
 
-/// One worker's place at the fabric: hands out its mail to the sessions that it is for.
+/// A worker's access to the fabric, which distributes the fabric's actions to the worker's
+/// sessions.
 #[derive(Debug)]
 pub struct Desk {
     fabric: Arc<Fabric>,
@@ -21,29 +22,30 @@ pub struct Desk {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    /// What came and has not been taken, by connection, the oldest first.
+    /// Actions that no session has taken yet, by connection, oldest first.
     mail: BTreeMap<ConnId, VecDeque<Action>>,
-    /// Connections of those that [`Desk::news`] has not named, and of those who called.
+    /// Connections that [`Desk::news`] has yet to return: those with new actions, and those that
+    /// asked for a call.
     unnamed: VecDeque<ConnId>,
-    /// Connections that wait until less is held, and what was when it was last looked.
+    /// Connections that wait until less is held, and what was held at the last check.
     later: Vec<ConnId>,
     held: Held,
-    /// What the fabric hands over; empty in between.
+    /// Buffer for the fabric's actions; empty between calls.
     arrived: Vec<Action>,
 }
 
 impl Desk {
-    /// The desk of this worker.
+    /// Creates the desk of a worker.
     pub fn new(fabric: Arc<Fabric>, worker: u16) -> Desk {
         Desk { fabric, worker, inbox: RefCell::default() }
     }
 
-    /// A connection that has mail and was not named since that came.
+    /// Returns a connection that has new actions or has asked for a call.
     pub fn news(&self, now: Instant) -> Option<ConnId> {
         let mut inbox = self.inbox.borrow_mut();
         let inbox = &mut *inbox;
         if inbox.unnamed.is_empty() {
-            // Who was named and took nothing is gone.
+            // A connection that was returned and took nothing is gone.
             inbox.mail.clear();
             let held = self.fabric.held();
             if held < core::mem::replace(&mut inbox.held, held) {
@@ -62,17 +64,17 @@ impl Desk {
         inbox.unnamed.pop_front()
     }
 
-    /// Names this connection among the next news, though no mail came for it.
+    /// Makes [`Desk::news`] return this connection, though it has no action.
     pub(super) fn call(&self, conn: ConnId) {
         self.inbox.borrow_mut().unnamed.push_back(conn);
     }
 
-    /// What waits in sessions now.
+    /// Returns the commands that sessions hold back now.
     pub(super) fn held(&self) -> Held {
         self.fabric.held()
     }
 
-    /// Names this connection among the next news when less is held than that.
+    /// Makes [`Desk::news`] return this connection once less than `held` is held.
     pub(super) fn call_later(&self, conn: ConnId, held: Held) {
         let mut inbox = self.inbox.borrow_mut();
         inbox.held = inbox.held.max(held);
@@ -81,7 +83,7 @@ impl Desk {
         }
     }
 
-    /// When to look for news without having been woken.
+    /// Returns when to ask for news without having been woken.
     pub fn wake_at(&self) -> Option<Instant> {
         let inbox = self.inbox.borrow();
         let has_less = !inbox.later.is_empty() && self.fabric.held() < inbox.held;
@@ -91,27 +93,27 @@ impl Desk {
         self.fabric.wake_at(self.worker)
     }
 
-    /// Whether there is mail of this connection that it has not taken.
+    /// Returns `true` if an action waits for this connection.
     pub(super) fn has_mail(&self, conn: ConnId) -> bool {
         self.inbox.borrow().mail.contains_key(&conn)
     }
 
-    /// Whether there is a worker of this number at the fabric.
+    /// Returns `true` if the fabric has a worker of this number.
     pub(super) fn has_worker(&self, worker: u16) -> bool {
         self.fabric.has_worker(worker)
     }
 
-    /// The queue that departed under this number is this connection from now on.
+    /// Attaches the queue that left under this number to a connection.
     pub(super) fn land(&self, number: u64, conn: ConnId) -> Option<Queue> {
         self.fabric.land(number, self.worker, conn)
     }
 
-    /// The queue that departed under this number is lost.
+    /// Ends the queue that left under this number.
     pub(super) fn lose(&self, number: u64) {
         self.fabric.lose(number);
     }
 
-    /// The next mail of this connection.
+    /// Takes the next action for this connection.
     pub(super) fn take(&self, conn: ConnId) -> Option<Action> {
         let mut inbox = self.inbox.borrow_mut();
         let own = inbox.mail.get_mut(&conn)?;
@@ -122,7 +124,7 @@ impl Desk {
         action
     }
 
-    /// Makes the queue that a connection is; see [`Fabric::connect`].
+    /// Creates the queue of a connection; see [`Fabric::connect`].
     pub(super) fn connect(
         &self,
         port: PortId,

@@ -1,4 +1,4 @@
-//! The bytes of PDUs that leave, for both ends.
+//! Encoding of outgoing PDUs, for both ends.
 
 use alloc::vec::Vec;
 
@@ -13,28 +13,28 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 use super::framer::{Broken, Digests};
 use crate::crc32c::Crc32c;
 
-/// The most data of a PDU that a session says by itself.
+/// The most data of a PDU that a session sends by itself.
 const OWN_DATA_BYTES_MAX: usize = SPEECH_BYTES_MAX / 2;
 
-/// How one direction is spoken: which digests, and where data begins.
+/// The format of one direction: its digests, and the alignment of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
     pub(super) digests: Digests,
-    /// Data begins at a multiple of so many bytes.
+    /// The alignment of data, in bytes.
     pub(super) alignment: usize,
 }
 
 impl Style {
-    /// Nothing was agreed yet.
+    /// The format before anything is negotiated.
     pub(super) const PLAIN: Style =
         Style { digests: Digests { header: false, data: false }, alignment: 4 };
 
-    /// Where the data of a PDU with such a header begins.
+    /// Returns the offset of data in a PDU with such a header.
     pub(super) fn data_offset(&self, header_bytes: usize) -> usize {
         (header_bytes + self.digests.header_bytes()).next_multiple_of(self.alignment)
     }
 
-    /// The beginning of a PDU with a header of `header_bytes` and `data_bytes` of data.
+    /// Returns the common header of a PDU with `header_bytes` of header and `data_bytes` of data.
     pub(super) fn common(
         &self,
         pdu_type: PduType,
@@ -58,7 +58,7 @@ impl Style {
         }
     }
 
-    /// The head of data of `bytes` bytes that belong at `offset` of the command's.
+    /// Returns the header for `bytes` bytes of data at `offset` of the command's data.
     pub(super) fn data(
         &self,
         pdu_type: PduType,
@@ -77,7 +77,7 @@ impl Style {
         }
     }
 
-    /// A completion.
+    /// Returns the header of a completion.
     pub(super) fn response(&self, completion: &Completion) -> ResponseHead {
         ResponseHead {
             common: self.common(PduType::RESPONSE, size_of::<ResponseHead>(), 0),
@@ -85,7 +85,7 @@ impl Style {
         }
     }
 
-    /// Asks for `bytes` bytes of a command's data.
+    /// Returns the header that requests `bytes` bytes of a command's data.
     pub(super) fn ready(&self, cid: CommandId, tag: u16, bytes: usize) -> ReadyHead {
         ReadyHead {
             common: self.common(PduType::READY, size_of::<ReadyHead>(), 0),
@@ -98,7 +98,7 @@ impl Style {
     }
 }
 
-/// A few headers, and what belongs between them and data.
+/// A few headers, with the padding and digests around data.
 pub(super) struct Line {
     bytes: [u8; HEAD_BYTES_MAX],
     len: usize,
@@ -113,7 +113,7 @@ impl Line {
         &self.bytes[..self.len]
     }
 
-    /// What was put first, as the head, and the rest as the tail.
+    /// Splits the bytes into a head of `head_bytes` and a tail.
     pub(super) fn cut(&self, head_bytes: usize) -> FrameHead {
         let (head, tail) = self.bytes().split_at(head_bytes);
         FrameHead::with_tail(head, tail)
@@ -129,7 +129,7 @@ impl Line {
         self.len += bytes.len();
     }
 
-    /// A header with its digest, if headers have one.
+    /// Appends a header, with its digest if headers have one.
     #[inline]
     pub(super) fn header(&mut self, header: &(impl IntoBytes + Immutable), style: &Style) {
         let start = self.len;
@@ -139,7 +139,8 @@ impl Line {
         }
     }
 
-    /// The end of a header whose beginning has left already, with the digest of all of it.
+    /// Appends the end of a header whose beginning was sent already, with the digest of the whole
+    /// header.
     pub(super) fn end_of_header(&mut self, end: &[u8], header: &[u8], style: &Style) {
         self.put(end);
         if style.digests.header {
@@ -147,12 +148,12 @@ impl Line {
         }
     }
 
-    /// Zeroes up to where data begins.
+    /// Appends zeroes up to the offset of data.
     pub(super) fn pad(&mut self, header_bytes: usize, style: &Style) {
         self.len += style.data_offset(header_bytes) - header_bytes - style.digests.header_bytes();
     }
 
-    /// The digest of data, if data has one.
+    /// Appends the digest of data, if data has one.
     pub(super) fn data_digest(&mut self, data: &[u8], style: &Style) {
         if style.digests.data {
             self.put(&Crc32c::of(data).to_le_bytes());
@@ -160,8 +161,8 @@ impl Line {
     }
 }
 
-/// A read's data and its completion, around the body. Without `completion` the data says that the
-/// command succeeded.
+/// Returns the headers around a read's data and its completion. Without `completion`, the data
+/// reports that the command succeeded.
 pub(super) fn read_reply(
     style: &Style,
     cid: CommandId,
@@ -184,21 +185,21 @@ pub(super) fn read_reply(
     line.cut(head_bytes)
 }
 
-/// A header without data.
+/// Returns a header without data.
 pub(super) fn bare(style: &Style, header: &(impl IntoBytes + Immutable)) -> FrameHead {
     let mut line = Line::new();
     line.header(header, style);
     FrameHead::new(line.bytes())
 }
 
-/// A few headers without data, at most two.
+/// Returns a few headers without data, at most two.
 pub(super) fn bare_all(style: &Style, headers: &[impl IntoBytes + Immutable]) -> FrameHead {
     let mut line = Line::new();
     headers.iter().for_each(|header| line.header(header, style));
     FrameHead::new(line.bytes())
 }
 
-/// Whole PDUs that wait to be said.
+/// Whole PDUs that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
@@ -209,17 +210,17 @@ impl Outbox {
         self.bytes.len()
     }
 
-    /// A header that never has a digest.
+    /// Appends a header that never has a digest.
     pub(super) fn plain(&mut self, header: &(impl IntoBytes + Immutable)) {
         self.bytes.extend_from_slice(header.as_bytes());
     }
 
-    /// A header without data.
+    /// Appends a header without data.
     pub(super) fn bare(&mut self, style: &Style, header: &(impl IntoBytes + Immutable)) {
         self.bytes.extend_from_slice(bare(style, header).bytes());
     }
 
-    /// Data of a command, and its completion.
+    /// Appends a command's data and its completion.
     pub(super) fn answer(&mut self, style: &Style, completion: &Completion, data: &[u8]) {
         let cid = completion.cid.get();
         let pieces = data.chunks(OWN_DATA_BYTES_MAX).enumerate();
@@ -242,7 +243,7 @@ impl Outbox {
         self.bare(style, &style.response(completion));
     }
 
-    /// The end of the connection, and the header that is to blame.
+    /// Appends the end of the connection, with the offending header.
     pub(super) fn terminate(&mut self, pdu_type: PduType, broken: Broken, offending: &[u8]) {
         let offending = &offending[..offending.len().min(TERM_DATA_BYTES_MAX as usize)];
         let mut head = Terminate::new_zeroed();
@@ -264,7 +265,7 @@ impl Outbox {
         self.bytes.extend_from_slice(offending);
     }
 
-    /// Moves as many whole PDUs to the front of `to` as fit; how many bytes.
+    /// Moves as many whole PDUs to `to` as fit; returns their bytes.
     pub(super) fn take(&mut self, to: &mut [u8]) -> usize {
         let mut end = 0;
         while let Some(length) = self.bytes.get(end + 4..end + 8) {

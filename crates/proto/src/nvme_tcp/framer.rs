@@ -1,6 +1,6 @@
-//! The stream of PDUs, cut at any byte: headers whole and verified, data as it came.
+//! Splits the stream of PDUs, cut at any byte, into whole verified headers and pieces of data.
 //!
-//! What is deliberately not here: what a PDU means, and when it may come.
+//! Deliberately left out: the meaning of a PDU, and when it may come.
 
 use alloc::boxed::Box;
 
@@ -12,50 +12,50 @@ use crate::carry::Carry;
 use crate::crc32c::Crc32c;
 use crate::takeover::{Reader, Unfit, Writer};
 
-/// Bytes of the longest header.
+/// The size of the longest header in bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 128;
 
-/// Which digests both ends have agreed on.
+/// The digests that both ends have agreed on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// Headers carry them.
+    /// `true` if headers carry digests.
     pub header: bool,
-    /// Data carries them.
+    /// `true` if data carries digests.
     pub data: bool,
 }
 
 impl Digests {
-    /// Bytes of the digest behind a header.
+    /// Returns the size of the digest after a header.
     pub(super) fn header_bytes(self) -> usize {
         if self.header { DIGEST_BYTES } else { 0 }
     }
 
-    /// Bytes of the digest behind data.
+    /// Returns the size of the digest after data.
     pub(super) fn data_bytes(self) -> usize {
         if self.data { DIGEST_BYTES } else { 0 }
     }
 }
 
-/// How a peer broke the protocol: what a TermReq says.
+/// A violation of the protocol, as a TermReq reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) status: FatalStatus,
-    /// FEI: an offset, or the digest that was received.
+    /// The field FEI: an offset, or the digest that was received.
     pub(super) information: u32,
 }
 
 impl Broken {
-    /// The field at this offset has a value that it cannot have.
+    /// Creates the violation of an invalid field at this offset.
     pub(super) const fn field(offset: u32) -> Broken {
         Broken { status: FatalStatus::INVALID_FIELD, information: offset }
     }
 
-    /// For reasons that need no more words.
+    /// Creates a violation without further information.
     pub(super) const fn plain(status: FatalStatus) -> Broken {
         Broken { status, information: 0 }
     }
 
-    /// The same in the words of the contract.
+    /// Converts the violation to the contract's error.
     pub(super) fn fatal(self) -> Fatal {
         match self.status {
             FatalStatus::SEQUENCE => Fatal::OutOfOrder,
@@ -67,8 +67,8 @@ impl Broken {
     }
 }
 
-/// A header, whole and verified, where it came or in the room that was given for it; so many bytes of
-/// data follow it.
+/// A whole, verified header, in the input or in the room that was given for it, and the length of
+/// its data.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'r> {
     pub(super) bytes: &'r [u8],
@@ -84,7 +84,7 @@ impl Head<'_> {
 /// Room for a header that came in pieces.
 pub(super) type Room = [u8; HEADER_BYTES_MAX];
 
-/// What is told of a header that breaks the protocol: as much as is known of it.
+/// The known bytes of a header that breaks the protocol.
 #[derive(Clone, Copy)]
 pub(super) struct Offending {
     bytes: Room,
@@ -103,49 +103,49 @@ impl Offending {
     }
 }
 
-/// How the peer broke the protocol, and with which header.
+/// A violation of the protocol, and the offending header.
 pub(super) type Blame = Box<(Broken, Offending)>;
 
-/// What comes next in a stream.
+/// The next part of a stream.
 pub(super) enum Part<'a, 'r> {
-    /// A PDU begins.
+    /// The header of a PDU.
     Head(Head<'r>),
-    /// Bytes of its data; only the last piece, where only the end is told, may be empty. `end` comes
-    /// with the last: whether they match their digest.
+    /// A piece of the PDU's data. `end` comes with the last piece and says whether the data matches
+    /// its digest. Only the last piece may be empty.
     Data { bytes: &'a [u8], end: Option<Status> },
 }
 
-/// One direction of a connection.
+/// The receiving direction of a connection.
 #[derive(Debug)]
 pub(super) struct Framer {
-    /// The PDUs that the peer may send, with the bytes of their headers and the most data they may
-    /// have.
+    /// The PDUs that the peer may send, with their header sizes and largest data.
     table: &'static [Kind],
     pub(super) digests: Digests,
     state: State,
-    /// The header of the PDU that is coming, or its data digest.
+    /// The incomplete header of the PDU, or its incomplete data digest.
     carry: Carry<{ HEADER_BYTES_MAX + DIGEST_BYTES }>,
-    /// Bytes of data that are left of the PDU.
+    /// The bytes of the PDU's data that are left.
     left: u32,
-    /// Of the data that has passed.
+    /// The checksum of the data so far.
     crc: Crc32c,
-    /// Whether this PDU's data is followed by a digest.
+    /// `true` if a digest follows this PDU's data.
     has_digest: bool,
 }
 
-/// What is known of a PDU before it is understood.
+/// The properties of a PDU type that framing needs.
 #[derive(Debug)]
 pub(super) struct Kind {
     pdu_type: PduType,
     header_bytes: u8,
     /// The most data it may carry; zero for none.
     data_bytes_max: u32,
-    /// It belongs to the beginning or the end of a connection: it has no digests.
+    /// `true` if the PDU belongs to the beginning or the end of a connection, and so has no
+    /// digests.
     is_plain: bool,
 }
 
 impl Kind {
-    /// A PDU that carries so much data at most.
+    /// Creates a PDU type that carries at most `data_bytes_max` bytes of data.
     pub(super) const fn with_data(
         pdu_type: PduType,
         header_bytes: u8,
@@ -154,22 +154,22 @@ impl Kind {
         Kind { pdu_type, header_bytes, data_bytes_max, is_plain: false }
     }
 
-    /// A PDU of the beginning or the end of a connection.
+    /// Creates a PDU type of the beginning or the end of a connection.
     pub(super) const fn plain(pdu_type: PduType, header_bytes: u8, data_bytes_max: u32) -> Kind {
         Kind { pdu_type, header_bytes, data_bytes_max, is_plain: true }
     }
 }
 
-/// What the next byte is part of.
+/// The part of a PDU that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A header; its last byte ends this.
+    /// A header; its last byte ends this state.
     Head,
-    /// The padding before data, so many bytes of it.
+    /// The padding before data, with this many bytes left.
     Padding(u32),
-    /// Data; its last byte ends this.
+    /// Data; its last byte ends this state.
     Data,
-    /// The data's digest; its last byte ends this.
+    /// The data's digest; its last byte ends this state.
     Digest,
 }
 
@@ -186,7 +186,7 @@ impl Framer {
         }
     }
 
-    /// What a framer is [made of](Framer::take) elsewhere.
+    /// Serializes the framer for [`Framer::take`].
     pub(super) fn put(&self, to: &mut Writer) -> Result<(), Unfit> {
         let (state, padding) = match self.state {
             State::Head => (0, 0),
@@ -202,7 +202,7 @@ impl Framer {
         to.string(self.carry.bytes())
     }
 
-    /// A framer that goes on where another was.
+    /// Restores a framer that continues where a serialized one stopped.
     pub(super) fn take(
         table: &'static [Kind],
         digests: Digests,
@@ -221,31 +221,31 @@ impl Framer {
         Ok(Framer { table, digests, state, carry, left, crc, has_digest })
     }
 
-    /// Whether a PDU has begun and not ended.
+    /// Returns `true` if a PDU has begun and not ended.
     pub(super) fn is_mid_pdu(&self) -> bool {
         self.state != State::Head || !self.carry.is_empty()
     }
 
-    /// Whether a header has come whose data has not all come.
+    /// Returns `true` if a header has come whose data has not all come.
     pub(super) fn is_behind_head(&self) -> bool {
         self.state != State::Head
     }
 
-    /// Bytes of the current PDU's data that have not come.
+    /// Returns the bytes of the current PDU's data that have not come.
     pub(super) fn owed(&self) -> usize {
         if self.is_behind_head() { self.left as usize } else { 0 }
     }
 
-    /// Bytes of data that come next, and nothing before them.
+    /// Returns the bytes of data that come next, with nothing before them.
     pub(super) fn data_left(&self) -> usize {
         if self.state == State::Data { self.left as usize } else { 0 }
     }
 
-    /// Takes the next part off the front of `input`. `None`: all of `input` was taken. A header that
-    /// came in pieces is put together in `room`.
+    /// Takes the next part off the front of `input`. Returns `None` when all of `input` was taken.
+    /// A header that came in pieces is assembled in `room`.
     ///
     /// # Errors
-    /// How the peer broke the protocol, and with which header, as far as it is known.
+    /// Returns the violation, and the offending header as far as it is known.
     pub(super) fn next<'a: 'r, 'r>(
         &mut self,
         input: &mut &'a [u8],
@@ -328,7 +328,7 @@ impl Framer {
         Ok(Some(Head { bytes: header, data_bytes: whole.data_bytes }))
     }
 
-    /// What the beginning of a PDU says of its parts, if all of it can be.
+    /// Checks the common header of a PDU, and returns the sizes of its parts.
     fn check(&self, common: &CommonHeader) -> Result<Whole, Broken> {
         let kind = self.table.iter().find(|kind| kind.pdu_type == common.pdu_type);
         let kind = kind.ok_or(Broken::field(0))?;
@@ -373,7 +373,7 @@ impl Framer {
         Ok(whole)
     }
 
-    /// The next piece of data, as large as possible; there is some.
+    /// Takes the next piece of data, as large as possible; `input` has some.
     fn next_data<'a>(&mut self, input: &mut &'a [u8]) -> Part<'a, 'static> {
         let (bytes, rest) = input.split_at(input.len().min(self.left as usize));
         *input = rest;
@@ -395,7 +395,7 @@ impl Framer {
         Part::Data { bytes, end }
     }
 
-    /// Whether the data matches its digest, once that is here.
+    /// Checks the data's digest, once all of it has come.
     fn next_digest(&mut self, input: &mut &[u8]) -> Option<Status> {
         let bytes = self.carry.gather(input, DIGEST_BYTES)?;
         let digest = u32::from_le_bytes(bytes.try_into().expect("gathered to its size"));
@@ -406,12 +406,12 @@ impl Framer {
     }
 }
 
-/// The parts of a PDU.
+/// The sizes of a PDU's parts.
 struct Whole {
-    /// Bytes of the header with its digest.
+    /// The bytes of the header with its digest.
     bytes: usize,
     padding: u32,
     data_bytes: u32,
-    /// The data, if there is any, is followed by a digest.
+    /// `true` if a digest follows the data, if there is any.
     has_digest: bool,
 }

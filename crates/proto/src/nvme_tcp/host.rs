@@ -1,4 +1,4 @@
-//! The host's end of a connection: frames what the controller says, and encodes commands and their
+//! The host's end of a connection: frames the controller's PDUs, and encodes commands and their
 //! data.
 
 use alloc::boxed::Box;
@@ -17,10 +17,10 @@ use super::CAPSULE_DATA_BYTES_MAX;
 use super::encode::{Line, Outbox, Style};
 use super::framer::{Broken, Digests, Framer, HEADER_BYTES_MAX, Head, Kind, Offending, Part};
 
-/// The most data of one C2HData that is taken: the largest request.
+/// The most data of one accepted C2HData: the largest request.
 const FROM_CONTROLLER_BYTES_MAX: u32 = contract::REQUEST_BYTES_MAX as u32;
 
-/// What a controller may send.
+/// The PDUs that a controller may send.
 const FROM_CONTROLLERS: &[Kind] = &[
     Kind::with_data(PduType::CONTROLLER_DATA, 24, FROM_CONTROLLER_BYTES_MAX),
     Kind::with_data(PduType::RESPONSE, 24, 0),
@@ -29,52 +29,53 @@ const FROM_CONTROLLERS: &[Kind] = &[
     Kind::plain(PduType::CONTROLLER_TERMINATES, 24, TERM_DATA_BYTES_MAX),
 ];
 
-/// What the controller said.
+/// An event from the controller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HostEvent<'a> {
-    /// It agreed to talk; commands may be sent from here on.
+    /// The controller has accepted the connection; commands may be sent from here on.
     Open,
-    /// Data of a command, in order. Whether it may be used is told by the command's end.
+    /// Data of a command, in order. The command's end says whether the data may be used.
     Data {
-        /// The command.
+        /// The command's identifier.
         cid: CommandId,
-        /// Where it belongs.
+        /// The offset of the bytes in the command's data.
         offset: usize,
         /// The bytes, lent for this call; not empty.
         bytes: &'a [u8],
     },
-    /// It has room for data of a command: answer with [`HostSession::data`] until all was sent.
+    /// The controller requests data of a command: answer with [`HostSession::data`] until all is
+    /// sent.
     Ready(Ready),
     /// A command has ended.
     Ended {
-        /// How, as the controller says; success without a head pointer where its data said so.
+        /// The completion; without a head pointer if the data reported success.
         completion: Completion,
-        /// Whether its data came whole and undamaged.
+        /// `Ok` if the command's data came whole and undamaged.
         data: Status,
     },
 }
 
-/// What a controller has room for.
+/// A controller's request for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The command.
+    /// The command's identifier.
     pub cid: CommandId,
-    /// The controller's name for this.
+    /// The controller's tag of this request.
     pub tag: u16,
-    /// The first byte of the command's data that it wants.
+    /// The offset of the first requested byte in the command's data.
     pub offset: usize,
-    /// How many.
+    /// The number of requested bytes.
     pub bytes: usize,
 }
 
-/// What a command carries beside its entry.
+/// The data of a command, besides its entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// Bytes that the controller returns when it succeeds.
+    /// The bytes that the controller returns on success.
     pub receives: usize,
-    /// It may return fewer: what it has (messages of authentication).
+    /// `true` if the controller may return fewer bytes, as for authentication messages.
     pub may_be_fewer: bool,
-    /// Bytes that it may ask for.
+    /// The bytes that the controller may request.
     pub sends: usize,
 }
 
@@ -85,24 +86,24 @@ pub struct HostSession {
     wanted: Digests,
     framer: Framer,
     style: Style,
-    /// MAXH2CDATA.
+    /// The largest data of one H2CData (MAXH2CDATA).
     data_bytes_max: usize,
-    /// Commands in progress, by their names.
+    /// Commands in progress, by identifier.
     commands: Box<[Option<InProgress>]>,
-    /// The command whose data is coming, and whether its end is told with it.
+    /// The command whose data is coming, and whether that data reports success.
     receiving: Option<(CommandId, bool)>,
-    /// A command whose data has told its end; the next event ends this.
+    /// A command whose data has reported success; the next call reports its end.
     implied: Option<CommandId>,
     outbox: Outbox,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The controller has not agreed yet; its ICResp ends this.
+    /// The controller has not answered yet; its ICResp ends this phase.
     Initial,
     /// Commands may be sent, to the end of the connection.
     Open,
-    /// The connection is over.
+    /// The connection has ended.
     Over,
 }
 
@@ -110,17 +111,18 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct InProgress {
     carried: Carried,
-    /// `received ≤ carried.receives`
+    /// The bytes received: `received ≤ carried.receives`.
     received: usize,
-    /// `asked ≤ carried.sends`: the controller has asked for so much.
+    /// The bytes that the controller has requested: `asked ≤ carried.sends`.
     asked: usize,
-    /// `sent ≤ asked`
+    /// The bytes sent: `sent ≤ asked`.
     sent: usize,
     data: Status,
 }
 
 impl HostSession {
-    /// A session that asks for these digests and names commands from zero to below `commands_max`.
+    /// Creates a session that asks for these digests, and identifies commands from zero to below
+    /// `commands_max`.
     pub fn new(digests: Digests, commands_max: u16) -> Self {
         HostSession {
             phase: Phase::Initial,
@@ -135,12 +137,13 @@ impl HostSession {
         }
     }
 
-    /// The most data of a message that follows an invitation; known once the controller agreed.
+    /// Returns the most data of one H2CData; known after [`HostEvent::Open`].
     pub fn data_bytes_max(&self) -> usize {
         self.data_bytes_max
     }
 
-    /// The first bytes to send (ICReq); nothing else may be sent before [`HostEvent::Open`] came.
+    /// Returns the first bytes to send (ICReq). Nothing else may be sent before
+    /// [`HostEvent::Open`].
     pub fn greeting(&self) -> [u8; size_of::<InitRequest>()] {
         let header_bytes = size_of::<InitRequest>();
         let mut request = InitRequest::new_zeroed();
@@ -158,10 +161,10 @@ impl HostSession {
         zerocopy::transmute!(request)
     }
 
-    /// Appends a command's capsule, with what of its data travels in it, to `out`.
+    /// Appends a command's capsule, with the data that travels in it, to `out`.
     ///
     /// # Panics
-    /// As [`HostSession::capsule`].
+    /// Panics like [`HostSession::capsule`].
     pub fn command(
         &mut self,
         entry: &Submission,
@@ -175,12 +178,12 @@ impl HostSession {
         }
     }
 
-    /// A command's capsule as two heads, the second of which stands around what of its data travels
-    /// in it: all of `data`.
+    /// Encodes a command's capsule as two heads. The second surrounds `data`, all of which travels
+    /// in the capsule.
     ///
     /// # Panics
-    /// Before the controller agreed, and with a name that is in use or too large, or with more data
-    /// in its capsule than any may have.
+    /// Panics before the controller has accepted, if the identifier is in use or too large, or if
+    /// `data` is larger than any capsule may carry.
     pub fn capsule(&mut self, entry: &Submission, carried: Carried, data: &[u8]) -> [FrameHead; 2] {
         assert!(self.phase == Phase::Open, "nothing may be sent yet, or any more");
         assert!(data.len() <= CAPSULE_DATA_BYTES_MAX as usize, "too much for a capsule");
@@ -202,12 +205,11 @@ impl HostSession {
         [FrameHead::new(first), rest.cut(head_bytes)]
     }
 
-    /// The head of the next piece of what the controller is ready for: so many bytes of the
-    /// command's data from `ready.offset` on follow it, all of which must be given in `rest` (the
-    /// bytes that are left of the invitation). Returns how many they are.
+    /// Encodes the header of the next piece of requested data. `rest` is all data that is left of
+    /// the request. Returns the header, and how many bytes of `rest` follow it.
     ///
     /// # Panics
-    /// When that is not what the controller is ready for.
+    /// Panics if the controller did not request that data.
     pub fn data(&mut self, ready: &Ready, rest: &[u8]) -> (FrameHead, usize) {
         let command = self.commands[usize::from(ready.cid)].as_mut().expect("it is in progress");
         let offset = ready.offset + ready.bytes - rest.len();
@@ -227,12 +229,12 @@ impl HostSession {
         (line.cut(head_bytes), bytes)
     }
 
-    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
-    /// bytes are needed.
+    /// Takes the next event off the front of `input`. Returns `None` when all of `input` was taken
+    /// and more bytes are needed.
     ///
     /// # Errors
-    /// The controller broke the protocol, or ended the connection: the session must not be used
-    /// again, but for its [`last words`](HostSession::last_words).
+    /// Returns an error if the controller broke the protocol or ended the connection. The session
+    /// must not be used again, except for its [`last words`](HostSession::last_words).
     pub fn next_event<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<HostEvent<'a>>, Fatal> {
         if let Some(event) = self.implied.take().and_then(|cid| self.imply(cid)) {
             return Ok(Some(event));
@@ -263,8 +265,9 @@ impl HostSession {
         }
     }
 
-    /// The command whose data the next bytes are, where in it they belong, and how many they are.
-    /// Whoever has received them there shows them to [`next_event`](HostSession::next_event) there.
+    /// Returns the command whose data comes next, the data's offset in it, and its length. A caller
+    /// may receive the bytes in place and pass that slice to
+    /// [`next_event`](HostSession::next_event).
     pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
         let bytes = self.framer.data_left();
         let (cid, _) = self.receiving.filter(|_| bytes > 0 && self.implied.is_none())?;
@@ -272,7 +275,8 @@ impl HostSession {
         Some((cid, command.received, bytes))
     }
 
-    /// What to send before the connection is closed because the controller broke the protocol.
+    /// Returns the bytes to send before the connection is closed because the controller broke the
+    /// protocol.
     pub fn last_words(&mut self) -> Vec<u8> {
         let mut words = alloc::vec![0; self.outbox.len()];
         let bytes = self.outbox.take(&mut words);
@@ -280,7 +284,7 @@ impl HostSession {
         words
     }
 
-    /// Whether a command of this name is in progress.
+    /// Returns `true` if a command of this identifier is in progress.
     pub fn is_in_progress(&self, cid: CommandId) -> bool {
         self.commands.get(usize::from(cid)).is_some_and(Option::is_some)
     }
@@ -307,7 +311,7 @@ impl HostSession {
         }
     }
 
-    /// ICResp (section 3.6.2.3).
+    /// Processes ICResp (section 3.6.2.3).
     fn initialize(&mut self, head: &Head<'_>) -> Result<(), Broken> {
         let (response, _) = InitResponse::read_from_prefix(head.bytes).expect("its size");
         if response.format.get() != PDU_FORMAT_1_0 {
@@ -343,7 +347,7 @@ impl HostSession {
         place.ok_or(Broken::field(8))
     }
 
-    /// C2HData (section 3.6.2.9): data of a command, in order.
+    /// Processes the header of C2HData (section 3.6.2.9): data of a command, in order.
     fn announce(&mut self, head: &Head<'_>) -> Result<(), End> {
         let (data, _) = DataHead::read_from_prefix(head.bytes).expect("its size");
         let cid = data.command.get();
@@ -366,7 +370,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// A piece of data, or its end.
+    /// Processes a piece of data, or its end.
     fn receive<'a>(&mut self, bytes: &'a [u8], end: Option<Status>) -> Option<HostEvent<'a>> {
         let (cid, says_success) = self.receiving?;
         let place = &mut self.commands[usize::from(cid)];
@@ -382,21 +386,22 @@ impl HostSession {
             self.receiving = None;
         }
         if !bytes.is_empty() {
-            // The end of a command that its data tells is told with the next call.
+            // If the data reports the command's end, the next call does so too.
             self.implied = (end.is_some() && says_success).then_some(cid);
             return Some(HostEvent::Data { cid, offset, bytes });
         }
         if end.is_some() && says_success { self.imply(cid) } else { None }
     }
 
-    /// The end of a command whose data said that it succeeded.
+    /// Reports the end of a command whose data reported success.
     fn imply<'a>(&mut self, cid: CommandId) -> Option<HostEvent<'a>> {
         let command = self.commands[usize::from(cid)].take()?;
         let completion = Completion { cid: cid.into(), ..Completion::new_zeroed() };
         Some(HostEvent::Ended { completion, data: command.data })
     }
 
-    /// R2T (section 3.6.2.10): one at a time, for the data of a command from where the last ended.
+    /// Processes R2T (section 3.6.2.10). Requests come one at a time, each from where the last
+    /// ended.
     fn invited<'a>(&mut self, head: &Head<'_>) -> Result<HostEvent<'a>, End> {
         let (ready, _) = ReadyHead::read_from_prefix(head.bytes).expect("its size");
         let cid = ready.command.get();
@@ -412,7 +417,7 @@ impl HostSession {
         Ok(HostEvent::Ready(Ready { cid, tag: ready.tag.get(), offset, bytes }))
     }
 
-    /// CapsuleResp (section 3.6.2.7).
+    /// Processes CapsuleResp (section 3.6.2.7).
     fn end<'a>(&mut self, completion: Completion) -> Result<HostEvent<'a>, End> {
         let cid = completion.cid.get();
         let place = self.commands.get_mut(usize::from(cid));
@@ -425,11 +430,11 @@ impl HostSession {
     }
 }
 
-/// How a connection ends.
+/// The reason why a connection ends.
 enum End {
     /// The controller broke the protocol.
     Broken(Broken),
-    /// It said so.
+    /// The controller ended the connection.
     Said(Fatal),
 }
 

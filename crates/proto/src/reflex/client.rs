@@ -1,4 +1,4 @@
-//! The client's end of a connection: frames what the server says, and encodes requests.
+//! The client's end of a connection: frames the server's messages, and encodes requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,63 +15,62 @@ use super::passage::Passage;
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX, client_v2, v1};
 use crate::carry::Carry;
 
-/// The longest message that is gathered before it is understood: a head and the largest fixed body.
+/// The longest message that is gathered before it is decoded: a head and the largest fixed body.
 const GATHERED_BYTES_MAX: usize = contract::HEAD_BYTES_MAX;
 
 const _: () = assert!(size_of::<ReplyHead>() + size_of::<HelloBody>() <= GATHERED_BYTES_MAX);
 
-/// What the server said.
+/// An event from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ClientEvent<'a> {
     /// A command has ended; its data, if any, follows as [`ClientEvent::Body`].
     Reply {
-        /// The request's. Whether there is such a request is the caller's to check.
+        /// The request's tag. The caller checks that there is such a request.
         tag: Tag,
-        /// How it ended.
+        /// The command's status.
         status: Status,
-        /// Bytes that follow, at most the largest request; zero unless the status is `Ok`. Whether
-        /// they are as many as were asked for is the caller's to check.
+        /// The bytes that follow, at most the largest request; zero unless the status is `Ok`. The
+        /// caller checks that the number is the one it has asked for.
         body_bytes: usize,
     },
-    /// The next piece of the data of the last reply, never empty. `end` comes with the last piece:
-    /// `Ok`, or why the data must not be used.
+    /// The next piece of the data of the last reply, never empty.
     Body {
         /// The bytes, lent for this call.
         bytes: &'a [u8],
-        /// Set with the last piece.
+        /// With the last piece: `Ok`, or why the data must not be used.
         end: Option<Status>,
     },
-    /// The answer to the greeting; requests may be sent from here on if it is `Ok`.
+    /// The answer to the hello. If it is `Ok`, requests may be sent from here on.
     Hello {
-        /// The hello's.
+        /// The hello's tag.
         tag: Tag,
         /// `Ok`, or why the connection is refused.
         status: Status,
         /// The limits.
         reply: HelloReply,
     },
-    /// The answer to an info.
+    /// The answer to an info request.
     Info {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// What the namespace is, or why it is not told.
+        /// The namespace's properties, or why the server refuses them.
         info: Result<NamespaceInfo, Status>,
     },
-    /// The answer to a register, renegotiate or unregister.
+    /// The answer to a register, renegotiate or unregister request.
     Tenant {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
-        /// How it ended.
+        /// The request's status.
         status: Status,
         /// The handle and the figures.
         reply: TenantReply,
     },
     /// The answer to a ping.
     Pong {
-        /// The request's.
+        /// The request's tag.
         tag: Tag,
     },
-    /// Said unasked.
+    /// A notice that the server sends by itself.
     Notice(Notice),
 }
 
@@ -79,11 +78,11 @@ pub enum ClientEvent<'a> {
 #[derive(Debug)]
 pub struct ClientSession {
     phase: Phase,
-    /// Checksums were asked for, then: they were agreed.
+    /// `true` if checksums were asked for and, after the hello's answer, agreed on.
     checksums: bool,
     /// The handle of the tenant that requests are charged to.
     charged: u16,
-    /// What to greet the server with (version 2).
+    /// The hello to send (version 2).
     hello: Option<Box<Hello>>,
     /// The data that is passing through.
     body: Passage,
@@ -95,7 +94,7 @@ pub struct ClientSession {
 enum Phase {
     /// Version 1, to the end of the connection.
     V1,
-    /// Version 2, the hello is not answered yet; the server ends it.
+    /// Version 2 before the hello's answer, which ends this phase.
     Unanswered,
     /// Requests may be sent, to the end of the connection.
     Open,
@@ -104,16 +103,16 @@ enum Phase {
 }
 
 impl ClientSession {
-    /// A session that speaks version 1.
+    /// Creates a session of version 1.
     pub fn v1() -> Self {
         ClientSession::new(Phase::V1, None)
     }
 
-    /// A session that speaks version 2 and introduces itself with `hello`, whose token and tenant
-    /// name must not be longer than [`TOKEN_BYTES_MAX`] and [`TENANT_BYTES_MAX`].
+    /// Creates a session of version 2 that introduces itself with `hello`.
     ///
     /// # Panics
-    /// When one of them is longer.
+    /// Panics if the token is longer than [`TOKEN_BYTES_MAX`], or the tenant's name than
+    /// [`TENANT_BYTES_MAX`].
     pub fn v2(hello: Hello) -> Self {
         assert!(hello.token.len() <= TOKEN_BYTES_MAX, "a token longer than {TOKEN_BYTES_MAX}");
         assert!(hello.tenant.len() <= TENANT_BYTES_MAX, "a name longer than {TENANT_BYTES_MAX}");
@@ -131,46 +130,46 @@ impl ClientSession {
         }
     }
 
-    /// The version that this end speaks.
+    /// Returns the protocol version of this end.
     pub fn version(&self) -> u8 {
         if self.phase == Phase::V1 { 1 } else { 2 }
     }
 
-    /// Whether payloads carry checksums in both directions: agreed in the hello's answer.
+    /// Returns `true` if payloads carry checksums in both directions, as the hello's answer says.
     pub fn checksums(&self) -> bool {
         self.phase == Phase::Open && self.checksums
     }
 
-    /// Whether a message has begun and not ended: the server owes us bytes.
+    /// Returns `true` if a message from the server has begun and not ended.
     pub fn is_mid_message(&self) -> bool {
         self.body.is_open() || !self.carry.is_empty()
     }
 
-    /// The first bytes to send, in this order; none for version 1. Nothing else may be sent before
-    /// [`ClientEvent::Hello`] has come.
+    /// Returns the first heads to send, in this order; none for version 1. Nothing else may be sent
+    /// before [`ClientEvent::Hello`].
     pub fn greeting(&mut self) -> Vec<FrameHead> {
         self.hello.as_ref().map_or_else(Vec::new, |hello| client_v2::greeting(hello))
     }
 
-    /// Charges the requests from here on to the tenant with this handle, which a register on this
-    /// connection was answered with; zero, as at first: to the connection's own. Version 1 cannot
-    /// say it.
+    /// Charges the following requests to the tenant with this handle, which a register on this
+    /// connection returned. Zero, the initial value, charges the connection's own tenant. Version 1
+    /// ignores it.
     pub fn charge(&mut self, handle: u16) {
         self.charged = handle;
     }
 
-    /// The handle of the tenant that requests are charged to.
+    /// Returns the handle of the tenant that requests are charged to.
     pub fn charged(&self) -> u16 {
         self.charged
     }
 
-    /// The head of a request; its payload, all of which must be given here, follows it.
+    /// Encodes the head of a request. Its payload, all of which must be given here, follows it.
     ///
     /// # Errors
-    /// Nothing was encoded: `BadLength` when the range is empty or too large or the payload does
-    /// not match it, `Invalid` for a stream that does not exist or (version 1) the tag
-    /// `u64::MAX`, `Unsupported` for what the version cannot say, `Retry` before the hello was
-    /// answered.
+    /// Nothing was encoded. Returns `BadLength` if the range is empty or too large, or if the
+    /// payload does not match it. Returns `Invalid` for a stream that does not exist or, in version
+    /// 1, the tag `u64::MAX`. Returns `Unsupported` for requests that the version does not have,
+    /// and `Retry` before the hello's answer.
     pub fn request(
         &mut self,
         tag: Tag,
@@ -197,11 +196,12 @@ impl ClientSession {
         }
     }
 
-    /// A request about the connection, as heads to send in this order.
+    /// Encodes a request about the connection, as heads to send in this order.
     ///
     /// # Errors
-    /// Nothing was encoded: `Unsupported` in version 1, `BadLength` for a name that is too long,
-    /// `Invalid` for a hello (which is the greeting's), `Retry` before the hello was answered.
+    /// Nothing was encoded. Returns `Unsupported` in version 1, `BadLength` for a name that is too
+    /// long, `Invalid` for a hello (which is the greeting's), and `Retry` before the hello's
+    /// answer.
     pub fn control(&mut self, control: &Control) -> Result<Vec<FrameHead>, Status> {
         match self.phase {
             Phase::Open => client_v2::control(control),
@@ -210,18 +210,19 @@ impl ClientSession {
         }
     }
 
-    /// How many of the next bytes are the body of the last reply; zero where something else follows.
-    /// Whoever has received them where they belong shows them to
-    /// [`next_event`](ClientSession::next_event) there.
+    /// Returns how many of the next bytes are the body of the last reply; zero if something else
+    /// follows. A caller may receive them in place and pass that slice to
+    /// [`next_event`](ClientSession::next_event).
     pub fn expects(&self) -> usize {
         self.body.left()
     }
 
-    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
-    /// bytes are needed.
+    /// Takes the next event off the front of `input`. Returns `None` when all of `input` was taken
+    /// and more bytes are needed.
     ///
     /// # Errors
-    /// The server broke the protocol: the connection must end and the session not be used again.
+    /// Returns an error if the server broke the protocol. The connection must end, and the session
+    /// must not be used again.
     pub fn next_event<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -255,8 +256,8 @@ impl ClientSession {
         Ok(Some(ClientEvent::Reply { tag, status: Status::Ok, body_bytes }))
     }
 
-    /// The end of a command whose head lies whole in the input is parsed there; everything else is
-    /// gathered.
+    /// Decodes the next message. A command's end whose head lies whole in the input is decoded in
+    /// place; everything else is gathered.
     fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<ClientEvent<'a>>, Fatal> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = ReplyHead::ref_from_prefix(input)
@@ -285,7 +286,7 @@ impl ClientSession {
         }
     }
 
-    /// The end of a command; its data follows.
+    /// Processes a command's end; its data follows.
     fn begin<'a>(&mut self, head: &ReplyHead) -> Result<ClientEvent<'a>, Fatal> {
         if self.phase != Phase::Open {
             return Err(Fatal::OutOfOrder);
@@ -300,7 +301,7 @@ impl ClientSession {
         Ok(ClientEvent::Reply { tag: head.tag.get(), status, body_bytes: body_bytes as usize })
     }
 
-    /// The hello's answer comes first and once.
+    /// Checks that the hello's answer comes first and once.
     fn check_order(&mut self, event: Option<&ClientEvent<'_>>) -> Result<(), Fatal> {
         match (self.phase, event) {
             (Phase::Unanswered, Some(ClientEvent::Hello { status, reply, .. })) => {

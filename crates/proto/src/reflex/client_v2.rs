@@ -1,4 +1,4 @@
-//! Version 2 at the client: the bytes of heads that leave, the meaning of those that arrive.
+//! Version 2 at the client: encoding of outgoing heads, decoding of incoming ones.
 
 use alloc::vec::Vec;
 
@@ -16,10 +16,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::client::ClientEvent;
 use crate::crc32c::Crc32c;
 
-/// The longest body of a notice that this version does not know: it is skipped.
+/// The longest body of a notice that this version does not know, and skips.
 const NOTICE_BYTES_MAX: usize = HEAD_BYTES_MAX - size_of::<ReplyHead>();
 
-/// The hello: its head, the token, the tenant's name. The lengths were checked.
+/// Encodes the hello: its head, the token, the tenant's name. The caller has checked the lengths.
 pub(super) fn greeting(hello: &Hello) -> Vec<FrameHead> {
     let head = HelloHead {
         magic: MAGIC,
@@ -37,12 +37,13 @@ pub(super) fn greeting(hello: &Hello) -> Vec<FrameHead> {
     heads(&[head.as_bytes(), &hello.token, hello.tenant.as_bytes()])
 }
 
-/// The parts, cut into as few heads as they fit.
+/// Splits the concatenated parts into as few heads as possible.
 fn heads(parts: &[&[u8]]) -> Vec<FrameHead> {
     parts.concat().chunks(HEAD_BYTES_MAX).map(FrameHead::new).collect()
 }
 
-/// The head of a request that was checked; `Unsupported` for what the version cannot say.
+/// Encodes the head of a checked request; `Unsupported` for requests that the version does not
+/// have.
 pub(super) fn request(
     tag: Tag,
     stream: u8,
@@ -82,7 +83,7 @@ pub(super) fn request(
     Ok(FrameHead::new(head.as_bytes()))
 }
 
-/// A request about the connection.
+/// Encodes a request about the connection.
 pub(super) fn control(control: &Control) -> Result<Vec<FrameHead>, Status> {
     let head = |opcode: Opcode, tag: Tag| {
         let mut head = RequestHead::new_zeroed();
@@ -128,7 +129,8 @@ fn with_slo(mut head: RequestHead, register: &Register) -> Result<Vec<FrameHead>
     Ok(heads(&[head.as_bytes(), body.as_bytes(), register.name.as_bytes()]))
 }
 
-/// The status of a reply. `ConnectionLost` is ours to make, so a server that sends it is confused.
+/// Returns the status of a reply. `ConnectionLost` is for clients to report, so a server's becomes
+/// `Internal`.
 pub(super) fn status(head: &ReplyHead) -> Status {
     match Status::from_code(head.status.get()) {
         Status::ConnectionLost => Status::Internal,
@@ -136,7 +138,7 @@ pub(super) fn status(head: &ReplyHead) -> Status {
     }
 }
 
-/// The bytes that follow the head of anything but the end of a command: fixed by its opcode.
+/// Returns the size of the body after a head, which its opcode fixes unless it is a command's end.
 pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
     let body_bytes = head.body_bytes.get() as usize;
     let fixed = match head.opcode {
@@ -151,7 +153,7 @@ pub(super) fn fixed_body_bytes(head: &ReplyHead) -> Result<usize, Fatal> {
     if fixed == body_bytes { Ok(fixed) } else { Err(Fatal::BadLength(body_bytes as u64)) }
 }
 
-/// What a gathered message says; `None` for a notice that this version does not know.
+/// Decodes a gathered message; `None` for a notice that this version does not know.
 pub(super) fn event(head: &ReplyHead, body: &[u8]) -> Result<Option<ClientEvent<'static>>, Fatal> {
     let tag = head.tag.get();
     let status = status(head);

@@ -1,9 +1,9 @@
-//! A server's session as bytes, on its way to another worker: what it was at, the payload that is
+//! Serialization of a server's session that moves to another worker: its phase, the payload that is
 //! passing, and the message that is being gathered.
 //!
-//! Format 1: protocol and format (2 bytes), phase, checksums, bytes left of the payload (4), whether
-//! they have a checksum, that (4) and the one of what has passed (4), bytes gathered, those. Numbers
-//! are little-endian.
+//! Format 1 is little-endian: protocol and format (2 bytes), phase (1), checksums (1), bytes left
+//! of the payload (4), whether they have a checksum (1), that checksum (4), the checksum so far
+//! (4), the number of gathered bytes (1), and those bytes.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use super::passage::Passage;
 use super::server::{Phase, ServerSession};
 use crate::carry::Carry;
 
-/// Says that a session of protocol `reflex` follows, in format 1.
+/// The tag of a session of protocol `reflex` in format 1.
 const FORMAT: [u8; 2] = [b'r', 1];
 
 /// The phases by their numbers.
@@ -58,7 +58,7 @@ impl ServerSession {
     }
 }
 
-/// The next bytes.
+/// Takes the next bytes.
 fn take<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (bytes, rest) = input.split_first_chunk()?;
     *input = rest;
@@ -79,8 +79,8 @@ mod tests {
         Reply::Hello { tag: 0, status: Status::Ok, reply }
     }
 
-    /// What a session makes of a stream, as text, when it is packed and unpacked before every byte
-    /// for which `moves` says so.
+    /// Returns the events of a session over a stream, as text. The session is packed and unpacked
+    /// before every byte that `moves` selects.
     fn events(stream: &[u8], moves: impl Fn(usize) -> bool) -> String {
         let mut session = ServerSession::new();
         let (mut said, mut payload) = (String::new(), Vec::new());

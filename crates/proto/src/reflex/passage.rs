@@ -1,16 +1,16 @@
-//! Data on its way through a session: counted, and checked where a checksum came with it.
+//! Data on its way through a session: counted, and checked if a checksum came with it.
 
 use contract::Status;
 
 use crate::crc32c::Crc32c;
 
-/// What is left of the data that follows a head.
+/// The rest of the data that follows a head.
 #[derive(Debug)]
 pub(super) struct Passage {
     left: u32,
     /// The checksum that the data should have.
     expected: Option<u32>,
-    /// Of the bytes that have passed.
+    /// The checksum of the bytes so far.
     crc: Crc32c,
 }
 
@@ -19,13 +19,13 @@ impl Passage {
         Passage { left: 0, expected: None, crc: Crc32c::EMPTY }
     }
 
-    /// One in the middle: bytes that are left, their checksum if they have one, and its state (the
-    /// complement of the sum).
+    /// Restores a passage: the bytes that are left, their checksum if they have one, and the
+    /// complement of the checksum so far.
     pub(super) const fn from_parts(left: u32, expected: Option<u32>, crc: u32) -> Self {
         Passage { left, expected, crc: Crc32c::from_sum(!crc) }
     }
 
-    /// What [`from_parts`](Passage::from_parts) takes.
+    /// Returns the arguments of [`from_parts`](Passage::from_parts).
     pub(super) const fn to_parts(&self) -> (u32, Option<u32>, u32) {
         (self.left, self.expected, !self.crc.sum())
     }
@@ -36,18 +36,18 @@ impl Passage {
         *self = Passage { left: bytes, expected, crc: Crc32c::EMPTY };
     }
 
-    /// Whether bytes are still to come.
+    /// Returns `true` if bytes are still to come.
     pub(super) fn is_open(&self) -> bool {
         self.left > 0
     }
 
-    /// Bytes that are still to come.
+    /// Returns the number of bytes that are still to come.
     pub(super) fn left(&self) -> usize {
         self.left as usize
     }
 
-    /// Takes the next piece, as large as possible, off the front of `input`; with the last one
-    /// comes whether the checksum was good. `None` when `input` is empty.
+    /// Takes the next piece, as large as possible, off the front of `input`. The last piece comes
+    /// with the status of the checksum. Returns `None` if `input` is empty.
     pub(super) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<(&'a [u8], Option<Status>)> {
         if input.is_empty() {
             return None;

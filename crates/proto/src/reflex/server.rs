@@ -1,4 +1,4 @@
-//! The server's end of a connection: tells the versions apart, frames, and hands over.
+//! The server's end of a connection: detects the version, frames messages, and decodes them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use super::passage::Passage;
 use super::{PAYLOAD_BYTES_MAX, server_v2, v1};
 use crate::carry::Carry;
 
-/// The longest message that is gathered before it is understood: a hello with all it may carry.
+/// The longest message that is gathered before it is decoded: a hello with all it may carry.
 const GATHERED_BYTES_MAX: usize = size_of::<HelloHead>() + TOKEN_BYTES_MAX + TENANT_BYTES_MAX;
 
 /// The payload of a register or renegotiate with the longest name.
@@ -23,11 +23,11 @@ const REGISTER_BYTES_MAX: usize = size_of::<SloBody>() + TENANT_BYTES_MAX;
 const _: () = assert!(GATHERED_BYTES_MAX <= 192);
 const _: () = assert!(size_of::<RequestHead>() + REGISTER_BYTES_MAX <= GATHERED_BYTES_MAX);
 
-/// The server's end of protocol `reflex` on one connection, of whichever version the client speaks.
+/// The server's end of protocol `reflex` on one connection, in the client's version.
 #[derive(Debug)]
 pub struct ServerSession {
     pub(super) phase: Phase,
-    /// The client asked for checksums, then: they were agreed.
+    /// `true` if the client asked for checksums and, after the hello's reply, both ends agreed.
     pub(super) checksums: bool,
     /// The payload that is passing through.
     pub(super) payload: Passage,
@@ -37,13 +37,13 @@ pub struct ServerSession {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing tells the version yet; the client's first bytes end it.
+    /// The version is unknown; the client's first bytes end this phase.
     Undetected,
     /// Version 1, to the end of the connection.
     V1,
-    /// Version 2, the hello is coming; its last byte ends it.
+    /// Version 2 before the end of the hello, which ends this phase.
     Hello,
-    /// The hello was handed over; our reply to it ends it.
+    /// The hello was passed on; the reply to it ends this phase.
     Unanswered,
     /// Requests may come, to the end of the connection.
     Open,
@@ -58,7 +58,7 @@ impl Default for ServerSession {
 }
 
 impl ServerSession {
-    /// A session of a connection that has said nothing yet.
+    /// Creates a session of a connection that has sent nothing yet.
     pub fn new() -> Self {
         ServerSession {
             phase: Phase::Undetected,
@@ -68,7 +68,7 @@ impl ServerSession {
         }
     }
 
-    /// The version that the client speaks, once its first bytes have told.
+    /// Returns the client's version, once its first bytes have told.
     pub fn version(&self) -> Option<u8> {
         match self.phase {
             Phase::Undetected => None,
@@ -77,7 +77,7 @@ impl ServerSession {
         }
     }
 
-    /// Tells the versions apart by the first two bytes, the second version's magic by four.
+    /// Detects the version by the first two bytes, and checks the second version's magic of four.
     fn detect(&mut self, input: &mut &[u8]) -> Result<(), Fatal> {
         let word = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
         let Some(first) = self.carry.gather(input, 2).map(word) else { return Ok(()) };
@@ -129,7 +129,8 @@ impl ServerSession {
         Ok(Some(Control::Hello(hello)))
     }
 
-    /// A command whose head lies whole in the input is parsed there; everything else is gathered.
+    /// Decodes the next message. A command whose head lies whole in the input is decoded in place;
+    /// everything else is gathered.
     fn next_v2<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Event<'a>>, Fatal> {
         if self.carry.is_empty()
             && let Ok((head, rest)) = RequestHead::ref_from_prefix(input)
@@ -155,8 +156,8 @@ impl ServerSession {
         }
     }
 
-    /// A register or renegotiate whose head has been gathered. One that cannot be understood is
-    /// refused like a command.
+    /// Decodes a register or renegotiate whose head has been gathered. A malformed one is refused
+    /// like a command.
     fn next_register<'a>(
         &mut self,
         head: &RequestHead,
@@ -178,7 +179,7 @@ impl ServerSession {
         Ok(Some(event))
     }
 
-    /// A command, or what is answered like one; its payload follows.
+    /// Processes a command, or a message that is answered like one; its payload follows.
     fn begin<'a>(&mut self, head: &RequestHead) -> Result<Event<'a>, Fatal> {
         let payload_bytes = head.payload_bytes.get();
         if payload_bytes as usize > PAYLOAD_BYTES_MAX {

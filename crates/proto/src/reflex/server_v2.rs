@@ -1,4 +1,4 @@
-//! Version 2 at the server: the meaning of heads that arrive, the bytes of those that leave.
+//! Version 2 at the server: decoding of incoming heads, encoding of outgoing ones.
 
 use alloc::string::String;
 
@@ -17,13 +17,13 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use super::{REQUEST_BLOCKS_MAX, STREAMS_MAX};
 use crate::crc32c::Crc32c;
 
-/// The largest rate of the percentile in tenths of a percent.
+/// The largest percentile, in tenths of a percent.
 const PERCENTILE_TENTHS_MAX: u16 = 1000;
 
-/// A request that is refused where its range was not found good carries a command without one.
+/// The command, without a range, of a request that is refused.
 const REFUSED: Command = Command::Flush;
 
-/// Bytes that follow the hello's head, if the hello is one that can be answered.
+/// Checks a hello's head, and returns the number of bytes that follow it.
 pub(super) fn check_hello(head: &HelloHead) -> Result<usize, Fatal> {
     let (oldest, newest) = (head.version_min.get(), head.version_max.get());
     if !(oldest..=newest).contains(&VERSION) {
@@ -38,8 +38,8 @@ pub(super) fn check_hello(head: &HelloHead) -> Result<usize, Fatal> {
     Ok(token + tenant)
 }
 
-/// A hello that was checked; `words` are the token and the tenant's name. What is not UTF-8 in the
-/// name is replaced, so that it names no tenant.
+/// Decodes a checked hello; `words` are the token and the tenant's name. Invalid UTF-8 in the name
+/// is replaced, so that it names no tenant.
 pub(super) fn hello(head: &HelloHead, words: &[u8]) -> Hello {
     let (token, tenant) = words.split_at(usize::from(head.token_bytes));
     Hello {
@@ -53,7 +53,7 @@ pub(super) fn hello(head: &HelloHead, words: &[u8]) -> Hello {
     }
 }
 
-/// The command of a head, or why it is refused.
+/// Decodes a command, or refuses it.
 pub(super) fn request(head: &RequestHead) -> Request {
     let payload_bytes = head.payload_bytes.get() as usize;
     match command(head) {
@@ -71,7 +71,7 @@ pub(super) fn request(head: &RequestHead) -> Request {
     }
 }
 
-/// A request that is answered with `verdict`; no field that was not checked gets past it.
+/// Creates a request that is answered with `verdict`, without any unchecked field.
 pub(super) fn refusal(head: &RequestHead, payload_bytes: usize, verdict: Status) -> Request {
     Request {
         tag: head.tag.get(),
@@ -122,7 +122,8 @@ fn namespace(head: &RequestHead) -> Option<NamespaceId> {
     (namespace != 0).then_some(NamespaceId(namespace))
 }
 
-/// A request about the connection that is all in its head; `None` if it is not one or is malformed.
+/// Decodes a request about the connection that has no payload; `None` if it is another request or
+/// malformed.
 pub(super) fn control(head: &RequestHead) -> Option<Control> {
     if head.payload_bytes.get() != 0 || head.flags != 0 || !is_reserved_zero(head) {
         return None;
@@ -136,7 +137,7 @@ pub(super) fn control(head: &RequestHead) -> Option<Control> {
     }
 }
 
-/// A register or renegotiate with its payload, which is at least an [`SloBody`].
+/// Decodes a register or renegotiate with its payload, which is at least an [`SloBody`].
 pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, Status> {
     let (body, name) = SloBody::ref_from_prefix(payload).expect("the length was checked");
     if name.len() != usize::from(body.name_bytes) {
@@ -168,7 +169,7 @@ pub(super) fn register(head: &RequestHead, payload: &[u8]) -> Result<Control, St
     })
 }
 
-/// The bytes of a reply before its data.
+/// Encodes a reply up to its data.
 pub(super) fn reply(reply: &Reply, body: &[u8], checksums: bool) -> FrameHead {
     match *reply {
         Reply::Done { tag, status, .. } => done(tag, status, body, checksums),
@@ -216,7 +217,7 @@ fn done(tag: Tag, status: Status, body: &[u8], checksums: bool) -> FrameHead {
     FrameHead::new(head.as_bytes())
 }
 
-/// A head and the fixed body that belongs to its opcode, as one.
+/// Encodes a head and the fixed body of its opcode.
 fn with_body(
     opcode: ReplyOpcode,
     tag: Tag,

@@ -1,5 +1,5 @@
-//! Version 1, both ends: the meaning of a [`MessageHead`]. It has no status, so everything that
-//! cannot be answered ends the connection.
+//! Version 1, both ends: the meaning of a [`MessageHead`]. The version has no status, so every
+//! request that cannot be answered ends the connection.
 
 use contract::{BLOCK_BYTES, Command, Fatal, FrameHead, Range, Reply, Request, Status, Tag};
 use wire::reflex_v1::{MAGIC, MessageHead, Opcode};
@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::REQUEST_BLOCKS_MAX;
 
-/// The server's view of a head from a client.
+/// Decodes a client's head at the server.
 pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
     check_magic(head)?;
     let range = Range::new(head.lba.get(), head.lba_count.get());
@@ -28,7 +28,7 @@ pub(super) fn request(head: &MessageHead) -> Result<Request, Fatal> {
     })
 }
 
-/// The head of the server's reply; data follows that of a read.
+/// Encodes the head of the server's reply; a read's data follows.
 pub(super) fn reply(reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
     let Reply::Done { tag, command, status } = *reply else {
         return Err(Fatal::Unanswerable(Status::Unsupported));
@@ -45,8 +45,8 @@ pub(super) fn reply(reply: &Reply, body: &[u8]) -> Result<FrameHead, Fatal> {
     Ok(head(opcode, tag, range.lba, lba_count))
 }
 
-/// The head of a client's request; the data of a write follows. Version 1 wants names that are not
-/// zero, so the handle is the tag plus one.
+/// Encodes the head of a client's request; a write's data follows. Version 1 wants handles that are
+/// not zero, so the handle is the tag plus one.
 pub(super) fn encode_request(tag: Tag, command: Command) -> Result<FrameHead, Status> {
     let (opcode, range) = match command {
         Command::Read(range) => (Opcode::GET, range),
@@ -57,7 +57,7 @@ pub(super) fn encode_request(tag: Tag, command: Command) -> Result<FrameHead, St
     Ok(head(opcode, handle, range.lba, range.blocks))
 }
 
-/// The client's view of a head from a server: the tag, and the bytes that follow.
+/// Decodes a server's head at the client: the tag, and the number of bytes that follow.
 pub(super) fn decode_reply(head: &MessageHead) -> Result<(Tag, usize), Fatal> {
     check_magic(head)?;
     let body_bytes = match head.opcode {
@@ -77,7 +77,7 @@ fn check_magic(head: &MessageHead) -> Result<(), Fatal> {
     }
 }
 
-/// The bytes of the head's range.
+/// Checks the length of the head's range, and returns it in bytes.
 fn check_length(head: &MessageHead) -> Result<usize, Fatal> {
     let blocks = head.lba_count.get();
     match blocks {

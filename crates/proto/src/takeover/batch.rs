@@ -1,4 +1,4 @@
-//! Many connections, or their tickets, in the body of one message; an NVMe controller with its own.
+//! Bodies that hold many connections, many tickets, or an NVMe controller with its connections.
 //! Little-endian.
 
 use alloc::vec::Vec;
@@ -6,24 +6,24 @@ use alloc::vec::Vec;
 use super::Unfit;
 use super::bytes::Reader;
 
-/// Bytes before each parcel.
+/// The size in bytes of what precedes each parcel.
 pub(super) const PREFIX_BYTES: usize = 8 + 4;
 
 /// Connections as bytes, with their tickets.
 pub type Parcels<'a> = Vec<(u64, &'a [u8])>;
 
-/// Appends a connection to a body: its ticket (8 bytes), the bytes of its parcel (4), the parcel as
-/// [`encode`](super::encode) made it.
+/// Appends a connection to a body: its ticket (8 bytes), the length of its parcel (4), and the
+/// parcel from [`encode`](super::encode).
 pub fn put_parcel(body: &mut Vec<u8>, ticket: u64, parcel: &[u8]) {
     body.extend(ticket.to_le_bytes());
     body.extend((parcel.len() as u32).to_le_bytes());
     body.extend_from_slice(parcel);
 }
 
-/// The same, as long as the body then has no more than `most` bytes.
+/// Appends a connection like [`put_parcel`], unless the body would exceed `most` bytes.
 ///
 /// # Errors
-/// [`Unfit::TooLarge`] when it would have; then it is as before.
+/// Returns [`Unfit::TooLarge`] if it would; the body is unchanged.
 pub fn put_parcel_within(
     body: &mut Vec<u8>,
     ticket: u64,
@@ -38,10 +38,10 @@ pub fn put_parcel_within(
     Ok(())
 }
 
-/// The connections of a body, with their tickets.
+/// Returns the connections of a body, with their tickets.
 ///
 /// # Errors
-/// [`Unfit::Length`] when it is cut.
+/// Returns [`Unfit::Length`] if the body is truncated.
 pub fn parcels(body: &[u8]) -> Result<Parcels<'_>, Unfit> {
     let (mut input, mut found) = (Reader(body), Vec::new());
     while !input.0.is_empty() {
@@ -50,33 +50,33 @@ pub fn parcels(body: &[u8]) -> Result<Parcels<'_>, Unfit> {
     Ok(found)
 }
 
-/// The beginning of a body that holds an NVMe controller: its bytes behind their number (4). Its connections
-/// follow, as [`put_parcel`] puts them, that of the admin queue first.
+/// Begins a body with an NVMe controller: its length (4 bytes), then its bytes. Its connections
+/// follow by [`put_parcel`], that of the admin queue first.
 pub fn put_controller(controller: &[u8]) -> Vec<u8> {
     let mut body = (controller.len() as u32).to_le_bytes().to_vec();
     body.extend_from_slice(controller);
     body
 }
 
-/// A body's controller, and its connections with their tickets.
+/// Returns a body's controller, and its connections with their tickets.
 ///
 /// # Errors
-/// [`Unfit::Length`] when it is cut.
+/// Returns [`Unfit::Length`] if the body is truncated.
 pub fn controller(body: &[u8]) -> Result<(&[u8], Parcels<'_>), Unfit> {
     let mut input = Reader(body);
     let controller = input.string()?;
     Ok((controller, parcels(input.0)?))
 }
 
-/// Tickets as a body: 8 bytes each.
+/// Encodes tickets as a body: 8 bytes each.
 pub fn put_tickets(tickets: &[u64]) -> Vec<u8> {
     tickets.iter().flat_map(|ticket| ticket.to_le_bytes()).collect()
 }
 
-/// The tickets of a body.
+/// Returns the tickets of a body.
 ///
 /// # Errors
-/// [`Unfit::Length`] when it is cut.
+/// Returns [`Unfit::Length`] if the body is truncated.
 pub fn tickets(body: &[u8]) -> Result<Vec<u64>, Unfit> {
     let (mut input, mut found) = (Reader(body), Vec::new());
     while !input.0.is_empty() {

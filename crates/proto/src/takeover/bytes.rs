@@ -1,21 +1,21 @@
-//! Numbers and byte strings, one after the other; little-endian.
+//! Serialization of numbers and byte strings, little-endian.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 
 use super::{Unfit, VERSION};
 
-/// Bytes in front of what is [sealed](Writer::sealed): what it is, the version, and how much follows.
+/// The size in bytes of what precedes [sealed](Writer::sealed) content: magic, version and length.
 const PREFIX_BYTES: usize = 8 + 2 + 4;
 
-/// Takes values off the front.
+/// Takes values off the front of bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// What was [sealed](Writer::sealed) as this.
+    /// Opens content that was [sealed](Writer::sealed) with this magic.
     ///
     /// # Errors
-    /// When it is something else, of another version, or not as long as it says.
+    /// Returns an [`Unfit`] if the magic, the version or the length is another one.
     pub(crate) fn open(bytes: &'a [u8], magic: [u8; 8]) -> Result<Reader<'a>, Unfit> {
         let mut input = Reader(bytes);
         if input.array().map_err(|_| Unfit::Foreign)? != magic {
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A byte that is 0 or 1.
+    /// Takes a byte that is 0 or 1.
     pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Unfit> {
         match self.u8()? {
             0 => Ok(false),
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An address, if there is one.
+    /// Takes an optional address.
     pub(crate) fn address(&mut self) -> Result<Option<IpAddr>, Unfit> {
         let (is_there, is_v4) = (self.flag("address")?, self.flag("address")?);
         let address = Ipv6Addr::from(self.array::<16>()?);
@@ -80,13 +80,14 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Bytes behind their number (4 bytes).
+    /// Takes bytes preceded by their number (4 bytes).
     pub(crate) fn string(&mut self) -> Result<&'a [u8], Unfit> {
         let count = self.u32()? as usize;
         self.bytes(count)
     }
 
-    /// How many items follow (4 bytes), each of at least so many bytes: never more than there can be.
+    /// Takes the number of items that follow (4 bytes). Each has at least `bytes_min` bytes, so a
+    /// number that cannot be is refused.
     pub(crate) fn count(&mut self, bytes_min: usize) -> Result<usize, Unfit> {
         let count = self.u32()? as usize;
         match count.checked_mul(bytes_min) {
@@ -96,12 +97,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends values.
+/// Appends values to bytes.
 #[derive(Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
-    /// Begins what is to be [sealed](Writer::sealed) as this.
+    /// Begins content that is to be [sealed](Writer::sealed), with this magic.
     pub(crate) fn begin(magic: [u8; 8]) -> Writer {
         let mut to = Writer::default();
         to.put(magic);
@@ -110,10 +111,10 @@ impl Writer {
         to
     }
 
-    /// All that was put, which says how long it is.
+    /// Ends the content by storing its length.
     ///
     /// # Errors
-    /// When it is more than so many bytes.
+    /// Returns [`Unfit::TooLarge`] if it has more than `bytes_max` bytes.
     pub(crate) fn sealed(mut self, bytes_max: usize) -> Result<Vec<u8>, Unfit> {
         if self.0.len() > bytes_max {
             return Err(Unfit::TooLarge);
@@ -131,7 +132,8 @@ impl Writer {
         self.0.push(u8::from(flag));
     }
 
-    /// An address: whether there is one, whether that is of version 4, and as one of version 6.
+    /// Appends an optional address: whether it exists, whether it is of version 4, and its form in
+    /// version 6.
     pub(crate) fn address(&mut self, address: Option<IpAddr>) {
         self.flag(address.is_some());
         self.flag(address.is_some_and(|address| address.is_ipv4()));
@@ -142,7 +144,7 @@ impl Writer {
         });
     }
 
-    /// The number of items, or of bytes, that follow.
+    /// Appends the number of items, or of bytes, that follow.
     pub(crate) fn count(&mut self, count: usize) -> Result<(), Unfit> {
         let count = u32::try_from(count).map_err(|_| Unfit::TooLarge)?;
         self.put(count.to_le_bytes());

@@ -1,52 +1,55 @@
-//! The head of a message: 24 bytes, which will be the same in every version, so that each can tell
-//! another why it is refused.
+//! The head of a message: 24 bytes. They will be the same in every version, so that each version
+//! can tell another why it is refused.
 //!
-//! Magic `nftk` (4 bytes), version (2), kind (2), ticket (8), bytes of the body (4), descriptors that
-//! come with it (2), zero (2); little-endian.
+//! The format is little-endian: magic `nftk` (4 bytes), version (2), kind (2), ticket (8), length
+//! of the body (4), number of descriptors (2), zero (2).
 
 use super::bytes::{Reader, Writer};
 use super::{BODY_BYTES_MAX, Unfit, VERSION};
 
 const MAGIC: [u8; 4] = *b"nftk";
 
-/// What a message says.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
-    /// New: it wants to take over, and who it is.
+    /// From the new process: it wants to take over, and its identity.
     Hello = 1,
-    /// Old: what it serves, which does not change from now on.
+    /// From the old process: its configuration, which does not change from now on.
     Estate = 2,
-    /// Old: the descriptors of its devices' files.
+    /// From the old process: the descriptors of its devices' files.
     Files = 3,
-    /// Old: the descriptors of its listeners.
+    /// From the old process: the descriptors of its listeners.
     Listeners = 4,
-    /// New: it could serve.
+    /// From the new process: it is ready to serve.
     Ready = 5,
-    /// Old: it accepts no more; connections follow.
+    /// From the old process: it accepts no more connections; its connections follow.
     Still = 6,
-    /// Old: connections ([`parcels`](super::parcels)), with their sockets in the same order. The ticket is
-    /// when they left, in nanoseconds of the machine's clock.
+    /// From the old process: connections ([`parcels`](super::parcels)), with their sockets in the
+    /// same order. The ticket is the time at which they left, in nanoseconds of the machine's
+    /// clock.
     Parcels = 7,
-    /// New: it has room for these connections ([`tickets`](super::tickets)), and everything about them.
+    /// From the new process: it can serve these connections ([`tickets`](super::tickets)).
     Taken = 8,
-    /// New: it cannot take the connection of this ticket; why.
+    /// From the new process: it cannot take the connection of this ticket, and why.
     Refused = 9,
-    /// Old: these connections are the new one's.
+    /// From the old process: these connections now belong to the new process.
     Yours = 10,
-    /// Old: all that could has moved; the rest is the new one's, too.
+    /// From the old process: all connections that can move have moved; everything else is handed
+    /// over, too.
     Commit = 11,
-    /// New: it serves.
+    /// From the new process: it serves.
     Committed = 12,
-    /// Old: nothing of it runs any more.
+    /// From the old process: none of its threads runs any more.
     Rest = 13,
-    /// Either: it goes no further; why. Not behind `Committed`.
+    /// From either process: it aborts the hand-over, and why. Never sent after `Committed`.
     Stop = 14,
-    /// Old: what its NVMe controllers have in common, which does not change until all is given.
+    /// From the old process: the state that its NVMe controllers share, which does not change until
+    /// the last one is handed over.
     Fabric = 15,
-    /// Old: an NVMe controller with the connections of all its queues
-    /// ([`controller`](super::controller)), and their sockets in the same order. The ticket is as with
-    /// `Parcels`; the answer is about all of them, by the ticket of the first.
+    /// From the old process: an NVMe controller with the connections of all its queues
+    /// ([`controller`](super::controller)), and their sockets in the same order. The ticket is as
+    /// with `Parcels`. The answer is for all of them, with the ticket of the first.
     Controller = 16,
 }
 
@@ -74,24 +77,24 @@ impl Kind {
 /// The head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it says.
+    /// The kind of the message.
     pub kind: Kind,
-    /// The connection that it is about, or a time; zero if neither.
+    /// The ticket of the connection concerned, or a time; zero if neither.
     pub ticket: u64,
-    /// Bytes that follow.
+    /// The length of the body in bytes.
     pub body_bytes: usize,
-    /// Descriptors that come with its first byte.
+    /// The number of descriptors that come with the head's first byte.
     pub descriptors: u16,
 }
 
 impl Head {
-    /// Bytes of a head.
+    /// The size of a head in bytes.
     pub const BYTES: usize = 24;
 
-    /// The head as bytes.
+    /// Encodes the head.
     ///
     /// # Errors
-    /// [`Unfit::TooLarge`] when there is no message with so large a body.
+    /// Returns [`Unfit::TooLarge`] if the body is larger than a message may be.
     pub fn to_bytes(self) -> Result<[u8; Head::BYTES], Unfit> {
         if self.body_bytes > BODY_BYTES_MAX {
             return Err(Unfit::TooLarge);
@@ -107,10 +110,11 @@ impl Head {
         Ok(to.0.try_into().expect("the fields make a head"))
     }
 
-    /// What these bytes are the head of.
+    /// Decodes a head.
     ///
     /// # Errors
-    /// When they are foreign, of another version, of no known kind, or of too large a message.
+    /// Returns an [`Unfit`] if the bytes are foreign, of another version, of an unknown kind, or of
+    /// too large a message.
     pub fn parse(bytes: &[u8; Head::BYTES]) -> Result<Head, Unfit> {
         let from = &mut Reader(bytes);
         if from.array()? != MAGIC {

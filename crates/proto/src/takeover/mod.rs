@@ -1,8 +1,8 @@
-//! What two processes say to each other while the newer takes over from the older
-//! (docs/adr/0009-upgrade.md): messages with a head of fixed size, and connections as bytes.
+//! The messages of two processes while the newer takes over from the older
+//! (docs/adr/0009-upgrade.md): heads of fixed size, and connections as bytes.
 //!
-//! What is deliberately not here: the Unix socket and the descriptors that go along, who may say what
-//! when, and the bodies of messages about the server as a whole, which the program makes.
+//! Deliberately left out: the Unix socket and its descriptors, the order of messages, and the
+//! bodies of messages about the server as a whole, which the program encodes.
 
 mod batch;
 mod bytes;
@@ -20,26 +20,26 @@ pub use head::{Head, Kind};
 pub use parcel::{decode, encode};
 pub(crate) use parcel::{put_command, take_command};
 
-/// The version of all that is here. A process that speaks another one is refused.
+/// The version of all messages. A process with another version is refused.
 pub const VERSION: u16 = 3;
 
-/// Bytes of a message's body at most.
+/// The largest message body in bytes.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// Why a message, or a connection, is refused.
+/// The reason why a message, or a connection, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// It does not begin as ours do.
+    /// The magic number is another one.
     Foreign,
-    /// It is of this version.
+    /// The version is another one.
     Version(u16),
-    /// It ends before it should, or goes on behind its end.
+    /// The length is wrong: bytes are missing or left over.
     Length,
-    /// It says something that cannot be; what.
+    /// A field has an invalid value; the text names the field.
     Value(&'static str),
-    /// A tenant of this name, or (empty) one without a name, is not known.
+    /// A tenant of this name is unknown; empty if the tenant has no name.
     Tenant(alloc::string::String),
-    /// It is larger than a message may be.
+    /// The content is larger than a message may be.
     TooLarge,
 }
 

@@ -1,8 +1,8 @@
-//! A connection as bytes, for another process: [`Parcel`] with tenants by name and times as ages.
+//! A connection as bytes, for another process: a [`Parcel`] with tenants by name and times as ages.
 //!
-//! Magic `nfparcel` (8 bytes), version (2), bytes that follow (4), then the fields in the order in
-//! which [`encode`] puts them; little-endian. Each count is checked against what is left before
-//! anything is made of it.
+//! The format is little-endian: magic `nfparcel` (8 bytes), version (2), length of the rest (4),
+//! then the fields in the order of [`encode`]. Each count is checked against the remaining bytes
+//! before anything is allocated.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -19,13 +19,13 @@ use super::{BODY_BYTES_MAX, Unfit};
 
 const MAGIC: [u8; 8] = *b"nfparcel";
 
-/// Streams of a connection.
+/// The number of streams of a connection.
 const STREAMS: u8 = 8;
 
-/// The place in the table of names of whoever has none.
+/// The index of an absent tenant in the table of names.
 const NOBODY: u16 = u16::MAX;
 
-/// The tenants that a parcel names.
+/// The tenants that a parcel refers to.
 #[derive(Default)]
 struct Names(Vec<(TenantId, String)>);
 
@@ -36,11 +36,11 @@ impl Names {
     }
 }
 
-/// The parcel as bytes. `name` says what a tenant is called, if it is (still) one of this epoch; of a
-/// `None` epoch, whichever it has.
+/// Encodes a parcel. `name` returns the name of a tenant, if it is still one of this epoch; for a
+/// `None` epoch, of any epoch.
 ///
 /// # Errors
-/// When somebody whom it needs has no name any more, or it is too large.
+/// Returns an [`Unfit`] if a required tenant has no name any more, or if the parcel is too large.
 pub fn encode(
     parcel: &Parcel,
     now: Instant,
@@ -105,12 +105,12 @@ pub fn encode(
     to.sealed(BODY_BYTES_MAX - super::batch::PREFIX_BYTES)
 }
 
-/// The parcel that these bytes are, from worker number `from`; its ticket means nothing. `member`
-/// says who has a name here.
+/// Decodes a parcel from worker number `from`; its ticket is meaningless. `member` returns the
+/// tenant of a name in this process.
 ///
 /// # Errors
-/// When they are foreign, of another version or cut, when they say something that cannot be, and when
-/// there is no tenant of a name that is needed.
+/// Returns an [`Unfit`] if the bytes are foreign, of another version, truncated or invalid, or if
+/// there is no tenant of a required name.
 pub fn decode(
     bytes: &[u8],
     from: u16,
@@ -172,7 +172,8 @@ pub fn decode(
     })
 }
 
-/// At most one payload is under way: the last request's, one that waits, or one that is thrown away.
+/// Checks that at most one payload is incomplete: the last request's, the waiting request's, or a
+/// discarded one.
 fn check_begun(requests: &[ParcelRequest], waits: bool, discards: bool) -> Result<(), Unfit> {
     let is_begun = |request: &ParcelRequest| matches!(request.payload, Payload::Begun(_));
     let (last, others) = match requests.split_last() {
@@ -275,7 +276,8 @@ fn take_grant(
     Ok(Some(ParcelGrant { tenant, register, all, single }))
 }
 
-/// Somebody of the table of names: `None` where nobody is meant, `Some(None)` if there is none here.
+/// Takes a reference to the table of names. Returns `None` for an absent tenant, and `Some(None)`
+/// for a name that is unknown here.
 fn take_member(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
@@ -289,7 +291,7 @@ fn take_member(
     }
 }
 
-/// Somebody who is needed.
+/// Takes a reference to a tenant that is required.
 fn take_tenant(
     input: &mut Reader<'_>,
     names: &[Result<Member, String>],
@@ -369,7 +371,7 @@ pub(crate) fn take_command(input: &mut Reader<'_>) -> Result<Command, Unfit> {
     }
 }
 
-/// Bytes of a request without a payload.
+/// The size in bytes of a request without a payload.
 const REQUEST_BYTES_MIN: usize = 8 + 1 + 2 + 14 + 2 + 1 + 8 + 1 + 4 + 8;
 
 fn put_request(
@@ -423,7 +425,7 @@ fn put_waiting(to: &mut Writer, waiting: Option<&Request>) -> Result<(), Unfit> 
     waiting.map_or(Ok(()), |request| put_bare(to, request))
 }
 
-/// Bytes of a request whose payload has not come.
+/// The size in bytes of a request whose payload has not come.
 const BARE_BYTES: usize = 2 + 8 + 1 + 2 + 2 + 14 + 4 + 2;
 
 fn put_bare(to: &mut Writer, request: &Request) -> Result<(), Unfit> {

@@ -8,10 +8,11 @@ use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
 use crypto_bigint::{BoxedUint, Odd};
 use spin::Once;
 
-/// Bytes of an exponent: more than twice the strength of the largest group (RFC 7919, section 5.2).
+/// The size of an exponent in bytes: more than twice the strength of the largest group (RFC 7919,
+/// section 5.2).
 pub const EXPONENT_BYTES: usize = 64;
 
-/// A group, or none.
+/// A Diffie-Hellman group, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// No Diffie-Hellman exchange.
@@ -29,8 +30,8 @@ pub enum Group {
 }
 
 impl Group {
-    /// All of them, in the order in which a controller prefers them: any exchange before none, the
-    /// cheaper before the dearer.
+    /// All groups, in the order in which a controller prefers them: any exchange before none, and
+    /// cheaper ones first.
     pub const ALL: [Group; 6] = [
         Group::Ffdhe2048,
         Group::Ffdhe3072,
@@ -40,17 +41,17 @@ impl Group {
         Group::Null,
     ];
 
-    /// The identifier in messages.
+    /// Returns the identifier in messages.
     pub const fn id(self) -> u8 {
         self as u8
     }
 
-    /// The group of this identifier.
+    /// Returns the group of this identifier.
     pub fn from_id(id: u8) -> Option<Group> {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// Bytes of a value; zero without a group.
+    /// Returns the size of a value in bytes; zero for [`Group::Null`].
     pub const fn bytes(self) -> usize {
         match self {
             Group::Null => 0,
@@ -62,7 +63,7 @@ impl Group {
         }
     }
 
-    /// The number X of the prime's formula (RFC 7919, appendix A).
+    /// Returns the number X of the prime's formula (RFC 7919, appendix A).
     const fn offset(self) -> u64 {
         match self {
             Group::Null => 0,
@@ -74,7 +75,7 @@ impl Group {
         }
     }
 
-    /// The prime, big-endian; empty without a group. Computed once.
+    /// Returns the prime, big-endian; empty for [`Group::Null`]. Computed once.
     pub fn prime(self) -> &'static [u8] {
         static PRIMES: [Once<Box<[u8]>>; Group::ALL.len()] = [const { Once::new() }; 6];
         match self {
@@ -83,15 +84,15 @@ impl Group {
         }
     }
 
-    /// 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. The digits of e are computed rather
-    /// than listed.
+    /// Computes 2^b − 2^(b−64) + (⌊2^(b−130) e⌋ + X) 2^64 − 1 of b bits. The digits of e are
+    /// computed rather than listed.
     fn compute_prime(self) -> Box<[u8]> {
         let words = self.bytes() / 8;
         let mut prime = digits_of_e(words * 64 - 130);
         prime.resize(words - 1, 0);
         add_small(&mut prime, self.offset());
-        // Times 2^64, less 1: a low word of all ones, and one less above it, made up for by the
-        // high word: 2^b − 2^(b−64) is all ones there.
+        // Times 2^64, less 1: a low word of all ones, and one less above it. The high word makes up
+        // for that: 2^b − 2^(b−64) is all ones there.
         prime.insert(0, 0);
         prime[words - 1] = u64::MAX;
         let mut borrow = true;
@@ -103,16 +104,16 @@ impl Group {
         prime.iter().rev().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    /// The public value of an exponent, once [`Power::raise`]d; `None` without a group.
+    /// Returns the computation of an exponent's public value; `None` for [`Group::Null`].
     pub fn public(self, exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
         let mut base = vec![0; self.bytes()];
         *base.last_mut()? = 2;
         Some(Power { group: self, base, exponent })
     }
 
-    /// The shared value of the other end's public one and an exponent, once [`Power::raise`]d;
-    /// `None` when the public value is none (RFC 7919, section 5.1): wrong in length, or not above 1
-    /// and below the prime less 1.
+    /// Returns the computation of the value shared with the other end, from its public value and an
+    /// exponent. Returns `None` if the public value is invalid (RFC 7919, section 5.1): wrong in
+    /// length, or not above 1 and below the prime less 1.
     pub fn shared(self, public: &[u8], exponent: [u8; EXPONENT_BYTES]) -> Option<Power> {
         if self == Group::Null || public.len() != self.bytes() {
             return None;
@@ -126,24 +127,26 @@ impl Group {
     }
 }
 
-/// A power to compute, which takes from half a millisecond to some tens of them.
+/// A modular exponentiation to compute, which takes from half a millisecond to some tens of
+/// milliseconds.
 #[derive(Clone)]
 pub struct Power {
     group: Group,
-    /// As long as the prime, and smaller.
+    /// The base, as long as the prime and smaller.
     base: Vec<u8>,
     exponent: [u8; EXPONENT_BYTES],
 }
 
 impl core::fmt::Debug for Power {
-    /// Exponents are secret.
+    /// Leaves out the exponent, which is secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Power({:?})", self.group)
     }
 }
 
 impl Power {
-    /// The power, big-endian and as long as the prime. Takes the same time for all exponents.
+    /// Computes the power, big-endian and as long as the prime. Takes the same time for all
+    /// exponents.
     pub fn raise(&self) -> Vec<u8> {
         let bits = self.group.bytes() as u32 * 8;
         let number = |bytes: &[u8], bits| {
@@ -158,8 +161,8 @@ impl Power {
     }
 }
 
-/// ⌊2^bits e⌋ in words, the lowest first: the sum of the inverses of factorials, with 128 bits more
-/// than asked for.
+/// Computes ⌊2^bits e⌋ in words, the lowest first: the sum of the inverses of factorials, with 128
+/// bits more than asked for.
 fn digits_of_e(bits: usize) -> Vec<u64> {
     const GUARD_WORDS: usize = 2;
     let words = bits / 64 + 2 + GUARD_WORDS;
@@ -199,7 +202,7 @@ fn add_small(number: &mut [u64], small: u64) {
 mod tests {
     use super::*;
 
-    /// Words of RFC 7919, appendix A: the second of each prime, and the last but one.
+    /// Compares words with RFC 7919, appendix A: the second of each prime, and the last but one.
     #[test]
     fn primes_are_those_of_the_rfc() {
         for (group, last) in [
@@ -220,8 +223,8 @@ mod tests {
         }
     }
 
-    /// Hashes of the smallest and the largest prime, and of a power of 2 in each, from another
-    /// implementation.
+    /// Compares hashes of the smallest and the largest prime, and of a power of 2 in each, with
+    /// those of another implementation.
     #[test]
     fn powers_are_those_of_another_implementation() {
         use crate::nvme::auth::Hash;

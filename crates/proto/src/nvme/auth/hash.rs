@@ -17,10 +17,10 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// All of them, the fastest first.
+    /// All hashes, the fastest first.
     pub const ALL: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
 
-    /// The identifier in messages and keys.
+    /// Returns the identifier in messages and keys.
     pub const fn id(self) -> u8 {
         match self {
             Hash::Sha256 => 1,
@@ -29,12 +29,12 @@ impl Hash {
         }
     }
 
-    /// The hash of this identifier.
+    /// Returns the hash of this identifier.
     pub fn from_id(id: u8) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Bytes of its result.
+    /// Returns the size of its result in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Hash::Sha256 => 32,
@@ -43,7 +43,7 @@ impl Hash {
         }
     }
 
-    /// The hash of some bytes.
+    /// Returns the hash of `bytes`.
     pub fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Hash::Sha256 => Sha256::digest(bytes).to_vec(),
@@ -52,7 +52,7 @@ impl Hash {
         }
     }
 
-    /// The keyed hash (RFC 2104) of some pieces, one behind the other.
+    /// Returns the keyed hash (RFC 2104) of the concatenated pieces.
     pub fn keyed(self, key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
         fn run<M: Mac + KeyInit>(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
             let mut mac = <M as KeyInit>::new_from_slice(key).expect("a key has any length");

@@ -1,4 +1,5 @@
-//! The host's side of an authentication: which message it says, and what it makes of those that come.
+//! The host's side of an authentication: the messages that it sends, and how it treats the
+//! controller's.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,10 +13,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{EXPONENT_BYTES, End, Group, Hash, Response, Secret, augmented};
 
-/// Bytes of chance that one authentication takes.
+/// The unpredictable bytes that one authentication takes.
 pub const PROOF_CHANCE_BYTES: usize = EXPONENT_BYTES + 64 + 8;
 
-/// Who proves what to whom.
+/// The names and keys of the two ends, as the host knows them.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The host's name.
@@ -24,29 +25,29 @@ pub struct Credentials {
     pub subsystem: alloc::string::String,
     /// The host's key.
     pub key: Secret,
-    /// The controller's key; with it the controller has to prove itself, too.
+    /// The controller's key. With it, the controller has to authenticate, too.
     pub controller_key: Option<Secret>,
 }
 
-/// What follows a message of the controller.
+/// The host's reaction to a message of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Send this; another message is to be received then.
+    /// Send this message, then receive another.
     Reply(Vec<u8>),
-    /// Send this; then the host is let in.
+    /// Send this message; the host is then admitted.
     Last(Vec<u8>),
-    /// The host is let in.
+    /// The host is admitted.
     Done,
 }
 
-/// Why an authentication ended badly.
+/// The reason why an authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofFailure {
-    /// The controller refuses, for this reason.
+    /// The controller refuses the host, with this explanation.
     Refused(AuthFailure),
     /// The controller did not prove that it has its key.
     Impostor,
-    /// The controller's message makes no sense.
+    /// The controller's message is invalid.
     Nonsense,
 }
 
@@ -65,7 +66,7 @@ impl fmt::Display for ProofFailure {
     }
 }
 
-/// One authentication of one queue.
+/// An authentication of a queue by its host.
 #[derive(Clone, Debug)]
 pub struct Proof {
     credentials: Credentials,
@@ -73,17 +74,18 @@ pub struct Proof {
     stage: Stage,
 }
 
-/// What the controller has to say next.
+/// The message that the controller has to send next.
 #[derive(Clone, Debug)]
 enum Stage {
     /// A challenge.
     Challenge,
-    /// Whether the host is let in, and this response, if the controller was challenged.
+    /// The verdict, with this response if the controller was challenged.
     Verdict(Option<Vec<u8>>),
 }
 
 impl Proof {
-    /// An authentication that draws on this chance, which must be used for no other.
+    /// Creates an authentication that uses these unpredictable bytes, which must be used for no
+    /// other.
     pub fn new(credentials: Credentials, chance: [u8; PROOF_CHANCE_BYTES]) -> Proof {
         Proof { credentials, chance, stage: Stage::Challenge }
     }
@@ -92,7 +94,8 @@ impl Proof {
         u16::from_le_bytes([self.chance[EXPONENT_BYTES + 64], self.chance[EXPONENT_BYTES + 65]])
     }
 
-    /// Never zero, which means that there is no challenge.
+    /// Returns the sequence number. Zero would mean that there is no challenge, so it is never
+    /// zero.
     fn sequence(&self) -> u32 {
         let bytes = &self.chance[EXPONENT_BYTES + 66..][..4];
         u32::from_le_bytes(bytes.try_into().expect("four bytes")) | 1
@@ -103,8 +106,8 @@ impl Proof {
         AuthHead { kind, message, reserved: 0.into(), transaction }
     }
 
-    /// The first message to send: it offers every hash and every group. Another one is to be received
-    /// then.
+    /// Returns the first message to send, which offers every hash and every group. The controller
+    /// answers it with another message.
     pub fn negotiation(&self) -> Vec<u8> {
         let mut offer = AuthDescriptor::new_zeroed();
         offer.protocol = 1;
@@ -120,11 +123,12 @@ impl Proof {
         [negotiate.as_bytes(), offer.as_bytes()].concat()
     }
 
-    /// Takes a message of the controller. A power of the group that the controller chose is computed
-    /// here, which takes from half a millisecond to some tens of them.
+    /// Processes a message of the controller. Computes powers of the group that the controller
+    /// chose, which takes from half a millisecond to some tens of milliseconds.
     ///
     /// # Errors
-    /// Why the host is not let in, or does not want to be.
+    /// Returns a [`ProofFailure`] if the host is not admitted, or if the controller did not
+    /// authenticate.
     pub fn take(&mut self, message: &[u8]) -> Result<Answer, ProofFailure> {
         let (head, _) = AuthHead::read_from_prefix(message).map_err(|_| ProofFailure::Nonsense)?;
         match head.message {
@@ -134,8 +138,8 @@ impl Proof {
                 Err(ProofFailure::Refused(said.explanation))
             }
             _ if head.transaction.get() != self.transaction() => Err(ProofFailure::Nonsense),
-            // Each once, and in this order: a controller that says at once that all is well has
-            // proven nothing, and chance serves one response alone.
+            // Each message is accepted once and in this order. A controller that starts with
+            // success has proven nothing, and the unpredictable bytes serve for one response only.
             said => match (&self.stage, said) {
                 (Stage::Challenge, AuthMessage::CHALLENGE) => {
                     self.reply(message).ok_or(ProofFailure::Nonsense)

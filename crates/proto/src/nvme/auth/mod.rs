@@ -1,11 +1,12 @@
-//! In-band authentication with DH-HMAC-CHAP (Base 8.13): a host proves that it has its key, and the
-//! controller, if the host asks, that it has its own.
+//! In-band authentication with DH-HMAC-CHAP (Base 8.13): a host proves that it has its key; the
+//! controller, if the host asks, proves that it has its own.
 //!
-//! The arithmetic is here as far as both ends need it: [`Secret`]s, [`enum@Hash`]es, [`Group`]s and the
-//! responses made of them. What the controller does with it is in `transaction`.
+//! This module has the arithmetic that both ends need: [`Secret`]s, [`enum@Hash`]es, [`Group`]s,
+//! and the responses made of them. The controller's side is `transaction`, the host's is [`Proof`].
 //!
-//! What is deliberately not here: chance, which comes in as an argument, and threads for the powers
-//! of large groups (some milliseconds each), which a [`Power`] lets others compute.
+//! Deliberately left out: unpredictable bytes, which are arguments, and threads. Exponentiations in
+//! large groups take some milliseconds each, and a [`Power`] lets the caller choose who computes
+//! them.
 
 mod group;
 mod hash;

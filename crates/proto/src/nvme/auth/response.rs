@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::hash::Hash;
 use super::secret::Secret;
 
-/// Who responds.
+/// The end that responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The host, with its own key.
@@ -14,18 +14,18 @@ pub enum End {
     Controller,
 }
 
-/// What a response is made of besides the key.
+/// The parts of a response besides the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Response<'a> {
-    /// Who responds.
+    /// The end that responds.
     pub end: End,
-    /// The hash that was agreed on.
+    /// The negotiated hash.
     pub hash: Hash,
-    /// The challenge, augmented where there is a group.
+    /// The challenge, augmented if there is a group.
     pub challenge: &'a [u8],
     /// The sequence number that came with the challenge.
     pub sequence: u32,
-    /// The transaction.
+    /// The transaction identifier.
     pub transaction: u16,
     /// The host's name.
     pub host: &'a str,
@@ -34,13 +34,13 @@ pub struct Response<'a> {
 }
 
 impl Response<'_> {
-    /// The response of whoever has the key.
+    /// Returns the response of an end that has the key.
     pub fn with(&self, secret: &Secret) -> Vec<u8> {
         let (label, own, other): (&[u8], _, _) = match self.end {
             End::Host => (b"HostHost", self.host, self.subsystem),
             End::Controller => (b"Controller", self.subsystem, self.host),
         };
-        // No secure channel is made of it.
+        // No secure channel is created from it.
         const CONCATENATION: [u8; 1] = [0];
         self.hash.keyed(
             &secret.transformed(own),
@@ -58,8 +58,8 @@ impl Response<'_> {
     }
 }
 
-/// A challenge that only the ends of the exchange with this shared value can make (Base 8.13.5.5);
-/// an empty value stands for no group and leaves it as it is.
+/// Returns the augmented challenge, which only the ends that share the value `shared` can compute
+/// (Base 8.13.5.5). An empty value stands for no group and leaves the challenge unchanged.
 pub fn augmented(hash: Hash, challenge: &[u8], shared: &[u8]) -> Vec<u8> {
     match shared {
         [] => challenge.to_vec(),
@@ -76,7 +76,7 @@ mod tests {
         bytes.iter().map(|byte| std::format!("{byte:02x}")).collect()
     }
 
-    /// The expected values come from another implementation of the formulas, in another language.
+    /// Compares with values from an implementation of the formulas in another language.
     #[test]
     fn responses_are_those_of_the_formulas() {
         let key: Vec<u8> = (0..48).collect();

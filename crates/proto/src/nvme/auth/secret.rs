@@ -1,5 +1,5 @@
 //! Keys of hosts and controllers, in the form in which administrators pass them on (Base 8.13.5.8):
-//! `DHHC-1:0x:…:`, whose last part is the key and its CRC-32, little-endian, in base64.
+//! `DHHC-1:0x:…:`. The last part is the key and its CRC-32, little-endian, in base64.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,27 +14,27 @@ use super::hash::Hash;
 
 const PREFIX: &str = "DHHC-1";
 
-/// What a key is transformed with, behind a name.
+/// The text that a key is transformed with, after its owner's name.
 const TRANSFORM: &[u8] = b"NVMe-over-Fabrics";
 
-/// A key.
+/// A host's or controller's key.
 #[derive(Clone)]
 pub struct Secret {
     key: Vec<u8>,
-    /// The hash that the key is transformed with before its use; `None` for none.
+    /// The hash that transforms the key before its use; `None` for no transformation.
     transform: Option<Hash>,
 }
 
-/// Why a text is no key.
+/// The reason why a text is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretError {
-    /// It has not the form `DHHC-1:0x:…:`.
+    /// The text does not have the form `DHHC-1:0x:…:`.
     Form,
-    /// There is no such hash.
+    /// The hash is unknown.
     Hash,
-    /// The key has not 32, 48 or 64 bytes, or not as many as its hash.
+    /// The key does not have 32, 48 or 64 bytes, or not as many as its hash.
     Length,
-    /// A character is wrong: the CRC does not match.
+    /// The CRC does not match: a character is wrong.
     Checksum,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for SecretError {
 impl core::error::Error for SecretError {}
 
 impl fmt::Debug for Secret {
-    /// Keys are secret, in logs too.
+    /// Leaves out the key, which is secret, in logs too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -67,10 +67,10 @@ impl PartialEq for Secret {
 impl Eq for Secret {}
 
 impl Secret {
-    /// A key of 32, 48 or 64 bytes, and what it is transformed with.
+    /// Wraps a key of 32, 48 or 64 bytes, to be transformed with a hash.
     ///
     /// # Errors
-    /// The key's length.
+    /// Returns [`SecretError::Length`] if the key's length does not fit.
     pub fn new(key: &[u8], transform: Option<Hash>) -> Result<Secret, SecretError> {
         let fits = match transform {
             Some(hash) => key.len() == hash.bytes(),
@@ -82,10 +82,10 @@ impl Secret {
         Ok(Secret { key: key.to_vec(), transform })
     }
 
-    /// Reads the standard form.
+    /// Parses the standard form.
     ///
     /// # Errors
-    /// What of it is wrong; never the text itself, which is secret.
+    /// Returns a [`SecretError`], which never contains the text, since that is secret.
     pub fn parse(text: &str) -> Result<Secret, SecretError> {
         let mut parts = text.trim().split(':');
         let [prefix, hash, data, end, none] = core::array::from_fn(|_| parts.next());
@@ -109,7 +109,7 @@ impl Secret {
         Secret::new(key, transform)
     }
 
-    /// The standard form, secret as it is.
+    /// Returns the standard form, which is as secret as the key.
     pub fn to_text(&self) -> String {
         let mut data = self.key.clone();
         data.extend_from_slice(&crc32(&self.key).to_le_bytes());
@@ -117,7 +117,7 @@ impl Secret {
         alloc::format!("{PREFIX}:{hash:02x}:{}:", STANDARD.encode(data))
     }
 
-    /// The key as responses use it: transformed with the name of its owner (Base 8.13.5.7).
+    /// Returns the key as responses use it: transformed with the name of its owner (Base 8.13.5.7).
     pub(super) fn transformed(&self, owner: &str) -> Vec<u8> {
         match self.transform {
             None => self.key.clone(),
@@ -126,7 +126,7 @@ impl Secret {
     }
 }
 
-/// CRC-32 of ISO/HDLC.
+/// Returns the CRC-32 of ISO/HDLC.
 fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }

@@ -1,4 +1,4 @@
-//! The controller's side of an authentication: which message comes, and which is said.
+//! The controller's side of an authentication: the host's messages, and the controller's answers.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,24 +13,24 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{EXPONENT_BYTES, End, Group, Hash, Methods, Power, Response, Secret, augmented};
 
-/// Bytes of chance that a message of the host may need.
+/// The unpredictable bytes that a message of the host may need.
 pub(in crate::nvme) const CHANCE_BYTES: usize = EXPONENT_BYTES + CHALLENGE_BYTES_MAX + 4;
 
-/// Bytes of the longest challenge.
+/// The size of the longest challenge in bytes.
 const CHALLENGE_BYTES_MAX: usize = 64;
 
-/// Keys and names of the two ends.
+/// The names and keys of the two ends, as the controller knows them.
 #[derive(Clone, Debug)]
 pub(in crate::nvme) struct Ends {
     pub(in crate::nvme) host: alloc::string::String,
     pub(in crate::nvme) subsystem: alloc::string::String,
-    /// The host's key; without one nobody can prove to be it.
+    /// The host's key. Without one, nobody can authenticate as this host.
     pub(in crate::nvme) key: Option<Secret>,
     /// The controller's key.
     pub(in crate::nvme) own_key: Option<Secret>,
 }
 
-/// What was agreed on, and said, so far.
+/// The negotiated parameters, and the controller's challenge.
 #[derive(Clone, Debug)]
 struct Agreed {
     transaction: u16,
@@ -50,28 +50,28 @@ struct Replied {
     challenge: Option<(Vec<u8>, u32)>,
 }
 
-/// Where a transaction stands.
+/// The progress of a transaction.
 #[derive(Debug)]
 enum Step {
-    /// Nothing was said; ended by the host's negotiation.
+    /// No message has been exchanged. The host's negotiation ends this step.
     Idle,
-    /// Ended by the computed public value.
+    /// The computed public value ends this step.
     MakingChallenge(Box<Agreed>),
-    /// A message waits; ended when the host fetches it.
+    /// A message waits. The host ends this step by fetching it.
     Saying(Vec<u8>, Next),
-    /// Ended by the host's reply.
+    /// The host's reply ends this step.
     AwaitingReply(Box<Agreed>),
-    /// Ended by the computed shared value.
+    /// The computed shared value ends this step.
     Verifying(Box<Agreed>, Replied),
-    /// Ended by the host's last word about the controller.
+    /// The host's verdict about the controller ends this step.
     AwaitingVerdict(u16),
-    /// Authenticated; a negotiation begins anew.
+    /// The host is authenticated. A negotiation starts anew.
     Done,
-    /// Over; the connection ends.
+    /// The authentication has failed, and the connection ends.
     Failed,
 }
 
-/// What follows a message that the host has fetched.
+/// The step that follows once the host has fetched a message.
 #[derive(Debug)]
 enum Next {
     Reply(Box<Agreed>),
@@ -80,20 +80,20 @@ enum Next {
     Failed,
 }
 
-/// What the host has to be given when it asks for a message.
+/// The answer to a host that asks for a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::nvme) enum Said {
-    /// This.
+    /// The message.
     Message(Vec<u8>),
-    /// This; then the connection ends.
+    /// The message, after which the connection ends.
     Last(Vec<u8>),
-    /// What is being computed.
+    /// The message is still being computed.
     Later,
-    /// Nothing: it is the host's turn.
+    /// There is no message, since it is the host's turn.
     Nothing,
 }
 
-/// See the module.
+/// The authentication of one queue.
 #[derive(Debug)]
 pub(in crate::nvme) struct Transaction {
     step: Step,
@@ -105,32 +105,33 @@ impl Transaction {
         Transaction { step: Step::Idle, proven: false }
     }
 
-    /// One that has ended, or has not begun: whether the host has proven who it is.
+    /// Creates a transaction that has succeeded, if `proven`, or that has not begun.
     pub(in crate::nvme) fn at_rest(proven: bool) -> Transaction {
         Transaction { step: if proven { Step::Done } else { Step::Idle }, proven }
     }
 
-    /// Whether it has ended well or not begun: nothing of it is waited for.
+    /// Returns `true` if the transaction has succeeded or not begun, so that it waits for nothing.
     pub(in crate::nvme) fn is_at_rest(&self) -> bool {
         matches!(self.step, Step::Idle | Step::Done)
     }
 
-    /// Whether the host has proven who it is.
+    /// Returns `true` if the host has authenticated.
     pub(in crate::nvme) fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// Whether it has failed and the connection ends.
+    /// Returns `true` if the transaction has failed and the connection ends.
     pub(in crate::nvme) fn has_failed(&self) -> bool {
         matches!(self.step, Step::Failed)
     }
 
-    /// Whether the host has been told, or will be, that it has not proven who it is.
+    /// Returns `true` if a message waits that tells the host of its failure.
     pub(in crate::nvme) fn is_refused(&self) -> bool {
         matches!(self.step, Step::Saying(_, Next::Failed))
     }
 
-    /// Whether it has begun and has not ended.
+    /// Returns `true` if the transaction has begun and the host has not yet authenticated or
+    /// failed.
     pub(in crate::nvme) fn is_under_way(&self) -> bool {
         match &self.step {
             Step::Idle | Step::Done | Step::Failed | Step::AwaitingVerdict(_) => false,
@@ -139,12 +140,12 @@ impl Transaction {
         }
     }
 
-    /// Whether it is the controller's turn and the message is ready.
+    /// Returns `true` if a message waits for the host.
     pub(in crate::nvme) fn has_to_speak(&self) -> bool {
         matches!(self.step, Step::Saying(..))
     }
 
-    /// Whether a message would begin one.
+    /// Returns `true` if the message would begin a transaction.
     pub(in crate::nvme) fn is_begun_by(&self, message: &[u8]) -> bool {
         let head = AuthHead::read_from_prefix(message);
         let is_idle = matches!(self.step, Step::Idle | Step::Done);
@@ -154,7 +155,7 @@ impl Transaction {
         is_idle && head.is_ok_and(begins)
     }
 
-    /// Takes a message of the host's; what has to be computed because of it.
+    /// Processes a message from the host. Returns an exponentiation to compute, if one is needed.
     pub(in crate::nvme) fn take(
         &mut self,
         message: &[u8],
@@ -168,7 +169,7 @@ impl Transaction {
         let transaction = head.transaction.get();
         let step = core::mem::replace(&mut self.step, Step::Failed);
         match ((head.kind, head.message), step) {
-            // A negotiation may come at any time between messages, to begin anew.
+            // A negotiation may start anew whenever no other message is expected.
             ((AuthKind::COMMON, AuthMessage::NEGOTIATE), Step::Idle | Step::Done) => {
                 match negotiate(message, transaction, methods, ends, chance) {
                     Ok(agreed) => self.challenge(agreed),
@@ -201,7 +202,7 @@ impl Transaction {
         }
     }
 
-    /// A power that [`Transaction::take`] asked for is computed.
+    /// Continues with the result of an exponentiation that [`Transaction::take`] has returned.
     pub(in crate::nvme) fn computed(&mut self, value: &[u8]) {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::MakingChallenge(agreed) => self.say_challenge(agreed, value),
@@ -212,7 +213,7 @@ impl Transaction {
         }
     }
 
-    /// The message that the host asks for, at most `room` bytes.
+    /// Returns the message that the host asks for, of at most `room` bytes.
     pub(in crate::nvme) fn give(&mut self, room: usize) -> Said {
         match core::mem::replace(&mut self.step, Step::Failed) {
             Step::Saying(message, next) if message.len() <= room => {
@@ -294,7 +295,7 @@ impl Transaction {
             responds: u8::from(answer.is_some()),
             ..AuthSuccess1::new_zeroed()
         };
-        // A host that has challenged says first what it makes of the answer.
+        // A host that has challenged the controller sends its verdict first.
         let next = match &answer {
             Some(_) => Next::Verdict(*transaction),
             None => {
@@ -323,7 +324,8 @@ fn head(kind: AuthKind, message: AuthMessage, transaction: u16) -> AuthHead {
     AuthHead { kind, message, reserved: U16::ZERO, transaction: U16::new(transaction) }
 }
 
-/// What the host offers, and what of it is taken: the first that it knows of what we prefer.
+/// Parses the host's offer, and chooses the controller's preferred hash and group among the
+/// offered.
 fn negotiate(
     message: &[u8],
     transaction: u16,
@@ -349,7 +351,7 @@ fn negotiate(
     let group = methods.group(&own.groups[..groups]).ok_or(AuthFailure::GROUP)?;
     let (exponent, rest) = chance.split_first_chunk().expect("there is enough chance");
     let (challenge, sequence) = rest.split_at(CHALLENGE_BYTES_MAX);
-    // As long as it can be, so that it is never none.
+    // The highest bit is set, so that the exponent is never zero.
     let mut exponent: [u8; EXPONENT_BYTES] = *exponent;
     exponent[0] |= 0x80;
     let sequence = u32::from_le_bytes(sequence.try_into().expect("four bytes"));
@@ -358,14 +360,14 @@ fn negotiate(
         hash,
         group,
         challenge: challenge[..hash.bytes()].to_vec(),
-        // Zero would mean something else.
+        // Zero has another meaning.
         sequence: sequence.max(1),
         exponent,
         ends: ends(),
     }))
 }
 
-/// The host's reply, and the shared value that has to be computed for it.
+/// Parses the host's reply, and returns the exponentiation for the shared value.
 fn read_reply(message: &[u8], agreed: &Agreed) -> Result<(Replied, Option<Power>), AuthFailure> {
     let (reply, rest) = AuthReply::read_from_prefix(message).map_err(|_| AuthFailure::PAYLOAD)?;
     let bytes = agreed.hash.bytes();
@@ -386,7 +388,7 @@ fn read_reply(message: &[u8], agreed: &Agreed) -> Result<(Replied, Option<Power>
     };
     let challenge = match reply.challenges {
         0 => None,
-        // Our own challenge sent back would have us make the host's response for it.
+        // The controller's own challenge, sent back, would make it compute the host's response.
         1 if challenge == agreed.challenge => return Err(AuthFailure::FAILED),
         1 => Some((challenge.to_vec(), reply.sequence.get())),
         _ => return Err(AuthFailure::PAYLOAD),

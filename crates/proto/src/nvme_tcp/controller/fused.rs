@@ -1,8 +1,8 @@
-//! A fused compare and write on its way in: two commands whose payloads are the halves of one
+//! Assembly of a fused compare and write: two commands whose payloads are the halves of one
 //! request's (Base 3.4.2).
 //!
-//! The request exists only when its second command has come, so what travels in the capsules is kept
-//! until there is room; it is little.
+//! The request exists only when its second command has come. Until there is a buffer, the session
+//! keeps the data from the capsules, which is little.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -14,17 +14,17 @@ use super::super::framer::Broken;
 use super::{Data, Exchange, Pending, TargetSession};
 use crate::nvme::{Answer, Fused, Io};
 
-/// A command of the two, with its payload.
+/// A command of a fused operation, with its payload.
 #[derive(Debug)]
 pub(super) struct Half {
     pub(super) io: Io,
-    /// What came in the capsule.
+    /// The data from the capsule.
     pub(super) held: Vec<u8>,
-    /// Whether the payload travels in the capsule.
+    /// `true` if the payload comes in the capsule.
     pub(super) is_here: bool,
-    /// `came ≤ io.payload_bytes`: what came when it was asked for.
+    /// The bytes received on request: `came ≤ io.payload_bytes`.
     pub(super) came: usize,
-    /// Whether all that came is good.
+    /// The worst status of the received data.
     pub(super) verdict: Status,
 }
 
@@ -33,7 +33,7 @@ impl Half {
         Half { io, held: Vec::new(), is_here, came: 0, verdict: Status::Ok }
     }
 
-    /// A piece of what is in the capsule.
+    /// Appends a piece of the data in the capsule.
     pub(super) fn hold(&mut self, bytes: &[u8], end: Option<Status>) {
         self.held.extend_from_slice(bytes);
         if let Some(status) = end
@@ -44,27 +44,27 @@ impl Half {
     }
 }
 
-/// Both of them.
+/// A fused operation with both of its commands.
 #[derive(Debug)]
 pub(super) struct Pair {
-    /// Where the compare is.
+    /// The index of the compare.
     pub(super) first_place: u16,
     /// The compare, then the write.
     pub(super) halves: [Half; 2],
-    /// The epoch of the queue's fence as of which the write is allowed.
+    /// The epoch of the queue's fence under which the write is permitted.
     pub(super) as_of: u32,
-    /// The request's, once there is room.
+    /// The request's slot, once there is a buffer.
     slot: Option<Slot>,
 }
 
-/// What became of a piece.
+/// The effect of a received piece.
 pub(super) struct Taken {
     pub(super) slot: Slot,
-    /// Where it belongs in the request's payload.
+    /// The piece's offset in the request's payload.
     pub(super) offset: usize,
-    /// Whether this half is whole now.
+    /// `true` if this half is complete.
     pub(super) is_half: bool,
-    /// What is true of the payload, when it is whole.
+    /// The worst status of the payload, once it is complete.
     pub(super) end: Option<Status>,
 }
 
@@ -73,13 +73,13 @@ impl Pair {
         Pair { first_place, halves: [first, second], as_of, slot: None }
     }
 
-    /// Why it must not be carried out, as far as that is known.
+    /// Returns the worst status of the received data.
     pub(super) fn verdict(&self) -> Status {
         let [first, second] = &self.halves;
         if first.verdict.is_ok() { second.verdict } else { first.verdict }
     }
 
-    /// There is room for it: what is here is copied there.
+    /// Copies the data from the capsules into the request's buffer.
     pub(super) fn settle(&mut self, slot: Slot, room: &mut [u8]) {
         self.slot = Some(slot);
         let (first, second) = room.split_at_mut(self.halves[0].io.payload_bytes);
@@ -92,14 +92,14 @@ impl Pair {
         }
     }
 
-    /// Of a half whose data was asked for: its name, what of it came, and how much there is.
+    /// Returns the command, the received bytes and the total of a half whose data was requested.
     pub(super) fn awaited(&self, half: usize) -> Option<(CommandId, usize, usize)> {
         let half = &self.halves[half];
         let is_asked = self.slot.is_some() && half.came < half.io.payload_bytes;
         is_asked.then_some((half.io.cid, half.came, half.io.payload_bytes))
     }
 
-    /// Takes so many bytes of a half that was asked for.
+    /// Counts `bytes` received bytes of a half that was requested.
     pub(super) fn take(&mut self, half: usize, bytes: usize, end: Option<Status>) -> Taken {
         let before = if half == 0 { 0 } else { self.halves[0].io.payload_bytes };
         let part = &mut self.halves[half];
@@ -118,8 +118,8 @@ impl Pair {
 }
 
 impl TargetSession {
-    /// Half of a fused operation. One whose data pointer is not good is kept like others, so that
-    /// both end together.
+    /// Adds half of a fused operation. A half with an invalid data pointer is kept like others, so
+    /// that both end together.
     pub(super) fn half(
         &mut self,
         io: Io,
@@ -152,7 +152,7 @@ impl TargetSession {
         Ok(Some(self.fused(place)))
     }
 
-    /// Both halves are here, as far as they travel in capsules.
+    /// Starts a fused operation whose capsules have come with their data.
     pub(super) fn fused(&mut self, place: u16) -> Pending {
         let Exchange::Fused(pair) = &self.exchanges[usize::from(place)] else {
             unreachable!("it was put there")
@@ -175,7 +175,7 @@ impl TargetSession {
         self.charged(io.tenant, Pending::Awaited(request))
     }
 
-    /// A fused operation has ended: the answers to its commands.
+    /// Ends a fused operation, and returns the answers to its commands.
     pub(super) fn end_fused(&mut self, place: u16, status: Status) -> [Answer; 2] {
         let Exchange::Fused(pair) = self.vacate(place) else { unreachable!("the caller looked") };
         self.vacate(pair.first_place);
@@ -183,7 +183,7 @@ impl TargetSession {
         queue.complete_fused(&pair.halves[1].io, status)
     }
 
-    /// The fused operation that a place belongs to, and which half that is.
+    /// Returns the fused operation that an index belongs to, and which half of it.
     pub(super) fn pair(&mut self, place: u16) -> Option<(&mut Pair, usize)> {
         let (place, half) = match self.exchanges.get(usize::from(place))? {
             Exchange::Partner { of } => (*of, 0),

@@ -1,5 +1,5 @@
-//! Commands that the controller carries out itself: their payloads are gathered, and their answers
-//! said, by the session.
+//! Commands that the controller carries out itself. The session gathers their payloads and sends
+//! their answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,24 +14,24 @@ use super::super::framer::Broken;
 use super::{Data, Exchange, Pending, Phase, TargetSession, carries};
 use crate::nvme::{Action, Answer, Held, Io, Outcome, Step};
 
-/// A command of the controller's own.
+/// A command that the controller carries out itself.
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) entry: Submission,
     pub(super) payload: Vec<u8>,
-    /// Whether the payload may be used.
+    /// The status of the payload; only `Ok` permits its use.
     pub(super) verdict: Status,
 }
 
 impl Own {
-    /// The host's name for it, and how much of its payload came.
+    /// Returns the command's identifier, and the bytes of its payload that have come.
     pub(super) fn came(&self) -> (u16, usize) {
         (self.entry.cid.get(), self.payload.len())
     }
 }
 
 impl TargetSession {
-    /// A command that the controller carries out itself, once its payload is here.
+    /// Adds a command of the controller itself, and requests its payload if needed.
     pub(super) fn own(
         &mut self,
         entry: Submission,
@@ -61,7 +61,7 @@ impl TargetSession {
         Ok(Some(Pending::Own))
     }
 
-    /// A piece of the payload of a command of the controller's own.
+    /// Gathers a piece of the payload of a command of the controller itself.
     pub(super) fn gather<'a>(
         &mut self,
         place: u16,
@@ -86,7 +86,7 @@ impl TargetSession {
         Some(Event::Own)
     }
 
-    /// For what a command has to wait while two processes have controllers.
+    /// Returns the hold that a command has to wait for while two processes have controllers.
     pub(super) fn waits(&self, own: &Own) -> Option<Held> {
         let held = self.desk.held();
         let waits = match (held, &self.queue) {
@@ -97,8 +97,8 @@ impl TargetSession {
         waits.then_some(held)
     }
 
-    /// Keeps a command that has to wait, until the desk names the connection again. Of a queue at most as many
-    /// wait as it has entries.
+    /// Keeps a command that has to wait, until the worker calls the connection again. At most as
+    /// many commands of a queue wait as it has entries.
     pub(super) fn put_off(&mut self, own: Own, held: Held) {
         if self.ready.len() >= self.places_max {
             let cid = own.entry.cid.get();
@@ -108,7 +108,7 @@ impl TargetSession {
         self.desk.call_later(self.conn, held);
     }
 
-    /// Carries out a command of the controller's own. `false`: it was the last.
+    /// Carries out a command of the controller itself. Returns `false` if it was the last.
     pub(super) fn execute(&mut self, own: &Own, now: Instant) -> bool {
         if !own.verdict.is_ok() {
             let cid = own.entry.cid.get();
@@ -130,7 +130,7 @@ impl TargetSession {
         true
     }
 
-    /// Each range becomes a request; the last of them answers.
+    /// Turns each range into a request; the end of the last one answers the command.
     pub(super) fn discard(&mut self, io: Io) {
         let queue = self.queue.as_ref().expect("it has just said so");
         let ranges: Vec<Range> = queue.ranges().to_vec();
@@ -155,7 +155,8 @@ impl TargetSession {
         }));
     }
 
-    /// The first command: makes the queue that this connection is. `false`: there is none.
+    /// Carries out the first command, which creates this connection's queue. Returns `false` on
+    /// failure.
     pub(super) fn connect(&mut self, own: &Own, now: Instant) -> bool {
         if !self.is_let_in {
             let cid = own.entry.cid.get();
@@ -182,10 +183,11 @@ impl TargetSession {
         self.queue.is_some()
     }
 
-    /// Answers what ends the queue, with its data, when nothing of the queue is at a device any more.
+    /// Sends the answer that ends the queue, with its data, once the queue has no request at a
+    /// device.
     ///
     /// # Errors
-    /// The queue's end, which the answer was.
+    /// Returns [`Fatal::Ended`] after sending the answer.
     pub(super) fn part(&mut self) -> Result<(), Fatal> {
         let Some(queue) = self.queue.as_mut().filter(|_| self.parting.is_some()) else {
             return Ok(());
@@ -199,10 +201,10 @@ impl TargetSession {
         Err(Fatal::Ended(0))
     }
 
-    /// What the fabric wants of this connection.
+    /// Carries out the fabric's actions for this connection.
     ///
     /// # Errors
-    /// Its end.
+    /// Returns [`Fatal::Ended`] if the connection is to be closed.
     pub(super) fn hear(&mut self) -> Result<(), Fatal> {
         while let Some(action) = self.desk.take(self.conn) {
             match action {
@@ -217,7 +219,7 @@ impl TargetSession {
     }
 }
 
-/// Before a connect nothing else may come (Base 3.3.1).
+/// Refuses commands other than Connect, which has to be the first (Base 3.3.1).
 pub(super) fn before_connect(entry: &Submission) -> Step {
     let is_connect =
         entry.opcode == FABRICS_OPCODE && ConnectCommand::of(entry).kind == FabricsKind::CONNECT;

@@ -1,10 +1,11 @@
-//! The controller's end of a connection as bytes, on its way to another worker, or to another process
-//! with all others of its controller: what was agreed, the message that is being received, and the
-//! commands in progress.
+//! Serialization of the controller's end of a connection, which moves to another worker, or to
+//! another process with all connections of its controller. It holds the negotiated settings, the
+//! message that is being received, and the commands in progress.
 //!
-//! Format 2: protocol and format (2 bytes), the queue's number (8), whether it comes from another process (1),
-//! then the fields in the order in which [`put_session`] puts them; numbers are little-endian. The queue
-//! itself is not in it but its number ([`Queue::depart`]): its controller is shared with others.
+//! Format 2 is little-endian: protocol and format (2 bytes), the queue's number (8), whether the
+//! session comes from another process (1), then the fields in the order of [`put_session`]. The
+//! queue itself is not included, only its number ([`Queue::depart`]), because its controller is
+//! shared with other sessions.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -26,23 +27,24 @@ use super::{Data, Exchange, FROM_HOSTS, Pending, Phase, TargetSession};
 use crate::nvme::{Fused, Io, PAYLOAD_BYTES_MAX, PortId, Queue};
 use crate::takeover::{Reader, Unfit, Writer, put_command, take_command};
 
-/// Says that a session of NVMe over TCP follows, in format 2.
+/// The tag of a session of NVMe over TCP in format 2.
 const FORMAT: [u8; 2] = [b'n', 2];
 
-/// A tenant that nobody is: whoever is charged next has to be said.
+/// A tenant that does not exist, so that the next tenant has to be announced.
 const SOMEBODY: TenantId = TenantId(u32::MAX);
 
-/// Commands in progress at most: entries of the largest queue.
+/// The most commands in progress: the entries of the largest queue.
 const PLACES_MAX: usize = 4096;
 
-/// Ranges of a discard at most (NVM 1.0, 3.2.1).
+/// The most ranges of a discard (NVM 1.0, 3.2.1).
 const DISCARDS_MAX: usize = 256;
 
-/// The queue's number where there is none.
+/// The queue number of a session without a queue.
 const NO_QUEUE: u64 = 0;
 
 impl TargetSession {
-    /// Whether it can be packed now: it has nothing to say or to do by itself.
+    /// Returns `true` if the session can be serialized now: it has nothing to send and no command
+    /// to carry out.
     pub(super) fn is_at_ease(&self) -> bool {
         let is_done = self.phase == Phase::Over || self.parting.is_some();
         let has_work =
@@ -50,7 +52,7 @@ impl TargetSession {
         !is_done && !has_work && self.outbox.len() == 0 && !self.desk.has_mail(self.conn)
     }
 
-    /// The session as bytes; its queue is on its way.
+    /// Serializes the session, and detaches its queue.
     pub(super) fn pack_up(&mut self) -> Vec<u8> {
         let number = self.queue.take().map_or(NO_QUEUE, Queue::depart);
         self.bytes(number)
@@ -65,16 +67,16 @@ impl TargetSession {
         to.0
     }
 
-    /// The number under which the queue of a session that was packed has departed. `None`: it has no
-    /// queue, or the bytes are of no session of this protocol.
+    /// Returns the number under which a serialized session's queue has left. Returns `None` if the
+    /// session has no queue, or if the bytes are no session of this protocol.
     pub fn number(packed: &[u8]) -> Option<u64> {
         let input = &mut Reader(packed);
         let (format, number) = (input.array().ok()?, input.u64().ok()?);
         (format == FORMAT && number != NO_QUEUE).then_some(number)
     }
 
-    /// The session of another process as one of this one's, whose queue lands under this number and came by this
-    /// port, which may have had another number there. `None`: it makes no sense.
+    /// Adopts a session from another process. Its queue arrives under `number`, and came through
+    /// `port`, whose number may have differed there. Returns `None` if the bytes are invalid.
     pub fn from_abroad(
         desk: Rc<Desk>,
         packed: &[u8],
@@ -88,7 +90,7 @@ impl TargetSession {
         Some((session, bytes))
     }
 
-    /// The session that these bytes were made of. Its queue comes when it has a connection.
+    /// Restores a serialized session. Its queue arrives when the session has a connection.
     pub fn unpack_at(desk: Rc<Desk>, packed: &[u8]) -> Option<TargetSession> {
         let input = &mut Reader(packed);
         if input.array().ok()? != FORMAT {
@@ -102,7 +104,7 @@ impl TargetSession {
         (input.0.is_empty() && session.is_sound()).then_some(session)
     }
 
-    /// A session that was packed is lost, and so is its queue. Bytes of others mean nothing.
+    /// Ends the queue of a serialized session that is lost. Bytes of other protocols are ignored.
     pub fn lose(desk: &Desk, packed: &[u8]) {
         let input = &mut Reader(packed);
         if let (Ok(FORMAT), Ok(number)) = (input.array(), input.u64()) {
@@ -110,7 +112,7 @@ impl TargetSession {
         }
     }
 
-    /// It has a connection, and its queue with it.
+    /// Attaches the session, and its queue, to a connection.
     pub(super) fn take_queue(&mut self, conn: ConnId) {
         self.conn = conn;
         if !self.ready.is_empty() {
@@ -127,8 +129,8 @@ impl TargetSession {
         }
     }
 
-    /// It comes from another process: what was said about tenants there means nothing here, and what was
-    /// allowed there has to be looked at again.
+    /// Adapts a session from another process. Tenants announced there have other numbers here, and
+    /// permissions granted there have to be checked again.
     fn settle_in(&mut self) {
         let Some(queue) = &mut self.queue else { return };
         let before = queue.fence().epoch().wrapping_sub(1);
@@ -166,7 +168,7 @@ impl TargetSession {
         }
     }
 
-    /// Whether its parts agree with each other.
+    /// Returns `true` if the parts of the session agree with each other.
     fn is_sound(&self) -> bool {
         let alignment = self.style.alignment;
         let aligned = alignment > 0
@@ -188,7 +190,8 @@ impl TargetSession {
         aligned && sized && compares && pending && places.into_iter().all(|at| self.is_sound_at(at))
     }
 
-    /// Whether a command in progress is one, and what has come of it what should have.
+    /// Returns `true` if a command in progress is valid and its received data matches the framer's
+    /// state.
     fn is_sound_at(&self, at: usize) -> bool {
         let place = at as u16;
         let owed = |is_coming: bool| if is_coming { self.framer.owed() } else { 0 };
@@ -203,7 +206,7 @@ impl TargetSession {
             Exchange::Own { own, wanted, is_asked } => {
                 let is_coming = self.data == Data::Own { place };
                 let here = own.payload.len() + owed(is_coming);
-                // What was asked for may come in several messages.
+                // Requested data may come in several messages.
                 let comes = here == *wanted || *is_asked && here < *wanted;
                 comes && (1..=PAYLOAD_BYTES_MAX).contains(wanted)
             }
@@ -226,7 +229,8 @@ impl TargetSession {
         }
     }
 
-    /// Whether these requests, which came along with their connection, are those that it is to answer.
+    /// Returns `true` if these requests, which came along with their connection, are exactly those
+    /// that the session has to answer.
     pub fn answers(&self, requests: impl Iterator<Item = Tag>) -> bool {
         let waiting = self.pending.iter().filter_map(|pending| match pending {
             Pending::Request(request) | Pending::Awaited(request) => Some(request.tag),
@@ -242,14 +246,14 @@ impl TargetSession {
         let expected = |(place, exchange): (usize, &Exchange)| match exchange {
             Exchange::Device { .. } => 1,
             Exchange::Discard { left, .. } => *left,
-            // It becomes a request when its second half is here.
+            // The operation becomes a request when its second half has come.
             Exchange::Fused(_) => usize::from(self.data != Data::Held { place: place as u16 }),
             _ => 0,
         };
         self.exchanges.iter().enumerate().map(expected).eq(counts)
     }
 
-    /// The command at a place that is with the worker, or will be.
+    /// Returns the command at an index that the worker carries out, or will.
     fn io_at(&self, tag: Tag) -> Option<&Io> {
         match self.exchanges.get(usize::try_from(tag).ok()?)? {
             Exchange::Device { io, .. } | Exchange::Discard { io, .. } => Some(io),
@@ -273,7 +277,7 @@ fn put_session(to: &mut Writer, session: &TargetSession) -> Result<(), Unfit> {
     to.put(session.compare.unwrap_or(0).to_le_bytes());
     session.framer.put(to)?;
     let (kind, place) = match session.data {
-        // What the last message's was for matters no more.
+        // The destination of earlier data does not matter any more.
         _ if !session.framer.is_behind_head() => (0, 0),
         Data::Skipped => (0, 0),
         Data::Request => (1, 0),
@@ -415,8 +419,8 @@ fn take_exchange(input: &mut Reader<'_>) -> Result<Exchange, Unfit> {
     })
 }
 
-/// Half of a fused operation. Whether it has a slot does not matter: either all of it is here, or it
-/// is asked for when it has one at the other worker.
+/// Serializes half of a fused operation. Its slot is left out: either all its data is here, or the
+/// other worker requests it once it has a slot.
 fn put_half(to: &mut Writer, half: &Half) -> Result<(), Unfit> {
     put_io(to, &half.io);
     to.string(&half.held)?;
@@ -474,7 +478,7 @@ fn take_tenant(input: &mut Reader<'_>) -> Result<Option<TenantId>, Unfit> {
 
 fn put_pending(to: &mut Writer, pending: &Pending) {
     let request = match pending {
-        // Whoever has a fence says so when it lands.
+        // A session with a fence announces it when it arrives.
         Pending::Own | Pending::Fenced(_) => return to.put([0]),
         Pending::Attached(tenant) => {
             to.put([1]);

@@ -1,12 +1,11 @@
-//! A host's queue in the words of the contract: how it comes up, and how requests and their ends are
-//! said on it.
+//! A host's queue in terms of the contract: how it is set up, and how requests and their ends are
+//! encoded.
 //!
-//! A connection is one queue. The admin queue comes first: connect, authenticate where the server
-//! asks for it, enable the controller, look at the controller and the namespace, ask for I/O queues.
-//! Then each I/O queue connects to the controller that was found.
+//! Each connection is one queue. The admin queue comes first. It connects, authenticates if the
+//! server requires it, enables the controller, identifies the controller and the namespace, and
+//! asks for I/O queues. Then each I/O queue connects to the controller that was found.
 //!
-//! What is deliberately not here: several namespaces, events, multi-path, and a life beyond one
-//! connection.
+//! Deliberately left out: several namespaces, events, multi-path, and reconnecting.
 
 mod setup;
 mod words;
@@ -23,41 +22,41 @@ use super::{Carried, HostEvent, HostSession, Ready};
 use setup::{Ask, Next, Setup};
 pub use words::{Found, HostOptions, Refusal};
 
-/// Commands in progress on an admin queue: one of the way up, and one that says that we live.
+/// The commands in progress on an admin queue: one of the setup, and one Keep Alive.
 const ADMIN_COMMANDS: u16 = 2;
 const ALIVE: CommandId = 1;
 
-/// What a queue has to tell.
+/// An event of a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueueEvent<'a> {
-    /// Requests may be sent; of an admin queue: I/O queues may be made.
+    /// The queue is set up. Requests may be sent; on an admin queue, I/O queues may be created.
     Up,
-    /// Data of a read, in order. Whether it may be used is told by its end.
+    /// Data of a read, in order. The read's end says whether the data may be used.
     Data {
-        /// The request.
+        /// The request's identifier.
         cid: CommandId,
-        /// Where it belongs.
+        /// The offset of the bytes in the read's data.
         offset: usize,
         /// The bytes, lent for this call; not empty.
         bytes: &'a [u8],
     },
-    /// The server has room for the payload of a write: answer with [`HostQueue::payload`].
+    /// The server requests the payload of a write: answer with [`HostQueue::payload`].
     Ready(Ready),
     /// A request has ended.
     Ended {
-        /// The request.
+        /// The request's identifier.
         cid: CommandId,
-        /// How.
+        /// The status.
         status: Status,
     },
 }
 
-/// A request, encoded: the second head stands around the payload, if that leaves at once.
+/// An encoded request. The second head surrounds the payload if that is sent at once.
 #[derive(Debug)]
 pub struct Encoded {
-    /// The heads, in this order.
+    /// The heads, in sending order.
     pub heads: [FrameHead; 2],
-    /// The payload leaves with them; otherwise the server asks for it.
+    /// `true` if the payload is sent with the heads; otherwise the server requests it.
     pub has_payload: bool,
 }
 
@@ -66,25 +65,26 @@ pub struct Encoded {
 pub struct HostQueue {
     session: HostSession,
     options: Rc<HostOptions>,
-    /// Zero for the admin queue.
+    /// The queue's identifier; zero for the admin queue.
     queue: u16,
     found: Found,
-    /// How far it is on its way up; `None` once it is there.
+    /// The progress of the setup; `None` before it begins and after it ends.
     setup: Option<Setup>,
     is_up: bool,
-    /// Data of the way up.
+    /// Data received during the setup.
     inbox: Vec<u8>,
-    /// What is to be sent.
+    /// Heads to send.
     out: Vec<FrameHead>,
 }
 
 impl HostQueue {
-    /// The admin queue of a new controller. Each attempt with the same options has another number.
+    /// Creates the admin queue of a new controller. Each attempt with the same options has another
+    /// number.
     pub fn admin(options: Rc<HostOptions>, attempt: u64) -> HostQueue {
         HostQueue::new(options, 0, Found { attempt, ..Found::default() })
     }
 
-    /// The I/O queue with this number, above zero, of the controller that an admin queue has found.
+    /// Creates an I/O queue, numbered from 1, of the controller that an admin queue has found.
     pub fn io(options: Rc<HostOptions>, queue: u16, found: Found) -> HostQueue {
         assert!(queue > 0, "the admin queue is another");
         HostQueue::new(options, queue, found)
@@ -108,24 +108,24 @@ impl HostQueue {
         made
     }
 
-    /// What the way up has found out; whole once the admin queue is up.
+    /// Returns the server's properties; complete once the admin queue is up.
     pub fn found(&self) -> &Found {
         &self.found
     }
 
-    /// Whether requests can be sent.
+    /// Returns `true` if requests can be sent.
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// What it has to say by itself, to be sent in this order: at first, and after each
+    /// Returns the heads to send, in this order. To be called at first, and after each
     /// [`next_event`](HostQueue::next_event).
     pub fn speech(&mut self) -> impl Iterator<Item = FrameHead> + '_ {
         self.out.drain(..)
     }
 
-    /// Says that the host lives, on an admin queue that is up. `false`: the server has not answered
-    /// when this was said last.
+    /// Sends a Keep Alive, on an admin queue that is up. Returns `false` if the server has not
+    /// answered the last one.
     pub fn keep_alive(&mut self) -> bool {
         if self.session.is_in_progress(ALIVE) {
             return false;
@@ -135,12 +135,13 @@ impl HostQueue {
         true
     }
 
-    /// Encodes a request on an I/O queue that is up, with a name that is not in use below
+    /// Encodes a request on an I/O queue that is up. `cid` must not be in use, and below
     /// [`HostOptions::queue_depth`].
     ///
     /// # Errors
-    /// Nothing was encoded: `Unsupported` for commands that are not said here, `BadLength` for
-    /// ranges that are too large or do not consist of whole blocks of the namespace.
+    /// Returns `Unsupported` for commands that have no encoding here, and `BadLength` for ranges
+    /// that are too large or do not consist of whole blocks of the namespace. Nothing was encoded
+    /// then.
     pub fn request(
         &mut self,
         cid: CommandId,
@@ -183,10 +184,10 @@ impl HostQueue {
         Ok(Encoded { heads: self.session.capsule(&entry, carried, data), has_payload })
     }
 
-    /// The head around a payload that the server is ready for.
+    /// Returns the head around a payload that the server has requested.
     ///
     /// # Errors
-    /// It wants less than all of it at once.
+    /// Returns [`Refusal::Pieces`] if the server does not request all of it at once.
     pub fn payload(&mut self, ready: &Ready, payload: &[u8]) -> Result<FrameHead, Refusal> {
         if ready.offset != 0
             || ready.bytes != payload.len()
@@ -197,17 +198,18 @@ impl HostQueue {
         Ok(self.session.data(ready, payload).0)
     }
 
-    /// The read whose data the next bytes are, where in it they belong, and how many they are.
-    /// Whoever has received them there shows them to [`next_event`](HostQueue::next_event) there.
+    /// Returns the read whose data comes next, the data's offset in it, and its length. A caller
+    /// may receive the bytes in place and pass that slice to [`next_event`](HostQueue::next_event).
     pub fn expects(&self) -> Option<(CommandId, usize, usize)> {
         self.session.expects().filter(|_| self.is_up && self.queue > 0)
     }
 
-    /// Takes the next event off the front of `input`. `None`: all of `input` was taken and more
-    /// bytes are needed.
+    /// Takes the next event off the front of `input`. Returns `None` when all of `input` was taken
+    /// and more bytes are needed.
     ///
     /// # Errors
-    /// Why there is no such queue, or no more: it must not be used again.
+    /// Returns a [`Refusal`] if the queue cannot be set up or has ended. The queue must not be used
+    /// again.
     pub fn next_event<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -239,7 +241,7 @@ impl HostQueue {
                         return Ok(Some(QueueEvent::Up));
                     }
                 }
-                // The server knows that we live, or does not keep time; either way it answered.
+                // The answer to a Keep Alive, whatever it says.
                 HostEvent::Ended { .. } if self.queue == 0 => {}
                 HostEvent::Ended { completion, data } => {
                     let status = match status(completion.status()) {
@@ -252,7 +254,7 @@ impl HostQueue {
         }
     }
 
-    /// One step further; whether it is there.
+    /// Continues the setup with a completion. Returns `true` once it has ended.
     fn climb(&mut self, completion: &wire::nvme::Completion) -> Result<bool, Refusal> {
         let setup = self.setup.as_mut().expect("it is on its way");
         let next = setup.take(completion, &self.inbox, &self.options, &mut self.found)?;
@@ -278,7 +280,7 @@ impl HostQueue {
         self.out.extend(bytes.chunks(HEAD_BYTES_MAX).map(FrameHead::new));
     }
 
-    /// A range in blocks of the namespace.
+    /// Converts a range to blocks of the namespace.
     fn blocks(&self, range: Range) -> Result<(u64, u32), Status> {
         let each = self.found.block_bytes / BLOCK_BYTES as u32;
         let fits = range.blocks > 0
@@ -292,7 +294,7 @@ impl HostQueue {
     }
 }
 
-/// A status in the words of the contract.
+/// Converts an NVMe status to the contract's.
 fn status(status: NvmeStatus) -> Status {
     match status.plain() {
         NvmeStatus::SUCCESS => Status::Ok,

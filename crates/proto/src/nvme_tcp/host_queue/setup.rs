@@ -1,4 +1,4 @@
-//! The way up of one queue: what is asked, one command after the other, and what the answers mean.
+//! The setup of one queue: its commands, one after the other, and the meaning of their completions.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,83 +15,85 @@ use super::words::{Found, HostOptions, Refusal};
 use crate::nvme::auth::{Answer, Credentials, Hash, PROOF_CHANCE_BYTES, Proof};
 use crate::nvme_tcp::{CAPSULE_DATA_BYTES_MAX, Carried};
 
-/// Bytes of what Identify returns.
+/// The size of the data that Identify returns.
 const IDENTIFY_BYTES: u32 = 4096;
 
-/// The most bytes of a message of authentication.
+/// The largest authentication message in bytes.
 const AUTH_BYTES_MAX: u32 = 4096;
 
-/// Entries of the admin queue.
+/// The entries of the admin queue.
 const ADMIN_ENTRIES: u16 = 32;
 
-/// Enable, with entries of 64 and 16 bytes, pages of 4 KiB, and the NVM command set.
+/// Controller Configuration: enable, with entries of 64 and 16 bytes, pages of 4 KiB, and the NVM
+/// command set.
 const ENABLE: u64 = 0x0046_0001;
 
-/// The controller is ready, or cannot be (CSTS.RDY, CSTS.CFS).
+/// Controller Status bits: ready, and fatal (CSTS.RDY, CSTS.CFS).
 const READY: u64 = 1;
 const BROKEN: u64 = 2;
 
-/// Bits of a connect's result that ask for authentication.
+/// The bits of a Connect's result that require authentication.
 const MUST_AUTHENTICATE: u64 = 3 << 16;
 
-/// In the result of a refused connect: the byte that is wrong lies in the data.
+/// The bit in the result of a refused Connect for an invalid byte that lies in the data.
 const IN_DATA: u64 = 1 << 16;
 
 /// The most I/O queues that can be asked for (Base 5.27.1.5).
 const QUEUES_MAX: usize = 0xffff;
 
-/// Namespaces that are named to who asked for another.
+/// The most namespaces that are listed if the wanted one does not exist.
 const NAMED_MAX: usize = 16;
 
-/// A command of the way up.
+/// A command of the setup.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) entry: Submission,
     pub(super) carried: Carried,
-    /// What travels in its capsule.
+    /// The data in its capsule.
     pub(super) data: Vec<u8>,
 }
 
-/// What follows an answer.
+/// The step that follows a completion.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Ask this.
+    /// Send this command.
     Ask(Box<Ask>),
-    /// The queue is up.
+    /// The queue is set up.
     Up,
 }
 
-/// What was asked; its answer ends each of these.
+/// The command that was sent; its completion ends the stage.
 #[derive(Debug)]
 enum Stage {
     Connect,
-    /// A message of authentication was sent.
+    /// An Authentication Send.
     Sent,
-    /// One was asked for.
+    /// An Authentication Receive.
     Received,
-    /// The last one was sent.
+    /// The last Authentication Send.
     Verdict,
     Capabilities,
     Enable,
     State,
     Controller,
     Namespace,
-    /// The one that is wanted is not there.
+    /// The list of namespaces, because the wanted one does not exist.
     Namespaces,
     Queues,
 }
 
-/// The way up of one queue.
+/// The setup of one queue.
 #[derive(Debug)]
 pub(super) struct Setup {
-    /// Zero for the admin queue.
+    /// The queue's identifier; zero for the admin queue.
     queue: u16,
     stage: Stage,
     proof: Option<Proof>,
 }
 
 impl Setup {
-    /// The first thing to ask on a queue: zero, or one of the controller that was `found`.
+    /// Returns the first command of a queue: the admin queue, or an I/O queue of the controller in
+    /// `found`.
     pub(super) fn begin(queue: u16, options: &HostOptions, found: &Found) -> (Setup, Ask) {
         let mut data = ConnectData::new_zeroed();
         data.host_id = options.host_id;
@@ -116,10 +118,10 @@ impl Setup {
         (Setup { queue, stage: Stage::Connect, proof: None }, ask)
     }
 
-    /// Takes an answer; what it tells of the server goes to `found`.
+    /// Processes a completion, and stores the server's properties in `found`.
     ///
     /// # Errors
-    /// Why the queue cannot be had.
+    /// Returns a [`Refusal`] if the queue cannot be set up.
     pub(super) fn take(
         &mut self,
         completion: &Completion,
@@ -191,7 +193,7 @@ impl Setup {
         Next::Ask(Box::new(ask))
     }
 
-    /// What a status means at this stage.
+    /// Handles the status of a failed command.
     fn refused(
         &mut self,
         status: Status,
@@ -209,13 +211,13 @@ impl Setup {
                 let list = identify(IdentifyCns::ACTIVE_NAMESPACES, 0);
                 return Ok(self.ask(Stage::Namespaces, list));
             }
-            // A server that has no limit to tell need not know the feature.
+            // A server without a limit need not know the feature.
             (Stage::Queues, Status::INVALID_FIELD) if options.queues == 0 => return Ok(Next::Up),
             (stage, _) => Refusal::Step(stage.name(), status),
         })
     }
 
-    /// The queue is connected; now it is authenticated, where the server asks for that.
+    /// Continues after the Connect, with authentication if the server requires it.
     fn connected(
         &mut self,
         must: bool,
@@ -259,7 +261,7 @@ impl Setup {
 }
 
 impl Stage {
-    /// What was asked, behind "refused to".
+    /// Returns what was asked, as it follows "refused to".
     fn name(&self) -> &'static str {
         match self {
             Stage::Connect => "connect",
@@ -272,7 +274,7 @@ impl Stage {
     }
 }
 
-/// Chance of its own for each queue's authentication in each attempt.
+/// Derives the unpredictable bytes for each queue's authentication in each attempt.
 fn chance(secret: &[u8; 32], attempt: u64, queue: u16) -> [u8; PROOF_CHANCE_BYTES] {
     let mut chance = [0; PROOF_CHANCE_BYTES];
     for (n, piece) in (0_u8..).zip(chance.chunks_mut(Hash::Sha512.bytes())) {
@@ -326,7 +328,7 @@ fn identify(cns: IdentifyCns, nsid: u32) -> Ask {
     Ask { entry, carried, data: Vec::new() }
 }
 
-/// Asks for so many I/O queues, or for as many as there are.
+/// Asks for `count` I/O queues; zero stands for as many as possible.
 fn queues(count: usize) -> Ask {
     let mut entry = Submission::new(AdminOpcode::SET_FEATURES.0, 0, 0);
     entry.dword10 = u32::from(Feature::QUEUES.0).into();

@@ -1,4 +1,4 @@
-//! What a host's queues go by, and what becomes of them.
+//! The options of a host's queues, the properties of a server, and the reasons for refusals.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,90 +11,92 @@ use wire::nvme::Status;
 use crate::nvme::auth::{ProofFailure, Secret};
 use crate::nvme_tcp::Digests;
 
-/// Who the host is and what it wants.
+/// A host's identity and settings.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// The subsystem's qualified name.
     pub subsystem: String,
     /// The host's own qualified name.
     pub host: String,
-    /// The host's identifier: the same for one host on all its connections.
+    /// The host's identifier, the same on all its connections.
     pub host_id: [u8; 16],
-    /// The namespace.
+    /// The namespace's identifier.
     pub nsid: u32,
-    /// I/O queues, each a connection of its own; with none the host only looks around.
+    /// The number of I/O queues, each a connection of its own. With none, the host only identifies
+    /// the server.
     pub queues: usize,
-    /// Commands in flight on each.
+    /// The number of commands in flight on each I/O queue.
     pub queue_depth: u16,
-    /// Digests to ask for.
+    /// The digests to ask for.
     pub digests: Digests,
-    /// Writes travel in the command's capsule where they fit; otherwise the server asks for them.
+    /// `true` if writes travel in the command's capsule if they fit; otherwise the server requests
+    /// them.
     pub in_capsule: bool,
-    /// How long the server may hear nothing before it gives the host up. The host says that it lives
-    /// twice in that time.
+    /// The time without commands after which the server ends the controller. The host sends Keep
+    /// Alive twice in that time.
     pub keep_alive: Duration,
-    /// The host's key, for servers that ask for authentication.
+    /// The host's key, for servers that require authentication.
     pub key: Option<Secret>,
-    /// The server's key; with it the server has to prove who it is, too.
+    /// The server's key. With it, the server has to authenticate, too.
     pub controller_key: Option<Secret>,
-    /// Secret random bytes, from which each authentication of each attempt draws its own. No other
-    /// options have the same.
+    /// Secret random bytes, from which each authentication of each attempt derives its own. They
+    /// must be unique to these options.
     pub chance: [u8; 32],
 }
 
-/// What the server turned out to have.
+/// The properties of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Blocks of 512 bytes of the namespace.
+    /// The namespace's size in blocks of 512 bytes.
     pub blocks: u64,
-    /// Bytes of a block as the namespace counts.
+    /// The namespace's block size in bytes.
     pub block_bytes: u32,
-    /// Largest data of one request in bytes.
+    /// The largest data of one request, in bytes.
     pub request_bytes_max: usize,
-    /// Most commands in flight on one queue.
+    /// The most commands in flight on one queue.
     pub queue_depth_max: u16,
-    /// I/O queues that the controller grants.
+    /// The I/O queues that the controller grants.
     pub queues: u16,
-    /// Bytes that a write may have to travel in its command's capsule.
+    /// The largest write that may travel in its command's capsule, in bytes.
     pub(super) capsule_bytes: usize,
-    /// The controller's number.
+    /// The controller's identifier.
     pub(super) cntlid: u16,
-    /// Which attempt it was found in.
+    /// The attempt that found it.
     pub(super) attempt: u64,
 }
 
-/// Why there is no queue.
+/// The reason why there is no queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The server broke the protocol.
     Protocol(Fatal),
-    /// There is no such subsystem at this address.
+    /// No such subsystem exists at this address.
     NoSubsystem,
-    /// The subsystem lets this host not in.
+    /// The subsystem does not admit this host.
     NotAllowed,
-    /// The server asks for authentication and there is no key.
+    /// The server requires authentication, and there is no key.
     KeyNeeded,
-    /// The host has a controller's key, but the server asks for no authentication.
+    /// The host has a controller's key, but the server requires no authentication.
     NotAuthenticated,
     /// The authentication failed.
     NotProven(ProofFailure),
-    /// There is no such namespace; these are there, the first few of them.
+    /// No such namespace exists; the first few that do.
     NoNamespace(Vec<u32>),
-    /// More I/O queues than the controller grants.
+    /// The controller grants fewer I/O queues.
     Queues {
-        /// What was asked for.
+        /// The number asked for.
         wanted: usize,
-        /// What it grants.
+        /// The number granted.
         granted: u16,
     },
-    /// Deeper queues than the controller has.
+    /// The controller's queues are shallower.
     Depth {
-        /// What was asked for.
+        /// The depth asked for.
         wanted: u16,
-        /// What it has.
+        /// The largest depth.
         most: u16,
     },
-    /// The server asks for data in pieces, which this host does not send.
+    /// The server requests data in pieces, which this host does not support.
     Pieces,
     /// The server refused a step with this status.
     Step(&'static str, Status),

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 const NOW: Instant = Instant::from_nanos(5_000_000);
 
-/// What tenant 1 and 2 are called; 2 is in its fourth epoch.
+/// Names the tenants 1 and 2; tenant 2 is in its fourth epoch.
 fn name(tenant: TenantId, epoch: Option<u32>) -> Option<String> {
     match (tenant.0, epoch) {
         (1, None | Some(0)) => Some("gold".to_string()),
@@ -17,7 +17,7 @@ fn name(tenant: TenantId, epoch: Option<u32>) -> Option<String> {
     }
 }
 
-/// The other server numbers them otherwise.
+/// Numbers the tenants as the other server does.
 fn member(name: &str) -> Option<Member> {
     let number = ["default", "silver", "tin", "gold"].iter().position(|known| *known == name)?;
     Some(Member { tenant: TenantId(number as u32), epoch: 7 })
@@ -80,7 +80,7 @@ fn parcel() -> Parcel {
     }
 }
 
-/// The parcel as it arrives, when the other clock is so far ahead.
+/// Returns the parcel as it arrives, if the other clock is ahead by this much.
 fn arrives(parcel: &Parcel, ahead: Duration) -> Result<Parcel, Unfit> {
     decode(&encode(parcel, NOW, name).unwrap(), parcel.from, NOW + ahead, member)
 }
@@ -139,7 +139,7 @@ fn a_request_that_waits_for_a_buffer_arrives() {
     sent.peer = Peer::Internet("[2001:db8::1]:9".parse().unwrap());
     let arrived = arrives(&sent, Duration::ZERO).unwrap();
     assert_eq!((arrived.waiting, arrived.peer), (Some(waiting), sent.peer));
-    // What it waits for is received where the command's bytes have room.
+    // The waiting payload is received into the command's buffer.
     sent.waiting = Some(Request { payload_bytes: 4608, ..waiting });
     assert_eq!(arrives(&sent, Duration::ZERO), Err(Unfit::Value("request")));
     let refused = Request { payload_bytes: 4608, verdict: Status::Invalid, ..waiting };
