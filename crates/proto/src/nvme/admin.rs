@@ -8,11 +8,11 @@ use wire::nvme::{
 };
 use wire::nvme::{CommandId, Configuration};
 
+use super::binding::{Answer, CloseReason};
 use super::controller::{Controller, Kind, READY_TIMEOUT};
 use super::events::Events;
 use super::features::Features;
 use super::queue::{Call, Done};
-use super::seam::{Answer, CloseReason};
 use super::state::State;
 
 impl Call<'_> {

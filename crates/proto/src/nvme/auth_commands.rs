@@ -16,10 +16,10 @@ use wire::nvme::{AUTH_PROTOCOL, AuthCommand, CommandId, Status};
 
 use super::auth::Power;
 use super::auth::transaction::{CHANCE_BYTES, Ends, Said};
+use super::binding::{Answer, CloseReason, Place};
 use super::controller::{Controller, Record};
 use super::data;
 use super::queue::{Call, Done};
-use super::seam::{Answer, CloseReason, Place};
 use super::state::{Mail, State};
 
 /// The failed authentications of an address that cause no delay.

@@ -12,12 +12,12 @@ use wire::nvme::{
 use zerocopy::FromBytes;
 
 use super::auth::transaction::Transaction;
+use super::binding::{Answer, Place};
 use super::config::{HostId, Nqn, PortId};
 use super::controller::{Arrival, Controller, Kind, PROOF_LIMIT, Record};
 use super::counts::Counts;
 use super::data;
 use super::link::Link;
-use super::seam::{Answer, Place};
 use super::state::{SharedCounts, State};
 
 /// A queue that was created.

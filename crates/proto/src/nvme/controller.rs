@@ -11,6 +11,7 @@ use wire::nvme::{Capabilities, Configuration, ControllerState};
 
 use super::auth::transaction::Transaction;
 use super::auth_commands::{PutOff, Waiting};
+use super::binding::{Answer, Place};
 use super::config::{HostId, Nqn, PortId};
 use super::counts::Sum;
 use super::events::Events;
@@ -18,7 +19,6 @@ use super::features::Features;
 use super::fences::Ending;
 use super::link::Link;
 use super::reservation::{Notices, Registrant};
-use super::seam::{Answer, Place};
 use super::state::{Mail, SharedCounts};
 
 /// The unit in which hosts may choose their keep-alive timeout (Identify Controller, KAS).

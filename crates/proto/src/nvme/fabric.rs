@@ -11,10 +11,10 @@ use spin::{Mutex, MutexGuard};
 use wire::nvme::{Completion, FABRICS_OPCODE, FabricsCommand, FabricsKind, Status, Submission};
 
 use super::auth::transaction::CHANCE_BYTES;
+use super::binding::{Action, Place};
 use super::config::{Config, PortId, Refusal};
 use super::link::View;
 use super::queue::{Call, Done, Queue};
-use super::seam::{Action, Place};
 use super::state::State;
 
 /// Services that the fabric needs from its environment. They are called from any thread and must

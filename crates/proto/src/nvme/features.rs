@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::controller::{Controller, Kind};
 use super::data;
-use super::emigrant::{age, earlier};
+use super::exported::{age, earlier};
 use super::fences::Withdrawal;
 use super::queue::{Call, Done};
 use super::state::State;

@@ -10,9 +10,9 @@ use wire::nvme::{
 };
 use zerocopy::FromBytes;
 
+use super::binding::{Fused, Io};
 use super::data;
 use super::link::{Seen, View};
-use super::seam::{Fused, Io};
 
 /// The bit "Deallocate" in dword 11 of Dataset Management.
 const DISCARD: u32 = 1 << 2;

@@ -25,49 +25,49 @@
 //! configuration or reservations.
 
 mod admin;
-mod arriving;
 pub mod auth;
 mod auth_commands;
-mod bequest;
+mod binding;
+mod changes;
 mod config;
 mod connect;
 mod controller;
 mod counts;
 mod data;
 mod discovery;
-mod emigrant;
 mod errors;
 mod events;
+mod export;
+mod exported;
 mod fabric;
 mod features;
 mod fences;
 mod identify;
+mod import;
 mod io;
-mod leaving;
 mod link;
-mod list;
-mod live;
 mod logs;
+mod migration;
 mod queue;
+mod report;
 mod reservation;
 mod reservation_commands;
-mod seam;
+mod reservation_transfer;
 mod state;
-mod transit;
 
-pub use arriving::Unwelcome;
+pub use binding::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};
 pub use config::{
     ANA_GROUPS_MAX, Config, Host, HostId, Hosts, Identifiers, Limits, NQN_BYTES_MAX, Namespace,
     Nqn, Port, PortId, Referral, Refusal, Subsystem,
 };
 pub use controller::Kind;
 pub use counts::Sum;
-pub use emigrant::{EMIGRANT_QUEUES_MAX, Emigrant};
+pub use export::{Held, Unready};
+pub use exported::{EMIGRANT_QUEUES_MAX, Emigrant};
 pub use fabric::{Fabric, Surroundings};
 pub use fences::Withdrawal;
-pub use leaving::{Held, Unready};
-pub use list::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
+pub use import::Unwelcome;
 pub(crate) use queue::PAYLOAD_BYTES_MAX;
 pub use queue::Queue;
+pub use report::{ControllerInfo, NamespaceInfo, QueueInfo, Reserved, SubsystemInfo};
 pub use reservation::Registrant;
-pub use seam::{Action, Answer, CloseReason, Fused, Io, Outcome, Place, Step};

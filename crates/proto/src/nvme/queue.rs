@@ -11,14 +11,14 @@ use wire::nvme::{
 };
 
 use super::auth::transaction::CHANCE_BYTES;
+use super::binding::{Answer, Fused, Io, Outcome, Place, Step};
 use super::controller::Kind;
 use super::data;
 use super::fabric::Fabric;
 use super::features;
 use super::io;
 use super::link::View;
-use super::seam::{Answer, Fused, Io, Outcome, Place, Step};
-use super::transit::Traveller;
+use super::migration::Traveller;
 
 /// The largest payload of a command that the controller carries out itself, in bytes.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 4096;

@@ -10,18 +10,18 @@ use core::time::Duration;
 use contract::{ConnId, Credential, Failures, Instant, NamespaceId};
 use wire::nvme::{AnaState, CommandId, Event, Status};
 
-use super::arriving::Expected;
 use super::auth::Methods;
 use super::auth_commands::{FORGET, Job, PROOFS_MAX};
+use super::binding::{Action, Answer, CloseReason, Place};
 use super::config::{Config, Host, Hosts, Limits, Namespace, Nqn, Port, PortId, Referral};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
+use super::export::LetGo;
 use super::fences::{Families, Withdrawal};
-use super::leaving::LetGo;
+use super::import::Expected;
 use super::link::{Seen, View};
+use super::migration::{NOWHERE, Transit};
 use super::reservation::{Registrant, Reservation};
-use super::seam::{Action, Answer, CloseReason, Place};
-use super::transit::{NOWHERE, Transit};
 
 /// A namespace attached to a subsystem.
 #[derive(Debug)]

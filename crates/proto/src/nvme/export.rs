@@ -4,7 +4,7 @@
 //! Once a controller is [called](Fabric::call), its queues may leave their workers. When all of
 //! them have left, it is [exported](Fabric::emigrate). It belongs to this process until it is [let
 //! go](Fabric::let_go), and can be taken back until it is [forgotten](Fabric::forget). The
-//! receiving side is `arriving.rs`.
+//! receiving side is `import.rs`.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,10 +14,10 @@ use core::sync::atomic::Ordering;
 use contract::Instant;
 
 use super::controller::{Controller, Record};
-use super::emigrant::{EMIGRANT_QUEUES_MAX, Emigrant, EmigrantQueue, Sight};
+use super::exported::{EMIGRANT_QUEUES_MAX, Emigrant, EmigrantQueue, Sight};
 use super::fabric::Fabric;
+use super::migration::{Traveller, nowhere};
 use super::state::State;
-use super::transit::{Traveller, nowhere};
 
 /// The commands that wait while two processes have controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

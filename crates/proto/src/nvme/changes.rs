@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use contract::{Geometry, Instant, TenantId};
 use wire::nvme::{AnaState, Event};
 
+use super::binding::CloseReason;
 use super::config::{
     ANA_GROUPS_MAX, Config, Host, Hosts, Identifiers, Limits, Namespace, Nqn, Port, PortId,
     Referral, Refusal, Subsystem,
@@ -15,7 +16,6 @@ use super::config::{
 use super::controller::Kind;
 use super::fabric::Fabric;
 use super::fences::Withdrawal;
-use super::seam::CloseReason;
 use super::state::{Attached, Served, State};
 
 /// The sizes of text fields in Identify Controller, in bytes.

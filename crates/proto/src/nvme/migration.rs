@@ -12,10 +12,10 @@ use core::net::IpAddr;
 
 use contract::ConnId;
 
+use super::binding::{Action, Io, Place};
 use super::connect::Made;
 use super::fabric::Fabric;
 use super::queue::Queue;
-use super::seam::{Action, Io, Place};
 use super::state::{Mail, State};
 
 /// The worker number of places that are nowhere.

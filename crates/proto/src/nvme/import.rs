@@ -17,10 +17,10 @@ use super::auth::transaction::Transaction;
 use super::connect::Made;
 use super::controller::{Arrival, Controller, Kind, Record};
 use super::counts::Counts;
-use super::emigrant::{Emigrant, EmigrantQueue, Sight};
+use super::exported::{Emigrant, EmigrantQueue, Sight};
 use super::fabric::Fabric;
+use super::migration::{Traveller, nowhere};
 use super::state::State;
-use super::transit::{Traveller, nowhere};
 
 /// The reason why a controller is not taken over; its host connects anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

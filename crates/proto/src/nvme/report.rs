@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use contract::{Geometry, Instant, NamespaceId};
 use wire::nvme::{ReservationKind, Status};
 
+use super::binding::{Answer, Place};
 use super::config::{HostId, Hosts, Nqn, Port, PortId, Refusal};
 use super::controller::{Controller, Kind};
 use super::counts::Sum;
 use super::fabric::Fabric;
 use super::reservation::{Registrant, Reservation};
-use super::seam::{Answer, Place};
 use super::state::State;
 
 /// A report on a queue.

@@ -13,7 +13,7 @@ use contract::NamespaceId;
 use wire::nvme::ReservationKind;
 
 use super::config::HostId;
-use super::emigrant::take_name;
+use super::exported::take_name;
 use super::fabric::Fabric;
 use super::reservation::{Registrant, Reservation};
 use crate::takeover::{BODY_BYTES_MAX, Reader, Unfit, Writer};
