@@ -76,7 +76,7 @@ impl fmt::Display for ClientError {
                         if error.to_string().contains("CaUsedAsEndEntity") =>
                     {
                         "a certificate that signs itself has to say CA:FALSE to be a server's \
-                         (docs/reference/operate.md, \"From elsewhere\")"
+                         (docs/how-to/operate-from-elsewhere.md)"
                     }
                     io::ErrorKind::InvalidData => {
                         "what answers has no certificate of this name that --admin-ca vouches for"

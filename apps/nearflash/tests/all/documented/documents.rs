@@ -1,6 +1,7 @@
 //! The documents hold what they promise: examples are the files that compile, configurations are
 //! understood, options exist, and every key is explained.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -37,14 +38,15 @@ fn without_head(source: &str) -> String {
 }
 
 #[test]
-fn examples_of_the_readme_are_the_files_that_compile() {
-    let readme = read("README.md");
-    let examples = blocks(&readme, "rust");
-    assert_eq!(examples.len(), 2);
-    for (before, text) in examples {
+fn examples_in_rust_are_the_files_that_compile() {
+    for page in ["README.md", "docs/how-to/use-from-rust.md"] {
+        let text = read(page);
+        let examples = blocks(&text, "rust");
+        assert_eq!(examples.len(), 1, "{page}");
+        let (before, example) = &examples[0];
         let path = before.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
         let path = path.unwrap_or_else(|| panic!("no file named before an example: {before:?}"));
-        assert!(text == without_head(&read(path)), "the example is not {path}");
+        assert!(*example == without_head(&read(path)), "the example of {page} is not {path}");
     }
 }
 
@@ -130,44 +132,125 @@ fn defaults_of_the_limits_are_those_of_the_program() {
     }
 }
 
-fn help(command: &str) -> String {
+/// Returns the help of a command, or of a subcommand.
+fn help(command: &[&str]) -> String {
     let ran = Command::new(env!("CARGO_BIN_EXE_nearflash"))
-        .args([command, "--help"])
+        .args(command)
+        .arg("--help")
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    assert!(ran.status.success(), "{command} --help");
+    assert!(ran.status.success(), "{command:?} --help");
     String::from_utf8(ran.stdout).unwrap()
+}
+
+/// Returns the names of the commands that a help text lists.
+fn listed_commands(help: &str) -> Vec<&str> {
+    let (_, list) = help.split_once("\nCommands:\n").unwrap_or_default();
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").collect()
+}
+
+/// Returns the pages for readers: the README and the documents, without results and decisions.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    let mut folders = vec!["docs".to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root().join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+            match entry.file_type().unwrap().is_dir() {
+                true if path == "docs/adr" || path == "docs/results" => {}
+                true => folders.push(path),
+                false if path.ends_with(".md") => pages.push(path),
+                false => {}
+            }
+        }
+    }
+    pages
+}
+
+/// Returns the calls of `nearflash` in the `sh` blocks of a page, without comments.
+fn shown_calls(text: &str) -> Vec<&str> {
+    let (mut language, mut calls) = (None, Vec::new());
+    for line in text.lines().map(str::trim) {
+        match (line.strip_prefix("```"), language) {
+            (Some(begun), None) => language = Some(begun),
+            (Some(_), Some(_)) => language = None,
+            (None, Some("sh")) if line.starts_with("nearflash ") => {
+                calls.push(line.split(" #").next().unwrap_or(line).trim_end());
+            }
+            _ => {}
+        }
+    }
+    calls
 }
 
 #[test]
 fn commands_of_the_documents_exist() {
-    let mut seen = 0;
-    for path in ["README.md", "docs/tutorials/getting-started.md", "docs/tutorials/linux-volume.md"]
-    {
-        let text = read(path);
-        for (_, block) in blocks(&text, "sh") {
-            for line in block.lines().filter(|line| line.starts_with("nearflash ")) {
-                let mut words = line.split(' ').skip(1);
-                let command = words.next().expect("a command");
-                if command.starts_with("--") {
-                    continue;
-                }
-                let help = help(command);
-                for option in words.filter(|word| word.starts_with("--")) {
-                    assert!(help.contains(option), "{path}: {line}");
-                    seen += 1;
-                }
+    let (mut helps, mut seen) = (BTreeMap::<Vec<String>, String>::new(), 0);
+    let mut help_of = |command: &[&str]| {
+        let key = command.iter().map(|word| (*word).to_owned()).collect();
+        helps.entry(key).or_insert_with(|| help(command)).clone()
+    };
+    for page in pages() {
+        let text = read(&page);
+        for call in shown_calls(&text) {
+            let words: Vec<&str> = call.split_whitespace().skip(1).collect();
+            if words[0].starts_with("--") {
+                continue;
+            }
+            let mut help = help_of(&words[..1]);
+            let parts = listed_commands(&help);
+            if !parts.is_empty() {
+                assert!(parts.contains(&words[1]), "{page}: {call}: there are {parts:?}");
+                help = help_of(&words[..2]);
+            }
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                assert!(help.contains(option), "{page}: {call}: there is no {option}");
+                seen += 1;
             }
         }
     }
-    assert!(seen > 10, "the documents show commands");
+    assert!(seen > 60, "the documents show commands: {seen} options");
+}
+
+#[test]
+fn every_command_is_in_the_reference() {
+    let page = read("docs/reference/commands.md");
+    let program = help(&[]);
+    let commands = listed_commands(&program);
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands {
+        let row = page.lines().find(|line| {
+            let cell = line.strip_prefix("| `").unwrap_or_default();
+            cell.strip_prefix(command).is_some_and(|rest| rest.starts_with(['`', ' ']))
+        });
+        let row = row.unwrap_or_else(|| panic!("{command} has no row"));
+        for part in listed_commands(&help(&[command])) {
+            let named = [format!("`{part}`"), format!("`{command} {part}")];
+            let is_named = named.iter().any(|name| row.contains(name) || page.contains(&named[1]));
+            assert!(is_named, "{command} {part} is not named");
+        }
+    }
+}
+
+#[test]
+fn the_index_leads_to_every_page() {
+    let index = read("docs/README.md");
+    for page in pages() {
+        let Some(path) = page.strip_prefix("docs/") else { continue };
+        if path != "README.md" {
+            assert!(index.contains(&format!("({path})")), "docs/README.md does not lead to {page}");
+        }
+    }
 }
 
 #[test]
 fn every_option_of_the_server_is_explained() {
     let text = read("docs/reference/configuration.md");
-    let help = help("serve");
+    let help = help(&["serve"]);
     let options = help.lines().filter_map(|line| line.trim().strip_prefix("--"));
     let options: Vec<&str> = options.filter_map(|line| line.split([' ', ',']).next()).collect();
     assert!(options.len() > 8, "{options:?}");

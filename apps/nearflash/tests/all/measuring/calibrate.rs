@@ -65,13 +65,13 @@ fn a_simulated_device_gets_a_model_and_a_plot() {
     assert!(plot.contains("90 % reads") && plot.trim_end().ends_with("</svg>"));
 }
 
-/// The commands of the first example in docs/explanation/calibration.md, as they stand there; the
+/// The commands of the first example in docs/how-to/calibrate-a-drive.md, as they stand there; the
 /// server only says whether it would start.
 #[test]
 fn the_walk_through_works() {
     let folder = tempfile::tempdir().unwrap();
     let document =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation/calibration.md");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/calibrate-a-drive.md");
     let text = fs::read_to_string(document).unwrap();
     let example = text.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert_eq!(example.lines().count(), 2);
