@@ -1,9 +1,9 @@
-//! The NVMe controller under hosts that say anything, while its fabric changes: it never panics,
-//! answers with statuses of the specification, and no host ever gets a namespace, a log page, an event
-//! or a name that is not for it. What each host may see is kept in a model beside it.
+//! Fuzzes the NVMe controller with arbitrary commands while its fabric changes. The controller
+//! never panics and answers with statuses of the specification. No host ever gets a namespace, a
+//! log page, an event or a name that is not for it. A model tracks what each host may see.
 //!
-//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
-//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+//! Runs a fixed number of rounds, or for `FUZZ_SECONDS` if that is set. `FUZZ_SEED` sets the first
+//! seed. A failure prints the seed of its round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use wire::nvme::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Rounds unless a time is given.
+/// The number of rounds if no time is given.
 const ROUNDS: u64 = 1000;
 
-/// What happens in a round.
+/// The number of steps in a round.
 const STEPS: usize = 200;
 
-/// Chance from a seed (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -99,17 +99,17 @@ struct Party {
     subsystem: usize,
     session: Session,
     queue: Option<Queue>,
-    /// Namespaces that changed, as the log has to tell.
+    /// Namespaces that changed, as the log has to report them.
     changed: BTreeSet<u32>,
     /// Events that may come.
     may_hear: BTreeSet<u32>,
 }
 
-/// The fabric, its model, and those who talk to it.
+/// The fabric, its model, and the hosts that are connected.
 struct World {
     chance: Chance,
     fabric: Arc<Fabric>,
-    /// By subsystem: its hosts and namespaces.
+    /// The hosts and namespaces of each subsystem.
     model: Vec<(Vec<u8>, BTreeMap<u32, Ns>)>,
     access: BTreeMap<(usize, u16), AnaState>,
     parties: Vec<Party>,
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// Somebody sends a command: a sensible one, a damaged one, or bytes of chance.
+    /// Sends a command from some host: a sensible, a damaged or a random one.
     fn speak(&mut self, reached: &mut BTreeSet<&'static str>) {
         let at = self.chance.below(self.parties.len());
         let on_admin = self.chance.below(2) == 0;
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// A command that could come.
+    /// Returns a sensible command.
     fn sensible(&mut self, on_admin: bool) -> Submission {
         let chance = &mut self.chance;
         let nsid = chance.of(&[0, 1, 2, 3, 4, 5, u32::MAX]);
@@ -371,7 +371,7 @@ impl World {
         }
     }
 
-    /// What the controller answered, against the model.
+    /// Checks the controller's answer against the model.
     fn judge(
         &mut self,
         at: usize,
@@ -400,7 +400,7 @@ impl World {
                 if answer.status.is_ok() && is_admin && opcode == AdminOpcode::GET_LOG_PAGE {
                     let page = LogPage(entry.dword10.get() as u8);
                     let offset = entry.dword12.get() | entry.dword13.get();
-                    // Opcode 02h is Read on an I/O queue, and that is for devices.
+                    // Opcode 02h is Read on an I/O queue, and Read is for devices.
                     if page == LogPage::CHANGED_NAMESPACES && offset == 0 && out.len() >= 64 {
                         reached.insert("changed");
                         let told: BTreeSet<u32> = words(out).into_iter().collect();
@@ -438,7 +438,7 @@ impl World {
         }
     }
 
-    /// What came unasked.
+    /// Checks the actions of the fabric against the model.
     fn listen(&mut self, reached: &mut BTreeSet<&'static str>) {
         for worker in 0..2 {
             for action in poll(&self.fabric, worker, self.now) {
@@ -472,7 +472,7 @@ impl World {
     }
 }
 
-/// A status that the specification knows.
+/// Returns `true` if the specification has this status.
 fn check_status(status: Status) {
     assert!(status.name().is_some(), "{status:?}");
 }

@@ -1,8 +1,8 @@
-//! NVMe over TCP: both ends joined by a pipe that cuts at any byte understand each other; streams
-//! that were tampered with, and bytes of chance alone, make neither end panic or stand still.
+//! Fuzzes NVMe over TCP. Both ends, joined by a pipe that cuts at any byte, understand each other.
+//! Damaged streams, and random bytes, make neither end panic or hang.
 //!
-//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
-//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+//! Runs a fixed number of rounds, or for `FUZZ_SECONDS` if that is set. `FUZZ_SEED` sets the first
+//! seed. A failure prints the seed of its round.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use nearflash_proto::nvme_tcp::{Carried, HostEvent};
 use wire::nvme::{DiscardRange, NvmOpcode, SglDescriptor, Submission};
 use zerocopy::IntoBytes;
 
-/// Rounds unless a time is given.
+/// The number of rounds if no time is given.
 const ROUNDS: u64 = 300;
 
-/// Commands of a round.
+/// The number of commands in a round.
 const COMMANDS: usize = 60;
 
 /// Prints the seed when its round panics.
@@ -55,7 +55,7 @@ fn rounds(mut round: impl FnMut(&mut Chance)) {
     }
 }
 
-/// What the host keeps of a command in progress.
+/// The host's record of a command in progress.
 struct Sent {
     opcode: NvmOpcode,
     from: usize,
@@ -63,7 +63,8 @@ struct Sent {
     good: bool,
 }
 
-/// What a host expected next, of `here` bytes, is what it found.
+/// Checks that the event has the data which the host expected next, if `here` bytes of it have
+/// come.
 fn check_expected(
     expected: Option<(u16, usize, usize)>,
     here: usize,
@@ -78,7 +79,7 @@ fn check_expected(
     }
 }
 
-/// A host that knows what it has written. Commands in progress touch blocks of their own, so their
+/// A host that knows what it has written. Each command in progress uses its own blocks, so their
 /// order does not matter.
 struct Conversation {
     pair: Pair,
@@ -98,7 +99,7 @@ impl Conversation {
         }
     }
 
-    /// Sends a command of chance, if a name is free; where its bytes are.
+    /// Sends a random command, if an identifier is free.
     fn command(&mut self, chance: &mut Chance, out: &mut Vec<u8>) {
         let Some(cid) = (0..DEPTH).find(|cid| self.sent[usize::from(*cid)].is_none()) else {
             return;
@@ -167,7 +168,7 @@ impl Conversation {
         self.sent[usize::from(cid)] = Some(Sent { opcode, from, data, good });
     }
 
-    /// Hears what the target has said, in pieces of any length.
+    /// Passes the target's output to the host, in pieces of any length.
     fn hear(&mut self, chance: &mut Chance, out: &mut Vec<u8>) {
         let heard = std::mem::take(&mut self.pair.target.out);
         let mut rest = &heard[..];
@@ -214,7 +215,7 @@ impl Conversation {
         }
     }
 
-    /// Says what there is to say, keeping it.
+    /// Passes the host's output to the target, and keeps a copy.
     fn say(&mut self, chance: &mut Chance, out: &mut Vec<u8>) {
         self.pair.said.extend_from_slice(out);
         feed_cut(&mut self.pair.target, chance, out);
@@ -272,7 +273,7 @@ fn tamper(chance: &mut Chance, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The name of a variant, without its value.
+/// Returns the name of a variant, without its value.
 fn name(debugged: &impl std::fmt::Debug) -> String {
     format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
 }
@@ -295,7 +296,7 @@ fn targets_stand_tampered_streams() {
             bytes.splice(0..0, conversation.pair.host.greeting());
         }
         let target = &mut conversation.pair.target;
-        // Invitations come in between, so that what is tampered with may be data, too.
+        // R2Ts come in between, so that damaged bytes may be data, too.
         for piece in bytes.chunks(1 + chance.below(2000)) {
             target.feed(piece);
             while chance.below(4) > 0 && target.work(chance) {}

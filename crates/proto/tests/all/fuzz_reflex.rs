@@ -1,8 +1,8 @@
-//! Streams that were tampered with, and bytes of chance alone: neither end panics, stands still,
-//! says anything that breaks the contract, or hears something else when the stream is cut elsewhere.
+//! Fuzzes both ends of `reflex` with damaged streams and random bytes. Neither end panics, hangs or
+//! breaks the contract, and each hears the same wherever the stream is cut.
 //!
-//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
-//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+//! Runs a fixed number of rounds, or for `FUZZ_SECONDS` if that is set. `FUZZ_SEED` sets the first
+//! seed. A failure prints the seed of its round.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Chance, Heard, Said, client_stream, cut, listen, meet, serve, server_stream};
 use contract::{Fatal, Status};
 
-/// Rounds unless a time is given.
+/// The number of rounds if no time is given.
 const ROUNDS: u64 = 4000;
 
 /// Prints the seed when its round panics.
@@ -73,12 +73,12 @@ fn tamper(chance: &mut Chance, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A version and whether it has checksums.
+/// Picks a version, and whether it has checksums.
 fn kind(chance: &mut Chance) -> (u8, bool) {
     [(1, false), (2, false), (2, true)][chance.below(3)]
 }
 
-/// The name of a variant, without its value.
+/// Returns the name of a variant, without its value.
 fn name(debugged: &impl std::fmt::Debug) -> String {
     format!("{debugged:?}").split(['(', ' ']).next().unwrap_or_default().to_owned()
 }

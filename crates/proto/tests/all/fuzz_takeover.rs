@@ -1,9 +1,9 @@
-//! Connections as bytes that anybody may have changed, on their way to another process: decoding them
-//! never panics, makes nothing that the bytes did not pay for, and what is decoded means the same when
-//! it is sent on.
+//! Fuzzes the decoding of connections from another process. Decoding damaged bytes never panics,
+//! and allocates no more than the bytes pay for. Decoded content means the same when it is encoded
+//! again.
 //!
-//! Runs a fixed number of rounds; with `FUZZ_SECONDS` set it goes on for that long, and
-//! `FUZZ_SEED` says where it begins. A failure prints the seed of its round.
+//! Runs a fixed number of rounds, or for `FUZZ_SECONDS` if that is set. `FUZZ_SEED` sets the first
+//! seed. A failure prints the seed of its round.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use contract::{
 };
 use nearflash_proto::takeover::{Head, Unfit, decode, encode};
 
-/// Rounds unless a time is given.
+/// The number of rounds if no time is given.
 const ROUNDS: u64 = 3000;
 
 const NOW: Instant = Instant::from_nanos(1 << 40);
 
-/// Tenants that there are.
+/// The existing tenants.
 const TENANTS: u32 = 5;
 
-/// Chance from a seed (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -182,7 +182,7 @@ impl Drop for Round {
     }
 }
 
-/// One parcel as it is, and many that were changed on the way; how many of those were believed.
+/// Decodes one intact parcel and many damaged ones. Returns how many of those were accepted.
 fn round(seed: u64) -> usize {
     let _round = Round(seed);
     let mut chance = Chance(seed);
@@ -204,7 +204,7 @@ fn round(seed: u64) -> usize {
                 }
             }
         }
-        // Where the length would give it away, say that it is right.
+        // Corrects the length field, which would reveal the damage.
         if chance.happens() && bytes.len() >= 14 {
             let length = (bytes.len() - 14) as u32;
             bytes[10..14].copy_from_slice(&length.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Hosts that prove who they are, and hosts that try to do without.
+//! Tests of hosts that authenticate, and of hosts that try to do without.
 
 use crate::nvme_host::*;
 use contract::Instant;
@@ -21,12 +21,12 @@ type Fabric = Arc<nearflash_proto::nvme::Fabric>;
 
 const TRANSACTION: u16 = 0x1234;
 
-/// What a host does in an authentication.
+/// The parameters of a host's authentication.
 struct Plan {
     hash: Hash,
     group: Group,
     key: Secret,
-    /// The controller's key, to challenge it.
+    /// The controller's key, if the host challenges the controller.
     controller_key: Option<Secret>,
     reflects: bool,
 }
@@ -57,7 +57,7 @@ fn send(queue: &mut Queue, message: &[u8]) -> Outcome {
     queue.execute(entry.entry(), message, Instant::ZERO, &mut Vec::new())
 }
 
-/// Fetches a message; computes what it needs.
+/// Fetches a message, and computes what it needs.
 fn receive(fabric: &Fabric, worker: u16, queue: &mut Queue) -> (Vec<u8>, bool) {
     let entry = auth_entry(FabricsKind::AUTHENTICATION_RECEIVE, 2, 4096);
     assert_eq!(queue.begin(entry.entry()), Step::Controller { payload_bytes: 0 });
@@ -102,7 +102,7 @@ fn negotiation(hash: u8, group: u8) -> Vec<u8> {
     [negotiate.as_bytes(), descriptor.as_bytes()].concat()
 }
 
-/// The host's side of an authentication: `Err` is what the controller said in the end.
+/// Authenticates as a host. Returns the controller's final explanation on failure.
 fn authenticate(
     fabric: &Fabric,
     worker: u16,
@@ -115,7 +115,7 @@ fn authenticate(
     respond(fabric, worker, queue, host, plan, &message)
 }
 
-/// The same from the challenge on.
+/// Authenticates as a host from the challenge on.
 fn respond(
     fabric: &Fabric,
     worker: u16,
@@ -171,7 +171,7 @@ fn respond(
     Ok(())
 }
 
-/// An admin queue that has not proven anything, whose connect said so.
+/// Connects an admin queue whose Connect has required authentication, which has not begun.
 fn unproven(fabric: &Fabric) -> Session {
     let entry = connect_entry(0, 32, 0);
     let data: ConnectData = connect_data(&host(1), SUBSYSTEM, 0xffff);
@@ -259,7 +259,7 @@ fn an_address_that_fails_is_answered_late_and_gets_in_with_the_key() {
         assert!(!fabric.compute(), "nothing is computed for it yet");
         assert_eq!(fabric.wake_at(0), Some(at(1_000)));
         assert!(poll(&fabric, 0, at(999)).is_empty());
-        // Elsewhere nobody notices.
+        // Other addresses are not affected.
         let mut other = open(&fabric, &host(1), SUBSYSTEM, 1, from(2)).unwrap();
         assert_eq!(authenticate(&fabric, 0, &mut other.admin, &host(1), &right), Ok(()));
         drop(other);
@@ -286,7 +286,7 @@ fn who_has_powers_computed_and_goes_has_failed() {
     send(&mut own.admin, &negotiation(right.hash.id(), right.group.id()));
     assert!(!fabric.compute(), "what nobody waits for is not computed, nor what comes next, yet");
     drop(own);
-    // Whoever has proven who it is may go.
+    // A host that has authenticated may disconnect without a penalty.
     for _ in 0..20 {
         let mut own = open(&fabric, &host(1), SUBSYSTEM, 1, from(2)).unwrap();
         let plan = plan(Hash::Sha256, Group::Null);
@@ -322,7 +322,7 @@ fn hosts_without_a_key_are_refused_where_keys_are_asked_for() {
     unproven(&fabric);
 }
 
-/// Whoever connected under the host's name before it had a key may be anybody.
+/// A connection that used the host's name before the host had a key may be anybody's.
 #[test]
 fn who_came_before_there_was_a_key_goes_when_keys_are_asked_for() {
     let fabric = fabric(&config());
@@ -357,7 +357,7 @@ fn only_methods_that_are_allowed_are_agreed_on() {
     }
 }
 
-/// Of an I/O queue the connection ends, of an admin queue the controller with all of its own.
+/// For an I/O queue the connection ends, for an admin queue the whole controller.
 #[test]
 fn a_host_that_stops_halfway_is_disconnected_after_a_minute() {
     let fabric = fabric(&with_keys());
@@ -413,7 +413,7 @@ fn messages_that_make_no_sense_fail() {
     assert_eq!(early, Err(Status::SEQUENCE_ERROR.dnr()));
 }
 
-/// The host's end of the library against the controller's.
+/// Runs the library's host against the controller.
 fn prove(fabric: &Fabric, queue: &mut Queue, proof: &mut Proof) -> Result<(), ProofFailure> {
     send(queue, &proof.negotiation());
     loop {
@@ -451,7 +451,7 @@ fn the_hosts_end_proves_itself_and_wants_proof() {
     assert_eq!(outcome, Err(ProofFailure::Impostor));
 }
 
-/// Each is as good as the whole one but for what is wrong with it.
+/// Changes one part of an otherwise valid challenge.
 #[test]
 fn challenges_that_are_cut_or_anothers_make_no_sense() {
     let fabric = fabric(&with_keys());
@@ -475,13 +475,13 @@ fn challenges_that_are_cut_or_anothers_make_no_sense() {
         assert_ne!(std::mem::replace(&mut message[at], byte), byte);
         message
     };
-    // Its message, its transaction, its hash and its group (Base 8.13.5.3).
+    // The message, the transaction, the hash and the group (Base 8.13.5.3).
     for (at, byte) in [(1, 0x7f), (4, 6), (8, 9), (9, 9)] {
         assert_eq!(take(&with(at, byte)), Err(ProofFailure::Nonsense), "byte {at}");
     }
 }
 
-/// Without a challenge the host has asked for no proof, so there is none.
+/// A success without a challenge proves nothing.
 #[test]
 fn a_controller_that_only_says_that_all_is_well_has_proven_nothing() {
     let credentials = Credentials {
@@ -532,7 +532,7 @@ fn a_proof_goes_on_while_its_connection_moves() {
         panic!("nobody was answered");
     };
     assert_eq!((*conn, answer.cid), (at.conn, 2));
-    // What is shared was begun there and is the same here: the response is the right one.
+    // The shared value was computed for the old place, and still gives the right response here.
     let right = plan(Hash::Sha256, Group::Ffdhe2048);
     assert_eq!(respond(&fabric, 1, &mut landed, &host(1), &right, data), Ok(()));
 }

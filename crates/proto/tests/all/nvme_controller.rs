@@ -1,5 +1,5 @@
-//! The NVMe controller as a Linux host meets it: connect, enable, look around, do I/O, be told of
-//! changes, leave.
+//! Tests of the NVMe controller as a Linux host uses it: connect, enable, identify, do I/O, receive
+//! events, disconnect.
 
 use std::time::Duration;
 
@@ -146,14 +146,14 @@ fn a_fused_pair_is_one_compare_and_write() {
     let [compare, write] = queue.complete_fused(&second, Ended::CompareFailed);
     assert_eq!((compare.cid, compare.status), (1, Status::COMPARE_FAILURE.dnr()));
     assert_eq!((write.cid, write.status), (2, Status::FAILED_FUSED));
-    // Another command between the two.
+    // Another command comes between the two.
     device(queue.begin(&half(NvmOpcode::COMPARE, 3, 8, Fuse::FIRST)));
     device(queue.begin(&io_entry(NvmOpcode::READ, 4, 1, 0, 1)));
     let orphan = queue.orphan().unwrap();
     assert_eq!((orphan.cid, orphan.status.plain()), (3, Status::MISSING_FUSED));
     let late = queue.begin(&half(NvmOpcode::WRITE, 5, 8, Fuse::SECOND));
     assert_eq!(refused(late).plain(), Status::MISSING_FUSED);
-    // Another range.
+    // The second command has another range.
     device(queue.begin(&half(NvmOpcode::COMPARE, 6, 8, Fuse::FIRST)));
     let other = queue.begin(&half(NvmOpcode::WRITE, 7, 16, Fuse::SECOND));
     assert_eq!(refused(other), Status::INVALID_FIELD.dnr());
@@ -188,7 +188,7 @@ fn a_discard_has_many_ranges() {
     assert!(queue.ranges().is_empty());
 }
 
-/// As Linux does: a page of payload, of which the ranges are the beginning.
+/// Sends a page of payload that begins with the ranges, as Linux does.
 #[test]
 fn a_discard_may_describe_more_than_its_ranges() {
     let fabric = fabric(&config());
@@ -241,7 +241,7 @@ fn connects_that_cannot_be_say_why() {
     let cntlid = own.admin.cntlid();
     let invalid = Status::CONNECT_INVALID.dnr();
     let good = connect_data(&host(1), SUBSYSTEM, cntlid);
-    // Another host's controller is as good as none.
+    // A controller of another host is treated as absent.
     assert_eq!(join(&connect_data(&host(2), SUBSYSTEM, cntlid), 32), (invalid, 1 << 16 | 16));
     assert_eq!(join(&connect_data(&host(1), SUBSYSTEM, cntlid + 1), 32), (invalid, 1 << 16 | 16));
     assert_eq!(join(&good, 129), (invalid, 44));
@@ -371,7 +371,7 @@ fn access_through_one_port_changes_live() {
     assert_eq!((log[0], log[8]), (1, 1), "one change, one group");
     assert_eq!((log[16], log[20], log[32]), (1, 2, 3), "group 1, two namespaces, inaccessible");
     assert_eq!((log[48], log[52]), (1, 2));
-    // What it may become can be read by pieces.
+    // The log can be read in pieces up to its greatest length.
     let rest = log_entry(one.cid(), LogPage::ANA, 1040, 4096);
     assert_eq!(one.run(&rest, &[]), Ok((0, vec![0; 1040])));
     fabric.set_access(&nqn(SUBSYSTEM), PortId(1), 1, AnaState::NON_OPTIMIZED).unwrap();
@@ -393,7 +393,7 @@ fn discovery_tells_each_host_what_it_may_use() {
     assert_eq!(entry(&log, 0).kind, SubsystemKind::DISCOVERY);
     assert_eq!(&entry(&log, 0).address[..10], b"127.0.0.1 ");
     assert_eq!(entry(&log, 1).nqn[..SUBSYSTEM.len()], *SUBSYSTEM.as_bytes());
-    // Nothing about secure channels, which hosts that have them would then ask for.
+    // Secure channels are not mentioned, since hosts that have them would ask for one.
     assert_eq!(entry(&log, 1).requirements, 1 << 2);
     discovery.set_feature(Feature::EVENTS, notice::DISCOVERY).unwrap();
     let cid = discovery.await_event();

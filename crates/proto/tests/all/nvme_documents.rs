@@ -1,4 +1,5 @@
-//! The page about the controller lists every status by its number and name, and no other.
+//! Checks that the page about the controller lists every status by its number and name, and no
+//! other.
 
 use std::collections::BTreeMap;
 

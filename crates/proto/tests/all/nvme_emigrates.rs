@@ -1,5 +1,5 @@
-//! Controllers that go to another process: one fabric lets them go, another goes on with them, and their hosts
-//! notice nothing (docs/adr/0015-moving-controllers.md).
+//! Tests of controllers that move to another process: one fabric lets them go, another continues
+//! them, and their hosts are not affected (docs/adr/0015-moving-controllers.md).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use nearflash_proto::nvme::{
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent, TargetSession};
 use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
 
-/// What a host writes to reset its controller.
+/// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
 
-/// The device that everything is at.
+/// The device of all requests.
 const DEVICE: usize = 2;
 
-/// When everything goes over, in either process.
+/// The time of the hand-over in both processes.
 const NOW: Instant = Instant::from_nanos(1 << 40);
 
 fn connect(fabric: &Arc<Fabric>, n: u8, index: u32) -> Session {
     crate::nvme_host::connect(fabric, &host(n), SUBSYSTEM, 1, place(0, index))
 }
 
-/// What the fabric wants of a worker.
+/// Returns the fabric's actions for a worker.
 fn mail(fabric: &Arc<Fabric>, worker: u16) -> Vec<Action> {
     poll(fabric, worker, NOW)
 }
 
-/// A controller that has left its workers, and how it goes on.
+/// A controller whose queues have left their workers.
 struct Traveller {
     cntlid: u16,
     numbers: Vec<u64>,
@@ -40,7 +40,7 @@ struct Traveller {
 }
 
 impl Traveller {
-    /// All queues of a controller depart.
+    /// Detaches all queues of a controller.
     fn of(session: Session, io: Vec<Queue>) -> Traveller {
         let Session { admin, fabric, host, .. } = session;
         let cntlid = admin.cntlid();
@@ -49,7 +49,7 @@ impl Traveller {
         Traveller { cntlid, numbers, host }
     }
 
-    /// Goes from one process to the other, as bytes; the numbers of its queues there.
+    /// Moves the controller to the other process, as bytes. Returns the new numbers of its queues.
     fn go(&self, from: &Fabric, to: &Fabric) -> BTreeMap<u16, u64> {
         let emigrant = from.emigrate(self.cntlid, &self.numbers).unwrap();
         let bytes = emigrant.encode(NOW).unwrap();
@@ -63,7 +63,7 @@ impl Traveller {
         numbers
     }
 
-    /// The controller again, with its queues at a worker.
+    /// Attaches the queues of the moved controller to a worker.
     fn land(self, to: &Arc<Fabric>, numbers: &BTreeMap<u16, u64>) -> (Session, Vec<Queue>) {
         let land = |(id, number): (&u16, &u64)| {
             let queue = to.land(*number, 1, place(1, 10 + u32::from(*id)).conn).unwrap();
@@ -127,11 +127,11 @@ fn what_is_not_whole_or_waits_does_not_leave() {
     assert_eq!(fabric.emigrate(99, &[number]).unwrap_err(), Unready::Gone);
     let numbers = [number, io.depart()];
     fabric.emigrate(cntlid, &numbers).unwrap();
-    // Its host goes on here: with its timer as if it had just spoken.
+    // The host continues here, with its timer as if it had just sent a command.
     fabric.take_back(cntlid, NOW);
     let [admin, io] = [0, 1].map(|n| fabric.land(numbers[n], 0, place(0, n as u32).conn).unwrap());
     assert!(!admin.is_called() && io.fence().start(DEVICE, 0) == Start::Started);
-    // Reset with a write at the device: not before that has ended.
+    // A reset with a write at the device is not over before that write.
     let mut session = Session::again(&fabric, &host(1), SUBSYSTEM, admin, place(0, 0));
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
     let number = session.admin.depart();
@@ -148,7 +148,7 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     let io = session.io(1, place(0, 1)).unwrap();
     let traveller = Traveller::of(session, vec![io]);
     let emigrant = old.emigrate(traveller.cntlid, &traveller.numbers).unwrap();
-    // Its timer rests as long as nobody can hear its host.
+    // The timer is suspended as long as nobody can hear the host.
     for n in 0..20 {
         poll(&old, 0, at(n * 1000));
     }
@@ -165,8 +165,7 @@ fn what_happens_to_one_that_was_shown_keeps_it() {
     drop(landed);
 }
 
-/// Some of its queues have left and are not heard, while others of it, or of controllers that are gathered with
-/// it, are not quiet yet.
+/// Some queues of the controller have left and are not read, while others are not quiet yet.
 #[test]
 fn a_controller_does_not_expire_while_it_is_gathered() {
     let (old, _) = two(&config());
@@ -183,7 +182,7 @@ fn a_controller_does_not_expire_while_it_is_gathered() {
         assert_eq!(poll(&old, 0, at(started + n * 1000)), [], "nobody could hear it");
     }
     assert_eq!(old.controllers().len(), 2);
-    // It stays, and has the whole of its timeout again; a host that is silent then has gone.
+    // The controller stays, and has its whole timeout again. A host that stays silent then expires.
     let back = started + 20_000;
     old.take_back(cntlid, at(back));
     let admin = old.land(number, 0, place(0, 0).conn).unwrap();
@@ -256,8 +255,7 @@ fn the_host_is_told_what_the_new_configuration_changes() {
     assert_eq!((answer.cid, answer.result as u32), (cid, Event::NAMESPACE.to_result()));
 }
 
-/// Both ends with a write in progress, which waits to be asked for its payload, and its session as bytes that
-/// have come to another process.
+/// Moves a session to another process while a write waits for its payload to be requested.
 #[test]
 fn a_write_that_was_not_asked_for_goes_on_and_is_looked_at_again() {
     let chance = &mut Chance(7);
@@ -342,7 +340,7 @@ fn reservations_go_over_whether_they_persist_or_not() {
     }
 }
 
-/// Whatever the bytes of a controller say, they are refused or can be taken over, and its queues land.
+/// Checks that any bytes of a controller are refused, or can be taken over so that its queues land.
 #[test]
 fn changed_controllers_are_refused_or_make_sense() {
     let old = fabric(&config());

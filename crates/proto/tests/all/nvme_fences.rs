@@ -1,4 +1,5 @@
-//! What of a controller may still land when it is gone, reset or shut down, and who waits for that.
+//! Tests of requests that may still take effect after their controller has ended, was reset or shut
+//! down, and of commands that wait for them.
 
 use crate::nvme_host::{Session, at, config, fabric, host, place, poll, subsystem};
 use contract::{Fatal, Instant, Session as _, Start, TenantId};
@@ -10,12 +11,12 @@ use wire::nvme::{
 };
 use zerocopy::FromZeros;
 
-/// Enabled, and as a host asks for it.
+/// Values of Controller Configuration: enabled, reset, shut down.
 const ENABLED: u64 = 0x46_0001;
 const RESET: u64 = 0x46_0000;
 const SHUT_DOWN: u64 = 0x46_4001;
 
-/// The device that everything is at.
+/// The device of all requests.
 const DEVICE: usize = 2;
 
 fn connect(fabric: &std::sync::Arc<nearflash_proto::nvme::Fabric>, n: u8, index: u32) -> Session {
@@ -33,14 +34,14 @@ fn writes_wait_for_those_of_the_hosts_lost_controller() {
     let old_io = old.io(1, place(1, 1)).unwrap();
     let old_fence = old_io.fence().clone();
     assert_eq!(old_fence.start(DEVICE, 0), Start::Started);
-    // While both live, neither waits for the other.
+    // While both controllers live, neither waits for the other.
     let new = connect(&fabric, 1, 2);
     let new_io = new.io(1, place(1, 3)).unwrap();
     assert_eq!(new_io.fence().start(DEVICE, 0), Start::Started);
     new_io.fence().end(DEVICE, 0);
     let stranger = connect(&fabric, 2, 4);
     let stranger_io = stranger.io(1, place(0, 5)).unwrap();
-    // The connection of the admin queue is lost: that of the other is open still, at another worker.
+    // The connection of the admin queue is lost; the other, at another worker, is still open.
     drop(old);
     assert_eq!(old_fence.start(DEVICE, 0), Start::Superseded);
     assert_eq!(new_io.fence().start(DEVICE, 0), Start::Held);
@@ -77,7 +78,7 @@ fn another_subsystem_is_another_disk() {
         tenant: Some(TenantId(3)),
         ..subsystem(crate::nvme_host::OTHER_SUBSYSTEM)
     });
-    // The same namespaces under other names.
+    // The same namespaces have other identifiers here.
     for namespace in &mut config.subsystems[1].namespaces {
         namespace.identifiers.uuid[15] = 1;
     }
@@ -129,7 +130,7 @@ fn a_shutdown_is_complete_when_nothing_of_it_can_land() {
     let fence = lost.fence().clone();
     assert_eq!(fence.start(DEVICE, 0), Start::Started);
     assert_eq!(live.fence().start(DEVICE, 0), Start::Started);
-    // As Linux does it: connections first.
+    // Linux closes the connections first.
     drop(lost);
     assert_eq!(session.set(Property::CONFIGURATION, SHUT_DOWN), Ok(0));
     let shutdown = |session: &mut Session| state(session) & ControllerState::SHUTDOWN;

@@ -1,10 +1,11 @@
-//! No host learns anything of another host's namespaces, subsystems, connections or changes.
+//! Checks that no host learns anything of another host's namespaces, subsystems, connections or
+//! changes.
 //!
-//! One host says everything that a host can say, with every number, and keeps what it is told. It does so
-//! where nobody else is, and where a stranger has namespaces in the same subsystem, a subsystem of its own
-//! and busy connections, while all of the stranger's things change. It must be told the same. What is
-//! deliberately not here: whether a subsystem of a name that the host knows exists, which Connect has a
-//! status for.
+//! One host sends every command with every number, and records the answers. It does so in a fabric
+//! of its own, and in one with a stranger. The stranger has namespaces in the same subsystem, a
+//! subsystem of its own and busy connections, and all of its things change. The answers must be the
+//! same. Deliberately left out: whether a subsystem with a name that the host knows exists, since
+//! Connect has a status for that.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ use zerocopy::{FromZeros, IntoBytes};
 /// The host's own namespace, and the stranger's in the same subsystem.
 const OWN: u32 = 1;
 const HIDDEN: u32 = 2;
-/// A namespace that there is only while the stranger's things change.
+/// A namespace that exists only while the stranger's things change.
 const PASSING: u32 = 3;
-/// What both could mean: none, all, one that is too large, and all of those.
+/// All identifiers with a meaning: none, all, one that is too large, and the existing ones.
 const NSIDS: [u32; 7] = [0, OWN, HIDDEN, PASSING, 1024, 1025, u32::MAX];
-/// The server's names of namespaces that are not the host's.
+/// The server's identifiers of namespaces that are not the host's.
 const NOT_OWN: std::ops::Range<u16> = 100..200;
 
-/// A fabric where the host is alone, or is not.
+/// Creates a fabric with the host alone, or with the stranger.
 fn world(is_alone: bool) -> Arc<Fabric> {
     let only = |number| Hosts::Only(vec![nqn(&host(number).nqn)]);
     let mut config = config();
@@ -68,7 +69,7 @@ impl Host1 {
         Host1 { session, queue, discovery }
     }
 
-    /// Everything that it can ask, and what it is told.
+    /// Sends every command that the host can send, and returns the answers.
     fn ask_everything(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         for (who, session) in [("io", &mut self.session), ("discovery", &mut self.discovery)] {
@@ -95,10 +96,10 @@ impl Host1 {
     }
 }
 
-/// Every admin command, with every selector that it has.
+/// Returns every admin command, with every selector that it has.
 fn ask_admin(who: &str, queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     for opcode in (0..=0xff).filter(|opcode| *opcode != AdminOpcode::ASYNC_EVENT_REQUEST.0) {
-        // What ends or resets the connection is no question; a Connect has a test of its own.
+        // Commands that end or reset the connection are left out; Connect has a test of its own.
         if opcode == FABRICS_OPCODE {
             continue;
         }
@@ -130,12 +131,12 @@ fn ask_admin(who: &str, queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     }
 }
 
-/// Whether setting a feature to zero leaves the events on.
+/// Returns `true` if setting a feature to zero leaves the events enabled.
 fn is_harmless(feature: u32) -> bool {
     !matches!(Feature(feature as u8), Feature::EVENTS | Feature::KEEP_ALIVE)
 }
 
-/// Every command of an I/O queue, with payloads of the host's.
+/// Returns every command of an I/O queue, with payloads of the host.
 fn ask_io(queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     for opcode in (0..=0xff).filter(|opcode| *opcode != FABRICS_OPCODE) {
         for (lba, kind) in [(0, 0), (4095, 1), (8191, 2)] {
@@ -171,7 +172,7 @@ fn ask_io(queue: &mut Queue, nsid: u32, told: &mut Vec<String>) {
     }
 }
 
-/// What a command is answered with. What is for a device must be for the host's own.
+/// Returns the answer to a command. A command for a device must be for the host's own namespace.
 fn say(queue: &mut Queue, entry: &Submission, payload: &[u8]) -> String {
     let mut out = Vec::new();
     let answer = match queue.begin(entry) {
@@ -200,7 +201,7 @@ fn say(queue: &mut Queue, entry: &Submission, payload: &[u8]) -> String {
     answer
 }
 
-/// What the host is told when it joins a controller, as queue 200 that nobody is granted.
+/// Returns the answers to a Connect of queue 200, which no controller grants.
 fn join(session: &Session, cntlid: u16) -> String {
     let mut all = String::new();
     for (subsystem, port) in [(SUBSYSTEM, 1), (SUBSYSTEM, 2), (DISCOVERY, 1)] {
@@ -233,7 +234,7 @@ impl Stranger {
         Stranger { sessions, queues }
     }
 
-    /// Its own I/O, and errors that it makes.
+    /// Does I/O and causes errors of its own.
     fn work(&mut self) {
         let mut told = Vec::new();
         for queue in &mut self.queues {
@@ -242,7 +243,7 @@ impl Stranger {
         assert!(told.contains(&true), "it has something of its own");
     }
 
-    /// Registers and reserves what is its own.
+    /// Registers and reserves the stranger's own namespaces.
     fn reserve(&mut self) {
         let queue = &mut self.queues[0];
         let mut register = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 1, HIDDEN);
@@ -259,7 +260,7 @@ impl Stranger {
     }
 }
 
-/// Reads a block; whether there was one to read.
+/// Reads a block, and records whether it exists.
 fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     let mut entry = Submission::new(NvmOpcode::READ.0, 5, nsid);
     entry.data = SglDescriptor::transport(512);
@@ -275,7 +276,7 @@ fn ask_io_of_stranger(queue: &mut Queue, nsid: u32, told: &mut Vec<bool>) {
     }
 }
 
-/// Changes of what is the stranger's.
+/// A change of the stranger's things.
 type Change = (&'static str, fn(&Fabric));
 
 const CHANGES: [Change; 11] = [
@@ -351,7 +352,7 @@ fn a_host_is_told_the_same_whether_or_not_there_are_others() {
     drop(stranger.sessions);
     second.is_told_nothing("it goes");
     assert_same(&first.ask_everything(), &second.ask_everything(), "when it is gone");
-    // What is its own it does hear of, so the silence above means something.
+    // The host does hear of changes of its own things, so the silence above means something.
     for fabric in [&alone, &beside] {
         fabric.set_namespace_geometry(&nqn(SUBSYSTEM), OWN, geometry(8192)).unwrap();
         assert_eq!(events(&poll(fabric, 0, Instant::ZERO)).len(), 1);

@@ -1,5 +1,5 @@
-//! Queues whose connections move between workers: their controller notices nothing, and what becomes of
-//! it meanwhile reaches them when they land.
+//! Tests of queues whose connections move between workers. Their controller is not affected, and
+//! events during the move reach the queues when they land.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use nearflash_proto::nvme::{Action, CloseReason, Fabric};
 use nearflash_proto::nvme_tcp::{Carried, Digests, HostEvent};
 use wire::nvme::{Event, Feature, NvmOpcode, Property, Status, notice};
 
-/// What a host writes to reset its controller.
+/// The configuration that a host writes to reset its controller.
 const RESET: u64 = 0x46_0000;
 
-/// The device that everything is at.
+/// The device of all requests.
 const DEVICE: usize = 2;
 
 fn connect(fabric: &Arc<Fabric>, n: u8, index: u32) -> Session {
     crate::nvme_host::connect(fabric, &host(n), crate::nvme_host::SUBSYSTEM, 1, place(0, index))
 }
 
-/// What the fabric wants of a worker.
+/// Returns the fabric's actions for a worker.
 fn mail(fabric: &Arc<Fabric>, worker: u16) -> Vec<Action> {
     poll(fabric, worker, Instant::ZERO)
 }
@@ -54,7 +54,7 @@ fn a_queue_whose_controller_was_reset_on_its_way_ends_when_it_lands() {
     let number = io.depart();
     assert_eq!(session.set(Property::CONFIGURATION, RESET), Ok(0));
     assert_eq!(fence.start(DEVICE, 0), Start::Superseded, "at once, not when it lands");
-    // The controller goes on, and has another queue of that number.
+    // The controller continues, and has another queue of that identifier.
     session.enable();
     let newer = session.io(1, place(1, 2)).unwrap();
     assert_eq!(newer.fence().start(DEVICE, 0), Start::Started);
@@ -115,7 +115,7 @@ fn an_event_finds_the_admin_queue_where_it_has_landed() {
     assert_eq!(answer.result as u32, Event::NAMESPACE.to_result());
 }
 
-/// Both ends with a write in progress, which waits to be asked for its payload.
+/// Creates both ends with a write that waits for its payload to be requested.
 fn with_a_write() -> (Pair, Vec<u8>) {
     let chance = &mut Chance(7);
     let mut pair = Pair::connect(chance, Digests { header: true, data: true });

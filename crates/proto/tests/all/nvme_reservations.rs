@@ -1,4 +1,4 @@
-//! Reservations: two hosts and a namespace, as the specification's tables have it.
+//! Tests of reservations with two hosts and a namespace, after the specification's tables.
 
 use crate::nvme_host::*;
 use contract::{Instant, Start};
@@ -65,7 +65,8 @@ impl Party {
         }
     }
 
-    /// Whether it may read, and write; a flush is one of the commands that write.
+    /// Returns whether the host may read, and whether it may write. A flush is one of the commands
+    /// that write.
     fn rights(&mut self) -> (bool, bool) {
         let (reads, writes) = (self.may(NvmOpcode::READ), self.may(NvmOpcode::WRITE));
         assert_eq!(self.may(NvmOpcode::FLUSH), writes);
@@ -184,7 +185,7 @@ fn a_host_that_names_its_own_key_loses_its_own_registration() {
     assert_eq!(one.report().1.len(), 1, "two and three are registered no more");
     assert_eq!(two.acquire(1, 1, 0xb, 0xa), Err(CONFLICT));
     assert_eq!((one.rights(), two.rights()), ((true, true), (true, false)));
-    // The holder may take its own, as another kind; then it stays.
+    // The holder may preempt itself with another kind, and stays registered.
     one.acquire(1, 2, 0xa, 0xa).unwrap();
     assert_eq!((one.report().0.kind.0, one.report().1.len()), (2, 1));
     one.release(0, 2, 0xa).unwrap();
@@ -254,7 +255,7 @@ fn another_host_with_the_same_identifier_is_another_registrant() {
     assert_eq!(Party { session, queue }.rights(), (false, false));
 }
 
-/// The answers that came to a connection of worker 1.
+/// Returns the answers for the connections of worker 1.
 fn answers(fabric: &Fabric) -> Vec<Status> {
     let actions = poll(fabric, 1, Instant::ZERO);
     let status = |action| match action {
@@ -269,7 +270,7 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
     let fabric = fabric(&config());
     let mut party = Party::new(&fabric, 1);
     fabric.keep_reservations();
-    // It does not persist, so nobody waits.
+    // The reservation does not persist, so the command does not wait.
     party.register(0, 0, 0xa).unwrap();
     let waits = |party: &mut Party, action: u32, key: u64| {
         let keys = ReservationRegister { current_key: 0xa.into(), new_key: key.into() };
@@ -285,7 +286,7 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
     let (change, kept) = fabric.reservations_to_keep();
     assert_eq!((kept.len(), kept[0].registrants[0].1), (1, 0xb));
     assert_eq!(answers(&fabric), []);
-    // What came later is not kept by this.
+    // A later change is not included.
     let keys = ReservationRegister { current_key: 0xb.into(), new_key: 0xc.into() };
     let mut entry = Submission::new(NvmOpcode::RESERVATION_REGISTER.0, 10, 1);
     entry.dword10 = 2.into();
@@ -300,7 +301,8 @@ fn what_is_to_persist_is_answered_when_it_is_kept() {
     assert_eq!(answers(&fabric), [Status::INTERNAL], "it could not be kept");
 }
 
-/// A host may send more than its queue has entries; what waits for the disk does not grow by that.
+/// A host may send more commands than its queue has entries; the number of waiting ones stays
+/// bounded.
 #[test]
 fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     let fabric = fabric(&config());
@@ -326,10 +328,10 @@ fn no_more_commands_wait_to_be_kept_than_a_queue_has_entries() {
     assert_eq!(answers(&fabric), vec![Status::SUCCESS; entries]);
 }
 
-/// The device of everybody's writes.
+/// The device of all writes.
 const DEVICE: usize = 3;
 
-/// A Reservation Acquire that may have to wait; whether it does.
+/// Sends a Reservation Acquire that may have to wait. Returns `true` if it does.
 fn preempt(party: &mut Party, action: u32, kind: u8, key: u64, other: u64) -> bool {
     let keys = ReservationAcquire { current_key: key.into(), preempt_key: other.into() };
     let mut entry = Submission::new(NvmOpcode::RESERVATION_ACQUIRE.0, 9, 1);
@@ -354,7 +356,7 @@ fn write_of(party: &mut Party) -> Io {
     io
 }
 
-/// What came to worker 1 after that many milliseconds.
+/// Returns the answers for worker 1 after this many milliseconds.
 fn answers_at(fabric: &Fabric, millis: u64) -> Vec<Status> {
     poll(fabric, 0, at(millis));
     answers(fabric)
@@ -370,7 +372,7 @@ fn who_preempts_waits_for_what_the_preempted_has_at_devices() {
         assert_eq!(fence.start(DEVICE, 0), Start::Started);
         assert!(preempt(&mut two, abort, 1, 0xb, 0xa), "a write of the preempted is at a device");
         assert_eq!(answers_at(&fabric, 1), []);
-        // What has not started yet does not start any more, and says why.
+        // A write that has not started is refused with the reason.
         assert_eq!(fence.start(DEVICE, 0), Start::Stale);
         assert_eq!(one.queue.permits(&waiting), Err(CONFLICT));
         assert_eq!(one.queue.complete(&waiting, contract::Status::Retry).status, CONFLICT);
@@ -400,11 +402,11 @@ fn only_abort_waits_for_hosts_that_may_go_on() {
     let (fabric, [mut one, mut two, _]) = three(&config());
     let fence = one.queue.fence().clone();
     assert_eq!(fence.start(DEVICE, 0), Start::Started);
-    // Without a reservation, who is not registered may write, too.
+    // Without a reservation, unregistered hosts may write, too.
     assert!(!preempt(&mut two, 1, 1, 0xb, 0xa));
     one.register(0, 0, 0xa).unwrap();
     assert!(preempt(&mut two, 2, 1, 0xb, 0xa));
-    // What it may do goes on as of the next epoch, and is not waited for.
+    // Further writes belong to the next epoch, and are not waited for.
     assert_eq!(one.rights(), (true, true));
     let now = fence.epoch();
     assert_eq!(fence.start(DEVICE, now), Start::Started);
@@ -452,7 +454,7 @@ fn a_reservation_is_the_namespaces_through_whatever_subsystem() {
     assert_eq!(answers_at(&fabric, 1), [Status::SUCCESS]);
     assert_eq!(elsewhere.rights(), (false, false));
     assert_eq!(elsewhere.report().0.kind.0, 2);
-    // As long as one of them has the namespace, so does the reservation.
+    // The reservation lasts as long as one of them has the namespace.
     fabric.remove_subsystem(&nqn(OTHER_SUBSYSTEM)).unwrap();
     assert_eq!(two.rights(), (false, false));
     fabric.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();

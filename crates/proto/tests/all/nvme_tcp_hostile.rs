@@ -1,5 +1,5 @@
-//! What breaks NVMe over TCP ends the connection with the error that the specification names, and
-//! nothing else does.
+//! Checks that violations of NVMe over TCP, and nothing else, end the connection with the error
+//! that the specification names.
 
 use crate::nvme_tcp_pair::{DEPTH, Pair, Target, connect_entry, ranged};
 use crate::support::Chance;
@@ -12,12 +12,12 @@ use zerocopy::{FromBytes, IntoBytes};
 const PLAIN: Digests = Digests { header: false, data: false };
 const BOTH: Digests = Digests { header: true, data: true };
 
-/// A queue, connected.
+/// Creates a connected queue.
 fn pair(digests: Digests) -> Pair {
     Pair::connect(&mut Chance(7), digests)
 }
 
-/// The PDU of a command, and of its data in the capsule.
+/// Returns the PDU of a command, with its data in the capsule.
 fn capsule(pair: &mut Pair, entry: &Submission, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let receives = if entry.opcode == NvmOpcode::READ.0 { 512 } else { 0 };
@@ -26,7 +26,7 @@ fn capsule(pair: &mut Pair, entry: &Submission, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Shows it bytes that must end the connection; the status and the information of its TermReq.
+/// Feeds bytes that must end the connection. Returns the status and the information of the TermReq.
 #[track_caller]
 fn ends(target: &mut Target, bytes: &[u8], fatal: Fatal) -> (u16, u32) {
     target.out.clear();
@@ -39,7 +39,7 @@ fn ends(target: &mut Target, bytes: &[u8], fatal: Fatal) -> (u16, u32) {
     (head.status.0.get(), head.information.get())
 }
 
-/// Does all that waits and returns the completions.
+/// Carries out all waiting requests, and returns the completions.
 fn completions(pair: &mut Pair) -> Vec<(u16, NvmeStatus)> {
     while pair.target.work(&mut Chance(1)) {}
     let said = std::mem::take(&mut pair.target.out);
@@ -144,7 +144,7 @@ fn data_pointers_that_lie_are_told_so() {
     }
 }
 
-/// A write of 4 KiB that was asked for, and its data as the host would send it.
+/// Returns a write of 4 KiB whose data was requested, and that data as the host would send it.
 fn asked(digests: Digests) -> (Pair, Vec<u8>) {
     let mut open = pair(digests);
     let write = capsule(&mut open, &ranged(NvmOpcode::WRITE, 5, 0, 8), &[]);
@@ -183,7 +183,7 @@ fn data_keeps_to_its_invitation() {
         bytes[at] = value;
         assert_eq!(ends(&mut open.target, &bytes, fatal), expected, "byte {at} = {value}");
     }
-    // Half of it, and then from the start again.
+    // Half of the data, and then the data from the start again.
     let (mut open, bytes) = asked(PLAIN);
     let mut half = bytes[..24 + 2048].to_vec();
     half[1] = 0;
@@ -293,7 +293,7 @@ fn hosts_refuse_what_controllers_may_not_say() {
     assert_eq!(open.host.next_event(&mut &ready[..]), Err(Fatal::OutOfRange));
 }
 
-/// A fused compare and write of two blocks, each payload in its capsule or asked for.
+/// Returns a fused compare and write of two blocks, each payload in its capsule or on request.
 fn fused(pair: &mut Pair, in_capsule: [bool; 2], datas: [&[u8]; 2]) -> Vec<(u16, NvmeStatus)> {
     let opcodes = [NvmOpcode::COMPARE, NvmOpcode::WRITE];
     for n in 0..2 {

@@ -1,9 +1,10 @@
-//! Streams of many messages: what one end means the other hears, wherever the stream is cut.
+//! Checks that each end hears what the other meant in streams of many messages, wherever they are
+//! cut.
 
 use crate::support::{Chance, client_stream, cut, listen, meet, serve, server_stream};
 use nearflash_proto::reflex::{ClientSession, ServerSession};
 
-/// Each version with and without checksums, where it has them.
+/// Each version with and without checksums, if it has them.
 const KINDS: [(u8, bool); 3] = [(1, false), (2, false), (2, true)];
 
 #[test]
@@ -62,7 +63,8 @@ fn what_one_end_means_the_other_hears() {
     }
 }
 
-/// A payload in one piece with its head leaves as one slice of the input, not a copy.
+/// A payload that comes in one piece with its head is passed on as a slice of the input, not as a
+/// copy.
 #[test]
 fn payloads_are_passed_through() {
     use contract::{Command, Event, Range, Session};

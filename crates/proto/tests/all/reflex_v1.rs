@@ -21,7 +21,7 @@ const SET: [u8; 24] = [
     1, 0, 0, 0, // sectors
 ];
 
-/// The answer to [`SET`]: no sectors follow.
+/// The reply to [`SET`]; no sectors follow.
 const SET_DONE: [u8; 24] = [
     24, 0, // magic
     1, 0, // SET
@@ -45,7 +45,7 @@ fn request(tag: u64, command: Command) -> Request {
     }
 }
 
-/// The one request that `bytes` begin with.
+/// Returns the request that `bytes` begin with.
 fn parse(session: &mut ServerSession, bytes: &[u8]) -> Result<Request, Fatal> {
     let mut input = bytes;
     match session.next_event(&mut input)? {

@@ -7,7 +7,7 @@ use contract::{
 };
 use nearflash_proto::reflex::{ClientEvent, ClientSession, ServerSession};
 
-/// Bytes written as text: hexadecimal digits, blanks between them, `;` starts a comment.
+/// Parses bytes from text: hexadecimal digits with blanks between them; `;` starts a comment.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .lines()
@@ -56,7 +56,7 @@ fn limits() -> HelloReply {
     }
 }
 
-/// Both ends after the hello, with or without checksums.
+/// Returns both ends after the hello, with or without checksums.
 fn open(checksums: bool) -> (ClientSession, ServerSession) {
     let mut client = ClientSession::v2(Hello { checksums, ..hello() });
     let mut server = ServerSession::new();
@@ -95,7 +95,8 @@ fn hello_and_its_reply() {
     assert!(client.checksums());
 }
 
-/// Each command without checksums: its bytes, and that the server reads what the client meant.
+/// Checks each command without checksums: its bytes, and that the server reads what the client
+/// meant.
 #[test]
 fn requests() {
     let range = Range::new(0x0102_0304_0506_0708, 2);
@@ -177,7 +178,7 @@ fn a_request_with_a_checksum() {
     assert_eq!(head.bytes()[32..36], [0; 4], "nothing to check in a read");
 }
 
-/// Every request about the connection.
+/// Checks every request about the connection.
 #[test]
 fn controls() {
     let slo = Slo {
@@ -226,7 +227,7 @@ fn controls() {
     assert_eq!(client.control(&Control::Hello(hello())).unwrap_err(), Status::Invalid);
 }
 
-/// Every reply and notice.
+/// Checks every reply and notice.
 #[test]
 fn replies() {
     let info = NamespaceInfo {
@@ -329,7 +330,7 @@ fn the_data_of_a_read() {
     }
 }
 
-/// A head of 40 bytes with some of them changed.
+/// Returns a head of 40 bytes with some of them changed.
 fn changed(base: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut bytes = base.to_vec();
     for (at, value) in changes {
@@ -338,8 +339,8 @@ fn changed(base: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     bytes
 }
 
-/// What is framed well but makes no sense is answered, its payload is skipped, and the connection
-/// goes on.
+/// Checks that a well-framed but invalid request is answered, its payload is skipped, and the
+/// connection continues.
 #[test]
 fn a_refused_request_is_answered() {
     let (mut client, mut server) = open(true);

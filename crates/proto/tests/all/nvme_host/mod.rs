@@ -1,4 +1,4 @@
-//! A host without a transport, for tests of the controller: it says what a Linux host says.
+//! A host without a transport, for tests of the controller. It sends what a Linux host sends.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:disks";
 pub const OTHER_SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:others";
 pub const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
-/// Counts wakes; its chance is a counter.
+/// Surroundings that count wakes and jobs; their unpredictable bytes are a counter.
 #[derive(Debug, Default)]
 pub struct Around {
     pub wakes: Arc<AtomicU64>,
@@ -111,7 +111,7 @@ pub fn fabric(config: &Config) -> Arc<Fabric> {
     Fabric::new(config, Instant::ZERO, Box::<Around>::default()).unwrap()
 }
 
-/// Whoever connects.
+/// A host that connects.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub nqn: String,
@@ -128,7 +128,7 @@ fn field(text: &str) -> [u8; 256] {
     field
 }
 
-/// What a connect says.
+/// Returns the data of a Connect.
 pub fn connect_entry(queue: u16, size: u16, keep_alive_ms: u32) -> ConnectCommand {
     ConnectCommand {
         opcode: FABRICS_OPCODE,
@@ -203,7 +203,7 @@ pub fn open(
 }
 
 impl Session {
-    /// A controller that is there, by its admin queue.
+    /// Wraps an existing controller by its admin queue.
     pub fn again(
         fabric: &Arc<Fabric>,
         host: &Host,
@@ -221,7 +221,7 @@ impl Session {
         self.next_cid
     }
 
-    /// A command of the admin queue that ends at once.
+    /// Carries out a command of the admin queue that ends at once.
     pub fn run(&mut self, entry: &Submission, payload: &[u8]) -> Result<(u64, Vec<u8>), Status> {
         self.run_at(entry, payload, Instant::ZERO)
     }
@@ -303,7 +303,7 @@ impl Session {
         self.run(&entry, &[]).map(|(value, _)| value)
     }
 
-    /// Lets an event request wait.
+    /// Parks an event request.
     pub fn await_event(&mut self) -> u16 {
         let cid = self.cid();
         let entry = Submission::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, cid, 0);
@@ -314,14 +314,14 @@ impl Session {
         cid
     }
 
-    /// The active namespaces.
+    /// Returns the active namespaces.
     pub fn namespaces(&mut self) -> Vec<u32> {
         let list = self.identify(IdentifyCns::ACTIVE_NAMESPACES, 0).unwrap();
         words(&list)
     }
 }
 
-/// The numbers of a zero-terminated list.
+/// Returns the numbers of a zero-terminated list.
 pub fn words(list: &[u8]) -> Vec<u32> {
     let words = list.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
     words.take_while(|word| *word != 0).collect()
@@ -338,7 +338,7 @@ pub fn log_entry(cid: u16, page: LogPage, bytes: u32, offset: u64) -> Submission
     entry
 }
 
-/// A command that the controller carries out at once.
+/// Carries out a command of the controller that ends at once.
 pub fn run(
     queue: &mut Queue,
     entry: &Submission,
@@ -367,14 +367,14 @@ pub fn run(
     Err(answer.status)
 }
 
-/// What a worker is asked to do.
+/// Returns the fabric's actions for a worker.
 pub fn poll(fabric: &Arc<Fabric>, worker: u16, now: Instant) -> Vec<Action> {
     let mut actions = Vec::new();
     fabric.poll(worker, now, &mut actions);
     actions
 }
 
-/// The events among the actions: connection, command, result.
+/// Returns the events among the actions: connection, command, result.
 pub fn events(actions: &[Action]) -> Vec<(ConnId, u16, u64)> {
     let events = actions.iter().filter_map(|action| match action {
         Action::Complete { conn, answer: Answer { cid, status, result }, .. } => {
@@ -386,7 +386,7 @@ pub fn events(actions: &[Action]) -> Vec<(ConnId, u16, u64)> {
     events.collect()
 }
 
-/// Authentication Send or Receive.
+/// Returns an Authentication Send or Receive.
 pub fn auth_entry(kind: FabricsKind, cid: u16, length: u32) -> AuthCommand {
     AuthCommand {
         opcode: FABRICS_OPCODE,
@@ -402,7 +402,7 @@ pub fn auth_entry(kind: FabricsKind, cid: u16, length: u32) -> AuthCommand {
     }
 }
 
-/// The structure at the beginning of data.
+/// Returns the structure at the beginning of data.
 pub fn read<T: FromBytes + KnownLayout + Immutable>(data: &[u8]) -> T {
     T::read_from_prefix(data).expect("data is long enough").0
 }

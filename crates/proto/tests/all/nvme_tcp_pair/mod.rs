@@ -1,4 +1,4 @@
-//! A worker in miniature around the controller's end, and both ends joined by a pipe.
+//! A miniature worker around the controller's end, and both ends joined by a pipe.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::collections::VecDeque;
@@ -17,51 +17,51 @@ use zerocopy::IntoBytes;
 use super::nvme_host as host;
 use super::support::Chance;
 
-/// Blocks of the memory behind the target.
+/// The number of blocks of the memory behind the target.
 pub const BLOCKS: usize = 4096;
 
-/// Commands in progress at most, of the queue's 32.
+/// The most commands in progress, of the queue's 32 entries.
 pub const DEPTH: u16 = 31;
 
-/// The connection.
+/// The connection's identifier.
 pub const CONN: ConnId = ConnId { index: 1, generation: 0 };
 
-/// A request that is here with its payload.
+/// A request with its complete payload.
 struct Whole {
     request: Request,
     payload: Vec<u8>,
 }
 
-/// The controller's end, and what a worker does for it.
+/// The controller's end, and a worker's part for it.
 pub struct Target {
     pub session: TargetSession,
-    /// What it has said.
+    /// The bytes that it has sent.
     pub out: Vec<u8>,
-    /// Why it ended.
+    /// The reason for its end.
     pub ended: Option<Fatal>,
-    /// Whom its requests were charged to, as it said.
+    /// The tenants that it has announced.
     pub charged: Vec<Option<TenantId>>,
-    /// What its session gave.
+    /// The fence that its session has announced.
     pub fence: Option<Arc<Fence>>,
     memory: Vec<u8>,
     awaited: SlotTable<Whole>,
     receiving: Option<Whole>,
-    /// Requests that were not answered yet.
+    /// Requests that are not answered yet.
     waiting: Vec<Whole>,
-    /// Awaited requests that were not asked for yet.
+    /// Awaited requests that have no buffer yet.
     put_off: VecDeque<Request>,
-    /// Keeps the controller alive whose queue this is.
+    /// The admin queue, which keeps the controller alive.
     admin: Option<host::Session>,
-    /// Of the two workers that it may be at.
+    /// The desks of the two workers between which it moves.
     pub desks: [Rc<Desk>; 2],
-    /// How often it has moved between them.
+    /// The number of moves between them.
     pub moves: u32,
-    /// The fabric that it is of, behind those that it was of.
+    /// The current fabric, after the earlier ones.
     fabrics: Vec<Arc<Fabric>>,
 }
 
 impl Target {
-    /// A connection that has said nothing, and the controller whose queue it may become.
+    /// Creates a connection without input, and the data of the Connect for its controller.
     pub fn new() -> (Target, ConnectData) {
         let fabric = host::fabric(&host::config());
         let who = host::host(1);
@@ -88,7 +88,7 @@ impl Target {
         (target, data)
     }
 
-    /// Moves to the other worker, if it can now.
+    /// Moves to the other worker, if that is possible now.
     pub fn travel(&mut self) {
         if self.ended.is_some() || !self.awaited.is_empty() || !self.session.is_settled() {
             return;
@@ -108,23 +108,23 @@ impl Target {
         }
     }
 
-    /// The fabric of its worker.
+    /// Returns the current fabric.
     pub fn fabric(&self) -> Arc<Fabric> {
         self.fabrics[self.fabrics.len() - 1].clone()
     }
 
-    /// Whether its session is named among the news.
+    /// Returns `true` if the desk returns the session's connection.
     pub fn hears_news(&self) -> bool {
         self.desks[self.moves as usize % 2].news(Instant::ZERO).is_some()
     }
 
-    /// Has its session attend to what it may.
+    /// Calls `attend` of the session.
     pub fn attend(&mut self) {
         self.ended = self.session.attend(Instant::ZERO).err();
         self.say();
     }
 
-    /// Goes to another process, where so much waits, with its controller.
+    /// Moves to another process with its controller, where `held` commands wait.
     pub fn emigrate(&mut self, held: Held) {
         let (from, to) = (self.fabric(), host::fabric(&host::config()));
         let admin = self.admin.take().expect("it goes once").admin;
@@ -158,12 +158,12 @@ impl Target {
         self.feed(&[]);
     }
 
-    /// The session that these bytes are of, without a connection.
+    /// Restores a session without a connection.
     pub fn unpack(&self, packed: &[u8]) -> Option<TargetSession> {
         TargetSession::unpack_at(self.desks[0].clone(), packed)
     }
 
-    /// Shows it bytes.
+    /// Passes bytes to the session.
     pub fn feed(&mut self, bytes: &[u8]) {
         let mut input = bytes;
         while self.ended.is_none() && (!input.is_empty() || self.session.has_more()) {
@@ -236,7 +236,7 @@ impl Target {
         }
     }
 
-    /// Does one of the things that wait, if any does.
+    /// Carries out one waiting request, if there is any.
     pub fn work(&mut self, chance: &mut Chance) -> bool {
         let many = self.waiting.len() + usize::from(!self.put_off.is_empty());
         if many == 0 || self.ended.is_some() {
@@ -328,18 +328,18 @@ impl Target {
         fabric.set_subsystem_tenant(&host::nqn(host::SUBSYSTEM), tenant).unwrap();
     }
 
-    /// Whether the host owes it bytes.
+    /// Returns `true` if the host owes the session bytes.
     pub fn session_owes_bytes(&self) -> bool {
         self.session.is_mid_message()
     }
 
-    /// Whether nothing waits any more.
+    /// Returns `true` if no request waits.
     pub fn is_at_rest(&self) -> bool {
         self.waiting.is_empty() && self.put_off.is_empty() && self.awaited.is_empty()
     }
 }
 
-/// Feeds in pieces of any length, between which it may move.
+/// Feeds the bytes in pieces of any length; the session may move in between.
 pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -353,11 +353,11 @@ pub fn feed_cut(target: &mut Target, chance: &mut Chance, bytes: &[u8]) {
     }
 }
 
-/// Both ends, with a queue connected.
+/// Both ends, with a connected queue.
 pub struct Pair {
     pub target: Target,
     pub host: HostSession,
-    /// Everything that the host has said since it was connected.
+    /// All bytes that the host has sent since it was connected.
     pub said: Vec<u8>,
 }
 
@@ -365,7 +365,7 @@ pub fn any_digests(chance: &mut Chance) -> Digests {
     Digests { header: chance.flip(), data: chance.flip() }
 }
 
-/// The connect of an I/O queue with 32 entries.
+/// Returns the Connect of an I/O queue with 32 entries.
 pub fn connect_entry(without_flow_control: bool) -> Submission {
     let mut entry = host::connect_entry(1, 32, 0);
     entry.attributes = if without_flow_control { 4 } else { 0 };
@@ -391,7 +391,7 @@ impl Pair {
     }
 }
 
-/// A command with a range.
+/// Returns a command with a range.
 pub fn ranged(opcode: NvmOpcode, cid: u16, lba: u64, blocks: u32) -> Submission {
     let mut entry = Submission::new(opcode.0, cid, 1);
     entry.dword10 = (lba as u32).into();

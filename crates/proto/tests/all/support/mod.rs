@@ -1,5 +1,5 @@
-//! What the stream tests share: chance from a seed, conversations made of it, and drivers that feed
-//! a session pieces of a stream and check on the way that it keeps the contract.
+//! Shared parts of the stream tests: pseudo-random numbers, random conversations, and drivers that
+//! feed a session pieces of a stream and check the contract on the way.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use contract::{
@@ -11,10 +11,10 @@ use nearflash_proto::reflex::{
     ClientEvent, ClientSession, REQUEST_BLOCKS_MAX, STREAMS_MAX, ServerSession,
 };
 
-/// What every read returns.
+/// The data that every read returns.
 static ZEROES: [u8; REQUEST_BYTES_MAX] = [0; REQUEST_BYTES_MAX];
 
-/// A generator of chance (splitmix64).
+/// A generator of pseudo-random numbers (splitmix64).
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
@@ -26,7 +26,7 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Evenly below `bound`, which is not zero.
+    /// Returns a number below `bound`, which is not zero, evenly distributed.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -45,7 +45,7 @@ impl Chance {
     }
 }
 
-/// What a server's session made of a stream, with the pieces of each payload put together.
+/// An event of a server's session, with the pieces of each payload joined.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Heard {
     Request(Request),
@@ -54,7 +54,7 @@ pub(crate) enum Heard {
     Ended(Fatal),
 }
 
-/// What a client's session made of a stream, likewise.
+/// An event of a client's session, with the pieces of each payload joined.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Said {
     Reply { tag: u64, status: Status, body_bytes: usize },
@@ -63,7 +63,7 @@ pub(crate) enum Said {
     Ended(Fatal),
 }
 
-/// Counts the pieces of a payload against what was promised.
+/// Counts the pieces of a payload against the promised number of bytes.
 #[derive(Default)]
 struct Tally {
     promised: usize,
@@ -76,7 +76,7 @@ impl Tally {
         self.promised = bytes;
     }
 
-    /// The whole payload with its last piece.
+    /// Adds a piece. Returns the whole payload with its last piece.
     fn piece(&mut self, bytes: &[u8], end: Option<Status>) -> Option<(Vec<u8>, Status)> {
         assert!(!bytes.is_empty(), "an empty piece");
         self.bytes.extend_from_slice(bytes);
@@ -89,7 +89,7 @@ impl Tally {
     }
 }
 
-/// Feeds a server's session the pieces and answers everything. Hellos are granted checksums when
+/// Feeds the pieces to a server's session and answers everything. Hellos are granted checksums if
 /// `checksums` is set.
 pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: bool) -> Vec<Heard> {
     let mut session = ServerSession::new();
@@ -142,7 +142,7 @@ pub(crate) fn serve<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, checksums: b
     heard
 }
 
-/// A request that a worker may believe.
+/// Checks that a request is one that a worker may believe.
 fn check_request(request: &Request) {
     assert!(request.stream < STREAMS_MAX);
     if let Some(range) = request.command.range() {
@@ -163,7 +163,7 @@ fn answer(session: &mut ServerSession, request: &Request) {
     assert_eq!(head.bytes().len(), 24);
 }
 
-/// Feeds a client's session the pieces.
+/// Feeds the pieces to a client's session.
 pub(crate) fn listen<'a>(
     session: &mut ClientSession,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -209,7 +209,7 @@ pub(crate) fn listen<'a>(
     said
 }
 
-/// The same event without a borrow.
+/// Returns the event without a borrow.
 fn owned(event: ClientEvent<'_>) -> ClientEvent<'static> {
     match event {
         ClientEvent::Hello { tag, status, reply } => ClientEvent::Hello { tag, status, reply },
@@ -221,7 +221,7 @@ fn owned(event: ClientEvent<'_>) -> ClientEvent<'static> {
     }
 }
 
-/// A client's and a server's session that have met, and the bytes of the greeting.
+/// Returns a client's and a server's session after the hello, and the bytes of the greeting.
 pub(crate) struct Pair {
     pub(crate) client: ClientSession,
     pub(crate) server: ServerSession,
@@ -265,7 +265,7 @@ pub(crate) fn join(heads: &[FrameHead]) -> Vec<u8> {
     heads.iter().flat_map(|head| head.bytes().to_vec()).collect()
 }
 
-/// Any command that the version knows, of at most `blocks_max` blocks.
+/// Returns a random command that the version has, of at most `blocks_max` blocks.
 pub(crate) fn command(chance: &mut Chance, version: u8, blocks_max: usize) -> Command {
     let range = Range::new(chance.next(), 1 + chance.below(blocks_max) as u32);
     let fua = version == 2 && chance.flip();
@@ -305,8 +305,8 @@ fn namespace(chance: &mut Chance) -> Option<NamespaceId> {
     chance.flip().then(|| NamespaceId(1 + chance.below(65535) as u16))
 }
 
-/// What a client sends with `messages` messages after its greeting, and what the server should
-/// hear.
+/// Returns a stream of `messages` messages from a client after its greeting, and what the server
+/// should hear.
 pub(crate) fn client_stream(
     chance: &mut Chance,
     version: u8,
@@ -353,8 +353,8 @@ pub(crate) fn client_stream(
     (bytes, heard)
 }
 
-/// What a server sends with `messages` messages after its answer to the greeting, and what the
-/// client should hear. The session returned has not heard any of it.
+/// Returns a stream of `messages` messages from a server after its hello reply, and what the client
+/// should hear. The returned session has not heard any of it.
 pub(crate) fn server_stream(
     chance: &mut Chance,
     version: u8,
@@ -431,7 +431,7 @@ fn control_reply(chance: &mut Chance) -> (Reply, ClientEvent<'static>) {
     }
 }
 
-/// The stream in pieces of chance lengths, mostly short ones; sometimes an empty one.
+/// Cuts the stream into pieces of random lengths, mostly short ones; sometimes an empty one.
 pub(crate) fn cut<'a>(chance: &mut Chance, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
     let longest = [1, 4, 64, 2048, 1 << 20][chance.below(5)];
     let mut pieces = Vec::new();
