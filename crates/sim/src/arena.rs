@@ -1,18 +1,18 @@
-//! Memory for buffers, used again from one world to the next: buffers live for ever, so a world
-//! that allocated its own would leak them.
+//! Memory for buffers, reused from one world to the next. Buffers live for ever, so a world that
+//! allocated its own would leak them.
 
 use std::collections::BTreeMap;
 
 use contract::{Buf, BufPool, SizeClass};
 
-/// Pieces of memory that no world uses, by their size.
+/// Pieces of memory that no world uses, by size.
 #[derive(Debug, Default)]
 pub struct Arena {
     free: BTreeMap<usize, Vec<&'static mut [u8]>>,
 }
 
 impl Arena {
-    /// A zeroed buffer of exactly `bytes`.
+    /// Returns a zeroed buffer of exactly `bytes`.
     pub fn take(&mut self, bytes: usize, index: u32) -> Buf {
         let piece = match self.free.get_mut(&bytes).and_then(Vec::pop) {
             Some(piece) => {
@@ -24,7 +24,7 @@ impl Arena {
         Buf::new(piece, index)
     }
 
-    /// A pool of these classes.
+    /// Returns a pool of these size classes.
     pub fn pool(&mut self, classes: &[SizeClass]) -> BufPool {
         let sizes = classes.iter().flat_map(|class| std::iter::repeat_n(class.bytes, class.count));
         let bufs: Vec<Buf> =

@@ -1,5 +1,5 @@
-//! The mail of a worker: the real mailbox, which is watched, and can be made to deliver a request of a
-//! moving connection twice.
+//! A worker's link to its mailbox: the real mailbox, which is watched, and which can be made to
+//! deliver a request of a moving connection twice.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use crate::nvme;
 #[derive(Debug)]
 pub(crate) struct Courier {
     inner: PostBox,
-    /// Deliver twice what changes data.
+    /// `true` to deliver requests that change data twice.
     doubles: bool,
-    /// Something was passed to another worker since somebody looked.
+    /// `true` if something was passed to another worker since the last check.
     passed: Rc<Cell<bool>>,
     marks: Marks,
 }

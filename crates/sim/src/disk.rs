@@ -17,25 +17,25 @@ use crate::ledger::Ledger;
 use crate::marks::{Mark, Marks};
 use crate::stamp;
 
-/// Carries commands out late: not before so long after they were submitted. [`Delayed`] only tells
-/// late; this is the drive that finishes a write long after its connection died.
+/// A device that carries commands out late. [`Delayed`] only reports them late; this is the drive
+/// that finishes a write long after its connection died.
 #[derive(Debug)]
 struct Late<D> {
     inner: D,
     lateness: Lateness,
     chance: Chance,
-    /// Submissions and when they reach the inner device.
+    /// Submissions, with the times at which they reach the inner device.
     held: Vec<(Instant, Submission)>,
     calm: Rc<RefCell<bool>>,
     marks: Marks,
 }
 
-/// How late commands are carried out, in nanoseconds.
+/// The delays of commands, in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Lateness {
     pub(crate) usual: RangeInclusive<u64>,
     pub(crate) rare: RangeInclusive<u64>,
-    /// The share of the rare ones.
+    /// The share of rare, long delays.
     pub(crate) share: f64,
 }
 
@@ -80,7 +80,7 @@ impl<D: Device> Device for Late<D> {
     }
 }
 
-/// How a queue behaves.
+/// The behaviour of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) depth: usize,
@@ -90,23 +90,23 @@ pub(crate) struct Habits {
     pub(crate) faults: Faults,
 }
 
-/// What the queues of a volume share.
+/// The state that the queues of a volume share.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     pub(crate) data: MemVolume,
     pub(crate) locks: Arc<RangeLocks>,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
-    /// Nothing is very late any more.
+    /// `true` once no command is very late any more.
     pub(crate) calm: Rc<RefCell<bool>>,
     pub(crate) marks: Marks,
 }
 
 type Stack = Exclusive<Faulty<Delayed<Late<MemQueue>>>>;
 
-/// A worker's queue.
+/// A worker's queue to the volume.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    /// `None` once it was taken apart.
+    /// The devices; `None` after [`Disk::take_scratch`].
     stack: Option<Stack>,
     switch: FaultSwitch,
     ledger: Rc<RefCell<Ledger>>,
@@ -138,17 +138,17 @@ impl Disk {
         }
     }
 
-    /// Stalls and releases it, and counts its faults.
+    /// Returns the switch that stalls and releases the queue, and counts its faults.
     pub(crate) fn switch(&self) -> FaultSwitch {
         self.switch.clone()
     }
 
-    /// Commands that it has.
+    /// Returns the number of commands in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Takes the queue, which is at rest, apart for its buffers.
+    /// Takes the buffers of a queue at rest, which ends the queue.
     pub(crate) fn take_scratch(&mut self) -> Vec<Buf> {
         self.stack.take().map_or_else(Vec::new, |stack| stack.into_parts().1)
     }

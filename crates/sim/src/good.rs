@@ -1,4 +1,4 @@
-//! Somebody who does what the model is told: a client of protocol `reflex`, or an NVMe host.
+//! A well-behaved peer of the server: a client of protocol `reflex`, or an NVMe host.
 
 use contract::{BufPool, Instant};
 
@@ -6,13 +6,13 @@ use crate::network::Port;
 use crate::nvme::NvmeHost;
 use crate::steady::Steady;
 
-/// See the module.
+/// A well-behaved peer of the server.
 pub(crate) enum Good {
     Reflex(Box<Steady>),
     Nvme(Box<NvmeHost>),
 }
 
-/// The same of either.
+/// Evaluates an expression for either kind of peer.
 macro_rules! either {
     ($good:expr, $one:ident => $body:expr) => {
         match $good {
@@ -23,7 +23,7 @@ macro_rules! either {
 }
 
 impl Good {
-    /// Takes what has ended and sends what it still has to; whether anything happened.
+    /// Takes what has ended and sends what is left to send. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         either!(self, one => one.turn(now))
     }
@@ -36,22 +36,22 @@ impl Good {
         either!(self, one => one.port())
     }
 
-    /// Nothing goes wrong any more: what it sends from now on must succeed.
+    /// Announces the end of all faults: requests from now on must succeed.
     pub(crate) fn calm_down(&mut self) {
         either!(self, one => one.calm_down());
     }
 
-    /// Whether it has done all that it wanted.
+    /// Returns `true` if the peer has finished its work.
     pub(crate) fn is_content(&self) -> bool {
         either!(self, one => one.is_content())
     }
 
-    /// Whether it has sent all it wanted.
+    /// Returns `true` if the peer has sent all its requests.
     pub(crate) fn has_sent(&self) -> bool {
         either!(self, one => one.has_sent())
     }
 
-    /// Requests that have ended.
+    /// Returns the number of requests that have ended.
     pub(crate) fn ended(&self) -> u64 {
         either!(self, one => one.ended)
     }
@@ -60,7 +60,7 @@ impl Good {
         either!(self, one => one.describe())
     }
 
-    /// Takes it apart, when it is content, for its buffers.
+    /// Takes the buffers of a peer that has finished.
     pub(crate) fn into_pool(self) -> BufPool {
         either!(self, one => one.into_pool())
     }

@@ -1,4 +1,4 @@
-//! A hostile client: writes bytes as it likes, reads when it likes, and leaves without a word.
+//! A hostile client: writes arbitrary bytes, reads when it likes, and leaves without notice.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use crate::layout::HOSTILE_BLOCKS;
 use crate::marks::{Mark, Marks};
 use crate::network::Port;
 
-/// What it does with its present connection.
+/// The behaviour of a hostile client on its present connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mischief {
-    /// Says nothing.
+    /// Sends nothing.
     Silence,
-    /// Sends any bytes.
+    /// Sends random bytes.
     Noise,
     /// Sends half of a message, then nothing.
     Half,
-    /// Sends good requests of version 1 or 2 without end, and reads no reply.
+    /// Sends valid requests of version 1 or 2 without end, and reads no reply.
     Flood { version: u8 },
-    /// Sends good and bad requests by turns, and reads the replies.
+    /// Alternates valid and invalid requests, and reads the replies.
     Odd { version: u8 },
     /// Sends one byte now and then.
     Drip,
-    /// Good writes to its own namespace, left in the middle of a payload.
+    /// Sends valid writes to its own namespace, and leaves in the middle of a payload.
     Cut,
 }
 
@@ -37,14 +37,14 @@ pub(crate) struct Hostile {
     conn: Option<ConnId>,
     is_open: bool,
     mischief: Mischief,
-    /// Bytes that it still wants to send.
+    /// The bytes that are left to send.
     outbox: Vec<u8>,
-    /// How many more times it sends.
+    /// The number of times that it will send again.
     moves: u64,
     next_at: Instant,
-    /// It only ends any more.
+    /// `true` once it makes no more connections.
     retired: bool,
-    /// When the present connection opened.
+    /// The time at which the present connection opened.
     since: Instant,
     marks: Marks,
 }
@@ -177,7 +177,7 @@ impl Hostile {
         }
     }
 
-    /// What it sends next.
+    /// Composes the bytes to send next.
     fn compose(&mut self) {
         match self.mischief {
             Mischief::Silence => {}
@@ -214,7 +214,7 @@ impl Hostile {
         }
     }
 
-    /// The beginning of a message.
+    /// Composes the beginning of a message.
     fn half(&mut self) {
         self.marks.hit(Mark::HostileHalf);
         match self.chance.within(0..=3) {
@@ -236,7 +236,7 @@ impl Hostile {
         self.outbox.truncate(left);
     }
 
-    /// A request with something strange about it, or a good one.
+    /// Composes an unusual request, or a valid one.
     fn odd(&mut self, version: u8) {
         let first = self.outbox.len();
         let opcode = if self.chance.happens(0.7) { 0 } else { 1 };
@@ -269,8 +269,9 @@ impl Hostile {
         bytes.extend([0; 16]);
     }
 
-    /// A read (opcode 0) or the head of a write (1) in its own namespace, which is the second of
-    /// version 2; in version 1 it has the good clients' namespace, where it may only read.
+    /// Composes a read (opcode 0) or the head of a write (1). In version 2 it goes to the hostile
+    /// namespace, which is the second; in version 1 to the good clients' namespace, where reads
+    /// only are permitted.
     fn request(&mut self, version: u8, opcode: u8, blocks: u32) {
         let lba = self.chance.within(0..=HOSTILE_BLOCKS - u64::from(blocks));
         let tag = self.chance.number() >> 1 | 1;

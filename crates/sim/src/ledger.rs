@@ -1,11 +1,12 @@
-//! The model: what every request of the good clients asked, how it ended, and so what a read may
-//! see.
+//! The model: every request of the good clients, its outcome, and so what a read may return.
 //!
-//! A read may return a block as some request wrote it, if that request could have written by then,
-//! and no other request that surely came after it had surely been carried out before the read
-//! began. *Surely after* is: submitted after the first one's end, or behind a barrier of the same
-//! stream. *Surely carried out* is: acknowledged, or seen by an earlier read. A request that ended
-//! without an answer may be carried out at any time; one that failed, until its end. So an
+//! A read may return a block as some request wrote it, under two conditions. That request must have
+//! been able to write by then. And no request that surely came after it was surely carried out
+//! before the read began.
+//!
+//! *Surely after* means submitted after the first request's end, or behind a barrier of the same
+//! stream. *Surely carried out* means acknowledged, or seen by an earlier read. A request that
+//! ended without an answer may be carried out at any time; one that failed, until its end. So an
 //! acknowledged write that is lost, or overwritten by an older copy of another, shows at the next
 //! read.
 
@@ -16,10 +17,10 @@ use contract::{BLOCK_BYTES, Command, Range, Status};
 use crate::marks::{Mark, Marks};
 use crate::stamp::{self, Content};
 
-/// A moment in the order of everything that happened.
+/// A moment in the order of all events.
 type Tick = u64;
 
-/// Where a request was sent: client, connection, stream.
+/// The path of a request: client, connection, stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     pub(crate) client: usize,
@@ -32,17 +33,17 @@ pub(crate) struct Lane {
 pub(crate) struct Record {
     pub(crate) lane: Lane,
     pub(crate) command: Command,
-    /// How many barriers were sent on its lane before it.
+    /// The number of barriers that were sent on its lane before it.
     epoch: u32,
     start: Tick,
-    /// `Tick::MAX` while it may still be carried out.
+    /// The end; `Tick::MAX` while the request may still be carried out.
     end: Tick,
     pub(crate) status: Option<Status>,
-    /// Submissions to devices and completions by them.
+    /// The request's submissions to devices, and their completions.
     device: Passage,
 }
 
-/// When a request was at a device: the first and the last of its copies.
+/// The times of a request at a device, for the first and the last of its copies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passage {
     submitted: Option<(Tick, Tick)>,
@@ -54,7 +55,7 @@ struct Passage {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     op: u32,
-    /// When it was surely carried out.
+    /// The time at which it was surely carried out.
     known: Tick,
 }
 
@@ -64,9 +65,9 @@ pub(crate) struct Ledger {
     tick: Tick,
     pub(crate) records: Vec<Record>,
     blocks: HashMap<u64, Vec<Entry>>,
-    /// Compare-and-writes: which request, and what it expected where.
+    /// Compare-and-writes: the request, the block, and the expected content.
     compares: Vec<(u32, u64, Content)>,
-    /// Barriers by lane: how each one ended.
+    /// Barriers by lane, with the status of each.
     barriers: HashMap<Lane, Vec<Option<Status>>>,
     marks: Marks,
 }
@@ -88,12 +89,12 @@ impl Ledger {
         self.tick
     }
 
-    /// The number that the next request will have.
+    /// Returns the number of the next request.
     pub(crate) fn next(&self) -> u32 {
         self.records.len() as u32
     }
 
-    /// A request is submitted; its number.
+    /// Records a submitted request, and returns its number.
     pub(crate) fn submit(&mut self, lane: Lane, command: Command) -> u32 {
         let op = self.next();
         let start = self.advance();
@@ -113,7 +114,7 @@ impl Ledger {
         op
     }
 
-    /// A request has ended; `data` is what a successful read returned.
+    /// Records the end of a request; `data` is what a successful read returned.
     pub(crate) fn done(&mut self, op: u32, status: Status, data: Option<&[u8]>) {
         let now = self.advance();
         let record = &mut self.records[op as usize];
@@ -156,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// Checks what lies in the volume when nothing is in flight any more.
+    /// Checks the contents of the volume once nothing is in flight.
     pub(crate) fn check_final(&mut self, range: Range, data: &[u8]) {
         let now = self.advance();
         for (n, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
@@ -205,8 +206,8 @@ impl Ledger {
         }
     }
 
-    /// A write that was surely carried out before the read and surely came after `op` (`None`: the
-    /// blocks as they were at first).
+    /// Returns a write that surely came after `op` and was surely carried out before the read.
+    /// `None` for `op` means the initial blocks.
     fn superseder(
         &self,
         entries: &[Entry],
@@ -225,17 +226,17 @@ impl Ledger {
         later.map(|entry| entry.op)
     }
 
-    /// Whether `first` had surely ended before `second` could begin. Behind a barrier that is sure
-    /// only of what was sent once; see [`Ledger::check_order`].
+    /// Returns `true` if `first` had surely ended before `second` could begin. For requests behind
+    /// a barrier this is sure only if they were sent once; see [`Ledger::check_order`].
     fn precedes(&self, first: u32, second: u32) -> bool {
         let (a, b) = (&self.records[first as usize], &self.records[second as usize]);
-        // Of what was sent again, a later copy may lie behind what lies behind the barrier.
+        // A later copy of a request that was sent again may come after requests behind the barrier.
         let starts_after = |(_, last)| b.device.submitted.is_some_and(|(first, _)| last < first);
         let once = b.device.copies == 1 && a.device.submitted.is_none_or(starts_after);
         a.end < b.start || (once && a.end < Tick::MAX && self.is_ordered(first, second))
     }
 
-    /// Whether a barrier of their stream lies between the two.
+    /// Returns `true` if a barrier of their stream lies between the two requests.
     fn is_ordered(&self, first: u32, second: u32) -> bool {
         let (a, b) = (&self.records[first as usize], &self.records[second as usize]);
         a.lane == b.lane
@@ -258,7 +259,7 @@ impl Ledger {
         }
     }
 
-    /// Whether its end leaves open that it has written.
+    /// Returns `true` if the request may have written, for all that its status says.
     fn may_have_written(&self, op: u32) -> bool {
         matches!(
             self.records[op as usize].status,
@@ -272,14 +273,14 @@ impl Ledger {
         )
     }
 
-    /// The next request compares the block with `expected`.
+    /// Records that the next request compares the block with `expected`.
     pub(crate) fn compare(&mut self, lba: u64, expected: Content) {
         self.compares.push((self.next(), lba, expected));
     }
 
-    /// Checks a block that only compare-and-writes change, when nothing is in flight any more: from
-    /// what it holds now, what each winner expected leads back to the beginning, past every
-    /// winner. So of those that expected the same exactly one has won.
+    /// Checks a block that only compare-and-writes change, once nothing is in flight. The
+    /// expectations of the winners must lead from its present content back to the beginning, past
+    /// every winner. So exactly one of several requests with the same expectation has won.
     pub(crate) fn check_chain(&self, lba: u64, last: Content) {
         let here = || self.compares.iter().filter(|(_, at, _)| *at == lba);
         let mut successor = HashMap::new();
@@ -330,7 +331,7 @@ impl Ledger {
         )
     }
 
-    /// A device has taken a copy of a stamped write.
+    /// Records that a device has accepted a copy of a stamped write.
     pub(crate) fn submitted(&mut self, op: u32) {
         let now = self.advance();
         let device = &mut self.records[op as usize].device;
@@ -341,17 +342,17 @@ impl Ledger {
         device.submitted = Some((device.submitted.map_or(now, |(first, _)| first), now));
     }
 
-    /// A device has ended a copy of a stamped write.
+    /// Records that a device has ended a copy of a stamped write.
     pub(crate) fn completed(&mut self, op: u32) {
         let now = self.advance();
         let device = &mut self.records[op as usize].device;
         device.completed = Some((device.completed.map_or(now, |(first, _)| first), now));
     }
 
-    /// Checks at the end that everything ended, and that devices saw nothing behind a barrier
-    /// before everything before it had completed. Where a connection was lost this holds for the
-    /// last copies only: on the first connection the earlier request may have been refused, as busy,
-    /// and have ended there.
+    /// Checks at the end that every request has ended, and that devices saw no request behind a
+    /// barrier before all requests before the barrier had completed. After a lost connection this
+    /// holds for the last copies only: on the first connection the earlier request may have ended
+    /// because it was refused as busy.
     pub(crate) fn check_order(&self) {
         let mut lanes: HashMap<Lane, Vec<u32>> = HashMap::new();
         for (op, record) in self.records.iter().enumerate() {
@@ -362,7 +363,7 @@ impl Ledger {
             }
         }
         for ops in lanes.values() {
-            // The latest first and last completion of what lies before the last barrier.
+            // The latest first and last completion of the requests before the last barrier.
             let (mut before, mut since) = ((None, (0, 0)), (None, (0, 0)));
             for &op in ops {
                 let Record { command, device, .. } = &self.records[op as usize];
@@ -388,7 +389,7 @@ impl Ledger {
     }
 }
 
-/// The later of two groups of completions, with the request that is the latest.
+/// Returns the later of two groups of completions, with the request that is the latest.
 fn merged(
     a: (Option<u32>, (Tick, Tick)),
     b: (Option<u32>, (Tick, Tick)),

@@ -1,15 +1,19 @@
 //! The simulated world: the real worker and the real initiator between a simulated network and the
 //! devices of `flash`, on one virtual clock, from one seed.
 //!
-//! A seed chooses sizes, weather, habits and faults ([`Mark`] lists what is meant to be reached);
-//! a [`World`] runs to its end and panics with what went wrong: a request answered twice or never, a
-//! read that shows what it must not, an acknowledged write that is lost, a barrier overtaken, two
-//! winners of one comparison, a torn atomic write, a buffer or slot that does not come back, a
-//! world that does not come to rest. [`Sabotage`] breaks a promise of the server on purpose, so
-//! that the tests can show that the checkers notice.
+//! A seed chooses sizes, weather, habits and faults; [`Mark`] lists the branches that worlds should
+//! reach. A [`World`] runs to its end and panics on any violation:
 //!
-//! What is deliberately not here: real time, threads, system calls, and the crash of a server (the
-//! durability of acknowledged writes needs a real kernel).
+//! - a request answered twice or never,
+//! - a read that shows what it must not, or an acknowledged write that is lost,
+//! - a barrier overtaken, two winners of one comparison, or a torn atomic write,
+//! - a buffer or slot that does not come back, or a world that does not come to rest.
+//!
+//! [`Sabotage`] breaks a promise of the server on purpose, so that the tests can show that the
+//! checkers notice.
+//!
+//! Deliberately left out: real time, threads, system calls, and the crash of a server, since the
+//! durability of acknowledged writes needs a real kernel.
 #![forbid(unsafe_code)]
 
 mod arena;

@@ -1,13 +1,13 @@
-//! Coverage marks: which faults and branches a run has reached. A world that never fills a queue
-//! does not test the full queue, so the runs of many seeds fail when a mark stays at zero.
+//! Coverage marks: the faults and branches that a run has reached. A world that never fills a queue
+//! does not test the full queue, so the runs of many seeds fail if a mark stays at zero.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Declares the marks, with what each one means for the table.
+/// Declares the marks, with the meaning of each for the table.
 macro_rules! marks {
     ($($name:ident: $meaning:literal),+ $(,)?) => {
-        /// Something that a run is meant to reach.
+        /// A fault or branch that a run should reach.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Mark {
             $(#[doc = $meaning] $name),+
@@ -123,7 +123,7 @@ marks! {
     HostileWrote: "hostile writes inside the hostile namespace",
 }
 
-/// How often each mark was reached; clones count together.
+/// The number of times that each mark was reached; clones count together.
 #[derive(Clone, Debug)]
 pub struct Marks {
     counts: Rc<[Cell<u64>]>,
@@ -136,23 +136,23 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Counts one.
+    /// Counts a mark once.
     pub fn hit(&self, mark: Mark) {
         self.add(mark, 1);
     }
 
-    /// Counts several.
+    /// Counts a mark several times.
     pub fn add(&self, mark: Mark, count: u64) {
         let cell = &self.counts[mark as usize];
         cell.set(cell.get() + count);
     }
 
-    /// How often it was reached.
+    /// Returns how many times a mark was reached.
     pub fn count(&self, mark: Mark) -> u64 {
         self.counts[mark as usize].get()
     }
 
-    /// The marks that were never reached.
+    /// Returns the marks that were never reached.
     pub fn missing(&self) -> impl Iterator<Item = (Mark, &'static str)> + '_ {
         Mark::ALL.iter().copied().filter(|&(mark, _)| self.count(mark) == 0)
     }

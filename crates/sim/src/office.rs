@@ -1,5 +1,5 @@
-//! The control plane in the world: the real desk and book, worked at whatever times chance chooses,
-//! an operator who changes tenants meanwhile, and the books that are checked.
+//! The control plane in the world: the real controller and registry, served at random times, an
+//! operator who changes tenants meanwhile, and checks of the registry.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,19 +17,19 @@ use crate::marks::{Mark, Marks};
 use crate::plan::Sabotage;
 use crate::site::Served;
 
-/// Numbers of tenants: so few that they are used again, and that the table gets full.
+/// The number of tenants, so small that numbers are reused and the table gets full.
 pub(crate) const TENANTS: usize = 6;
 
 /// The tenant that hostile clients belong to.
 pub(crate) const HOSTILE: &str = "hostile";
 
-/// Longest time between two looks at the desk, in nanoseconds.
+/// The longest time between two turns of the control plane, in nanoseconds.
 const PAUSE_MAX: u64 = 20_000_000;
 
-/// What the device is said to do.
+/// The capacity that the control plane assumes for the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfficePlan {
-    /// Tokens a second at 500 µs; `None`: first come, first served.
+    /// Tokens a second at 500 µs; `None` means first come, first served.
     pub(crate) tokens: Option<u64>,
     pub(crate) seed: u64,
 }
@@ -41,12 +41,12 @@ pub(crate) struct Office {
     desk: Desk,
     boxes: Vec<Option<PostBox>>,
     chance: Chance,
-    /// When somebody looks at the desk next.
+    /// The time of the control plane's next turn.
     pub(crate) due: Instant,
-    /// By number, as they were at the last look.
+    /// The tenants by number, as of the last turn.
     seen: Vec<Option<(String, State)>>,
     sabotage: Sabotage,
-    /// A worker passed something to another.
+    /// `true` if a worker passed something to another.
     passed: Rc<Cell<bool>>,
     marks: Marks,
 }
@@ -87,12 +87,12 @@ impl Office {
         }
     }
 
-    /// The number that hostile clients' requests have.
+    /// Returns the tenant of hostile clients.
     pub(crate) fn hostile(&self) -> TenantId {
         self.tenants.find(HOSTILE).expect("it is pinned")
     }
 
-    /// A worker's line, which it takes once.
+    /// Returns a worker's line, which can be taken once.
     pub(crate) fn line(&mut self, worker: usize) -> Line<Courier> {
         let inner = self.boxes[worker].take().expect("a worker keeps its line");
         let doubles = self.sabotage == Sabotage::DoubledMoves;
@@ -117,7 +117,7 @@ impl Office {
         }
     }
 
-    /// Looks at the desk; whether workers have mail.
+    /// Lets the control plane take a turn. Returns `true` if workers have mail.
     pub(crate) fn look(&mut self, now: Instant, served: &[&Served]) -> bool {
         self.due = now + Duration::from_nanos(self.chance.within(1_000..=PAUSE_MAX));
         let busy = self.desk.serve(now);
@@ -138,18 +138,18 @@ impl Office {
         busy
     }
 
-    /// Tells a worker to do something.
+    /// Sends a command to a worker.
     pub(crate) fn order(&mut self, worker: usize, tell: Tell, now: Instant) {
         self.desk.order(worker, tell);
         self.due = now;
     }
 
-    /// Whether a worker passed something to another since this was asked last.
+    /// Returns `true` if a worker passed something to another since the last call.
     pub(crate) fn has_passed(&self) -> bool {
         self.passed.take()
     }
 
-    /// In the name of workers whose counters nobody sees.
+    /// Reports on behalf of workers whose counters nobody sees.
     fn claim_that_all_have_let_go(&self) {
         for info in self.tenants.list() {
             let before = &self.seen[info.tenant.0 as usize];
@@ -163,7 +163,7 @@ impl Office {
         }
     }
 
-    /// Checks that a number is used again only when nothing of its last tenant is anywhere.
+    /// Checks that a number is reused only when nothing of its last tenant is left anywhere.
     fn watch(&mut self, served: &[&Served]) {
         let mut seen: Vec<Option<(String, State)>> = vec![None; TENANTS];
         for info in self.tenants.list() {
@@ -190,7 +190,7 @@ impl Office {
         self.seen = seen;
     }
 
-    /// The operator does something.
+    /// Lets the operator register, change or end a tenant.
     pub(crate) fn operate(&mut self, now: Instant) {
         let slo = self.slo();
         let name = format!("operator's {}", self.chance.within(0..=2));
@@ -215,18 +215,18 @@ impl Office {
             }
             _ => {
                 let name = any(&book, &mut self.chance);
-                // What the world has pinned stays.
+                // The operator cannot end tenants that the world has pinned.
                 let _ = book.unregister(&name, now);
             }
         }
     }
 
-    /// An SLO that may fit.
+    /// Returns an SLO that may fit.
     fn slo(&mut self) -> Slo {
         slo(&mut self.chance, self.plan.tokens.unwrap_or(1_000))
     }
 
-    /// Checks that no token was made or lost beside the books.
+    /// Checks that no token was created or lost beside the registry.
     pub(crate) fn check(&self, schedulers: &[&AnyScheduler]) {
         let book = self.tenants.book();
         let (made, held) = book.tokens(0);
@@ -245,7 +245,7 @@ impl Office {
     }
 }
 
-/// An SLO of a device of so many tokens a second, or best effort.
+/// Returns an SLO for a device with this many tokens a second, or best effort.
 pub(crate) fn slo(chance: &mut Chance, tokens: u64) -> Slo {
     let latency_us = [0, 0, 500, 2_000, 100][chance.within(0..=4) as usize];
     Slo {

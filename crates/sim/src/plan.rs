@@ -1,4 +1,4 @@
-//! What a seed chooses: the sizes, the weather, the habits, and what happens when.
+//! The choices of a seed: sizes, weather, habits, and the schedule of faults.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -17,27 +17,27 @@ use crate::steady;
 /// A promise of the server that is broken on purpose, to show that the checkers notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
+    /// No promise is broken.
     #[default]
     None,
-    /// Each worker has fences of its own, so a client that comes back at another worker does not
-    /// wait for its old requests.
+    /// Each worker has its own fences, so a client that returns at another worker does not wait for
+    /// its old requests.
     SeparateFences,
-    /// Workers are not told of controllers' fences, so writes of NVMe hosts do not wait for those of
-    /// their lost connections.
+    /// Workers do not hear of controllers' fences, so writes of NVMe hosts do not wait for writes
+    /// of their lost connections.
     UnfencedControllers,
-    /// Each worker has range locks of its own.
+    /// Each worker has its own range locks.
     SeparateLocks,
     /// Sessions spread requests over streams, so barriers order nothing.
     ScatteredStreams,
     /// A request of a connection that moves is carried out twice.
     DoubledMoves,
-    /// The control plane is told that nothing of a tenant is in flight, so numbers are used again
-    /// too early.
+    /// The control plane is told that nothing of a tenant is in flight, so numbers are reused too
+    /// early.
     EarlyReuse,
 }
 
-/// A worker's sizes.
+/// The sizes of a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPlan {
     pub(crate) number: usize,
@@ -50,10 +50,10 @@ pub(crate) struct WorkerPlan {
     pub(crate) disk: disk::Habits,
 }
 
-/// What happens to a world from outside.
+/// An external event in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// A connection is reset, ended or falls silent.
+    /// A connection is reset, ended or silenced.
     Strike,
     /// A worker's device stalls.
     Stall { worker: usize, lasts: Duration },
@@ -61,15 +61,15 @@ pub(crate) enum Happening {
     Drain { worker: usize },
     /// The operator registers, changes or ends a tenant.
     Operate,
-    /// A connection of a worker is told to move to another.
+    /// A connection of a worker is told to move to another worker.
     Move { worker: usize, to: usize },
-    /// A worker gives several connections to another, whichever.
+    /// A worker gives any `count` connections to another worker.
     Give { worker: usize, to: usize, count: u32 },
     /// Every worker drains; then all start again, as a new process would.
     Restart,
 }
 
-/// Everything that a seed chooses.
+/// All choices of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) weather: Weather,
@@ -78,11 +78,11 @@ pub(crate) struct Plan {
     pub(crate) hosts: Vec<nvme::Habits>,
     pub(crate) hostile: usize,
     pub(crate) office: OfficePlan,
-    /// In the order of time.
+    /// The external events, in order of time.
     pub(crate) happenings: Vec<(Duration, Happening)>,
 }
 
-/// Picks one.
+/// Picks an element.
 fn any<T: Clone>(chance: &mut Chance, from: &[T]) -> T {
     from[chance.within(0..=from.len() as u64 - 1) as usize].clone()
 }
@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-/// Small rates make requests wait for tokens, which takes many steps.
+/// Chooses the capacity. Small rates make requests wait for tokens, which takes many steps.
 fn office(chance: &mut Chance, huge: bool) -> OfficePlan {
     let slow = if huge { 100_000 } else { 10_000 };
     let tokens = any(chance, &[None, Some(slow), Some(100_000), Some(1_000_000)]);
@@ -193,21 +193,21 @@ fn worker(chance: &mut Chance, number: usize, granularity_bytes: usize, huge: bo
     }
 }
 
-/// Version 1 has no word for a full queue, so its connection ends; whoever comes back with as much
-/// gets nowhere for ever. A server gives each tenant's queue as many places as there are slots.
+/// Gives each tenant's queue as many places as there are slots. Version 1 has no status for a full
+/// queue, so its connection ends. A client that returns with as many requests would never succeed.
 fn queue_whatever_comes(worker: &mut WorkerPlan) {
     worker.queue_max = worker.queue_max.max(worker.limits.in_flight);
 }
 
-/// A host has a connection for each queue. Whoever may await payloads of the largest size leaves one
-/// for others, beside the one that is set aside.
+/// Gives hosts a connection for each queue. A worker that may await payloads of the largest size
+/// leaves one buffer for others, beside the one that is set aside.
 fn make_room_for_hosts(worker: &mut WorkerPlan) {
     worker.sizes.connections_max = 64;
     let largest = worker.pool.last_mut().expect("a pool has buffers");
     largest.count = largest.count.max(3);
 }
 
-/// In every other world there are NVMe hosts.
+/// Adds NVMe hosts to every second world.
 fn hosts(
     chance: &mut Chance,
     quota: u32,
@@ -240,7 +240,7 @@ fn hosts(
     (0..count).map(host).collect()
 }
 
-/// A host that hangs up often and is back at once, while what it sent is at a device still.
+/// Makes a host that hangs up often and is back at once, while its requests are still at a device.
 fn lose_patience(host: &mut nvme::Habits) {
     host.hangs_up = 0.1;
     host.backoff = 1_000_000..=2_000_000;
@@ -251,8 +251,8 @@ fn lose_patience(host: &mut nvme::Habits) {
     host.hot_blocks = host.hot_blocks.min(8);
 }
 
-/// A device that is often so late that such a host is back first, and that has each write wait for
-/// itself alone.
+/// Makes a device that is often so late that such a host is back first, and that makes each write
+/// wait for itself only.
 fn try_patience(worker: &mut WorkerPlan) {
     worker.disk.lateness.rare = 2_000_000..=100_000_000;
     worker.disk.lateness.share = 0.05;
@@ -326,7 +326,7 @@ fn client(
     }
 }
 
-/// Connections move, in worlds where there is somewhere to go.
+/// Adds moves of connections, in worlds with several workers.
 fn moves(chance: &mut Chance, workers: usize) -> Vec<(Duration, Happening)> {
     let count = any(chance, &[0, 3, 20, 100]);
     let last = any(chance, &[3_000_000, 30_000_000, 1_000_000_000]);

@@ -1,4 +1,4 @@
-//! A worker in its place: what it was made of, so that it can be made again.
+//! A worker and the parts from which it can be created again.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use crate::spoken::{Speakers, Spoken};
 
 pub(crate) type Served = Worker<Port, Disk, AnyScheduler, Spoken, Courier>;
 
-/// What the workers of a server share.
+/// The parts that the workers of a server share.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) parts: Arc<Parts>,
     pub(crate) controllers: Controllers,
 }
 
-/// A worker in its place.
+/// A worker and its parts.
 pub(crate) struct Site {
-    /// `None` only while it is made again.
+    /// The worker; `None` only while it is created again.
     worker: Option<Served>,
     plan: WorkerPlan,
     pub(crate) port: Port,
     volume: Volume,
     sabotage: Sabotage,
     switch: FaultSwitch,
-    /// When a stall of its device ends.
+    /// The time at which a stall of its device ends.
     pub(crate) stalled_until: Option<Instant>,
     faults_counted: (u64, u64),
     marks: Marks,
@@ -74,7 +74,7 @@ impl Site {
         site
     }
 
-    /// A line and a scheduler of this server.
+    /// Returns a line and a scheduler of this server.
     fn desk_of(&self, office: &mut Office) -> (Line<Courier>, AnyScheduler) {
         let slots = self.plan.limits.in_flight;
         let scheduler = office.scheduler(self.plan.number, slots, self.plan.queue_max);
@@ -117,8 +117,7 @@ impl Site {
         self.worker.as_mut().expect("it is not being made")
     }
 
-    /// Starts it again, when it has drained: in the same server, which goes on talking to it, or in
-    /// a new one.
+    /// Starts a drained worker again: in the same server, which keeps its line, or in a new one.
     pub(crate) fn restart(
         &mut self,
         common: &Common,
@@ -133,7 +132,7 @@ impl Site {
         self.make(common, line, scheduler, arena);
     }
 
-    /// Gives the memory of a worker at rest back.
+    /// Takes the memory of a worker at rest.
     pub(crate) fn take_apart(&mut self, arena: &mut Arena) -> (Line<Courier>, AnyScheduler) {
         assert!(self.worker().is_at_rest(), "a drained worker is not at rest: {:?}", self.load());
         let mut worker = self.worker.take().expect("it is not being made");
@@ -180,7 +179,7 @@ impl Site {
         turn
     }
 
-    /// Nothing of the device completes until then.
+    /// Stalls the device: nothing completes until then.
     pub(crate) fn stall(&mut self, until: Instant) {
         self.marks.hit(Mark::DeviceStalled);
         self.switch.stall();
@@ -200,7 +199,7 @@ impl Site {
     }
 }
 
-/// What the workers of a server share, anew.
+/// Creates the parts that the workers of a server share.
 pub(crate) fn parts(hostile: TenantId) -> Arc<Parts> {
     let namespace = |first, blocks| Namespace { device: 0, first, blocks, read_only: false };
     let namespaces = vec![namespace(0, BLOCKS), namespace(BLOCKS, HOSTILE_BLOCKS)];

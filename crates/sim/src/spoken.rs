@@ -1,5 +1,5 @@
-//! The real sessions, and such as break a promise on purpose: the order of barriers, or the fences of
-//! controllers.
+//! The real sessions, and sessions that break a promise on purpose: the order of barriers, or the
+//! fences of controllers.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum Spoken {
 #[derive(Debug)]
 pub(crate) struct Reflex {
     inner: ServerSession,
-    /// Spread requests over streams, whatever they asked.
+    /// `true` to spread requests over streams, whatever they asked for.
     scatters: bool,
     requests: u8,
 }
@@ -35,18 +35,18 @@ pub(crate) struct Reflex {
 #[derive(Debug)]
 pub(crate) struct Nvme {
     inner: Box<TargetSession>,
-    /// Tell the worker nothing of fences.
+    /// `true` to hide fences from the worker.
     unfences: bool,
     marks: Marks,
 }
 
-/// Where a worker's sessions come from.
+/// The source of a worker's sessions.
 #[derive(Debug)]
 pub(crate) struct Speakers {
     pub(crate) desk: Rc<Desk>,
-    /// Their barriers order nothing.
+    /// `true` if barriers of the sessions order nothing.
     pub(crate) scatter: bool,
-    /// Their controllers have no fences.
+    /// `true` if controllers of the sessions have no fences.
     pub(crate) unfence: bool,
     pub(crate) marks: Marks,
 }
@@ -127,7 +127,7 @@ impl Nvme {
     }
 }
 
-/// The same of either.
+/// Evaluates an expression for either kind of session.
 macro_rules! either {
     ($spoken:expr, $one:ident => $body:expr) => {
         match $spoken {

@@ -1,17 +1,17 @@
-//! What is written into blocks: each block says which request wrote it and where it belongs, and
-//! every byte follows from that.
+//! The contents of blocks: each block names the request that wrote it and its place, and every byte
+//! follows from that.
 
 use contract::BLOCK_BYTES;
 
-/// The first word of a stamped block, less the request's number.
+/// The first word of a stamped block, without the request's number.
 const MAGIC: u64 = 0x5eed_b10c_0000_0000;
 
-/// Who wrote a block.
+/// The writer of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Content {
-    /// Nobody, or somebody who wanted zeroes.
+    /// No request, or one that wrote zeroes.
     Zero,
-    /// This request.
+    /// The request of this number.
     By(u32),
 }
 
@@ -32,10 +32,10 @@ pub(crate) fn fill(op: u32, lba: u64, data: &mut [u8]) {
     }
 }
 
-/// Who wrote the block that was found at `lba`.
+/// Returns the writer of the block that was found at `lba`.
 ///
 /// # Errors
-/// What is wrong with it: it is torn, of another place, or nobody's.
+/// Returns a description if the block is torn, belongs elsewhere, or has no writer.
 pub(crate) fn read(lba: u64, block: &[u8]) -> Result<Content, String> {
     let word = |k: usize| u64::from_le_bytes(block[8 * k..][..8].try_into().expect("eight bytes"));
     if block == [0; BLOCK_BYTES] {
@@ -54,7 +54,7 @@ pub(crate) fn read(lba: u64, block: &[u8]) -> Result<Content, String> {
     if good { Ok(Content::By(op)) } else { Err(format!("block {lba} of request {op} is torn")) }
 }
 
-/// The request that a payload's first block names.
+/// Returns the request that a payload's first block names.
 pub(crate) fn writer(payload: &[u8]) -> Option<u32> {
     let word = u64::from_le_bytes(payload.get(..8)?.try_into().ok()?);
     (word & 0xffff_ffff_0000_0000 == MAGIC).then_some(word as u32)

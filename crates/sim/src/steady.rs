@@ -1,4 +1,4 @@
-//! A good client: a real initiator with work to do, which tells the model everything.
+//! A well-behaved client: a real initiator with work to do, which tells the model everything.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,22 +20,22 @@ use crate::network::Port;
 use crate::office::{self, HOSTILE};
 use crate::stamp::{self, Content};
 
-/// Requests that must succeed when nothing goes wrong any more.
+/// The requests that must succeed once there are no faults any more.
 pub(crate) const PROBES: u32 = 4;
-/// How long it waits before it tries a probe again.
+/// The pause before a probe is tried again.
 pub(crate) const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a client does.
+/// The behaviour of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) options: Options,
-    /// Requests before it is content.
+    /// The number of requests before the client has finished.
     pub(crate) quota: u32,
     /// The share of reads.
     pub(crate) reads: f64,
-    /// Whether it also sends requests of up to 1 MiB.
+    /// `true` if it also sends requests of up to 1 MiB.
     pub(crate) huge: bool,
-    /// Blocks that plain requests touch: the fewer, the more they race.
+    /// The number of blocks that plain requests touch; the fewer, the more they race.
     pub(crate) hot_blocks: u64,
     /// Nanoseconds between bursts of requests.
     pub(crate) think: RangeInclusive<u64>,
@@ -53,11 +53,11 @@ enum Pending {
     Register {
         link: usize,
     },
-    /// The connection gave its handle back.
+    /// An unregister, which has given up the connection's handle.
     Unregister,
 }
 
-/// A good client.
+/// A well-behaved client.
 pub(crate) struct Steady {
     number: usize,
     initiator: Initiator<Port>,
@@ -65,16 +65,16 @@ pub(crate) struct Steady {
     ledger: Rc<RefCell<Ledger>>,
     bufs: BufPool,
     chance: Chance,
-    /// By the ticket's index.
+    /// The requests in flight, by the ticket's index.
     pending: Vec<Option<Pending>>,
     quota: u32,
     probes: u32,
-    /// What it last saw in the blocks that are compared and written.
+    /// The content last seen in the blocks that are compared and written.
     seen: HashMap<u64, Content>,
-    /// It thinks until then.
+    /// The time until which the client pauses.
     rests_until: Instant,
     backs_off: bool,
-    /// It has no buffer for what it wants to send; the next end of a request ends this.
+    /// `true` if there is no buffer for the next request; the end of a request ends this.
     lacks_buffers: bool,
     done: Vec<Done>,
     marks: Marks,
@@ -112,7 +112,7 @@ impl Steady {
         }
     }
 
-    /// Takes what has ended and sends what it still has to; whether anything happened.
+    /// Takes what has ended and sends what is left to send. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         let mut done = std::mem::take(&mut self.done);
         let mut progressed = self.initiator.turn(now, &mut done);
@@ -141,18 +141,18 @@ impl Steady {
         wants && self.initiator.room() > 0 && !self.lacks_buffers
     }
 
-    /// Nothing goes wrong any more: what it sends from now on must succeed.
+    /// Announces the end of all faults: requests from now on must succeed.
     pub(crate) fn calm_down(&mut self) {
         self.quota = 0;
         self.probes = PROBES;
     }
 
-    /// Whether it has done all that it wanted.
+    /// Returns `true` if the client has finished its work.
     pub(crate) fn is_content(&self) -> bool {
         self.quota == 0 && self.probes == 0 && self.initiator.in_flight() == 0
     }
 
-    /// Whether it has sent all it wanted.
+    /// Returns `true` if the client has sent all its requests.
     pub(crate) fn has_sent(&self) -> bool {
         self.quota == 0
     }
@@ -179,7 +179,7 @@ impl Steady {
         )
     }
 
-    /// Takes it apart, when it is content, for its buffers.
+    /// Takes the buffers of a client that has finished.
     pub(crate) fn into_pool(self) -> BufPool {
         assert!(self.pending.iter().all(Option::is_none), "a request never ended");
         assert!(self.bufs.is_whole(), "a client's buffer did not come back");
@@ -266,7 +266,7 @@ impl Steady {
         Range::new(COMPARED.lba + self.chance.within(0..=u64::from(COMPARED.blocks) - 1), 1)
     }
 
-    /// Sends a request; `false` when there is no buffer for it now.
+    /// Sends a request. Returns `false` if there is no buffer for it now.
     fn send(&mut self, now: Instant, command: Command, is_probe: bool) -> bool {
         let mut buf = match command.buffer_bytes() {
             0 => None,
@@ -324,7 +324,8 @@ impl Steady {
         true
     }
 
-    /// What it registers: clients share names, and would like the operator's and others', too.
+    /// Returns a registration: clients share names, and also try the operator's and the hostile
+    /// one.
     fn wish(&mut self, tenant: u16) -> Register {
         let names = ["a", "b", "c", "operator's 1", HOSTILE];
         let name = names[self.chance.within(0..=4) as usize].into();
@@ -363,8 +364,8 @@ impl Steady {
         }
     }
 
-    /// A register, renegotiate or unregister was answered. After an unregister it goes on charging
-    /// the handle, so that the server has to say that it names nobody.
+    /// Handles the answer to a register, renegotiate or unregister. After an unregister the client
+    /// keeps charging the handle, so that the server has to answer that it is unknown.
     fn take_tenant(&mut self, ticket: Ticket, status: Status, reply: TenantReply) {
         let pending = self.forget(ticket);
         match (pending, status) {
@@ -406,7 +407,7 @@ impl Steady {
         }
         self.ledger.borrow_mut().done(op, status, data);
         if is_probe && !status.is_ok() {
-            // By chance, or for what went wrong before: it tries again after a while.
+            // A probe failed by chance or because of an earlier fault; try again after a pause.
             self.probes += 1;
             self.backs_off = true;
         }
@@ -420,7 +421,7 @@ impl Steady {
         }
     }
 
-    /// What a read shows beyond the model: blocks to compare, and atomic groups.
+    /// Checks what a read shows beyond the model: blocks to compare, and atomic groups.
     fn look(&mut self, range: Range, data: &[u8]) {
         if range.overlaps(COMPARED)
             && range.fits(layout::BLOCKS)
@@ -442,7 +443,7 @@ impl Steady {
         }
     }
 
-    /// Whether a request of this client may end like that.
+    /// Returns `true` if a request of this client may end with this status.
     fn may_end(&self, command: Command, status: Status) -> bool {
         let out = command.range().is_some_and(|range| !range.fits(layout::BLOCKS));
         match status {

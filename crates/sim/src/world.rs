@@ -1,4 +1,4 @@
-//! The world: one clock, one seed, everybody in it, and what is checked at its end.
+//! The world: one clock, one seed, all parties, and the checks at the end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -25,36 +25,36 @@ use crate::site::{self, Common, Site};
 use crate::stamp;
 use crate::steady::Steady;
 
-/// How long faults go on at most.
+/// The longest time with faults.
 const STORM: Duration = Duration::from_secs(20);
-/// How long the good clients may take to finish once nothing goes wrong any more.
+/// The time in which the good clients have to finish once there are no faults any more.
 const CALM: Duration = Duration::from_secs(120);
-/// How long the workers may take to drain at the end.
+/// The time in which the workers have to drain at the end.
 const DRAIN: Duration = Duration::from_secs(30);
-/// Steps after which a world is believed to run in circles.
+/// The number of steps after which a world is taken to loop.
 const STEPS_MAX: u64 = 3_000_000;
-/// How long somebody who wants to be asked again at once waits, at first and at most: each time
-/// that it finds nothing to do doubles it.
+/// The shortest and longest delay of a party that asks to be called again at once. Each turn
+/// without work doubles the delay.
 const SPIN: (Duration, Duration) = (Duration::from_micros(5), Duration::from_millis(5));
 
-/// What a world came to.
+/// The totals of a world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outcome {
-    /// Turns of somebody.
+    /// The number of turns of all parties.
     pub steps: u64,
-    /// Requests of good clients that ended.
+    /// The number of requests of good clients that ended.
     pub requests: u64,
-    /// Virtual time that passed.
+    /// The virtual time that passed.
     pub elapsed: Duration,
 }
 
-/// How somebody's last turn ended.
+/// The outcome of a party's last turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drive {
     wake_at: Option<Instant>,
-    /// It did something, so it may find more to do.
+    /// `true` if the party did something, so that it may find more to do.
     hot: bool,
-    /// It found nothing to do, at that time and after so many turns of others that did.
+    /// The time of a turn without work, with the number of productive turns of all parties by then.
     idle_since: Option<(Instant, u64)>,
 }
 
@@ -66,23 +66,23 @@ pub struct World {
     sites: Vec<Site>,
     clients: Vec<Good>,
     hostile: Vec<Hostile>,
-    /// By party: workers, clients, hostile ones.
+    /// The last turns, by party: workers, good clients, hostile clients.
     drives: Vec<Drive>,
-    /// Turns that did something.
+    /// The number of turns that did something.
     progress: u64,
     steps: u64,
-    /// How long the next spin takes.
+    /// The delay of the next spin.
     spin: Duration,
-    /// What is still to happen, the last first.
+    /// The events that are still to happen, the last first.
     happenings: Vec<(Instant, Happening)>,
     common: Common,
-    /// The server's controllers now.
+    /// The server's present controllers.
     controllers: Rc<RefCell<Controllers>>,
     office_plan: OfficePlan,
     office: Office,
-    /// Every worker drains, to start as a new process.
+    /// `true` while every worker drains, to start as a new process.
     is_restarting: bool,
-    /// The good clients and the hostile ones are gone.
+    /// `true` once the good and the hostile clients are gone.
     is_deserted: bool,
     volume: Volume,
     sabotage: Sabotage,
@@ -91,7 +91,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of this seed. Its memory comes from `arena`.
+    /// Creates the world of a seed. Its memory comes from `arena`.
     pub fn new(
         seed: u64,
         sabotage: Sabotage,
@@ -212,10 +212,10 @@ impl World {
         common
     }
 
-    /// Runs to the end and checks everything.
+    /// Runs the world to its end and checks everything.
     ///
     /// # Panics
-    /// With what went wrong.
+    /// Panics on a violation, with a description.
     pub fn run(mut self, arena: &mut Arena) -> Outcome {
         if let Err(what) = catch_unwind(AssertUnwindSafe(|| self.live(arena))) {
             eprintln!("{}", self.describe());
@@ -243,7 +243,7 @@ impl World {
         self.check_volume();
     }
 
-    /// Takes steps until `done` says so; `false` when the time is over first.
+    /// Takes steps until `done` returns `true`. Returns `false` if the time is over first.
     fn run_until(
         &mut self,
         limit: Duration,
@@ -259,8 +259,8 @@ impl World {
         true
     }
 
-    /// One turn of somebody who can act, or a jump to when somebody can, at most to `until`;
-    /// `false` when nobody ever will.
+    /// Lets one party take a turn, or advances the clock to the next possible turn, at most to
+    /// `until`. Returns `false` if no party will ever act.
     fn step(&mut self, until: Instant, arena: &mut Arena) -> bool {
         self.steps += 1;
         assert!(self.steps < STEPS_MAX, "the world runs in circles");
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// When somebody can act next.
+    /// Returns when a party can act next.
     fn wake_at(&mut self, party: usize) -> Option<Instant> {
         if party >= self.sites.len() && self.is_deserted {
             return None;
@@ -376,7 +376,7 @@ impl World {
         }
     }
 
-    /// Any connection of the worker is told to move.
+    /// Tells an arbitrary connection of the worker to move.
     fn order_move(&mut self, worker: usize, to: usize) {
         let open: Vec<_> = self.sites[worker].served().connection_ids().collect();
         if open.is_empty() {
@@ -386,7 +386,7 @@ impl World {
         self.office.order(worker, Tell::Move { conn, to: to as u16 }, self.now);
     }
 
-    /// The control plane does what there is to do, and wakes the workers if they have mail.
+    /// Lets the control plane take a turn, and wakes the workers if they have mail.
     fn look_at_desk(&mut self) {
         let served: Vec<_> = self.sites.iter().map(Site::served).collect();
         if self.office.look(self.now, &served) {
@@ -411,7 +411,7 @@ impl World {
         self.drives[worker].hot = true;
     }
 
-    /// Starts workers again that have drained.
+    /// Starts drained workers again.
     fn restart_drained(&mut self, arena: &mut Arena) {
         let count = self.sites.len();
         let drained: Vec<usize> =
@@ -449,7 +449,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more; the hostile clients leave.
+    /// Ends all faults; the hostile clients leave.
     fn calm_down(&mut self) {
         self.happenings.clear();
         self.network.borrow_mut().calm_down();
@@ -465,7 +465,7 @@ impl World {
         self.drives.iter_mut().for_each(|drive| drive.hot = true);
     }
 
-    /// The clients go, and the workers drain.
+    /// Removes the clients, and drains the workers.
     fn desert(&mut self) {
         for n in 0..self.clients.len() {
             let host = self.clients[n].port().host();
@@ -518,7 +518,7 @@ impl World {
         Outcome { steps: self.steps, requests, elapsed: self.now.since(Instant::ZERO) }
     }
 
-    /// Who waits, and for what.
+    /// Describes which parties wait, and for what.
     fn describe(&mut self) -> String {
         let mut lines = vec![format!(
             "at {:.3} ms, after {} steps",
@@ -537,7 +537,7 @@ impl World {
     }
 }
 
-/// What the workers of a server share, anew.
+/// Creates the parts that the workers of a server share.
 fn common(office: &Office, workers: usize, now: Instant) -> Common {
     let controllers = Controllers::new(workers, office.hostile(), now);
     Common { parts: site::parts(office.hostile()), controllers }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 use nearflash_sim::{Arena, Mark, Marks, Outcome, Sabotage, World};
 
-/// Seeds from which on every mark must have been reached.
+/// The number of seeds from which on every mark must have been reached.
 const SEEDS_FOR_MARKS: u64 = 1000;
 
 /// Runs simulated worlds and checks them.
@@ -16,14 +16,14 @@ struct Options {
     /// The first seed.
     #[arg(long)]
     seed: u64,
-    /// How many seeds, one after the other.
+    /// The number of consecutive seeds.
     #[arg(long, default_value_t = 1)]
     count: u64,
-    /// Break a promise of the server, to see the checkers notice: controllers, fences, locks, moves,
-    /// streams or reuse.
+    /// Break a promise of the server, to show that the checkers notice: controllers, fences, locks,
+    /// moves, streams or reuse.
     #[arg(long, value_parser = sabotage, default_value = "none")]
     sabotage: Sabotage,
-    /// Say what happens.
+    /// Print what happens.
     #[arg(long)]
     trace: bool,
 }

@@ -1,4 +1,4 @@
-//! One end of a connection.
+//! An end of a connection.
 
 use std::collections::VecDeque;
 
@@ -6,30 +6,31 @@ use contract::{Buf, CloseReason, ConnId, Frame, Instant};
 
 use super::pipe::{End, Pipe};
 
-/// Where an end of a connection is in its life.
+/// The phase of an end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nobody's; a dial or an accept ends this.
+    /// The end is unused; a dial or an accept ends this phase.
     Vacant,
-    /// Waits for the server's answer.
+    /// The end waits for the server's answer.
     Dialling,
-    /// Sends and receives.
+    /// The end sends and receives.
     Open,
-    /// Sends what is queued, then shuts its side; the peer's close or the deadline ends this.
+    /// The end sends what is queued, then shuts its side. The peer's close or the deadline ends
+    /// this phase.
     Finishing,
-    /// Waits for what is in flight to end, until `Conn::quiet_at`.
+    /// The end waits until `Conn::quiet_at` for what is in flight.
     Closing(CloseReason),
 }
 
 /// The send in flight.
 #[derive(Debug)]
 pub(super) struct Sending {
-    /// It carries the first so many frames of the queue.
+    /// The number of frames at the front of the queue that it carries.
     pub(super) frames: usize,
     pub(super) bytes: Vec<u8>,
-    /// `taken ≤ bytes.len()`
+    /// The bytes that the network has accepted: `taken ≤ bytes.len()`.
     pub(super) taken: usize,
-    /// When its completion comes, once everything was taken.
+    /// The time of its completion, once all bytes were accepted.
     pub(super) done_at: Option<Instant>,
 }
 
@@ -41,27 +42,27 @@ pub(super) struct Target {
     pub(super) until: usize,
 }
 
-/// One end of a connection, and the pipe towards it.
+/// An end of a connection, and the pipe towards it.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) generation: u32,
     pub(super) phase: Phase,
     pub(super) paused: bool,
-    /// Where the next bytes belong.
+    /// The destination of the next bytes.
     pub(super) target: Option<Target>,
-    /// The other end: its host and its name there; `None` when nobody is there (any more).
+    /// The other end: its host and its identifier there; `None` if it is gone.
     pub(super) peer: Option<(usize, ConnId)>,
     pub(super) queue: VecDeque<Frame>,
     pub(super) unsent: usize,
     pub(super) sending: Option<Sending>,
-    /// Its sending direction is shut.
+    /// `true` if its sending direction is shut.
     pub(super) is_shut: bool,
     pub(super) inbound: Pipe,
-    /// When a dial is answered, and how: connected, or the system's error.
+    /// The time of the answer to a dial, and the answer: connected, or the system's error.
     pub(super) answer: Option<(Instant, Result<(), i32>)>,
-    /// When a finished connection is ended although the peer did not close.
+    /// The time at which a finished connection ends although the peer did not close.
     pub(super) finish_by: Instant,
-    /// When what is in flight of a closing connection has ended.
+    /// The time at which what is in flight of a closing connection has ended.
     pub(super) quiet_at: Instant,
 }
 
@@ -88,13 +89,13 @@ impl Conn {
         *self = Conn { generation: self.generation.wrapping_add(1), ..Conn::vacant() };
     }
 
-    /// Whether it sends and receives.
+    /// Returns `true` if the end sends and receives.
     pub(super) fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Finishing)
     }
 
-    /// When something can happen here; `can_receive`: there is a buffer to receive into, `can_send`:
-    /// the peer's window has room.
+    /// Returns when the next event is possible. `can_receive` means that there is a buffer to
+    /// receive into; `can_send` means that the peer's window has room.
     pub(super) fn next(&self, now: Instant, can_receive: bool, can_send: bool) -> Option<Instant> {
         let at_once = |yes: bool| yes.then_some(now);
         match self.phase {

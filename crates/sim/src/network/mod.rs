@@ -1,9 +1,9 @@
-//! The simulated network: hosts, connections between them, and what goes wrong on the way.
+//! The simulated network: hosts, connections between them, and their faults.
 //!
-//! A host's [`Port`] keeps the promises of the real sockets (`io`): one coalesced send in flight a
-//! connection, `Sent` for each body before `Closed`, places used again with another generation,
-//! what had arrived before a pause still delivered. What is deliberately not here: packets,
-//! retransmission, congestion; a connection is two pipes of bytes.
+//! A host's [`Port`] keeps the promises of the real sockets (`io`): each connection has one
+//! coalesced send in flight; `Sent` comes for each body before `Closed`; places are reused with
+//! another generation; bytes that arrived before a pause are still delivered. Deliberately left
+//! out: packets, retransmission, congestion. A connection is two pipes of bytes.
 
 mod conn;
 mod motion;
@@ -35,33 +35,33 @@ const REFUSED: i32 = 111;
 /// The error of too many descriptors.
 const TOO_MANY: i32 = 24;
 
-/// How the network behaves. Durations are in nanoseconds.
+/// The behaviour of the network. Durations are in nanoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Weather {
-    /// How long a segment takes.
+    /// The latency of a segment.
     pub(crate) latency: RangeInclusive<u64>,
     /// The share of segments that take a hundred times as long.
     pub(crate) hiccups: f64,
-    /// Bytes of a segment.
+    /// The size of a segment in bytes.
     pub(crate) segment: RangeInclusive<u64>,
-    /// Bytes that a receive takes at once, as far as they have arrived.
+    /// The most bytes that one receive takes, if they have arrived.
     pub(crate) piece: RangeInclusive<u64>,
-    /// Bytes on their way in one direction of a connection.
+    /// The most bytes on their way in one direction of a connection.
     pub(crate) window: RangeInclusive<u64>,
-    /// The share of dials that only the client believes in.
+    /// The share of dials that only the client believes to be connected.
     pub(crate) half_open: f64,
     /// The share of dials that fail at once.
     pub(crate) failed_dials: f64,
-    /// How long a silent connection takes to be noticed by the system.
+    /// The time until the system notices a silent connection.
     pub(crate) timeout: RangeInclusive<u64>,
 }
 
 /// The sizes of a host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Connections at the same time.
+    /// The most connections at the same time.
     pub(crate) connections_max: usize,
-    /// Frames that wait to be sent, over all connections.
+    /// The most frames that wait to be sent, over all connections.
     pub(crate) frames_max: usize,
 }
 
@@ -70,11 +70,11 @@ struct Host {
     address: SocketAddr,
     sizes: Sizes,
     conns: Vec<Conn>,
-    /// Free places of `conns`.
+    /// The free places of `conns`.
     free: Vec<u32>,
-    /// Frames queued on all connections.
+    /// The number of frames queued on all connections.
     frames: usize,
-    /// Receive buffers that are not lent, and how many there are.
+    /// The receive buffers that are not lent; `buffers_max` counts all.
     buffers: Vec<Buf>,
     buffers_max: usize,
     events: VecDeque<NetEvent>,
@@ -82,12 +82,11 @@ struct Host {
     /// The listener that its dials go to.
     dials: ListenerId,
     failed_dials: u32,
-    /// Where its last dial arrived.
+    /// The server of its last dial.
     last_server: Option<usize>,
 }
 
-/// The host of connections that are between two workers. Nobody drives it, so what arrives there
-/// waits.
+/// The host of connections that move between two workers. Nobody drives it, so bytes for it wait.
 const RACK: usize = 0;
 
 /// A dial on its way to the server.
@@ -102,7 +101,7 @@ pub(crate) struct Network {
     now: Instant,
     chance: Chance,
     weather: Weather,
-    /// Nothing goes wrong any more.
+    /// `true` once no fault is added any more.
     calm: bool,
     hosts: Vec<Host>,
     dialled: Vec<Dialled>,
@@ -110,7 +109,7 @@ pub(crate) struct Network {
     trace: bool,
 }
 
-/// A network that several ports lead to.
+/// A network that several ports share.
 pub(crate) type Shared = Rc<RefCell<Network>>;
 
 impl Network {
@@ -131,7 +130,7 @@ impl Network {
         network
     }
 
-    /// Adds a host with these receive buffers; its number.
+    /// Adds a host with these receive buffers, and returns its number.
     pub(crate) fn add_host(
         &mut self,
         address: SocketAddr,
@@ -156,17 +155,17 @@ impl Network {
         self.hosts.len() - 1
     }
 
-    /// The host's dials go to that listener.
+    /// Sends the host's dials to this listener.
     pub(crate) fn dial_to(&mut self, host: usize, listener: ListenerId) {
         self.hosts[host].dials = listener;
     }
 
-    /// The host accepts connections again.
+    /// Makes the host accept connections again.
     pub(crate) fn listen(&mut self, host: usize) {
         self.hosts[host].listening = true;
     }
 
-    /// Nothing goes wrong any more; what has gone wrong already takes its course.
+    /// Adds no more faults; earlier ones take their course.
     pub(crate) fn calm_down(&mut self) {
         self.calm = true;
     }
@@ -200,7 +199,7 @@ impl Network {
         (conn.generation == id.generation && conn.phase != Phase::Vacant).then_some(conn)
     }
 
-    /// Puts an end of a connection into a free place; `None` when there is none.
+    /// Puts an end of a connection into a free place; `None` if there is none.
     fn place(&mut self, host: usize, phase: Phase) -> Option<u32> {
         let window = self.chance.within(self.weather.window.clone()) as usize;
         let owner = &mut self.hosts[host];
@@ -242,7 +241,7 @@ impl Network {
         conn
     }
 
-    /// Lets dials arrive at servers whose time has come.
+    /// Lets dials arrive that are due.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.now = now;
         while let Some(n) = self.dialled.iter().position(|dialled| dialled.at <= now) {
@@ -251,7 +250,7 @@ impl Network {
         }
     }
 
-    /// When the next dial arrives.
+    /// Returns when the next dial arrives.
     pub(crate) fn next_dial(&self) -> Option<Instant> {
         self.dialled.iter().map(|dialled| dialled.at).min()
     }
@@ -313,7 +312,7 @@ impl Network {
         self.now + Duration::from_nanos(nanos)
     }
 
-    /// Something happens to a connection that is open, if there is one.
+    /// Resets, ends or silences an open connection, if there is one.
     pub(crate) fn strike(&mut self, now: Instant) {
         self.now = now;
         let mut victims = Vec::new();
@@ -362,7 +361,7 @@ impl Network {
         }
     }
 
-    /// The host's process is gone: its connections are reset, what it had not taken is dropped.
+    /// Kills the host's process: its connections are reset, and its unsent bytes are dropped.
     pub(crate) fn kill(&mut self, host: usize, now: Instant) {
         self.now = now;
         self.hosts[host].listening = false;
@@ -383,18 +382,18 @@ impl Network {
         }
     }
 
-    /// Connections of the host that are not vacant.
+    /// Returns the number of the host's connections that are not vacant.
     pub(crate) fn connections(&self, host: usize) -> usize {
         self.hosts[host].conns.iter().filter(|conn| conn.phase != Phase::Vacant).count()
     }
 
-    /// Whether every receive buffer is back and no frame is queued.
+    /// Returns `true` if every receive buffer is back and no frame is queued.
     pub(crate) fn is_at_rest(&self, host: usize) -> bool {
         let owner = &self.hosts[host];
         owner.buffers.len() == owner.buffers_max && owner.frames == 0 && owner.events.is_empty()
     }
 
-    /// What keeps a host from rest, for a failure's message.
+    /// Describes why a host is not at rest, for a failure's message.
     pub(crate) fn describe(&self, host: usize) -> String {
         let owner = &self.hosts[host];
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! How bytes move: sends, receives and the ends of connections.
+//! The motion of bytes: sends, receives and the ends of connections.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use super::pipe::End;
 use super::{Network, RESET};
 use crate::marks::Mark;
 
-/// Frames that one send carries at most.
+/// The most frames of one send.
 const FRAMES_MAX: u64 = 64;
-/// Bytes that one send carries at most, unless a single frame is larger.
+/// The most bytes of one send, unless a single frame is larger.
 const SEND_BYTES: usize = 256 << 10;
-/// Pieces that one advance receives of a connection.
+/// The most pieces that one advance receives of a connection.
 const PIECES_MAX: u64 = 8;
 
 impl Network {
-    /// Lets everything happen at `host` whose time has come.
+    /// Lets everything happen at `host` that is due.
     pub(super) fn advance(&mut self, host: usize) {
         let count = self.hosts[host].conns.len();
         if count == 0 {
@@ -44,7 +44,7 @@ impl Network {
         }
     }
 
-    /// When something happens at `host`.
+    /// Returns when the next event happens at `host`.
     pub(crate) fn wake_at(&self, host: usize) -> Option<Instant> {
         let owner = &self.hosts[host];
         if !owner.events.is_empty() {
@@ -57,7 +57,7 @@ impl Network {
         owner.conns.iter().filter_map(next).min()
     }
 
-    /// Room in the pipe to the peer; `None` when nobody is there.
+    /// Returns the room in the pipe to the peer; `None` if the peer is gone.
     fn window(&self, conn: &super::Conn) -> Option<usize> {
         let (host, id) = conn.peer?;
         let peer = &self.hosts[host].conns[id.index as usize];
@@ -113,7 +113,7 @@ impl Network {
         self.send_on(host, index);
     }
 
-    /// Goes on with the send in flight.
+    /// Continues the send in flight.
     fn send_on(&mut self, host: usize, index: u32) {
         let Some(mut sending) = self.hosts[host].conns[index as usize].sending.take() else {
             return;
@@ -140,7 +140,8 @@ impl Network {
     fn transfer(&mut self, host: usize, index: u32, sending: &mut Sending) {
         let conn = &self.hosts[host].conns[index as usize];
         let Some(mut room) = self.window(conn) else {
-            // Into the void; unless the silence is older than that, a reset comes back.
+            // The bytes are lost. A reset comes back, unless the connection has already been silent
+            // for longer.
             sending.taken = sending.bytes.len();
             let at = self.now + self.latency();
             let conn = &mut self.hosts[host].conns[index as usize];
@@ -169,7 +170,7 @@ impl Network {
         }
     }
 
-    /// The send in flight has ended; the bodies of its frames go back.
+    /// Ends the send in flight, and returns the bodies of its frames.
     fn complete_send(&mut self, host: usize, index: u32) {
         let id = self.id(host, index);
         let owner = &mut self.hosts[host];
@@ -214,7 +215,7 @@ impl Network {
             Some((_, End::Reset(errno))) => {
                 return self.end(host, index, CloseReason::Reset(errno));
             }
-            // What lies before it in the pipe is dropped with the connection.
+            // Bytes before it in the pipe are dropped with the connection.
             Some((_, End::Fin)) if conn.paused => return self.end(host, index, CloseReason::Peer),
             _ if conn.paused => return,
             _ => {}
@@ -233,7 +234,7 @@ impl Network {
         }
     }
 
-    /// Receives one piece; whether there was one, and a buffer for it.
+    /// Receives one piece. Returns `true` if there was one, and a buffer for it.
     pub(super) fn receive_piece(&mut self, host: usize, index: u32) -> bool {
         let id = self.id(host, index);
         let most = self.chance.within(self.weather.piece.clone()) as usize;
@@ -264,7 +265,7 @@ impl Network {
         true
     }
 
-    /// Receives up to `most` bytes where they belong.
+    /// Receives up to `most` bytes into their destination.
     fn fill(&mut self, host: usize, index: u32, target: Target, most: usize) {
         let id = self.id(host, index);
         let Target { mut buf, at, until } = target;
@@ -277,7 +278,7 @@ impl Network {
         owner.events.push_back(NetEvent::Filled { conn: id, buf, at, len });
     }
 
-    /// Nobody fills the buffer any more: it goes back as it is.
+    /// Returns a buffer unfilled, because its bytes will not come.
     pub(super) fn release_target(&mut self, host: usize, index: u32) {
         let conn = self.id(host, index);
         let owner = &mut self.hosts[host];
@@ -287,7 +288,7 @@ impl Network {
         }
     }
 
-    /// The connection ends for `reason`; `Closed` follows when what is in flight has ended.
+    /// Ends the connection for `reason`; `Closed` follows when what is in flight has ended.
     pub(super) fn end(&mut self, host: usize, index: u32, reason: CloseReason) {
         let id = self.id(host, index);
         let resets = self.chance.happens(0.5);
@@ -332,7 +333,7 @@ impl Network {
         }
     }
 
-    /// Nothing of the connection is in flight any more.
+    /// Closes a connection that has nothing in flight any more.
     fn let_go(&mut self, host: usize, index: u32, reason: CloseReason) {
         let id: ConnId = self.id(host, index);
         if self.hosts[host].conns[index as usize].sending.is_some() {

@@ -1,15 +1,15 @@
-//! One direction of a connection: bytes on their way, and what arrives behind the last of them.
+//! A direction of a connection: bytes on their way, and the end behind the last of them.
 
 use std::collections::VecDeque;
 
 use contract::Instant;
 
-/// How the peer's bytes end.
+/// The end of the peer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// In order, behind the last byte.
+    /// An orderly end, behind the last byte.
     Fin,
-    /// At once, whatever has not been read; the number is the system's error.
+    /// An immediate end, whatever has not been read, with the system's error.
     Reset(i32),
 }
 
@@ -19,13 +19,13 @@ pub(super) enum End {
 #[derive(Debug)]
 pub(super) struct Pipe {
     bytes: VecDeque<u8>,
-    /// Segments that have not arrived: when they will, and how long they are; in order.
+    /// The arrival times and lengths of segments that have not arrived, in order.
     arrivals: VecDeque<(Instant, usize)>,
     arrived: usize,
-    /// Bytes that it holds at most: the receiver's window.
+    /// The most bytes that it holds: the receiver's window.
     window: usize,
     pub(super) end: Option<(Instant, End)>,
-    /// Nothing arrives any more but the end.
+    /// `true` if nothing arrives any more but the end.
     pub(super) dark: bool,
 }
 
@@ -41,7 +41,7 @@ impl Pipe {
         }
     }
 
-    /// Bytes that may be sent now.
+    /// Returns how many bytes may be sent now.
     pub(super) fn room(&self) -> usize {
         self.window - self.bytes.len()
     }
@@ -53,7 +53,7 @@ impl Pipe {
         self.arrivals.push_back((at, segment.len()));
     }
 
-    /// Lets segments arrive whose time has come; how many bytes can be read.
+    /// Lets segments arrive that are due. Returns how many bytes can be read.
     pub(super) fn arrive(&mut self, now: Instant) -> usize {
         while let Some(&(at, bytes)) = self.arrivals.front()
             && at <= now
@@ -77,8 +77,8 @@ impl Pipe {
         self.arrived -= target.len();
     }
 
-    /// The peer ends its direction: `end` arrives at `at`, an orderly one not before the bytes.
-    /// Only the first counts, unless a reset overtakes.
+    /// Ends the peer's direction: `end` arrives at `at`, an orderly end not before the bytes. Only
+    /// the first end counts, unless a reset overtakes it.
     pub(super) fn end(&mut self, at: Instant, end: End) {
         let at = match (end, self.arrivals.back()) {
             (End::Fin, Some(&(last, _))) => at.max(last),
@@ -91,14 +91,14 @@ impl Pipe {
         }
     }
 
-    /// The end, once it is there: a reset at once, an orderly end behind the last byte.
+    /// Returns the end once it has arrived: a reset at once, an orderly end behind the last byte.
     pub(super) fn ended(&self, now: Instant) -> Option<End> {
         let (at, end) = self.end?;
         let over = at <= now && (self.bytes.is_empty() || self.dark || end != End::Fin);
         over.then_some(end)
     }
 
-    /// When there is something to read: at once, or when the next segment arrives.
+    /// Returns when there is something to read: now, or when the next segment arrives.
     pub(super) fn next_arrival(&self, now: Instant) -> Option<Instant> {
         match self.arrivals.front() {
             _ if self.dark => None,

@@ -10,10 +10,10 @@ use super::Shared;
 use super::conn::{Phase, Target};
 use crate::marks::Mark;
 
-/// How long a connection that we finished may take to close its side.
+/// The time that the peer has to close a connection which this host has finished.
 const FINISH_LIMIT: Duration = Duration::from_secs(2);
 
-/// The network as one host has it.
+/// The network as one host sees it.
 #[derive(Clone)]
 pub(crate) struct Port {
     network: Shared,
@@ -25,7 +25,7 @@ impl Port {
         Port { network, host }
     }
 
-    /// The host's number.
+    /// Returns the host's number.
     pub(crate) fn host(&self) -> usize {
         self.host
     }
@@ -133,7 +133,7 @@ impl Transport for Port {
         }
         let open = found.phase == Phase::Open;
         network.marks.hit(Mark::Paused);
-        // What the kernel had taken for us before it heard of the pause.
+        // Bytes that the kernel had accepted before it heard of the pause.
         if open && network.chance.happens(0.5) && network.receive_piece(self.host, conn.index) {
             network.marks.hit(Mark::PausedStillDelivered);
         }

@@ -1,4 +1,4 @@
-//! Connections that change their host: how the sockets of a worker become another worker's.
+//! The migration of connections between hosts: sockets of one worker become another worker's.
 
 use contract::{ConnId, NetEvent, Ticket};
 
@@ -7,7 +7,7 @@ use super::{Network, RACK};
 use crate::marks::Mark;
 
 impl Network {
-    /// Whether nothing of a paused connection is in flight.
+    /// Returns `true` if nothing of a paused connection is in flight.
     pub(super) fn is_still(&mut self, host: usize, id: ConnId) -> bool {
         let waits = |event: &NetEvent| {
             matches!(event, NetEvent::Received { conn, .. } | NetEvent::Filled { conn, .. }
@@ -34,7 +34,7 @@ impl Network {
         ticket
     }
 
-    /// Makes it a connection of this host; `None`: there is no place.
+    /// Makes a detached end a connection of this host; `None` if there is no free place.
     pub(super) fn attach(&mut self, host: usize, ticket: Ticket) -> Option<ConnId> {
         let there = ConnId { index: ticket.0 as u32, generation: (ticket.0 >> 32) as u32 };
         assert!(self.find(RACK, there).is_some(), "a ticket is used once");
@@ -49,7 +49,8 @@ impl Network {
         Some(id)
     }
 
-    /// Puts an end of a connection into a place that was just taken for it, and tells the other end.
+    /// Puts an end of a connection into a place that was just taken for it, and tells the other
+    /// end.
     fn settle_at(&mut self, host: usize, index: u32, moved: Conn) {
         let generation = self.hosts[host].conns[index as usize].generation;
         let peer = moved.peer;

@@ -1,11 +1,11 @@
-//! A good host: it keeps one controller as Linux does, with an admin queue and some I/O queues, and
-//! tells the model everything.
+//! A well-behaved host. It keeps one controller as Linux does, with an admin queue and some I/O
+//! queues, and tells the model everything.
 //!
-//! What was sent on a connection that is gone it sends again. Writes, however, only once the server has
-//! noticed that the lost controller is gone, however little ago. The specification has hosts wait
-//! until that is sure (TP4129), for they cannot know; this one looks, so that it waits no longer
-//! than it must. Otherwise it gives them up, as lost with their connection; and always those that
-//! compare, which do something else the second time.
+//! After the loss of a connection it repeats the commands that were sent on it. It repeats writes
+//! only once the server has noticed the loss of the controller, however recently. The specification
+//! makes hosts wait until that is sure (TP4129), because they cannot know; this host looks, so it
+//! waits no longer than it must. Otherwise it gives its writes up, as lost with their connection.
+//! It always gives up compares, which would do something else the second time.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -36,30 +36,31 @@ use crate::network::Port;
 use crate::stamp::{self, Content};
 use crate::steady::{PROBE_PAUSE, PROBES};
 
-/// How long a host that dozes says nothing.
+/// The time for which a dozing host sends nothing.
 const DOZE: Duration = Duration::from_millis(3_500);
 
-/// What a host does.
+/// The behaviour of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     pub(crate) queues: usize,
-    /// Entries of each I/O queue.
+    /// The entries of each I/O queue.
     pub(crate) entries: u16,
     pub(crate) in_flight_max: usize,
     pub(crate) header_digest: bool,
     pub(crate) data_digest: bool,
     pub(crate) flow_control: bool,
-    /// Zero for none.
+    /// The keep-alive timeout; zero for none.
     pub(crate) keep_alive: Duration,
-    /// The share of bursts behind which it says nothing for so long that a keep-alive ends.
+    /// The share of bursts after which the host is silent for so long that its keep-alive expires.
     pub(crate) dozes: f64,
-    /// The share of bursts behind which it cuts a connection, in the middle of what it was saying.
+    /// The share of bursts after which the host cuts a connection, in the middle of its output.
     pub(crate) cuts: f64,
-    /// The share of bursts behind which it closes its connections, before it can have all answers.
+    /// The share of bursts after which the host closes its connections, before it can have all
+    /// answers.
     pub(crate) hangs_up: f64,
     /// The share of payloads that travel in capsules.
     pub(crate) in_capsule: f64,
-    /// How long the controller may stay silent while it owes an answer.
+    /// The time that the controller may stay silent while it owes an answer.
     pub(crate) silence_max: Duration,
     pub(crate) backoff: RangeInclusive<u64>,
     pub(crate) reissues_max: u32,
@@ -71,7 +72,7 @@ pub(crate) struct Habits {
     pub(crate) seed: u64,
 }
 
-/// A good host.
+/// A well-behaved host.
 pub(crate) struct NvmeHost {
     number: usize,
     port: Port,
@@ -80,25 +81,25 @@ pub(crate) struct NvmeHost {
     controllers: Rc<RefCell<Controllers>>,
     bufs: BufPool,
     chance: Chance,
-    /// The admin queue, then the others; empty while there is no connection.
+    /// The connections, that of the admin queue first; empty while there is none.
     lines: Vec<Line>,
     cntlid: u16,
-    /// When to dial again, while there is no connection.
+    /// The time to dial again, while there is no connection.
     rested_at: Instant,
-    /// When to send the next keep-alive.
+    /// The time to send the next keep-alive.
     keep_alive_at: Instant,
-    /// A connection is to be cut at that time: what it had to say was cut already.
+    /// The time at which a connection is to be cut; its output was cut already.
     cut: Option<Instant>,
-    /// By place.
+    /// The requests, by place.
     works: Vec<Option<Work>>,
-    /// Places of those that are to be sent, in their order.
+    /// The places of the requests to send, in order.
     ready: VecDeque<usize>,
-    /// Connections made so far.
+    /// The number of connections so far.
     associations: u64,
     quota: u32,
     probes: u32,
     is_calm: bool,
-    /// What it last saw in the blocks that are compared and written.
+    /// The content last seen in the blocks that are compared and written.
     seen: HashMap<u64, Content>,
     rests_until: Instant,
     backs_off: bool,
@@ -145,7 +146,7 @@ impl NvmeHost {
         }
     }
 
-    /// Takes what has happened and sends what it still has to; whether anything happened.
+    /// Takes what has happened and sends what is left to send. Returns `true` if anything happened.
     pub(crate) fn turn(&mut self, now: Instant) -> bool {
         let mut events = std::mem::take(&mut self.events);
         self.port.poll(now, &mut events, usize::MAX);
@@ -222,20 +223,20 @@ impl NvmeHost {
         )
     }
 
-    /// Takes it apart, when it is content, for its buffers.
+    /// Takes the buffers of a host that has finished.
     pub(crate) fn into_pool(self) -> BufPool {
         assert!(self.in_flight() == 0, "a request never ended");
         assert!(self.bufs.is_whole(), "a host's buffer did not come back");
         self.bufs
     }
 
-    /// Whether keep-alives are due at some time.
+    /// Returns `true` if the host sends keep-alives.
     fn keeps_alive(&self) -> bool {
         let is_up = self.lines.first().is_some_and(|admin| admin.stage == Stage::Up);
         is_up && !self.habits.keep_alive.is_zero() && self.habits.dozes == 0.0
     }
 
-    /// Does what the clock asks; whether that was anything.
+    /// Does what is due by the clock. Returns `true` if that was anything.
     fn tend(&mut self, now: Instant) -> bool {
         if self.lines.is_empty() {
             let dials = self.rested_at <= now;
@@ -269,7 +270,7 @@ impl NvmeHost {
         self.lines.push(Line::new(conn, digests, commands, now));
     }
 
-    /// Gives all its connections up, and takes back what was sent on them.
+    /// Gives up all connections, and takes back the requests that were sent on them.
     fn lose(&mut self, now: Instant) {
         let mut sent: Vec<usize> = self.lines.iter().flat_map(Line::works).collect();
         for line in std::mem::take(&mut self.lines) {
@@ -278,7 +279,7 @@ impl NvmeHost {
         self.cut = None;
         self.rested_at =
             now + Duration::from_nanos(self.chance.within(self.habits.backoff.clone()));
-        // Halves of one request have one place.
+        // Both halves of a request have the same place.
         sent.sort_unstable();
         sent.dedup();
         let again = |place: &usize| self.works[*place].as_ref().expect("it was sent").op;
@@ -311,7 +312,7 @@ impl NvmeHost {
                 }
             }
             NetEvent::Received { conn, buf, len } => {
-                // What is to be cut says nothing more, so it need not listen.
+                // A connection to be cut sends nothing more, so the host need not read from it.
                 if self.cut.is_none() {
                     self.receive(now, conn, &buf.bytes()[..len]);
                 }
@@ -355,7 +356,7 @@ impl NvmeHost {
         }
     }
 
-    /// The controller agreed to talk: the first command makes the queue.
+    /// Sends the Connect after the controller has accepted the connection.
     fn connect(&mut self, now: Instant, n: usize) {
         let name = self.lines[n].name(Use::Connect, now);
         let (size, cntlid) = match n {
@@ -385,13 +386,13 @@ impl NvmeHost {
         self.lines[n].command(command.entry(), Carried::default(), data.as_bytes());
     }
 
-    /// A command has ended.
+    /// Handles the end of a command.
     fn completed(&mut self, now: Instant, n: usize, completion: &Completion) {
         let status = completion.status();
         let line = &mut self.lines[n];
         match line.release(completion.cid.get()) {
             Use::Work(place) => return self.answered(place, status),
-            // The server has no room for one more, or ends the controller: all over again.
+            // The server has no room for another controller, or ends this one: start over.
             _ if !status.is_ok() => return self.lose(now),
             Use::Connect if n == 0 => {
                 self.cntlid = completion.result.get() as u16;
@@ -438,13 +439,13 @@ impl NvmeHost {
         self.lines[n].hear(now);
     }
 
-    /// The controller has room for a payload.
+    /// Sends a payload that the controller has requested.
     fn invited(&mut self, n: usize, ready: &Ready) {
         self.marks.hit(Mark::NvmeInvited);
         let line = &mut self.lines[n];
         let Use::Work(place) = line.find(ready.cid) else { panic!("only requests have payloads") };
         let work = self.works[place].as_ref().expect("it is in progress");
-        // The names of a pair were taken in their order, but are not in any order of their own.
+        // The identifiers of a pair were taken in order, but have no order themselves.
         let is_second = work.names.get(1) == Some(&ready.cid);
         line.data(ready, work.payload_of(is_second));
     }
@@ -487,7 +488,7 @@ impl NvmeHost {
         }
     }
 
-    /// Makes a request, which waits to be sent.
+    /// Creates a request, which waits to be sent.
     fn submit(&mut self, is_probe: bool) {
         let compares = !is_probe && self.chance.happens(0.06);
         let command = match is_probe {
@@ -572,7 +573,7 @@ impl NvmeHost {
         }
     }
 
-    /// Sends what waits, as far as the queues have room; a queue that is full holds up the others.
+    /// Sends waiting requests as far as the queues have room; a full queue holds up the others.
     fn issue(&mut self, now: Instant) {
         if self.cut.is_some() {
             return;
@@ -603,13 +604,13 @@ impl NvmeHost {
         }
     }
 
-    /// One command of a request has ended.
+    /// Handles the end of one command of a request.
     fn answered(&mut self, place: usize, status: NvmeStatus) {
         let work = self.works[place].as_mut().expect("it is in progress");
         let is_pair = work.commands() == 2;
         let status = match status_of(status) {
             Ok(status) => status,
-            // What the other half says is why.
+            // The status of the other half gives the reason.
             Err(status) if is_pair && status.plain() == NvmeStatus::FAILED_FUSED => work.status,
             Err(status) => panic!("host {}: {:?} ended as {status:?}", self.number, work.command),
         };
@@ -623,14 +624,14 @@ impl NvmeHost {
         }
     }
 
-    /// A request has ended.
+    /// Handles the end of a request.
     fn finish(&mut self, place: usize, status: Status) {
         let work = self.works[place].take().expect("it was sent");
         let Work { op, command, is_probe, compares, .. } = work;
         self.ended += 1;
         assert!(may_end(command, compares, status), "host {}: {command:?}: {status}", self.number);
         self.count(&work, status);
-        // A compare that fails says nothing that the model knows.
+        // A compare that fails tells nothing that the model knows.
         let known = if compares { &work.payload } else { &work.data };
         let data = match command {
             Command::Read(range) if status.is_ok() => {
@@ -673,7 +674,7 @@ impl NvmeHost {
     }
 }
 
-/// Whether the server believes that the host has another controller than this one.
+/// Returns `true` if the server believes that the host has another controller besides this one.
 fn has_others(controllers: &RefCell<Controllers>, number: usize, cntlid: u16) -> bool {
     let (own, name) = (controllers.borrow().fabric.controllers(), host_nqn(number));
     own.iter().any(|other| other.host == name && other.cntlid != cntlid)
@@ -686,7 +687,7 @@ fn fill(content: Content, lba: u64, block: &mut [u8]) {
     }
 }
 
-/// Whether a host's request may end like that.
+/// Returns `true` if a host's request may end with this status.
 fn may_end(command: Command, compares: bool, status: Status) -> bool {
     let out = command.range().is_some_and(|range| !range.fits(layout::BLOCKS));
     match status {
@@ -698,5 +699,5 @@ fn may_end(command: Command, compares: bool, status: Status) -> bool {
     }
 }
 
-/// Entries of a host's queues; the largest is the server's.
+/// The possible numbers of entries of a host's queues; the largest is the server's.
 pub(crate) const ENTRIES: [u16; 3] = [4, 16, QUEUE_ENTRIES_MAX];

@@ -6,28 +6,29 @@ use wire::nvme::{CommandId, Submission};
 
 use crate::network::Port;
 
-/// What a command in progress is.
+/// The purpose of a command in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The connect that made the queue.
+    /// The Connect that created the queue.
     Connect,
-    /// The property that enables the controller.
+    /// The Property Set that enables the controller.
     Enable,
-    /// The feature that says how many queues there may be.
+    /// The Set Features that asks for the number of queues.
     Queues,
     KeepAlive,
-    /// An event request; it waits as long as nothing happens.
+    /// An event request, which waits as long as nothing happens.
     Event,
     /// A request, by its place.
     Work(usize),
 }
 
-/// Where a connection is in its life.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Waits for the network.
+    /// The connection waits for the network.
     Dialling,
-    /// Waits for the controller to agree, and to answer what it has to be told first.
+    /// The connection waits for the controller's acceptance, and for the answers to its first
+    /// commands.
     Greeting,
     /// Commands may be sent.
     Up,
@@ -39,10 +40,11 @@ pub(super) struct Line {
     pub(super) conn: ConnId,
     pub(super) stage: Stage,
     pub(super) session: HostSession,
-    /// By the command's name.
+    /// The commands in progress, by identifier.
     uses: Vec<Option<Use>>,
     outbox: Vec<u8>,
-    /// When the controller said something last, or was asked first after it had said everything.
+    /// The time of the controller's last output, or of the first command after it had answered
+    /// everything.
     heard: Instant,
 }
 
@@ -58,12 +60,12 @@ impl Line {
         }
     }
 
-    /// Whether it takes so many more commands.
+    /// Returns `true` if the queue has room for this many more commands.
     pub(super) fn has_room(&self, commands: usize) -> bool {
         self.uses.iter().filter(|one| one.is_none()).count() >= commands
     }
 
-    /// A name for a command.
+    /// Returns an identifier for a command.
     pub(super) fn name(&mut self, what: Use, now: Instant) -> CommandId {
         if !self.is_owed() {
             self.heard = now;
@@ -73,7 +75,7 @@ impl Line {
         free as CommandId
     }
 
-    /// What a command that has ended was.
+    /// Frees the identifier of a command that has ended, and returns the command's purpose.
     pub(super) fn release(&mut self, cid: CommandId) -> Use {
         self.uses[usize::from(cid)].take().expect("the session knows what is in progress")
     }
@@ -82,7 +84,7 @@ impl Line {
         self.uses[usize::from(cid)].expect("the session knows what is in progress")
     }
 
-    /// Places of the requests in progress.
+    /// Returns the places of the requests in progress.
     pub(super) fn works(&self) -> impl Iterator<Item = usize> + '_ {
         self.uses.iter().filter_map(|one| match one {
             Some(Use::Work(place)) => Some(*place),
@@ -90,7 +92,7 @@ impl Line {
         })
     }
 
-    /// Whether the controller owes an answer.
+    /// Returns `true` if the controller owes an answer.
     fn is_owed(&self) -> bool {
         self.stage != Stage::Up || self.uses.iter().flatten().any(|one| *one != Use::Event)
     }
@@ -99,7 +101,7 @@ impl Line {
         self.heard = now;
     }
 
-    /// Since when the controller has owed an answer and said nothing.
+    /// Returns the time since which the controller has owed an answer and sent nothing.
     pub(super) fn silent_since(&self) -> Option<Instant> {
         self.is_owed().then_some(self.heard)
     }
@@ -112,7 +114,7 @@ impl Line {
         self.session.command(entry, carried, capsule, &mut self.outbox);
     }
 
-    /// All that the controller is ready for, of this payload.
+    /// Sends everything that the controller has requested of this payload.
     pub(super) fn data(&mut self, ready: &Ready, payload: &[u8]) {
         let mut rest = &payload[ready.offset..ready.offset + ready.bytes];
         while !rest.is_empty() {
@@ -124,17 +126,17 @@ impl Line {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub(super) fn unsent(&self) -> usize {
         self.outbox.len()
     }
 
-    /// Forgets what lies behind the first so many bytes.
+    /// Drops the output after the first `bytes` bytes.
     pub(super) fn truncate(&mut self, bytes: usize) {
         self.outbox.truncate(bytes);
     }
 
-    /// Sends what can be sent; whether anything was.
+    /// Sends what can be sent. Returns `true` if anything was.
     pub(super) fn flush(&mut self, now: Instant, port: &mut Port, bufs: &mut BufPool) -> bool {
         let mut sent = 0;
         while self.stage != Stage::Dialling && sent < self.outbox.len() && port.room() > 0 {

@@ -1,7 +1,7 @@
-//! NVMe/TCP in the world: the fabric of its server, and hosts that speak to it.
+//! NVMe/TCP in the world: the fabric of its server, and hosts that connect to it.
 //!
-//! What is deliberately not here: discovery, authentication, reservations and changes of the fabric,
-//! which have tests of their own.
+//! Deliberately left out: discovery, authentication, reservations and changes of the fabric, which
+//! have tests of their own.
 
 mod host;
 mod line;
@@ -23,21 +23,21 @@ use crate::layout::BLOCKS;
 
 /// The listener that hosts dial.
 pub(crate) const LISTENER: ListenerId = ListenerId(1);
-/// The same, as the fabric names it.
+/// The listener's port at the fabric.
 pub(crate) const PORT: PortId = PortId(1);
 /// The subsystem that they use.
 const SUBSYSTEM: &str = "nqn.2026-01.io.nearflash:world";
-/// Its only namespace: the good clients'.
+/// The identifier of its only namespace, which is the good clients'.
 const NSID: u32 = 1;
-/// Entries of queues at most.
+/// The most entries of a queue.
 const QUEUE_ENTRIES_MAX: u16 = 64;
 
-/// A host's name.
+/// Returns a host's name.
 fn host_nqn(number: usize) -> Nqn {
     Nqn::new(&format!("nqn.2026-01.io.nearflash:host{number}")).expect("a good name")
 }
 
-/// Tells the world that some worker has mail.
+/// Surroundings that tell the world that some worker has actions to fetch.
 #[derive(Debug, Default)]
 struct Around {
     woken: Arc<AtomicBool>,
@@ -65,7 +65,7 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    /// A fabric of so many workers. Every other host belongs to `other`.
+    /// Creates a fabric for this many workers. Every second host belongs to `other`.
     pub(crate) fn new(workers: usize, other: TenantId, now: Instant) -> Controllers {
         let namespace = Namespace {
             nsid: NSID,
@@ -119,7 +119,7 @@ impl Controllers {
         Controllers { fabric, woken }
     }
 
-    /// Whether some worker has got mail since the last call.
+    /// Returns `true` if some worker has got actions since the last call.
     pub(crate) fn take_woken(&self) -> bool {
         self.woken.swap(false, Ordering::Relaxed)
     }

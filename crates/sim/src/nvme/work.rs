@@ -1,4 +1,4 @@
-//! A host's requests: what the model calls them, and what they are in NVMe's words.
+//! A host's requests, in the terms of the model and in those of NVMe.
 
 use contract::{Command, Range, Status};
 use proto::nvme_tcp::Carried;
@@ -9,58 +9,59 @@ use zerocopy::IntoBytes;
 
 use super::NSID;
 
-/// Data that a capsule may carry.
+/// The most data in a capsule, in bytes.
 const CAPSULE_BYTES_MAX: usize = 8192;
 
-/// A request.
+/// A request of a host.
 #[derive(Clone, Debug)]
 pub(super) struct Work {
-    /// The model's number.
+    /// The model's number of the request.
     pub(super) op: u32,
-    /// What the model was told.
+    /// The command as the model knows it.
     pub(super) command: Command,
     pub(super) is_probe: bool,
-    /// The queue that it is sent by.
+    /// The queue that the request is sent on.
     pub(super) queue: usize,
-    /// It is sent as a compare, whose success says what a read would have returned.
+    /// `true` if the request is sent as a compare, whose success says what a read would have
+    /// returned.
     pub(super) compares: bool,
-    /// Its payload travels in its capsule, where that can hold it.
+    /// `true` if the payload travels in its capsule, as far as it fits.
     pub(super) in_capsule: bool,
-    /// What it sends.
+    /// The payload to send.
     pub(super) payload: Vec<u8>,
-    /// What it received.
+    /// The received data.
     pub(super) data: Vec<u8>,
-    /// The names of its commands, once it was sent.
+    /// The identifiers of its commands, once they were sent.
     pub(super) names: Vec<CommandId>,
-    /// Commands of it that have not ended: two of a fused pair.
+    /// The number of its commands that have not ended; a fused pair has two.
     pub(super) left: usize,
-    /// How those that have ended did.
+    /// The worst status of its commands that have ended.
     pub(super) status: Status,
-    /// How often it was sent again.
+    /// The number of times that it was sent again.
     pub(super) reissues: u32,
 }
 
-/// One of its commands, ready to be sent.
+/// A command of a request, ready to be sent.
 pub(super) struct Sent {
     pub(super) entry: Submission,
     pub(super) carried: Carried,
     pub(super) is_second: bool,
-    /// Bytes of its payload that travel in the capsule: all or none.
+    /// The payload bytes that travel in the capsule: all or none.
     pub(super) capsule: usize,
 }
 
 impl Work {
-    /// How many commands it is.
+    /// Returns the number of commands of the request.
     pub(super) fn commands(&self) -> usize {
         1 + usize::from(matches!(self.command, Command::CompareAndWrite(_)))
     }
 
-    /// Whether it changes data and was sent before.
+    /// Returns `true` if the request changes data and was sent before.
     pub(super) fn rewrites(&self) -> bool {
         self.reissues > 0 && !matches!(self.command, Command::Read(_) | Command::Flush)
     }
 
-    /// What of the payload the command of this name, its first or second, carries.
+    /// Returns the payload of the request's first or second command.
     pub(super) fn payload_of(&self, is_second: bool) -> &[u8] {
         let half = self.payload.len() / 2;
         match (self.command, is_second) {
@@ -70,7 +71,7 @@ impl Work {
         }
     }
 
-    /// Its commands, which have names.
+    /// Encodes the commands, which have identifiers.
     pub(super) fn encode(&self) -> Vec<Sent> {
         let entries: Vec<Submission> = match (self.command, &self.names[..]) {
             (Command::CompareAndWrite(range), &[compare, write]) => {
@@ -121,7 +122,7 @@ impl Work {
     }
 }
 
-/// The payload of a Dataset Management that discards a range.
+/// Returns the payload of a Dataset Management that discards a range.
 pub(super) fn discarding(range: Range) -> Vec<u8> {
     let listed =
         DiscardRange { attributes: 0.into(), blocks: range.blocks.into(), lba: range.lba.into() };
@@ -135,10 +136,10 @@ fn on_blocks(opcode: NvmOpcode, name: CommandId, range: Range, fua: bool) -> Sub
     entry
 }
 
-/// The model's word for how a command ended.
+/// Converts the status of a command to the model's.
 ///
 /// # Errors
-/// The controller should never have said that.
+/// Returns the status if the controller should never have sent it.
 pub(super) fn status_of(status: NvmeStatus) -> Result<Status, NvmeStatus> {
     Ok(match status.plain() {
         NvmeStatus::SUCCESS => Status::Ok,

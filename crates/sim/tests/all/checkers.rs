@@ -1,11 +1,11 @@
-//! The checkers notice: a server whose promise is broken on purpose fails, and a faithful one does
+//! Checks that the checkers notice: a server with a broken promise fails, and a faithful one does
 //! not.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use nearflash_sim::{Arena, Marks, Outcome, Sabotage, World};
 
-/// Seeds that a sabotage gets to show itself.
+/// The number of seeds in which a sabotage has to show.
 const SEEDS_MAX: u64 = 400;
 
 fn run(seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
@@ -18,7 +18,7 @@ fn run(seed: u64, sabotage: Sabotage) -> Result<Outcome, String> {
     })
 }
 
-/// The first failure of a sabotage, which must be one of the expected kind.
+/// Checks that the first failure of a sabotage is of an expected kind.
 fn first_failure(sabotage: Sabotage, expected: &[&str]) {
     let failure = (1..=SEEDS_MAX).find_map(|seed| Some((seed, run(seed, sabotage).err()?)));
     let Some((seed, what)) = failure else { panic!("{sabotage:?} went unnoticed") };
