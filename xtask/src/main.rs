@@ -31,7 +31,7 @@ enum Chore {
     /// Runs every check; the last line is `N passed, M failed`.
     Ci(ci::CiOptions),
     /// Checks the rules of the code that no compiler knows.
-    Tidy,
+    Tidy(tidy::TidyOptions),
     /// Replays the simulated world.
     Sim(runs::SimOptions),
     /// Makes the figures in virtual time, and their page.
@@ -57,7 +57,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Options::parse().chore {
         Chore::Ci(options) => ci::run(&options),
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy(options) => tidy::run(&options),
         Chore::Sim(options) => runs::sim(&options),
         Chore::Figures(options) => runs::figures(&options),
         Chore::Fuzz(options) => runs::fuzz(&options),

@@ -47,6 +47,33 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
     found
 }
 
+/// The document of the invariants.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+
+/// How an invariant begins, and how it names its checks.
+const INVARIANT: &str = "**Architecture Invariant:**";
+const CHECKED_BY: &str = "Checked by";
+
+/// Invariants that do not name the tests, tidy rules, lints or types that hold them. Behind the words
+/// `Checked by` stand code spans: a [test](is_like_a_test) is one that exists.
+pub(super) fn invariants(tree: &Tree) -> Vec<String> {
+    let Some(document) = tree.files.iter().find(|file| file.path == ARCHITECTURE) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for paragraph in document.text.split("\n\n").filter(|text| text.starts_with(INVARIANT)) {
+        let line = paragraph.lines().next().unwrap_or_default();
+        let checks = paragraph.split_once(CHECKED_BY).map_or("", |(_, checks)| checks);
+        let names: Vec<&str> = spans(checks).collect();
+        if names.is_empty() {
+            found.push(format!("{ARCHITECTURE}: names no check (`{CHECKED_BY} …`): {line}"));
+        }
+        let missing = names.iter().filter(|name| is_like_a_test(name) && !is_test(tree, name));
+        found.extend(missing.map(|name| format!("{ARCHITECTURE}: there is no test `{name}`")));
+    }
+    found
+}
+
 /// What stands between backticks.
 fn spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
@@ -82,6 +109,15 @@ mod tests {
 
     fn found(document: &str) -> Vec<String> {
         check(&Tree::of(&[(DOCUMENT, document), ("a/b.rs", SOURCE)]))
+    }
+
+    #[test]
+    fn an_invariant_needs_a_check_that_is_there() {
+        let found = |text: &str| invariants(&Tree::of(&[(ARCHITECTURE, text), ("a/b.rs", SOURCE)]));
+        let head = "# A\n\n**Architecture Invariant:** x\n`y`.";
+        assert_eq!(found(&format!("{head} Checked by `it_holds` and `tidy`.\n\nMore")), [""; 0]);
+        assert_eq!(found(head).len(), 1);
+        assert!(found(&format!("{head} Checked by `it_does_not_hold`."))[0].contains("no test"));
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn is_path_character(c: char) -> bool {
 }
 
 /// The lines outside of fenced blocks, with their numbers.
-fn prose(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -4,7 +4,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Block, Signature};
 
-use super::tree::Tree;
+use super::tree::{File, Tree};
 
 /// Lines of a file, its tests aside.
 const FILE_LINES_MAX: usize = 800;
@@ -16,10 +16,7 @@ const FUNCTION_LINES_MAX: usize = 70;
 pub(super) fn files(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for file in tree.sources().filter(|file| !file.is_test()) {
-        let tests = syn::parse_file(&file.text).map_or(0, |parsed| {
-            parsed.items.iter().filter(|item| is_test_module(item)).map(lines_of).sum()
-        });
-        let lines = file.text.lines().count() - tests;
+        let lines = lines_without_tests(file);
         if lines > FILE_LINES_MAX {
             found.push(format!("{}: {lines} lines, at most {FILE_LINES_MAX}", file.path));
         }
@@ -38,12 +35,20 @@ pub(super) fn functions(tree: &Tree) -> Vec<String> {
     found
 }
 
+/// Returns the lines of a file, its modules of tests aside.
+pub(super) fn lines_without_tests(file: &File) -> usize {
+    let tests = syn::parse_file(&file.text).map_or(0, |parsed| {
+        parsed.items.iter().filter(|item| is_test_module(item)).map(lines_of).sum()
+    });
+    file.text.lines().count() - tests
+}
+
 fn is_test_module(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if is_test(&module.attrs))
 }
 
 /// Whether `#[test]` or `#[cfg(test)]` is among the attributes.
-fn is_test(attributes: &[Attribute]) -> bool {
+pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let cfg_test = attribute.path().is_ident("cfg")
             && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"));
@@ -51,7 +56,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-fn lines_of(spanned: &impl Spanned) -> usize {
+pub(super) fn lines_of(spanned: &impl Spanned) -> usize {
     let span = spanned.span();
     span.end().line - span.start().line + 1
 }

@@ -1,0 +1,89 @@
+//! The worker's plane: no locks, no sleeping, no dynamic dispatch in what a turn runs.
+
+use syn::visit::{self, Visit};
+
+use super::lengths::is_test;
+use super::ratchet::{Measures, Rule};
+use super::tree::Tree;
+
+/// The crates whose code runs inside a worker's turn.
+const PLANE: [&str; 4] = ["contract", "worker", "proto", "qos"];
+
+/// Types and functions that wait for another thread.
+const WAITS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "SpinMutex", "Once", "sleep"];
+
+/// Counts, by file, the mentions of locks, of sleeping and of `dyn`.
+pub(super) fn rule(tree: &Tree) -> Rule {
+    let mut measures = Measures::new();
+    for file in tree.sources().filter(|file| !file.is_test()) {
+        if !file.crate_name().is_some_and(|name| PLANE.contains(&name))
+            || !file.path.contains("/src/")
+        {
+            continue;
+        }
+        let Ok(parsed) = syn::parse_file(&file.text) else { continue };
+        let mut mentions = Mentions(0);
+        mentions.visit_file(&parsed);
+        measures.insert(file.path.clone(), mentions.0);
+    }
+    Rule {
+        name: "plane",
+        unit: "mentions of locks, sleep and dyn in the worker's plane",
+        limit: 0,
+        measures,
+    }
+}
+
+struct Mentions(u64);
+
+impl<'ast> Visit<'ast> for Mentions {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !is_test(&module.attrs) {
+            visit::visit_item_mod(self, module);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        if !is_test(&function.attrs) {
+            visit::visit_item_fn(self, function);
+        }
+    }
+
+    fn visit_path_segment(&mut self, segment: &'ast syn::PathSegment) {
+        self.0 += u64::from(WAITS.iter().any(|name| segment.ident == name));
+        visit::visit_path_segment(self, segment);
+    }
+
+    fn visit_type_trait_object(&mut self, object: &'ast syn::TypeTraitObject) {
+        self.0 += 1;
+        visit::visit_type_trait_object(self, object);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let tree = Tree::of(&[(path, text)]);
+        rule(&tree).findings(&tree)
+    }
+
+    #[test]
+    fn locks_sleep_and_dyn_are_counted() {
+        let text =
+            "struct A { a: std::sync::Mutex<u8>, b: Box<dyn B> } fn f() { std::thread::sleep(x) }";
+        let found_ = found("crates/worker/src/a.rs", text);
+        assert!(found_[0].starts_with("crates/worker/src/a.rs: 3 mentions"), "{found_:?}");
+    }
+
+    #[test]
+    fn tests_and_other_crates_are_free() {
+        let text = "struct A { a: std::sync::Mutex<u8> }";
+        assert!(found("crates/control/src/a.rs", text).is_empty());
+        assert!(
+            found("crates/worker/src/a.rs", &format!("#[cfg(test)] mod tests {{ {text} }}"))
+                .is_empty()
+        );
+    }
+}
