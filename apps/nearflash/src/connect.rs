@@ -31,14 +31,14 @@ const BLOCKS: &str = "/sys/block";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Subsystems, as `nvme-tcp://HOST:PORT/NQN` (with `digests=header|data|both` and `host=NQN` behind
-    /// a `?`); several addresses of one subsystem are several paths to it
+    /// Subsystems, as `nvme-tcp://HOST:PORT/NQN[?digests=header|data|both&host=NQN]`; several
+    /// addresses of one subsystem are several paths
     #[arg(required = true)]
     addresses: Vec<NvmeAddress>,
-    /// I/O queues; one a processor of this machine unless told, and at most 128
+    /// Number of I/O queues, at most 128 [default: one for each processor of this machine]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=128))]
     queues: Option<u32>,
-    /// Seconds for which I/O waits for a server that is away, before it fails
+    /// Seconds for which I/O waits for an absent server before it fails
     #[arg(
         long,
         value_name = "SECONDS",
@@ -46,13 +46,13 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     fail_after: u32,
-    /// File with this host's key (`DHHC-1:…`), for servers that ask for authentication
+    /// File with this host's key (`DHHC-1:…`), if the server asks for authentication
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// File with the server's key: it has to prove who it is, too
+    /// File with the server's key, if the server has to prove itself, too
     #[arg(long, value_name = "FILE")]
     controller_key_file: Option<PathBuf>,
-    /// Connect (as root), and say which device appeared
+    /// Run the lines (as root), and name the devices that appear
     #[arg(long)]
     run: bool,
 }

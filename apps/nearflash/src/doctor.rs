@@ -27,10 +27,10 @@ use server::serve::state_file::SERVICE_CONFIG;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Change what is safe to change until the next restart of the machine (as root)
+    /// Make the safe changes, which last until the machine restarts (as root)
     #[arg(long)]
     apply: bool,
-    /// Do not measure anything
+    /// Skip the measurements
     #[arg(long)]
     no_measure: bool,
     /// Print JSON

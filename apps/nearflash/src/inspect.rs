@@ -16,20 +16,20 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// Says what a configuration file means, and what is wrong with it
+/// Check and show configuration files
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check a whole file: what it says, what that needs of this machine, and what was changed since
+    /// Check whether a server would start with a file, and with the live changes since
     Check {
-        /// The configuration file
+        /// Configuration file
         file: PathBuf,
         #[command(flatten)]
         kept: Kept,
     },
-    /// Print the configuration that a server would have: with what was changed while servers ran, and
-    /// every default. Keys and tokens are not shown
+    /// Print the configuration that a server would have, with live changes and defaults, without
+    /// keys and tokens
     Show {
-        /// The configuration file
+        /// Configuration file
         file: PathBuf,
         #[command(flatten)]
         kept: Kept,
@@ -41,8 +41,8 @@ enum Command {
 /// Where to find what was changed.
 #[derive(ClapArgs, Debug)]
 struct Kept {
-    /// Where changes of running servers are kept, or none [default: what the configuration says; for that
-    /// of the system's service what this keeps, else beside the file]
+    /// State file, or none [default: as the configuration says; for /etc/nearflash/nearflash.toml
+    /// the service's, else beside the file]
     #[arg(long, value_name = "FILE")]
     state: Option<String>,
 }

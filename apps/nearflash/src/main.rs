@@ -36,43 +36,43 @@ struct Cli {
 enum Command {
     /// Export devices over TCP and Unix sockets
     Serve(serve::Args),
-    /// Start a new server that takes over from the running one, with its connections
+    /// Start a new server that takes over the running server's listeners and connections
     Upgrade(upgrade::Args),
-    /// Measure a server or a local device
+    /// Measure or verify a server or a local device
     Bench(bench::Arguments),
     /// Print the `nvme connect` lines that mount volumes on a Linux host, or run them
     Connect(connect::Args),
-    /// Measure what a device can do, and write a device model
+    /// Measure a device and write its device model
     Calibrate(calibrate::Args),
-    /// Show what it does: four tenants on one drive, without and with promises
+    /// Play four tenants on one drive, without and with promises
     Demo(demo::Args),
-    /// Make, change, remove and show the tenants of a running server
+    /// Add, change, remove and show tenants of a running server
     Tenant(operate::TenantArgs),
     /// Check and show configuration files
     Config(inspect::Args),
-    /// Make, change, remove and show the namespaces of a running server
+    /// Add, change, remove and show namespaces of a running server
     Namespace(operate::NamespaceArgs),
-    /// Make, change, remove and show the NVMe subsystems of a running server
+    /// Add, change, remove and show NVMe subsystems of a running server
     Subsystem(operate::SubsystemArgs),
-    /// Say what is known of NVMe hosts: their tenants and keys
+    /// Register, change, remove and show NVMe hosts: their tenants and keys
     Host(operate::HostArgs),
-    /// Open and close listeners of a running server, show them, and say how namespaces are reached there
+    /// Open, close, drain and show listeners of a running server
     Listener(operate::ListenerArgs),
-    /// Open, change and close devices of a running server, show them, and measure them anew
+    /// Add, change, remove, show and recalibrate devices of a running server
     Device(operate::DeviceArgs),
-    /// Show, add and retire the workers of a running server
+    /// Show, add, drain and retire workers of a running server
     Worker(operate::WorkerArgs),
-    /// Show the connections of a running server, and move them between workers
+    /// Show, move and end connections of a running server
     Conn(operate::ConnArgs),
-    /// Have a running server let nobody in any more, and end when nobody is connected
+    /// Drain a running server: refuse new connections, and end when requests in flight have ended
     Drain(operate::DrainArgs),
-    /// Watch a running server: tenants against their SLOs, devices, workers
+    /// Watch tenants, devices, workers and namespaces of a running server
     Top(top::Args),
-    /// Write down the way of some requests through a running server, for Perfetto and Chrome
+    /// Trace single requests through a running server, for Perfetto and Chrome
     Trace(trace::Args),
-    /// Look at this machine as a server of flash, and say what to change
+    /// Check this machine's settings, and say what to change
     Doctor(doctor::Args),
-    /// Make the figures and tables of the ReFlex paper anew, beside the paper's
+    /// Reproduce the figures and tables of the ReFlex paper
     Reproduce(reproduce::Args),
     /// Print completions for a shell
     Completions(pages::CompletionArgs),

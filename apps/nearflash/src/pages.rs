@@ -13,14 +13,14 @@ use crate::Cli;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionArgs {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArgs {
-    /// The folder that the pages are written to
+    /// Folder for the pages
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }

@@ -10,15 +10,15 @@ use server::credentials::{read_secret, read_text};
 /// How a command reaches the admin API of a server.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Reach {
-    /// The admin API of the server: the path of its socket, http://127.0.0.1:PORT or
-    /// https://HOST:PORT [default: the socket that a server of this user makes, or
+    /// Address of the server's admin API: path of its socket, http://127.0.0.1:PORT or
+    /// https://HOST:PORT [default: the socket of this user's server, or
     /// /run/nearflash/nearflash.sock]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN", global = true)]
     admin: Option<AdminAddress>,
-    /// Of https://: the certificates (PEM) of the authorities that vouch for the server
+    /// For https://: file of the trusted certificates (PEM)
     #[arg(long, value_name = "FILE", env = "NEARFLASH_ADMIN_CA", global = true)]
     admin_ca: Option<PathBuf>,
-    /// Of https://: the file of the token by which the server knows who asks
+    /// For https://: file of this operator's token
     #[arg(long, value_name = "FILE", env = "NEARFLASH_ADMIN_TOKEN", global = true)]
     admin_token: Option<PathBuf>,
 }

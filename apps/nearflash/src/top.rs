@@ -19,15 +19,15 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use crate::reach::Reach;
 use state::{Data, State};
 
-/// Shows a running server: tenants against their SLOs, devices, workers
+/// Watch tenants, devices, workers and namespaces of a running server
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// Print one table of each and exit
+    /// Print each table once and exit
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     every: f64,
 }

@@ -11,18 +11,18 @@ use crate::reach::Reach;
 /// Seconds of one question to the server.
 const PIECE: f64 = 5.0;
 
-/// Writes down the way of some requests through a running server, for https://ui.perfetto.dev
+/// Trace single requests through a running server, for https://ui.perfetto.dev
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// For how long
+    /// Duration of the trace
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     seconds: f64,
-    /// Which requests: one in so many, such as 1/1000
+    /// Share of requests to trace, such as 1/1000
     #[arg(long, value_name = "1/N", default_value = "1/1000", value_parser = one_in)]
     sample: u32,
-    /// The file
+    /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
     output: PathBuf,
 }

@@ -281,7 +281,10 @@ impl Office {
     /// path whenever it was told to, while this one had opened it already.
     pub(crate) fn has_taken_over(&self, about: &str) {
         if let Some(Err(error)) = self.audit.as_ref().map(|audit| audit.reopen()) {
-            tracing::error!(error, "records go on in the audit log that was opened at the start");
+            tracing::error!(
+                error,
+                "the audit log cannot be opened again; records go to the file of the start"
+            );
         }
         let (uid, pid) = (rustix::process::geteuid().as_raw(), std::process::id());
         let who = Caller::Process { uid, pid: i32::try_from(pid).ok() };
@@ -343,7 +346,7 @@ fn warn_of_none(why: &str) {
 /// (`Wakers::give_way`).
 fn give_way() {
     if let Err(error) = io::lower_priority(STEPS) {
-        tracing::warn!(%error, "answers to operators may hold up requests");
+        tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
     }
 }
 

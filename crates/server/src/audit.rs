@@ -107,7 +107,7 @@ impl AuditFile {
             let why = say(path, &error);
             tracing::warn!(
                 why,
-                "the audit log ends within a line; nothing is changed before that has an end"
+                "the audit log ends within a line; no change is accepted until the line is complete"
             );
         }
         let state = Arc::new(State { inner: Mutex::new(inner), is_hung: AtomicBool::new(false) });

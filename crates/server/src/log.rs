@@ -80,7 +80,7 @@ pub(crate) fn tell_what_is_left_out() {
             if left_out > 0 {
                 tracing::warn!(
                     left_out,
-                    "events like others were left out of this log in the last {} s",
+                    "repeated events were left out of the log in the last {} s",
                     PERIOD.as_secs()
                 );
             }
@@ -88,7 +88,7 @@ pub(crate) fn tell_what_is_left_out() {
     };
     let started = std::thread::Builder::new().name("log".to_owned()).spawn(telling);
     if let Err(error) = started {
-        tracing::warn!(%error, "what is left out of the log will not be told");
+        tracing::warn!(%error, "cannot report which events are left out of the log");
     }
 }
 

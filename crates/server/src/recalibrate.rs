@@ -324,7 +324,7 @@ impl Recalibrations {
         if !is_automatic || !is_free || inner.is_halted || inner.is_leaving(device) {
             return;
         }
-        tracing::info!(device, "it has drifted, and will be measured when it has little to do");
+        tracing::info!(device, "the device has drifted, and will be measured when it is idle");
         let asked = StartRecalibration { when: When::Idle, scratch, accept: false };
         inner.jobs.insert(device.to_owned(), Job::new(device, asked, true, now));
     }
@@ -409,7 +409,7 @@ impl Recalibrations {
             let mut inner = self.lock();
             // A change of what is said of the device has come first, and waits for no probes.
             if !inner.is_wanted(device) {
-                return Err(Problem::new(Code::NotFound, "nobody wants it any more"));
+                return Err(Problem::new(Code::NotFound, "the recalibration was cancelled"));
             }
             let meant = inner.jobs.get(device).and_then(|job| job.scratch);
             let is_other = |it: &&Space| meant.is_some_and(|number| number != it.number);

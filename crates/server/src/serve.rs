@@ -53,74 +53,71 @@ pub struct Args {
     /// Configuration file (TOML); the options below override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; may be given several times
+    /// Device to export: null:SIZE, mem:SIZE, file:PATH[?size=SIZE] or sim:MODEL; repeatable
     #[arg(long, value_name = "SPEC")]
     device: Vec<String>,
-    /// Where to listen: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
-    /// or nvme-tcp://HOST:PORT; may be given several times
+    /// URL to listen on: reflex://HOST:PORT[?namespace=N], reflex+unix:PATH[?namespace=N&mode=MODE]
+    /// or nvme-tcp://HOST:PORT; repeatable
     #[arg(long, value_name = "URL")]
     listen: Vec<String>,
-    /// Threads that serve (`--cpus` gives each a core); MIN..MAX for as many as the load needs [default: 1]
+    /// Number of workers, or MIN..MAX for as many as the load needs [default: 1]
     #[arg(long, value_name = "N")]
     workers: Option<CrewSize>,
     /// Processors to pin the workers to, such as 0,2
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cpus: Option<Vec<usize>>,
-    /// The device model of every --device: a file, a or cloud
+    /// Device model of every --device: a file, a or cloud
     #[arg(long, value_name = "FILE")]
     model: Option<String>,
-    /// Serve first come, first served: no promise is kept and nobody is limited
+    /// Serve first come, first served: keep no promise and limit nobody
     #[arg(long)]
     no_scheduler: bool,
-    /// Where changes of the running server are kept: a file, or none [default: beside the
-    /// configuration file; none without one]
+    /// State file for live changes, or none [default: beside the configuration file; none without
+    /// one]
     #[arg(long, value_name = "FILE")]
     state: Option<String>,
-    /// Start once with what was kept before, because the state file is broken
+    /// Start once with the previous state file, because the current one is broken
     #[arg(long, conflicts_with = "check")]
     previous_state: bool,
-    /// Take over from the server that runs with this configuration, with its listeners and connections,
-    /// instead of binding
+    /// Take over the listeners and connections of the running server instead of binding
     #[arg(long, conflicts_with = "previous_state")]
     upgrade: bool,
-    /// Where the next server finds this one to take over from it: the path of a socket, or none
-    /// [default: beside the admin API's socket]
+    /// Path of the upgrade socket, or none [default: beside the admin API's socket]
     #[arg(long, value_name = "PATH")]
     upgrade_socket: Option<String>,
-    /// Say whether a server with this configuration would start, without touching its devices
+    /// Check the configuration and exit, without touching devices
     #[arg(long)]
     check: bool,
-    /// How to reach the kernel: auto takes epoll where io_uring is refused
+    /// Interface to the kernel; auto falls back to epoll if io_uring is refused
     #[arg(long, value_enum, value_name = "WAY", default_value = "auto")]
     interface: Interface,
-    /// Where the admin API is: the path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
-    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a socket
-    /// of this user's]
+    /// Address of the admin API: path of a socket, http://127.0.0.1:PORT, https://ADDRESS:PORT
+    /// (which needs [admin] in the configuration), both as PATH,https://…, or none [default: a
+    /// socket of this user's]
     #[arg(long, value_name = "WHERE", env = "NEARFLASH_ADMIN")]
     admin: Option<Wanted>,
-    /// Where Prometheus finds metrics beside the admin API's /metrics: an address of loopback, such as
-    /// 127.0.0.1:9420
+    /// Address of loopback that serves metrics, such as 127.0.0.1:9420
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// Tenants that have metrics of their own; the others are added up
+    /// Number of tenants with metrics of their own; the others are summed
     #[arg(long, value_name = "N", default_value_t = control::metrics::TENANTS_DEFAULT)]
     metrics_tenants: usize,
-    /// The form of the log, on standard error
+    /// Format of the log, on standard error
     #[arg(long, value_enum, value_name = "FORM", default_value_t)]
     log_format: log::Form,
-    /// What is logged: a level, or levels by crate, such as warn,nearflash_worker=debug
+    /// Log filter: a level, or levels by crate, such as warn,nearflash_worker=debug
     #[arg(long, value_name = "FILTER", env = "NEARFLASH_LOG", default_value = "warn")]
     log: String,
-    /// Let everybody in from everywhere, although no access rule says so
+    /// Let everybody in on every address, without an access rule
     #[arg(long)]
     insecure: bool,
-    /// Let the system dump this process's memory, and debuggers in: it has keys and data
+    /// Allow core dumps and debuggers, which see keys and data
     #[arg(long)]
     core_dumps: bool,
-    /// How long a worker looks for more work before it sleeps
+    /// Microseconds for which an idle worker looks for work before it sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
-    /// Accepted and without effect: sends without the kernel's copy were slower, and are gone
+    /// Accepted without effect: zero-copy sends were slower, and were removed
     #[arg(long)]
     zero_copy_send: bool,
     /// Congestion control of connections, by its kernel name [default: cubic on loopback, else the
@@ -290,7 +287,7 @@ pub fn run(args: Args) -> Result<ExitCode, String> {
         Signals::new([SIGHUP]).map_err(|error| format!("cannot take signals: {error}"))?;
     // Before there are others: workers alone go to their processors.
     if let Some(Err(error)) = base.pinned().map(|cpus| io::keep_off_cpus(cpus)) {
-        tracing::warn!(%error, "answers to operators may hold up requests");
+        tracing::warn!(%error, "threads that answer operators keep the workers' priority and may delay requests");
     }
     log::tell_what_is_left_out();
     if let Some(exposed) = args.config.as_ref().and_then(|file| base.exposed(file)) {

@@ -119,7 +119,7 @@ fn use_measured_models(config: &Config, book: &mut Book, now: contract::Instant)
             book.set_model(device, model, now).map_err(|refusal| refusal.to_string())
         });
         if let Err(why) = set {
-            tracing::warn!(device, why, "the model that was measured is not used");
+            tracing::warn!(device, why, "the measured model is not used");
         }
     }
 }
@@ -140,7 +140,7 @@ pub(crate) fn register_again<T>(
             tracing::warn!(
                 tenant,
                 why,
-                "it does not fit into the model that was measured, and gets its part of what there is \
+                "its promise does not fit into the measured model: it gets its share of what there is \
                  (docs/explanation/recalibration.md)"
             );
         }
@@ -163,7 +163,7 @@ fn by_configured_models<T>(
     let done = what(book);
     for (device, model) in measured {
         if book.set_model(device, model.clone(), now).is_err() {
-            tracing::warn!(device, "the model that was measured is not used");
+            tracing::warn!(device, "the measured model is not used");
         }
     }
     done.ok()
@@ -255,7 +255,12 @@ fn setup_again(
             let known = read.and_then(|text| ModelFile::parse(text).ok()?.model().ok());
             let name = &device.name;
             known
-                .inspect(|_| tracing::warn!(device = name, "{why}: it is as it was read last"))
+                .inspect(|_| {
+                    tracing::warn!(
+                        device = name,
+                        "{why}; the device keeps the model as it was last read"
+                    )
+                })
                 .ok_or(why)
         })?),
         None => preset(spec),

@@ -9,30 +9,29 @@ use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;
 
-/// Shows, moves and ends the connections of a running server
+/// Show, move and end connections of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show all connections, with the workers that serve them
+    /// List all connections with their workers
     List,
     /// Show one connection
     Show {
-        /// The connection, as `nearflash conn list` shows it
+        /// Name of the connection, from `nearflash conn list`
         id: String,
     },
-    /// End a connection: no more requests are taken from it, and it is closed when what it has in
-    /// flight has ended; its client may connect again
+    /// End a connection when its requests in flight have ended. Its client may connect again
     End {
-        /// The connection, as `nearflash conn list` shows it
+        /// Name of the connection, from `nearflash conn list`
         id: String,
-        /// Seconds until it is closed all the same
+        /// Deadline in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10)]
         deadline: u64,
     },
-    /// Move a connection to another worker, while it is used
+    /// Move a connection to another worker while it is used
     Move {
-        /// The connection, as `nearflash conn list` shows it; it has another name afterwards
+        /// Name of the connection, from `nearflash conn list`; its name changes
         id: String,
-        /// The worker that is to serve it
+        /// Number of the worker that takes it
         #[arg(long, value_name = "WORKER")]
         to: usize,
     },

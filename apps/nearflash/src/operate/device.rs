@@ -20,34 +20,34 @@ use lab::report::number_text;
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// Opens, changes and closes devices of a running server, shows them, and measures them anew
+/// Add, change, remove, show and recalibrate devices of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show all devices: the tokens a second that each makes, promises and has left
+    /// List all devices with the tokens a second that each makes, has promised and has left
     List,
-    /// Open a device, which is there again when the server starts again; namespaces can be made on it
+    /// Add a device. It is there again after a restart
     Add(Add),
-    /// Say other things of a device while it serves; what is not named stays
+    /// Change settings of a running device. Omitted options keep their value
     Set(super::settings::Set),
-    /// Close a device on which there is no namespace and no tenant
+    /// Remove a device that has no namespace and no tenant
     Rm {
-        /// Its name
+        /// Name of the device
         name: String,
     },
-    /// Show one device: its tokens, whether it fits its model, and its last recalibration
+    /// Show one device: its tokens, its drift and its last recalibration
     Show {
-        /// Its name
+        /// Name of the device
         name: String,
     },
-    /// Show the model of a device, or go back to the one that the configuration names
+    /// Show the model of a device, or reset it to the configured one
     Model {
-        /// Its name
+        /// Name of the device
         name: String,
-        /// Go back to the model that the configuration names
+        /// Reset to the model that the configuration names
         #[arg(long)]
         reset: bool,
     },
-    /// Measure a device anew beside its tenants
+    /// Measure a device again beside its tenants
     Recalibrate(Recalibrate),
 }
 
@@ -58,21 +58,21 @@ const ACCEPT_ALONE: &str = "--accept without --now or --when-idle uses what is h
 /// What `nearflash device add` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Add {
-    /// What namespaces and tenants call it
+    /// Name of the device for namespaces and tenants
     name: String,
-    /// What it is: file:PATH[?size=SIZE], null:SIZE, mem:SIZE or sim:MODEL
+    /// Device spec: file:PATH[?size=SIZE], null:SIZE, mem:SIZE or sim:MODEL
     spec: String,
-    /// Its device model: a file of the server's machine, a or cloud; without one nothing can be
-    /// promised on it
+    /// Device model: a file on the server's machine, a or cloud. Without one, nothing can be
+    /// promised
     #[arg(long, value_name = "FILE")]
     model: Option<String>,
-    /// Correct its model by measured delays
+    /// Correct the device model by measured delays
     #[arg(long, requires = "model")]
     correct_online: bool,
-    /// Have no more requests at it at a time than the strictest latency allows
+    /// Bound the requests at the device by the strictest latency
     #[arg(long, requires = "model")]
     bound_depth: bool,
-    /// Refuse requests that would miss their latency at once
+    /// Refuse at once requests that would miss their latency
     #[arg(long, requires = "model")]
     fail_fast: bool,
 }
@@ -80,28 +80,28 @@ pub(crate) struct Add {
 /// What `nearflash device recalibrate` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Recalibrate {
-    /// Its name
+    /// Name of the device
     name: String,
-    /// Begin at once, beside whatever the tenants do (the default)
+    /// Begin at once, whatever the tenants do (the default)
     #[arg(long, conflicts_with = "when_idle")]
     now: bool,
-    /// Begin when the device has little to do, and give way to load
+    /// Begin when the device is idle, and stop when load comes
     #[arg(long)]
     when_idle: bool,
-    /// Only read: the price of writes stays (the default)
+    /// Read only: keep the price of writes (the default)
     #[arg(long, conflicts_with = "scratch")]
     reads_only: bool,
     /// Overwrite this namespace to find the price of writes: ALL DATA IN IT IS LOST
     #[arg(long, value_name = "NAMESPACE")]
     scratch: Option<String>,
-    /// With --now or --when-idle: use the new model although what tenants are promised does not fit.
-    /// Alone: use the one that is held back
+    /// With --now or --when-idle: use the new model even if the promises do not fit. Alone: use the
+    /// model that is held back
     #[arg(long)]
     accept: bool,
-    /// Wait for the end; exit code 1 unless a model was found and is used
+    /// Wait for the end; the exit code is 1 unless a model was found and is used
     #[arg(long, conflicts_with = "cancel")]
     wait: bool,
-    /// End it, or forget what it has found
+    /// End the recalibration, or discard the model that is held back
     #[arg(long, conflicts_with_all = ["now", "when_idle", "reads_only", "scratch", "accept"])]
     cancel: bool,
 }

@@ -23,14 +23,13 @@ const SILENCE: u32 = 3;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Command {
-    /// Seconds until connections end that still have requests in flight [default: `drain_seconds` of the
-    /// server's configuration]
+    /// Deadline in seconds for requests in flight [default: `drain_seconds` of the configuration]
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<u64>,
-    /// Do not wait until the server has ended
+    /// Return without waiting for the server's end
     #[arg(long)]
     no_wait: bool,
-    /// Only show whether the server drains, and how far it is
+    /// Show only whether the server drains, and how far it is
     #[arg(long, conflicts_with_all = ["deadline", "no_wait"])]
     show: bool,
 }

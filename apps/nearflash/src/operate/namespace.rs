@@ -10,63 +10,63 @@ use serde_json::json;
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 
-/// Makes, changes, removes and shows the namespaces of a running server
+/// Add, change, remove and show namespaces of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a namespace, which reads as zeroes; hosts that are connected are told
+    /// Add a namespace, which reads as zeroes. Connected hosts are told
     Add {
-        /// Its name: letters, digits, `-`, `_` and `.`
+        /// Name of the namespace: letters, digits, `-`, `_` and `.`
         name: String,
-        /// Its size: 2GiB
+        /// Size: 2GiB
         #[arg(value_parser = parse_size)]
         size: u64,
-        /// The device that it lies on [default: the first]
+        /// Device that has the blocks [default: the first]
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
-        /// A subsystem in which hosts find it; may be given several times [default: those that have
-        /// all namespaces]
+        /// Subsystem in which hosts find the namespace; repeatable [default: those that have all
+        /// namespaces]
         #[arg(long, value_name = "NQN")]
         subsystem: Vec<String>,
-        /// Let nobody write to it
+        /// Refuse writes
         #[arg(long)]
         read_only: bool,
     },
-    /// Make a namespace larger or smaller; hosts that are connected are told
+    /// Grow or shrink a namespace. Connected hosts are told
     Resize {
-        /// Its name or number
+        /// Name or number of the namespace
         name: String,
-        /// Its new size: 2GiB
+        /// New size: 2GiB
         #[arg(value_parser = parse_size)]
         size: u64,
-        /// Let it become smaller, which loses what lies behind its new end
+        /// Allow shrinking: data behind the new end is lost
         #[arg(long)]
         shrink: bool,
     },
-    /// Rename a namespace, or say whether it can be written to; hosts that are connected are told
+    /// Rename a namespace, or make it read-only or writable. Connected hosts are told
     Set {
-        /// Its name or number
+        /// Name or number of the namespace
         name: String,
-        /// What it is called from now on: letters, digits, `-`, `_` and `.`
+        /// New name: letters, digits, `-`, `_` and `.`
         #[arg(long = "name", value_name = "NAME")]
         rename: Option<String>,
-        /// Let nobody write to it, or do
+        /// Whether to refuse writes
         #[arg(long, value_name = "BOOL")]
         read_only: Option<bool>,
     },
-    /// Remove a namespace; hosts that are connected are told
+    /// Remove a namespace. Connected hosts are told
     Rm {
-        /// Its name or number
+        /// Name or number of the namespace
         name: String,
-        /// Remove it although a listener leads to it
+        /// Remove the namespace even if a listener leads to it
         #[arg(long)]
         force: bool,
     },
     /// Show one namespace
     Show {
-        /// Its name or number
+        /// Name or number of the namespace
         name: String,
     },
-    /// Show all namespaces
+    /// List all namespaces
     List,
 }
 

@@ -8,27 +8,27 @@ use super::{Common, Failure};
 /// What `nearflash device set` takes.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Set {
-    /// Its name
+    /// Name of the device
     name: String,
-    /// Its device model: a file of the server's machine, which is read again, a or cloud
+    /// Device model: a file on the server's machine (read again), a or cloud
     #[arg(long, value_name = "FILE")]
     model: Option<String>,
-    /// Correct its model by measured delays, or do not
+    /// Whether to correct the device model by measured delays
     #[arg(long, value_name = "BOOL")]
     correct_online: Option<bool>,
-    /// Have no more requests at it at a time than the strictest latency allows, or leave that to it
+    /// Whether to bound the requests at the device by the strictest latency
     #[arg(long, value_name = "BOOL")]
     bound_depth: Option<bool>,
-    /// Refuse requests that would miss their latency at once, or let them wait
+    /// Whether to refuse at once requests that would miss their latency
     #[arg(long, value_name = "BOOL")]
     fail_fast: Option<bool>,
-    /// When it is measured anew by itself, once it has drifted from its model
+    /// When the server measures a drifted device by itself
     #[arg(long, value_enum, value_name = "WHEN")]
     recalibrate: Option<When>,
-    /// For how many seconds it must have had little to do for that
+    /// Seconds for which the device must have been idle before that
     #[arg(long, value_name = "SECONDS")]
     recalibrate_idle_seconds: Option<u32>,
-    /// The namespace that this may overwrite, ALL DATA IN WHICH IS LOST, or `none`
+    /// Namespace that this may overwrite, or `none`: ALL DATA IN IT IS LOST
     #[arg(long, value_name = "NAMESPACE")]
     recalibrate_scratch: Option<String>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Set {
 enum When {
     /// Never
     Off,
-    /// When it has little to do
+    /// When the device is idle
     Idle,
 }
 

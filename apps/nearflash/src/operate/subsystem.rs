@@ -14,76 +14,76 @@ use serde_json::json;
 use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 
-/// Makes, changes, removes and shows the NVMe subsystems of a running server
+/// Add, change, remove and show NVMe subsystems of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a subsystem
+    /// Add a subsystem
     Add {
-        /// Its qualified name: nqn.…
+        /// Qualified name: nqn.…
         nqn: String,
-        /// A namespace of it, by name or number; may be given several times [default: all]
+        /// Namespace, by name or number; repeatable [default: all]
         #[arg(long, value_name = "NAME")]
         namespace: Vec<String>,
-        /// A host that may connect, by its qualified name; may be given several times [default: all]
+        /// Host that may connect, by its qualified name; repeatable [default: all]
         #[arg(long, value_name = "NQN")]
         host: Vec<String>,
-        /// The tenant that its I/O is charged to
+        /// Tenant that pays for the I/O
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
         /// Refuse hosts without a key
         #[arg(long)]
         authenticate: bool,
     },
-    /// Change whom a subsystem's I/O is charged to, and whether hosts need keys
+    /// Change a subsystem's tenant, and whether hosts need keys
     Set {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
-        /// The tenant that its I/O is charged to; `none`: whomever the connection belongs to
+        /// Tenant that pays for the I/O; `none`: the connection's tenant
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// Refuse hosts without a key, or do not
+        /// Whether to refuse hosts without a key
         #[arg(long, value_name = "BOOL")]
         authenticate: Option<bool>,
     },
-    /// Let a host connect; the first one that is named is the only one then
+    /// Allow a host to connect. After the first `allow`, only allowed hosts may connect
     Allow {
-        /// The subsystem's qualified name
+        /// Qualified name of the subsystem
         nqn: String,
-        /// The host's qualified name, or `all`
+        /// Qualified name of the host, or `all`
         host: String,
     },
-    /// Let a host connect no more; its connections end
+    /// Deny a host. Its connections end
     Deny {
-        /// The subsystem's qualified name
+        /// Qualified name of the subsystem
         nqn: String,
-        /// The host's qualified name
+        /// Qualified name of the host
         host: String,
     },
-    /// Put a namespace into a subsystem
+    /// Attach a namespace to a subsystem
     Attach {
-        /// The subsystem's qualified name
+        /// Qualified name of the subsystem
         nqn: String,
-        /// The namespace's name or number
+        /// Name or number of the namespace
         namespace: String,
     },
-    /// Take a namespace out of a subsystem
+    /// Detach a namespace from a subsystem
     Detach {
-        /// The subsystem's qualified name
+        /// Qualified name of the subsystem
         nqn: String,
-        /// The namespace's name or number
+        /// Name or number of the namespace
         namespace: String,
     },
-    /// Remove a subsystem; the connections of its hosts end
+    /// Remove a subsystem. The connections of its hosts end
     Rm {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
     },
-    /// Show a subsystem: who may connect, who is connected, what is in it
+    /// Show a subsystem: its hosts, controllers and namespaces
     Show {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
     },
-    /// Show all subsystems
+    /// List all subsystems
     List,
 }
 
@@ -198,54 +198,53 @@ fn show(one: &Subsystem) -> String {
     lines.join("\n")
 }
 
-/// Says what is known of NVMe hosts, and shows it
+/// Register, change, remove and show NVMe hosts: their tenants and keys
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
-    /// Let more be known of a host than its name
+    /// Register an NVMe host: its tenant and its authentication key
     Add {
-        /// Its qualified name: nqn.…
+        /// Qualified name: nqn.…
         nqn: String,
-        /// The tenant that its I/O is charged to
+        /// Tenant that pays for the I/O
         #[arg(long, value_name = "NAME")]
         tenant: Option<String>,
-        /// A file with its key, DHHC-1:…; `-` for the standard input
+        /// File with the host's key, DHHC-1:…; `-` for standard input
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
-    /// Change whom a host's I/O is charged to
+    /// Change a host's tenant
     Set {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
-        /// The tenant that its I/O is charged to; `none`: the subsystem's
+        /// Tenant that pays for the I/O; `none`: the subsystem's tenant
         #[arg(long, value_name = "NAME")]
         tenant: String,
     },
-    /// Give a host another key, which it has to prove with its next connection; keys come from files,
-    /// because everybody sees the words of a command
+    /// Replace a host's key. The host proves the new key with its next connection
     Key {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
-        /// A file with the key, DHHC-1:…; `-` for the standard input
+        /// File with the key, DHHC-1:…; `-` for standard input
         #[arg(required_unless_present = "none")]
         file: Option<PathBuf>,
-        /// The key by which the server proves to the host who it is
+        /// Replace the key by which the server proves itself to the host
         #[arg(long)]
         controller: bool,
-        /// No key any more
+        /// Remove the key
         #[arg(long, conflicts_with = "file")]
         none: bool,
     },
-    /// Forget what is known of a host
+    /// Remove a host's entry: its tenant and its keys
     Rm {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
     },
-    /// Show what is known of a host; keys are not shown
+    /// Show a host's entry without its keys
     Show {
-        /// Its qualified name
+        /// Qualified name
         nqn: String,
     },
-    /// Show all hosts of which more is known than their name; keys are not shown
+    /// List all registered hosts without their keys
     List,
 }
 
@@ -334,75 +333,75 @@ fn list_hosts(hosts: &[Host]) -> String {
     text(&table)
 }
 
-/// Opens and closes listeners of a running server, shows them, and says how namespaces are reached there
+/// Open, close, drain and show listeners of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum ListenerCommand {
-    /// Open a listener, which is there again when the server starts again
+    /// Open a listener. It is there again after a restart
     Add {
-        /// Where to listen, and for whom: reflex://HOST:PORT[?namespace=N&tenant=NAME],
-        /// reflex+unix:PATH[?…] or nvme-tcp://HOST:PORT[?…]; port 0 takes a free one
+        /// URL to listen on: reflex://HOST:PORT[?namespace=N&tenant=NAME], reflex+unix:PATH[?…] or
+        /// nvme-tcp://HOST:PORT[?…]; port 0 takes a free port
         url: String,
     },
-    /// Close a listener; connections that came by it stay unless told
+    /// Close a listener. Its connections stay, unless --drain is given
     Rm {
-        /// The listener's number or address
+        /// Number or address of the listener
         listener: String,
-        /// End the connections that came by it: each when what it has in flight has ended
+        /// End the listener's connections, each when its requests in flight have ended
         #[arg(long)]
         drain: bool,
-        /// Seconds until they end all the same
+        /// Deadline in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "drain")]
         deadline: u64,
     },
-    /// Say how namespaces are reached through a listener; hosts that are connected are told
+    /// Set how hosts reach namespaces through a listener (ANA state). Connected hosts are told
     Ana {
-        /// The listener's number or address
+        /// Number or address of the listener
         listener: String,
-        /// The state
+        /// ANA state
         #[arg(value_enum)]
         state: State,
-        /// The subsystem [default: all]
+        /// Subsystem [default: all]
         #[arg(long, value_name = "NQN")]
         subsystem: Option<String>,
-        /// The group; namespaces are in group 1 [default: 1]
+        /// ANA group; all namespaces are in group 1 [default: 1]
         #[arg(long, value_name = "N")]
         group: Option<u32>,
     },
-    /// Turn away whoever comes by a listener, and end the connections that came by it: each when what
-    /// it has in flight has ended
+    /// Drain a listener: refuse new connections, and end existing ones when their requests in
+    /// flight have ended
     Drain {
-        /// The listener's number or address
+        /// Number or address of the listener
         listener: String,
-        /// Seconds until they end all the same
+        /// Deadline in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10)]
         deadline: u64,
     },
-    /// Let people in again by a listener that was drained
+    /// Resume a drained listener: accept connections again
     Resume {
-        /// The listener's number or address
+        /// Number or address of the listener
         listener: String,
     },
     /// Show one listener
     Show {
-        /// The listener's number or address
+        /// Number or address of the listener
         listener: String,
     },
-    /// Show all listeners
+    /// List all listeners
     List,
 }
 
 /// States of asymmetric namespace access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum State {
-    /// The best way
+    /// Optimized: the best path
     Optimized,
-    /// A way that hosts take when there is no better one
+    /// Non-optimized: taken if there is no better path
     NonOptimized,
-    /// No way, for now
+    /// Inaccessible for now
     Inaccessible,
-    /// No way, for good
+    /// Inaccessible for good
     PersistentLoss,
-    /// No way while something changes
+    /// Inaccessible while the state changes
     Change,
 }
 

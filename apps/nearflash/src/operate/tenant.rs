@@ -15,14 +15,14 @@ use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use lab::report::{number_text, time_text};
 
-/// Makes, changes, removes and shows the tenants of a running server
+/// Add, change, remove and show tenants of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a tenant; without --latency and --iops it is best effort
+    /// Add a tenant. Without --latency and --iops it is best effort
     Add {
-        /// Its name
+        /// Name of the tenant
         name: String,
-        /// The device that its promise is about [default: the first]
+        /// Device that the promise is about [default: the first]
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
         #[command(flatten)]
@@ -30,11 +30,11 @@ pub(crate) enum Command {
         #[command(flatten)]
         portion: Portion,
     },
-    /// Change what a tenant is promised; what is not named stays
+    /// Change a tenant's promise or share. Omitted options keep their value
     Set {
-        /// Its name
+        /// Name of the tenant
         name: String,
-        /// Promise it nothing any more
+        /// Release the promise: the tenant becomes best effort
         #[arg(long, conflicts_with_all = ["latency", "iops", "read_percent", "percentile", "request_size"])]
         best_effort: bool,
         #[command(flatten)]
@@ -42,29 +42,29 @@ pub(crate) enum Command {
         #[command(flatten)]
         portion: Portion,
     },
-    /// Remove a tenant; its tokens are free at once
+    /// Remove a tenant. Its tokens are free at once
     Rm {
-        /// Its name
+        /// Name of the tenant
         name: String,
     },
     /// Show one tenant
     Show {
-        /// Its name
+        /// Name of the tenant
         name: String,
     },
-    /// Make, change and remove many tenants: all that a file names, or none
+    /// Apply many changes of tenants from a file: all of them or none
     Apply {
-        /// The changes in JSON, as the body of `PATCH /v1/tenants`; `-` for the standard input
+        /// File of the changes in JSON, as the body of `PATCH /v1/tenants`; `-` for standard input
         file: PathBuf,
     },
-    /// Show all tenants, with how they fared in the last second
+    /// List all tenants with their figures of the last second
     List,
-    /// Say whether an SLO would be admitted, and what would have to give if not
+    /// Check whether an SLO would be admitted, and what would have to give if not
     Check {
-        /// The device of a new tenant [default: the first]
+        /// Device of a new tenant [default: the first]
         #[arg(long, value_name = "NAME")]
         device: Option<String>,
-        /// The tenant whose SLO would become this one [default: a new one]
+        /// Tenant whose SLO would change [default: a new tenant]
         #[arg(long, value_name = "NAME", conflicts_with = "device")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -75,17 +75,17 @@ pub(crate) enum Command {
 /// What a tenant is promised.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Promise {
-    /// Bound of its tail read latency: 500us, 2ms
+    /// Bound of the tail latency of reads: 500us, 2ms
     #[arg(long, value_name = "TIME", value_parser = parse_latency)]
     latency: Option<u32>,
     /// Requests a second: 120000, 120k
     #[arg(long, value_name = "IOPS", value_parser = parse_iops)]
     iops: Option<u32>,
-    /// Share of reads among them [default: 100]
+    /// Share of reads among the requests [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     read_percent: Option<u8>,
-    /// The percentile that the latency bounds; others than 95 need a model that measured them
-    /// [default: 95]
+    /// Percentile that the latency bounds; other than 95 only if the device model has it [default:
+    /// 95]
     #[arg(long, value_name = "PERCENT")]
     percentile: Option<f64>,
     /// Bytes of a typical request [default: 4KiB]
@@ -129,10 +129,10 @@ impl Promise {
 /// What it gets of the rest, for best effort.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Portion {
-    /// Best effort: its part of what is left beside those of the others, 1 to 1000 [default: 1]
+    /// Best effort: weight of the tenant's share of what is left, 1 to 1000 [default: 1]
     #[arg(long, value_name = "WEIGHT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: Option<u32>,
-    /// Best effort: tokens a second that it gets at most: 20000, 20k, or `none` [default: none]
+    /// Best effort: maximum of tokens a second: 20000, 20k, or `none` [default: none]
     #[arg(long, value_name = "TOKENS", value_parser = parse_cap)]
     cap: Option<Cap>,
 }

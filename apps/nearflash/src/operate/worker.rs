@@ -10,33 +10,33 @@ use super::table::{Side, facts, table, text};
 use super::{Common, Failure};
 use lab::report::number_text;
 
-/// Shows, adds and retires the workers of a running server
+/// Show, add, drain and retire workers of a running server
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show all workers: how busy they are, and what has moved
+    /// List all workers with their load and moved connections
     List,
     /// Show one worker
     Show {
-        /// Which
+        /// Number of the worker
         number: usize,
     },
-    /// Let a worker take connections, new ones and a part of those that there are
+    /// Add a worker: it takes new connections and a part of the existing ones
     Add {
-        /// Which; the first that rests unless told
+        /// Number of the worker [default: the first parked one]
         number: Option<usize>,
     },
-    /// Let a worker give all its connections to the others and rest; those that have not moved end
-    /// when the time is over
+    /// Drain a worker: move its connections to the others, end the rest at the deadline, and park
+    /// it
     Drain {
-        /// Which
+        /// Number of the worker
         number: usize,
-        /// Seconds until then
+        /// Deadline in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 10)]
         deadline: u64,
     },
-    /// Let a worker give all its connections to the others, and rest
+    /// Retire a worker: move all its connections to the others, and park it
     Retire {
-        /// Which
+        /// Number of the worker
         number: usize,
     },
 }

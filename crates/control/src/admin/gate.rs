@@ -152,7 +152,9 @@ pub(super) async fn by_token(
 ) -> Response {
     let address = match request.extensions().get::<Caller>() {
         Some(Caller::Address { address, .. }) => address.ip(),
-        _ => return Problem::new(Code::Internal, "nobody knows who calls").into_response(),
+        _ => {
+            return Problem::new(Code::Internal, "the caller's identity is unknown").into_response();
+        }
     };
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let elsewhere = from_page(&request, host, "https://");

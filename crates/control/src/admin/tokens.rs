@@ -58,7 +58,7 @@ impl Tokens {
             let token = Token::parse(line).map_err(|error| format!("line {number}: {error}"))?;
             let is_same = |other: &Token| other.name == token.name || other.digest == token.digest;
             if tokens.iter().any(is_same) {
-                return Err(format!("line {number}: its name or its token is there already"));
+                return Err(format!("line {number}: its name or its token is used already"));
             }
             tokens.push(token);
         }

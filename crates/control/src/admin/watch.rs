@@ -280,7 +280,10 @@ async fn get_trace(
         return Err(Problem::new(Code::Invalid, message));
     }
     let Ok(_alone) = watched.tracing.try_lock() else {
-        return Err(Problem::new(Code::Taken, "somebody else traces now"));
+        return Err(Problem::new(
+            Code::Taken,
+            "another trace is running; try again when it has ended",
+        ));
     };
     let rings: Vec<Arc<Traces>> = watched.tenants.book().all_traces();
     let running = Running { rings: &rings };

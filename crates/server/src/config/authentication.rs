@@ -47,9 +47,11 @@ impl AuthenticationConfig {
             groups: groups.map_or(all.groups, Iterator::collect),
         };
         if methods.hashes.is_empty() || methods.groups.is_empty() {
-            return Err("[authentication]: with no hash or no group nobody can authenticate; \
+            return Err(
+                "[authentication]: without a hash or without a group no host can authenticate; \
                         leave the list out to allow all"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         Ok(methods)
     }

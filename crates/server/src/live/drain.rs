@@ -55,7 +55,7 @@ impl Live {
     /// That the server drains, and ends soon.
     pub(super) fn check_stays(&self) -> Result<(), Problem> {
         match self.gate.get().is_some_and(|gate| gate.orders.word().stops()) {
-            true => Err(Problem::new(Code::Busy, "this server drains, and ends when that is over")),
+            true => Err(Problem::new(Code::Busy, "this server is draining, and ends after that")),
             false => Ok(()),
         }
     }

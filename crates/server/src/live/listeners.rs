@@ -40,12 +40,12 @@ impl Live {
         let id = find(&self.seen().open, name)?.at.id;
         self.gate()?.foreman.drain(id, None);
         self.turn_away(name, false)?;
-        tracing::info!(listener = name, "lets people in again");
+        tracing::info!(listener = name, "the listener accepts connections again");
         self.told_one(name)
     }
 
     pub(super) fn gate(&self) -> Result<&Gate, Problem> {
-        let starting = || Problem::new(Code::Busy, "this server is starting still; try again");
+        let starting = || Problem::new(Code::Busy, "this server is still starting; try again");
         self.gate.get().ok_or_else(starting)
     }
 

@@ -37,7 +37,7 @@ impl KeptModel {
     /// Why it is not used.
     pub(crate) fn over(&self, configured: &DeviceModel) -> Result<DeviceModel, String> {
         if self.over != digest(configured) {
-            return Err("the configuration names another one since".to_owned());
+            return Err("the configuration names another model now".to_owned());
         }
         let file = ModelFile::parse(&self.model).map_err(|error| error.to_string())?;
         file.model().map_err(|error| error.to_string())

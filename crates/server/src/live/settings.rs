@@ -123,7 +123,7 @@ impl Live {
         let mut book = tenants.book();
         let back = book.configure_model(name, configured, now);
         if let Err(refusal) = back.and_then(|()| book.set_model(name, had, now)) {
-            tracing::error!(%refusal, device = name, "its model cannot be put back");
+            tracing::error!(%refusal, device = name, "the device's previous model cannot be restored");
         }
     }
 

@@ -104,7 +104,7 @@ impl Store {
             store.in_doubt = true;
         } else if found.has_rest {
             let log = beside(path, LOG);
-            tracing::warn!("{}: what a crash has left of a change is left out", log.display());
+            tracing::warn!("{}: an incomplete change, left by a crash, is ignored", log.display());
         } else if found.lines == 0 || log.go_on(found.bytes).is_ok() {
             store.log = Some(log);
         }
@@ -257,7 +257,7 @@ fn read_both(path: &Path) -> Result<Option<Kept>, String> {
             false => Ok(kept),
         };
     }
-    Err(format!("{}: it changes all the time", path.display()))
+    Err(format!("{}: the file changes while it is read", path.display()))
 }
 
 /// What was kept before something broke: as far as the log goes where that is broken, else what the

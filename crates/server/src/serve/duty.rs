@@ -66,7 +66,7 @@ impl Duty {
         if self.worker == 0 && word.listens() {
             for (id, listener) in self.orders.take_listeners() {
                 if let Err(error) = sockets.listen(id, listener) {
-                    tracing::error!(%error, "nobody can connect there");
+                    tracing::error!(%error, "the listener cannot accept connections");
                     self.orders.cannot_listen(id, error.to_string());
                 }
             }

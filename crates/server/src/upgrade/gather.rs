@@ -128,7 +128,7 @@ impl Giver<'_> {
                 return Ok(());
             }
             if (!waits || is_late) && now.since(self.moved_at) >= STEP_MAX {
-                return Err("the new process does not take what it is given".to_owned());
+                return Err("the new process does not accept the connections".to_owned());
             }
         }
     }

@@ -130,7 +130,8 @@ impl<'a> Giver<'a> {
             talk.stop(why);
             return Err(why.to_owned());
         }
-        let peer = peer.map_err(|error| format!("who asks cannot be told: {error}"))?;
+        let peer = peer
+            .map_err(|error| format!("cannot find out which user wants to take over: {error}"))?;
         if peer == own {
             return Ok(talk);
         }
@@ -291,7 +292,7 @@ impl<'a> Giver<'a> {
             let goes_on = is_quiet || is_late && self.shown.is_empty();
             if !goes_on {
                 if now.since(self.moved_at) >= STEP_MAX {
-                    return Err("the new process does not take what it is given".to_owned());
+                    return Err("the new process does not accept the connections".to_owned());
                 }
                 continue;
             }
@@ -328,7 +329,7 @@ impl<'a> Giver<'a> {
             let is_calm = self.grounds.clock.now().since(self.moved_at) >= LULL;
             lull = if is_calm { lull + 1 } else { 0 };
             if self.grounds.clock.now().since(self.moved_at) >= STEP_MAX {
-                return Err("the new process does not take what it is given".to_owned());
+                return Err("the new process does not accept the connections".to_owned());
             }
         }
         self.kept = self.grounds.foreman.connection_count();
@@ -552,7 +553,7 @@ impl<'a> Giver<'a> {
         if let Some(Err(error)) = self.heir.as_ref().map(Process::kill) {
             tracing::error!(
                 %error,
-                "a new process does not answer and cannot be ended: nobody new is let in until it \
+                "a new process does not answer and cannot be ended: no connection is accepted until it \
                  has ended"
             );
         }

@@ -323,7 +323,7 @@ impl Taker<'_> {
                     }
                 }
                 Some(Event::Heard(_, Err(over))) if self.serves => {
-                    tracing::warn!(%over, "the older process says nothing more");
+                    tracing::warn!(%over, "the old process does not answer any more");
                     break Ended::Gone;
                 }
                 // Nobody else serves: all is ours.
@@ -409,7 +409,10 @@ impl Taker<'_> {
         let mut book = self.grounds.tenants.book();
         for held in held.into_iter().filter_map(|held| held.here(&self.places)) {
             if !book.inherit(&held, now) {
-                tracing::warn!(tenant = held.tenant, "what a tenant holds is nobody's here");
+                tracing::warn!(
+                    tenant = held.tenant,
+                    "a tenant's tokens are dropped: it does not exist in this process"
+                );
             }
         }
     }
@@ -495,7 +498,7 @@ impl Taker<'_> {
         let port = PortId(listener.ok_or("its listener is not known")?.0);
         *emigrant.port_mut() = port;
         if emigrant.queues() != parcels.len() {
-            return Err("it has not all of its connections".to_owned());
+            return Err("some of its connections are missing".to_owned());
         }
         if self.room() < parcels.len() {
             return Err(NO_ROOM.to_owned());
@@ -661,7 +664,7 @@ impl Taker<'_> {
     /// Nothing of the older process can do harm any more.
     fn end(&mut self, ended: &Ended, told: &Told) {
         if !self.serves {
-            log::tell("the older process has ended before its time; this one takes all".to_owned());
+            log::tell("the old process ended early; this process takes over everything".to_owned());
             super::tell_service_manager();
             self.serve(Hold::All, told);
         }

@@ -142,7 +142,7 @@ const TABLE: &[(&str, &str)] = &[
     ),
     (
         "[authentication]\nhashes = []\n",
-        "a.toml:4: [authentication]: with no hash or no group nobody can authenticate; leave the list out \
+        "a.toml:4: [authentication]: without a hash or without a group no host can authenticate; leave the list out \
          to allow all",
     ),
     // The admin API.
