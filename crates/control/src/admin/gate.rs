@@ -153,7 +153,8 @@ pub(super) async fn by_token(
     let address = match request.extensions().get::<Caller>() {
         Some(Caller::Address { address, .. }) => address.ip(),
         _ => {
-            return Problem::new(Code::Internal, "the caller's identity is unknown").into_response();
+            return Problem::new(Code::Internal, "the caller's identity is unknown")
+                .into_response();
         }
     };
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
