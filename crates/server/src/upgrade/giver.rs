@@ -130,8 +130,7 @@ impl<'a> Giver<'a> {
             talk.stop(why);
             return Err(why.to_owned());
         }
-        let peer = peer
-            .map_err(|error| format!("cannot find out which user wants to take over: {error}"))?;
+        let peer = peer.map_err(|error| format!("cannot tell which user asks: {error}"))?;
         if peer == own {
             return Ok(talk);
         }
