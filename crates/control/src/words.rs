@@ -131,11 +131,11 @@ impl fmt::Display for Refusal {
                 write!(f, "there is no device {name:?}; there are: {}", known.join(", "))
             }
             Refusal::DeviceInUse { name, by } => {
-                write!(f, "device {name:?} cannot go: {by} is on it")
+                write!(f, "device {name:?} cannot be removed: {by} is on it")
             }
             Refusal::InUse { name, by } => write!(
                 f,
-                "tenant {name:?} is named by {by}, so it cannot go while the server runs; it can be \
+                "tenant {name:?} is named by {by}, so it cannot be removed while the server runs; it can be \
                  made best effort"
             ),
             Refusal::TableFull { tenants_max } => {

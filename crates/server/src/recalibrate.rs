@@ -225,7 +225,7 @@ impl Recalibrations {
         let mut inner = self.lock();
         if inner.jobs.get(device).is_some_and(|job| job.told.phase.is_open()) {
             let message = format!(
-                "device {device:?} cannot go: it is being measured anew; wait for the end of that, or \
+                "device {device:?} cannot be removed: it is being measured anew; wait for the end of that, or \
                  end it with `nearflash device recalibrate {device} --cancel`"
             );
             return Err(Problem::new(Code::InUse, message));

@@ -192,7 +192,7 @@ fn devices_come_and_go_and_tenants_are_known_on_all_of_them() {
     assert_eq!(Share::from(book.devices[2].registry.portion(old)), share);
     book.register("gold", &slo(500, 120_000, 100), Some("new"), origin, NOW).unwrap();
     let told = book.remove_device("new").unwrap_err().to_string();
-    assert_eq!(told, "device \"new\" cannot go: tenant \"gold\" is on it");
+    assert_eq!(told, "device \"new\" cannot be removed: tenant \"gold\" is on it");
     assert!(book.remove_device("a").is_err(), "a tenant is there that named none");
     book.unregister("gold", NOW).unwrap();
     let told = book.check_device_end("new").unwrap_err().to_string();

@@ -65,13 +65,13 @@ impl Live {
         let others: Vec<_> =
             inner.world.config.device_names().into_iter().filter(|one| one != name).collect();
         if others.is_empty() {
-            let message = format!("device {name:?} cannot go: it is the only one");
+            let message = format!("device {name:?} cannot be removed: it is the only one");
             return Err(Problem::new(Code::InUse, message));
         }
         if let Some(space) = inner.world.spaces.iter().find(|one| one.place.device == disk.place) {
             let namespace = &space.name;
             let message = format!(
-                "device {name:?} cannot go: namespace {namespace:?} is on it; remove that with \
+                "device {name:?} cannot be removed: namespace {namespace:?} is on it; remove that with \
                  `nearflash namespace rm {namespace}` if nobody needs it"
             );
             return Err(Problem::new(Code::InUse, message));
@@ -173,7 +173,7 @@ impl Live {
         if let Err(problem) = self.order_device(disk.place, None) {
             self.return_device(disk);
             let message = format!(
-                "device {:?} cannot go: requests are still at it ({}); try again",
+                "device {:?} cannot be removed: requests are still at it ({}); try again",
                 disk.name, problem.message
             );
             return Err(Problem::new(Code::Busy, message));
