@@ -45,35 +45,37 @@ pub struct Arguments {
     /// Bytes of a request (`4KiB`): a multiple of 512, at most 1MiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = plan::parse_block_size)]
     block_size: usize,
-    /// Requests in flight on each connection; with --rate the most that may be unanswered
+    /// Requests in flight on each connection; with --rate, the maximum of unanswered requests
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     queue_depth: u32,
-    /// Connections over all threads; one a thread unless told
+    /// Number of connections over all threads [default: one for each thread]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65536))]
     connections: Option<u32>,
-    /// Threads that make load
+    /// Number of threads that make load
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
     /// Open loop: requests a second over all connections. Latency counts from when a request was
-    /// meant to be sent. Without it: closed loop, each ended request is followed by the next
+    /// meant to be sent. Without this option the loop is closed: each ended request is followed by
+    /// the next
     #[arg(long, value_name = "IOPS", value_parser = plan::parse_rate)]
     rate: Option<f64>,
-    /// How the arrivals of an open loop follow one another
+    /// Distribution of the arrivals of an open loop
     #[arg(long, value_enum, default_value_t = ArrivalName::Poisson)]
     arrival: ArrivalName,
-    /// Which addresses are asked for: `random`, `sequential` or `zipf:THETA` (`zipf:0.99`)
+    /// Pattern of addresses: `random`, `sequential` or `zipf:THETA` (`zipf:0.99`)
     #[arg(long, default_value = "random", value_parser = plan::parse_pattern)]
     pattern: Pattern,
-    /// Only the first bytes of the target (`64MiB`); all of it unless told
+    /// Use only the first bytes of the target (`64MiB`) [default: all]
     #[arg(long, value_name = "BYTES", value_parser = plan::parse_size)]
     span: Option<u64>,
-    /// Seconds that are measured
+    /// Seconds to measure
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = plan::parse_seconds)]
     seconds: Duration,
-    /// Seconds before that which are not
+    /// Seconds to warm up, which are not measured
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = plan::parse_warmup)]
     warmup: Duration,
-    /// Write contents that say where they belong, and check what is read. Overwrites the span
+    /// Verify: write blocks that say where they belong, and check what is read. This overwrites the
+    /// span
     #[arg(long)]
     verify: bool,
     /// Print one JSON object instead of the table
@@ -82,29 +84,28 @@ pub struct Arguments {
     /// Write a log of latencies in the HdrHistogram format, one line a second
     #[arg(long, value_name = "FILE")]
     hdr: Option<PathBuf>,
-    /// The namespace to use; the server's default unless told
+    /// Number of the namespace [default: the server's]
     #[arg(long, value_name = "NUMBER")]
     namespace: Option<u16>,
-    /// The credentials to present; others on this machine can see them in `ps`
+    /// Token to present; others on this machine can see it in `ps`
     #[arg(long)]
     token: Option<String>,
-    /// The tenant to belong to
+    /// Tenant that pays for the requests
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// Where chance starts, to repeat the same requests
+    /// Seed of random choices, to repeat the same requests
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Writes are durable before they are acknowledged
+    /// Make writes durable before they are acknowledged
     #[arg(long)]
     fua: bool,
     /// Ask for checksums of payloads
     #[arg(long)]
     checksums: bool,
-    /// Measure what a client that makes no load sees: a read every millisecond on a connection of
-    /// its own
+    /// Probe: measure a read every millisecond on a connection of its own
     #[arg(long)]
     probe: bool,
-    /// Never sleep: lowest latency, a whole core a thread
+    /// Never sleep: lowest latency, at the cost of a core for each thread
     #[arg(long)]
     spin: bool,
     #[command(flatten)]

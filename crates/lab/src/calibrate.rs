@@ -34,20 +34,20 @@ const DEVICE_BYTES_MIN: u64 = 16 << 20;
 /// The exit code of a program that an interrupt has ended.
 const INTERRUPTED: u8 = 130;
 
-/// Measure what a device can do, and write a device model
+/// Measure a device and write its device model
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The device: `sim:a`, `file:/dev/nvme0n1`, `file:PATH?size=1GiB`
+    /// Device to measure: `sim:a`, `file:/dev/nvme0n1`, `file:PATH?size=1GiB`
     #[arg(value_name = "SPEC")]
     spec: String,
-    /// Where the device model goes (`disk.toml`); a plot goes beside it (`disk.svg`)
+    /// File for the device model (`disk.toml`); a plot goes beside it (`disk.svg`)
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Let writes overwrite what a file or block device holds; without it only reads are measured,
-    /// which is not enough for a model
+    /// Allow writes to overwrite a file or block device. Without this option only reads are
+    /// measured, which is not enough for a model
     #[arg(long)]
     allow_writes: bool,
-    /// First write the whole device, in order and then at random, so that it is as slow as in use
+    /// Write the whole device first, in order and then at random, so that it is as slow as in use
     #[arg(long, requires = "allow_writes")]
     precondition: bool,
     /// Latencies to find rates for (`500us,2ms`)
@@ -61,7 +61,7 @@ pub struct Args {
         value_parser = clap::value_parser!(u8).range(0..=99)
     )]
     reads: Vec<u8>,
-    /// Two latencies, three mixes, no sizes and no p99: a first look
+    /// Measure two latencies and three mixes, no sizes and no p99
     #[arg(long)]
     quick: bool,
     /// Measure simulated flash in real time, too, as other devices always are
@@ -70,13 +70,13 @@ pub struct Args {
     /// The longest run in real time; short ones take a sixth of it
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_run_seconds)]
     run_seconds: f64,
-    /// Threads that make load in real time
+    /// Number of threads that make load in real time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// What the model calls the device; the spec unless told
+    /// Name of the device in the model [default: its spec]
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Where chance starts
+    /// Seed of random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
     /// Print one JSON object instead of the table

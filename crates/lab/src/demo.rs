@@ -24,13 +24,13 @@ use seen::Part;
 pub(crate) use seen::Seen;
 use tenants::{B_SENDS_LESS, Got, TENANTS};
 
-/// Show what it does: four tenants on one drive, without and with promises
+/// Play four tenants on one drive, without and with promises
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Seconds that each of the three parts is measured
+    /// Seconds to measure each of the three parts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Make the drive so many times slower, and the objectives with it; found out unless told
+    /// Factor by which drive and objectives are slowed down [default: measured at the start]
     #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slow: Option<u32>,
 }

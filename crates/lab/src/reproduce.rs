@@ -27,23 +27,23 @@ use crate::report::Style;
 use machine::Machine;
 use real::Bed;
 
-/// Make the figures and tables of the ReFlex paper anew, beside the paper's
+/// Reproduce the figures and tables of the ReFlex paper
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to make: fig1, fig3, table2, fig4, fig5, fig6a, fig6b, fig6c, one of the others that
-    /// the documentation lists, or all
+    /// Figures to make: fig1, fig3, table2, fig4, fig5, fig6a, fig6b, fig6c, another one that the
+    /// documentation lists, or all
     #[arg(required = true, value_parser = parse_name)]
     names: Vec<&'static str>,
-    /// The folder for tables (CSV), plots (SVG) and the report (HTML); it is made if need be
+    /// Folder for tables (CSV), plots (SVG) and the report (HTML)
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
-    /// Shorter runs with fewer points: an impression, not a result
+    /// Make shorter runs with fewer points, for an impression
     #[arg(long)]
     quick: bool,
-    /// Where chance starts
+    /// Seed of random choices
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// Leave out everything that runs in real time
+    /// Skip everything that runs in real time
     #[arg(long)]
     virtual_only: bool,
 }

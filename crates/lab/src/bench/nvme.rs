@@ -34,12 +34,12 @@ const KEEP_ALIVE: std::time::Duration = std::time::Duration::from_secs(15);
 /// The keys for authentication.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Keys {
-    /// File with this host's key (`DHHC-1:…`), for NVMe servers that ask for authentication; unless
-    /// told, the environment variable NEARFLASH_NVME_KEY has it
+    /// File with this host's key (`DHHC-1:…`), if the NVMe server asks for authentication [default:
+    /// the variable NEARFLASH_NVME_KEY]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// File with the NVMe server's key: it has to prove who it is, too; unless told, the environment
-    /// variable NEARFLASH_NVME_CONTROLLER_KEY has it
+    /// File with the NVMe server's key, if the server has to prove itself, too [default: the
+    /// variable NEARFLASH_NVME_CONTROLLER_KEY]
     #[arg(long, value_name = "FILE")]
     controller_key_file: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use crate::serve;
 
-/// Start a new server that takes over from the running one, with its connections
+/// Start a new server that takes over the running server's listeners and connections
 #[derive(Debug, clap::Args)]
 #[group(id = "upgrade_args")]
 pub struct Args {
