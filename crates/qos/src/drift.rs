@@ -207,7 +207,7 @@ impl Served {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::{Delays, Seen};

@@ -552,5 +552,5 @@ fn time_to_make(missing: i64, rate: u64) -> u64 {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

@@ -28,17 +28,17 @@ mod idle_pool;
 mod ledger;
 mod loan;
 pub mod model_file;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod online;
 mod pass_through;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod properties;
 mod queues;
 mod read_ratio;
 pub mod recalibrate;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod reference;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod reference_idle;
 mod registry;
 mod requests;
@@ -46,7 +46,7 @@ mod ring;
 mod round;
 mod rounds;
 mod run;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod scenarios;
 mod shared;
 mod sync;

@@ -388,7 +388,7 @@ impl Round {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::{DeviceModel, Registry};

@@ -84,7 +84,7 @@ fn bit(worker: usize) -> u32 {
     1 << worker
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -99,7 +99,7 @@ fn key(kind: Kind, bytes: usize) -> u64 {
     (bytes as u64) << 2 | kind as u64
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use alloc::vec::Vec;
 

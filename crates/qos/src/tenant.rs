@@ -328,7 +328,7 @@ fn of_a_stall(rate: u64, nanos: u64) -> i64 {
     (rate * nanos.min(STALL_NANOS_MAX)) as i64
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

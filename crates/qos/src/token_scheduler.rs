@@ -72,7 +72,7 @@ impl TokenScheduler {
     }
 
     /// Returns the state of the round.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn round(&self) -> &Round {
         &self.round
     }

@@ -1,9 +1,8 @@
 //! Every interleaving of what workers share, under the loom model checker:
-//! `RUSTFLAGS="--cfg loom" cargo test -p nearflash-qos --test loom --release`.
+//! `cargo test -p nearflash-qos --features loom --test loom`.
 //!
-//! Without `--cfg loom` there is nothing here: the same types are then made of the processor's
+//! Without the feature this program is not built: the same types are then made of the processor's
 //! atomics and tested beside their code.
-#![cfg(loom)]
 
 use loom::sync::Arc;
 use loom::thread;
