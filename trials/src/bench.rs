@@ -110,9 +110,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), String> {
 }
 
 fn build(settings: &Settings) -> Result<(), String> {
-    let mut lists = vec![vec!["build", "--release", "--package", "nearflash-io", "--examples"]];
+    let mut lists =
+        vec![vec!["build", "--profile", "dist", "--package", "nearflash-io", "--examples"]];
     if settings.stand_in.is_none() || settings.client == Client::Nearflash {
-        lists.push(vec!["build", "--release", "--package", "nearflash-cli"]);
+        lists.push(vec!["build", "--profile", "dist", "--package", "nearflash-cli"]);
     }
     for words in lists {
         println!("cargo {}", words.join(" "));

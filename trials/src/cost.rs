@@ -106,7 +106,7 @@ pub(crate) fn run(options: &CostOptions) -> Result<(), String> {
 
 /// Builds the load, with these words more.
 fn build(more: &[&str]) -> Result<(), String> {
-    let words = ["build", "--release", "--package", "nearflash-cli", "--example", "cost"];
+    let words = ["build", "--profile", "dist", "--package", "nearflash-cli", "--example", "cost"];
     let mut cargo = shell::cargo(&words);
     let built = shell::capture(cargo.args(more), Duration::from_secs(1200))?;
     if built.ok { Ok(()) } else { Err(built.output) }
@@ -128,7 +128,7 @@ fn of_a_request(words: &[&str], tenants: u64, times: u64) -> Result<f64, String>
 
 /// Instructions of a whole run.
 fn instructions(words: &[&str], tenants: u64, times: u64) -> Result<i64, String> {
-    let program = shell::root().join("target/release/examples/cost");
+    let program = shell::root().join("target/dist/examples/cost");
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     // The two functions of the program inside of which it is all about.

@@ -24,7 +24,8 @@ pub(super) fn run(options: &BenchOptions, machine: &Machine) -> Result<(), Strin
     if tests.is_empty() {
         tests.push("ops::".to_owned());
     }
-    let mut words = vec!["test", "--release", "--package", "nearflash-cli", "--test", "all", "--"];
+    let mut words =
+        vec!["test", "--profile", "dist", "--package", "nearflash-cli", "--test", "all", "--"];
     words.extend(tests.iter().map(String::as_str));
     words.extend(["--ignored", "--nocapture", "--test-threads", "1"]);
     println!("{machine}\n\ncargo {}", words.join(" "));

@@ -132,7 +132,7 @@ impl Ceiling {
 /// A program that cargo has built.
 pub(crate) fn built(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    shell::root().join(target.unwrap_or_else(|| "target".into())).join("release").join(name)
+    shell::root().join(target.unwrap_or_else(|| "target".into())).join("dist").join(name)
 }
 
 impl Contender {
