@@ -8,8 +8,10 @@
 mod apt;
 mod archive;
 mod chance;
+mod commands;
 mod disk;
 mod guest;
+mod handover;
 mod kernel;
 mod kill_server;
 mod ledger;
@@ -56,9 +58,24 @@ pub(crate) struct InteropOptions {
     /// The short form that `cargo xtask ci` runs
     #[arg(long)]
     quick: bool,
+    /// Take the names as whole names
+    #[arg(long)]
+    exact: bool,
+    /// Print the tests and run none: list, name and kernel of each
+    #[arg(long)]
+    names: bool,
     /// Where chance starts
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// Which runs of `cargo xtask ci` have a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Every run, in the short form; full runs at full length.
+    Short,
+    /// Full runs, and now and then a short one as its slice.
+    Full,
 }
 
 /// A test of the program as a whole.
@@ -66,8 +83,7 @@ struct Test {
     name: &'static str,
     /// The kernels that it is about, each of them a run; none: it needs no guest.
     kernels: &'static [Series],
-    /// Whether it belongs to the short form.
-    is_quick: bool,
+    list: List,
     run: fn(&Context) -> Result<Verdict, String>,
 }
 
@@ -132,6 +148,10 @@ struct Tally {
 
 /// Runs the tests that were asked for; the last line is `N passed, M failed, K skipped`.
 pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
+    if options.names {
+        print_names();
+        return Ok(());
+    }
     let tally = run_tests(options)?;
     let (failed, skipped) = (tally.failures.len(), tally.skipped.len());
     println!("\n{}", tally.table);
@@ -149,6 +169,29 @@ pub(crate) fn run(options: &InteropOptions) -> Result<(), String> {
     }
 }
 
+/// Prints a line for each test and kernel. What a short run leaves out of a short test, its other
+/// kernels, belongs to full ones.
+fn print_names() {
+    for test in TESTS {
+        for (number, series) in test.kernels.iter().enumerate() {
+            let list = if number == 0 { test.list } else { List::Full };
+            println!("{} {} {}", list.name(), test.name, series.name());
+        }
+        if test.kernels.is_empty() {
+            println!("{} {}", test.list.name(), test.name);
+        }
+    }
+}
+
+impl List {
+    fn name(self) -> &'static str {
+        match self {
+            List::Short => "short",
+            List::Full => "full",
+        }
+    }
+}
+
 /// Runs them kernel by kernel, so that those of one kernel can share a guest.
 fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     let nearflash = match &options.nearflash {
@@ -157,10 +200,17 @@ fn run_tests(options: &InteropOptions) -> Result<Tally, String> {
     };
     let mut tally = Tally::default();
     let named = |test: &&Test| {
-        options.test.is_empty() || options.test.iter().any(|word| test.name.contains(&**word))
+        let is_named = |word: &String| match options.exact {
+            true => test.name == word,
+            false => test.name.contains(&**word),
+        };
+        options.test.is_empty() || options.test.iter().any(is_named)
     };
-    let chosen: Vec<&Test> =
-        TESTS.iter().filter(named).filter(|test| test.is_quick || !options.quick).collect();
+    let chosen: Vec<&Test> = TESTS
+        .iter()
+        .filter(named)
+        .filter(|test| test.list == List::Short || !options.quick)
+        .collect();
     for series in [None, Some(Series::V6_12), Some(Series::V6_1)] {
         let standby = Rc::new(Standby::new(&interop_folder(), series, options.keep));
         for test in chosen.iter().filter(|test| test.runs(options).contains(&series)) {
@@ -265,9 +315,9 @@ fn provide(series: Series, context: &Context) -> Result<(), String> {
 
 /// Builds the program as users do.
 fn build() -> Result<PathBuf, String> {
-    let words = ["build", "--quiet", "--release", "--package", "nearflash-cli"];
+    let words = ["build", "--quiet", "--profile", "dist", "--package", "nearflash-cli"];
     let ran = shell::capture(&mut shell::cargo(&words), Duration::from_secs(1200))?;
-    if ran.ok { Ok(target_folder().join("release/nearflash")) } else { Err(ran.output) }
+    if ran.ok { Ok(target_folder().join("dist/nearflash")) } else { Err(ran.output) }
 }
 
 /// What tests write.

@@ -1,123 +1,272 @@
 //! `cargo xtask ci`: every check in order, a table of times, and the count of tests.
 //!
-//! A step never passes by not running: what cannot run is named with its reason.
+//! The short run is the gate of every change. `--full` has what takes longer, and `cargo xtask soak`
+//! what takes hours. A step never passes by not running: what cannot run is named with its reason,
+//! and fails the run unless `xtask/skips.toml` allows it. No test is tried twice.
 
-pub(crate) mod end_to_end;
+mod end_to_end;
+mod floor;
+mod programs;
+mod skips;
+mod slices;
 mod steps;
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::Instant;
 
 use clap::Args;
+use floor::Floor;
+use skips::Skips;
 use xtask::needs::{self, Need};
+use xtask::shell;
 
 /// Options of `cargo xtask ci`.
 #[derive(Args)]
 pub(crate) struct CiOptions {
-    /// Only the steps whose name contains this.
+    /// Run only the steps whose name contains this
     #[arg(long)]
     only: Option<String>,
+    /// Run everything, at full length: both kernels, all browser tests, packages as shipped
+    #[arg(long)]
+    full: bool,
+}
+
+/// What a run covers.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    /// Whether it has everything.
+    pub(crate) is_full: bool,
+    /// A number made of the commit, from which chance starts.
+    pub(crate) seed: u64,
+}
+
+/// Which runs have a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    /// Every run.
+    Short,
+    /// Short runs alone: a full one has all that this step chooses from.
+    OnlyShort,
+    /// Full runs alone.
+    Full,
+}
+
+/// Which steps may run beside each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Has the machine to itself.
+    Alone,
+    /// Runs beside those of [`Lane::Right`]; each keeps one processor busy.
+    Left,
+    /// Runs beside those of [`Lane::Left`].
+    Right,
 }
 
 /// A named check.
+#[derive(Clone, Copy)]
 pub(crate) struct Step {
     /// What the table calls it.
     pub(crate) name: &'static str,
+    /// The runs that have it.
+    pub(crate) list: List,
+    /// What it may run beside.
+    pub(crate) lane: Lane,
     /// Programs it needs beyond Rust: installed where that can be, else the step is skipped.
     pub(crate) needs: &'static [Need],
     /// Runs it. An error is a failure; its text is shown whole.
-    pub(crate) run: fn() -> Result<Outcome, String>,
+    pub(crate) run: fn(&Run) -> Result<Outcome, String>,
 }
 
-/// What a step that ran to its end found.
+/// How a step that ran to its end went.
 pub(crate) enum Outcome {
     /// A single check that passed.
     Passed,
     /// A step of many tests.
-    Counted {
-        /// Tests that passed.
-        passed: u64,
-        /// Tests that failed.
-        failed: u64,
-        /// Tests that say of themselves that they are not to run here.
-        ignored: u64,
-        /// What it wrote, shown whole when one failed.
-        output: String,
-    },
+    Counted(Counts),
     /// It could not run here, and why.
     Skipped(String),
 }
 
+/// The tests of a step.
 #[derive(Default)]
+pub(crate) struct Counts {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Tests that failed.
+    pub(crate) failed: u64,
+    /// Tests that could not run here, with the reasons.
+    pub(crate) skipped: Vec<String>,
+    /// Everything that was written, shown whole when a test failed.
+    pub(crate) output: String,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub(crate) fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped.extend(other.skipped);
+        self.output.push_str(&other.output);
+    }
+}
+
+/// A step that has run.
+struct Done {
+    name: &'static str,
+    seconds: f64,
+    /// Processor seconds of all programs that it started.
+    cpu_seconds: f64,
+    outcome: Result<Outcome, String>,
+}
+
 struct Tally {
     passed: u64,
     failed: u64,
     skipped: Vec<String>,
     rows: Vec<Row>,
+    floor: Floor,
+    skips: Skips,
+    is_full: bool,
 }
 
 struct Row {
     name: &'static str,
     seconds: f64,
+    cpu_seconds: f64,
     result: String,
 }
 
-/// Runs all checks.
+/// Runs the checks.
 pub(crate) fn run(options: &CiOptions) -> Result<(), String> {
-    let mut tally = Tally::default();
+    let started = Instant::now();
+    let run = Run { is_full: options.full, seed: slices::seed_of_commit() };
+    let mut tally = Tally::new(Floor::load()?, Skips::load()?, run.is_full);
     let all = steps::STEPS.iter().chain(end_to_end::STEPS);
-    let only = options.only.as_deref();
-    let chosen = all.filter(|step| only.is_none_or(|word| step.name.contains(word)));
-    for step in chosen {
+    let chosen: Vec<Step> = all.filter(|step| is_chosen(step, options)).copied().collect();
+    for step in chosen.iter().filter(|step| step.lane == Lane::Alone) {
         println!("==> {}", step.name);
-        let started = Instant::now();
-        let outcome = match needs::provide(step.needs) {
-            Ok(()) => (step.run)(),
-            Err(reason) => Ok(Outcome::Skipped(reason)),
-        };
-        tally.add(step.name, started.elapsed().as_secs_f64(), outcome);
+        tally.add(perform(step, &run));
     }
-    tally.print();
+    side_by_side(&chosen, &run, &mut tally);
+    tally.print(started.elapsed().as_secs_f64());
     tally.verdict()
 }
 
+/// Whether the step belongs to the run. A step that is asked for by name belongs to every run.
+fn is_chosen(step: &Step, options: &CiOptions) -> bool {
+    match (&options.only, step.list) {
+        (Some(word), _) => step.name.contains(word.as_str()),
+        (None, List::Short) => true,
+        (None, List::OnlyShort) => !options.full,
+        (None, List::Full) => options.full,
+    }
+}
+
+/// Runs the steps of both lanes, each lane in order.
+fn side_by_side(chosen: &[Step], run: &Run, tally: &mut Tally) {
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for lane in [Lane::Left, Lane::Right] {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                for step in chosen.iter().filter(|step| step.lane == lane) {
+                    let done = perform(step, run);
+                    // The receiver lives as long as this scope.
+                    sender.send(done).expect("somebody counts");
+                }
+            });
+        }
+        drop(sender);
+        for done in receiver {
+            println!("==> {}", done.name);
+            tally.add(done);
+        }
+    });
+}
+
+fn perform(step: &Step, run: &Run) -> Done {
+    let (started, before) = (Instant::now(), shell::cpu_seconds());
+    let outcome = match needs::provide(step.needs) {
+        Ok(()) => (step.run)(run),
+        Err(reason) => Ok(Outcome::Skipped(reason)),
+    };
+    let cpu_seconds = shell::cpu_seconds() - before;
+    Done { name: step.name, seconds: started.elapsed().as_secs_f64(), cpu_seconds, outcome }
+}
+
 impl Tally {
-    fn add(&mut self, name: &'static str, seconds: f64, outcome: Result<Outcome, String>) {
-        let result = match outcome {
+    fn new(floor: Floor, skips: Skips, is_full: bool) -> Tally {
+        let (skipped, rows) = (Vec::new(), Vec::new());
+        Tally { passed: 0, failed: 0, skipped, rows, floor, skips, is_full }
+    }
+
+    fn add(&mut self, done: Done) {
+        let name = done.name;
+        let result = match done.outcome {
             Ok(Outcome::Passed) => {
                 self.passed += 1;
                 "passed".to_owned()
             }
-            Ok(Outcome::Counted { passed, failed, ignored, output }) => {
-                self.passed += passed;
-                self.failed += failed;
-                if failed > 0 {
-                    println!("{output}");
-                }
-                let ignored = if ignored > 0 { format!(", {ignored} ignored") } else { "".into() };
-                format!("{passed} passed, {failed} failed{ignored}")
-            }
+            Ok(Outcome::Counted(counts)) => self.add_counts(name, counts),
             Ok(Outcome::Skipped(reason)) => {
-                println!("skipped: {name}: {reason}");
-                self.skipped.push(format!("{name}: {reason}"));
+                self.skip(name, &reason);
                 "skipped".to_owned()
             }
             Err(output) => {
-                self.failed += 1;
-                println!("{output}");
+                self.fail(&output);
                 "FAILED".to_owned()
             }
         };
-        println!("    {result} in {seconds:.1} s");
-        self.rows.push(Row { name, seconds, result });
+        println!("    {result} in {:.1} s, {:.1} s of processors", done.seconds, done.cpu_seconds);
+        let (seconds, cpu_seconds) = (done.seconds, done.cpu_seconds);
+        self.rows.push(Row { name, seconds, cpu_seconds, result });
     }
 
-    fn print(&self) {
-        println!("\n{:<28}{:>9}  result", "step", "seconds");
-        for row in &self.rows {
-            println!("{:<28}{:>9.1}  {}", row.name, row.seconds, row.result);
+    fn add_counts(&mut self, name: &'static str, counts: Counts) -> String {
+        self.passed += counts.passed;
+        self.failed += counts.failed;
+        if counts.failed > 0 {
+            println!("{}", counts.output);
         }
-        let total: f64 = self.rows.iter().map(|row| row.seconds).sum();
-        println!("{:<28}{:>9.1}", "together", total);
+        let mut result = format!("{} passed, {} failed", counts.passed, counts.failed);
+        if !counts.skipped.is_empty() {
+            result.push_str(&format!(", {} skipped", counts.skipped.len()));
+        }
+        for reason in &counts.skipped {
+            self.skip(name, reason);
+        }
+        // A test that is skipped is there; whether it may be is another question.
+        let known = counts.passed + counts.failed + counts.skipped.len() as u64;
+        if let Some(trouble) = self.floor.trouble(name, self.is_full, known) {
+            self.fail(&trouble);
+            result.push_str(", fewer than the floor");
+        }
+        result
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        let line = format!("{name}: {}", reason.trim().replace('\n', " "));
+        println!("skipped: {line}");
+        if !self.skips.allow(&line) {
+            self.fail(&format!("xtask/skips.toml does not allow to skip this: {line}"));
+        }
+        self.skipped.push(line);
+    }
+
+    fn fail(&mut self, output: &str) {
+        self.failed += 1;
+        println!("{output}");
+    }
+
+    fn print(&self, seconds: f64) {
+        println!("\n{:<22}{:>9}{:>13}  result", "step", "seconds", "of processors");
+        for row in &self.rows {
+            let Row { name, seconds, cpu_seconds, result } = row;
+            println!("{name:<22}{seconds:>9.1}{cpu_seconds:>13.1}  {result}");
+        }
+        let cpu_seconds: f64 = self.rows.iter().map(|row| row.cpu_seconds).sum();
+        println!("{:<22}{seconds:>9.1}{cpu_seconds:>13.1}", "together");
         for reason in &self.skipped {
             println!("skipped: {reason}");
         }
@@ -145,16 +294,58 @@ impl Tally {
 mod tests {
     use super::*;
 
+    fn tally() -> Tally {
+        let floor = Floor::parse("many = 8\nfew = 9\n").unwrap();
+        let skips =
+            Skips::parse("[[allowed]]\nskip = \"no kernel\"\nbecause = \"a test\"\n").unwrap();
+        Tally::new(floor, skips, false)
+    }
+
+    fn done(name: &'static str, outcome: Result<Outcome, String>) -> Done {
+        Done { name, seconds: 1.0, cpu_seconds: 2.0, outcome }
+    }
+
+    fn counted(passed: u64, failed: u64, skipped: &[&str]) -> Result<Outcome, String> {
+        let skipped = skipped.iter().map(|reason| (*reason).to_owned()).collect();
+        Ok(Outcome::Counted(Counts { passed, failed, skipped, output: "".into() }))
+    }
+
     #[test]
     fn outcomes_add_up() {
-        let mut tally = Tally::default();
-        tally.add("one", 1.0, Ok(Outcome::Passed));
-        let counted = Outcome::Counted { passed: 5, failed: 2, ignored: 1, output: "".into() };
-        tally.add("many", 2.0, Ok(counted));
-        tally.add("none", 0.0, Ok(Outcome::Skipped("no kernel".into())));
-        tally.add("bad", 0.0, Err("why".into()));
+        let mut tally = tally();
+        tally.add(done("one", Ok(Outcome::Passed)));
+        tally.add(done("many", counted(5, 2, &["a: no kernel"])));
+        tally.add(done("none", Ok(Outcome::Skipped("no kernel".into()))));
+        tally.add(done("bad", Err("why".into())));
         assert_eq!((tally.passed, tally.failed), (6, 3));
-        assert_eq!(tally.skipped, ["none: no kernel"]);
-        assert_eq!(tally.rows[1].result, "5 passed, 2 failed, 1 ignored");
+        assert_eq!(tally.skipped, ["many: a: no kernel", "none: no kernel"]);
+        assert_eq!(tally.rows[1].result, "5 passed, 2 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_skip_that_nobody_allows_fails() {
+        let mut tally = tally();
+        tally.add(done("none", Ok(Outcome::Skipped("no time".into()))));
+        assert_eq!((tally.passed, tally.failed), (0, 1));
+    }
+
+    #[test]
+    fn fewer_tests_than_the_floor_fail() {
+        let mut tally = tally();
+        tally.add(done("few", counted(8, 0, &[])));
+        assert_eq!((tally.passed, tally.failed), (8, 1));
+    }
+
+    #[test]
+    fn short_runs_leave_out_what_only_full_ones_have() {
+        let names = |full, only: Option<&str>| {
+            let options = CiOptions { only: only.map(str::to_owned), full };
+            let all = steps::STEPS.iter().chain(end_to_end::STEPS);
+            all.filter(|step| is_chosen(step, &options)).map(|step| step.name).collect::<Vec<_>>()
+        };
+        assert!(!names(false, None).contains(&"documentation"));
+        assert!(names(true, None).contains(&"documentation"));
+        assert!(names(false, None).contains(&"slice") && !names(true, None).contains(&"slice"));
+        assert_eq!(names(false, Some("documentation")), ["documentation"]);
     }
 }

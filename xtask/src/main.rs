@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask ci`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
+//! The project's chores: `cargo xtask ci`, `soak`, `tidy`, `bench`, `takeover`, `cost`, `sim`, `figures`, `fuzz`,
 //! `interop`, `package`.
 //!
 //! Nothing here is shipped. `bench`, `takeover`, `cost` and `interop` belong to the package `trials`,
@@ -8,9 +8,11 @@
 #![allow(clippy::disallowed_methods, reason = "chores measure how long they take")]
 
 mod ci;
+mod lists;
 mod manifest;
 mod package;
 mod runs;
+mod soak;
 mod tidy;
 mod trials;
 
@@ -28,8 +30,10 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Runs every check; the last line is `N passed, M failed`.
+    /// Runs the checks of every change; the last line is `N passed, M failed`.
     Ci(ci::CiOptions),
+    /// Runs what takes hours, and writes a page of it.
+    Soak(soak::SoakOptions),
     /// Checks the rules of the code that no compiler knows.
     Tidy(tidy::TidyOptions),
     /// Replays the simulated world.
@@ -57,6 +61,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Options::parse().chore {
         Chore::Ci(options) => ci::run(&options),
+        Chore::Soak(options) => soak::run(&options),
         Chore::Tidy(options) => tidy::run(&options),
         Chore::Sim(options) => runs::sim(&options),
         Chore::Figures(options) => runs::figures(&options),

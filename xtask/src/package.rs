@@ -54,10 +54,10 @@ const COMPLETIONS: &[(&str, &str)] = &[
 
 pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
     if options.try_out {
-        return try_out(options.binary.as_deref());
+        return try_out(options.binary.as_deref()).map(drop);
     }
     let out = shell::root().join("target/package");
-    let built = build(&out, options.binary.as_deref())?;
+    let built = build(&out, options.binary.as_deref(), &SMALL)?;
     for file in built {
         let bytes = fs::metadata(&file).map_err(|e| say(&file, e))?.len();
         println!("{} ({:.1} MB)", file.display(), bytes as f64 / 1e6);
@@ -65,8 +65,24 @@ pub(crate) fn run(options: &PackageOptions) -> Result<(), String> {
     Ok(())
 }
 
+/// How packages are compressed: options of tar and of dpkg-deb.
+struct Compression {
+    tar: &'static str,
+    debian: &'static str,
+}
+
+/// For what people download.
+const SMALL: Compression = Compression { tar: "-czf", debian: "-Zxz" };
+
+/// For what only has to be looked at.
+const NONE: Compression = Compression { tar: "-cf", debian: "-Znone" };
+
 /// Makes everything in the folder `out`, around `binary` or a portable one built for it. The files.
-pub(crate) fn build(out: &Path, binary: Option<&Path>) -> Result<Vec<PathBuf>, String> {
+fn build(
+    out: &Path,
+    binary: Option<&Path>,
+    compression: &Compression,
+) -> Result<Vec<PathBuf>, String> {
     let binary = match binary {
         Some(binary) => binary.to_owned(),
         None => portable()?,
@@ -89,26 +105,49 @@ pub(crate) fn build(out: &Path, binary: Option<&Path>) -> Result<Vec<PathBuf>, S
     install(&binary, &alone, 0o755)?;
     let archive = out.join(format!("nearflash-{version}-linux-{}.tar.gz", std::env::consts::ARCH));
     let mut tar = Command::new("tar");
-    tar.args(["--owner=root", "--group=root", "-czf"]).arg(&archive).arg("-C").arg(&tree).arg(".");
+    tar.args(["--owner=root", "--group=root", compression.tar])
+        .arg(&archive)
+        .arg("-C")
+        .arg(&tree)
+        .arg(".");
     checked(&mut tar)?;
     let mut files = vec![alone, archive];
     if shell::has_program("dpkg-deb") {
-        files.push(debian::build(out, &tree, &version, "-Zxz")?);
+        files.push(debian::build(out, &tree, &version, compression.debian)?);
     } else {
         println!("no dpkg-deb: the Debian package is left out");
     }
     Ok(files)
 }
 
-/// Builds everything around `binary`, or a portable one built for it, and has the packaged program look at
-/// the packaged configuration. Where it is.
-pub(crate) fn check(binary: Option<&Path>) -> Result<PathBuf, String> {
-    let out = shell::root().join("target/package");
-    build(&out, binary)?;
+/// Makes packages around a program that is built already, and looks at what is in them. Its symbols are
+/// left out, as they are larger than all the rest.
+pub(crate) fn check_contents(program: &Path) -> Result<(), String> {
+    let out = shell::root().join("target/package-contents");
+    let stripped = shell::root().join("target/nearflash-stripped");
+    checked(Command::new("strip").arg("-o").arg(&stripped).arg(program))?;
+    build(&out, Some(&stripped), &NONE)?;
+    has_all_files(&out.join("tree"))?;
+    check(&out)
+}
+
+/// Checks that everything that is to be installed has its place in the tree.
+fn has_all_files(tree: &Path) -> Result<(), String> {
+    let files = FILES.iter().map(|(_, to, _)| *to);
+    let others = COMPLETIONS.iter().map(|(_, to)| *to);
+    let more = ["usr/bin/nearflash", "usr/share/man/man1/nearflash.1", DOCUMENTS.1];
+    let mut all = files.chain(others).chain(more);
+    match all.find(|place| !tree.join(place).exists()) {
+        Some(missing) => Err(format!("the packages have no {missing}")),
+        None => Ok(()),
+    }
+}
+
+/// Has the packaged program look at the packaged configuration.
+fn check(out: &Path) -> Result<(), String> {
     let tree = out.join("tree");
     // Whoever builds may have nothing to write in where the service has.
     let packaged = tree.join("etc/nearflash/nearflash.toml");
-    let say = |path: &Path, error| format!("{}: {error}", path.display());
     let text = fs::read_to_string(&packaged).map_err(|error| say(&packaged, error))?;
     let text = text.replace("/var/lib/nearflash", &out.join("state").display().to_string());
     let text = text.replace("/var/log/nearflash", &out.display().to_string());
@@ -116,34 +155,49 @@ pub(crate) fn check(binary: Option<&Path>) -> Result<PathBuf, String> {
     fs::write(&tried, text).map_err(|error| say(&tried, error))?;
     let mut check = Command::new(tree.join("usr/bin/nearflash"));
     check.args(["serve", "--check", "--config"]).arg(&tried);
-    checked(&mut check).map(|_| out)
+    checked(&mut check).map(drop)
 }
 
-/// [Checks](check) it and tries it: the container without an engine, and the Debian package from its
-/// installation to its purge. What could not be tried here is said.
-fn try_out(binary: Option<&Path>) -> Result<(), String> {
-    let out = check(binary)?;
+/// Makes packages as shipped, around `binary` or a portable one built for them, [checks](check) them and
+/// tries them: the container without an engine, and the Debian package from its installation to its purge.
+/// Returns what could not be tried here, and why.
+pub(crate) fn try_out(binary: Option<&Path>) -> Result<Vec<String>, String> {
+    let out = shell::root().join("target/package");
+    build(&out, binary, &SMALL)?;
+    check(&out)?;
     let tree = out.join("tree");
+    let mut skipped = Vec::new();
     for (what, outcome) in [
         ("container", container::try_out(&out)?),
         ("Debian package", debian::try_out(&out, &tree, &version()?)?),
     ] {
         match outcome {
             None => println!("    the {what} does what it should"),
-            Some(why) => println!("    the {what} is not tried: {why}"),
+            Some(why) => skipped.push(format!("the {what} is not tried: {why}")),
         }
     }
-    Ok(())
+    for reason in &skipped {
+        println!("    {reason}");
+    }
+    Ok(skipped)
 }
 
 /// Builds the program for this processor's architecture, with nothing to load at run time.
 fn portable() -> Result<PathBuf, String> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let words =
-        ["build", "--release", "--quiet", "--package", "nearflash-cli", "--target", &target];
+    let words = [
+        "build",
+        "--profile",
+        "dist",
+        "--quiet",
+        "--package",
+        "nearflash-cli",
+        "--target",
+        &target,
+    ];
     let mut cargo = shell::cargo(&words);
     checked(cargo.env("RUSTFLAGS", "-C target-feature=+crt-static"))?;
-    Ok(shell::root().join("target").join(target).join("release/nearflash"))
+    Ok(shell::root().join("target").join(target).join("dist/nearflash"))
 }
 
 /// Completions and manual pages, by the program's own word.

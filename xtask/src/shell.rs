@@ -1,5 +1,6 @@
 //! Running other programs: with their output kept, a time limit, and nothing left behind.
 
+use std::cell::Cell;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,7 @@ pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
     if received.is_none() {
         kill_group(child.id());
     }
+    add_cpu_seconds(child.id());
     let status = child.wait().map_err(failed)?;
     let stopped = received.is_none();
     let bytes =
@@ -61,6 +63,39 @@ pub fn capture(command: &mut Command, limit: Duration) -> Result<Ran, String> {
         output.push_str(&format!("\nstopped after {:.0} s\n", started.elapsed().as_secs_f64()));
     }
     Ok(Ran { ok: status.success() && !stopped, output })
+}
+
+thread_local! {
+    static CPU_SECONDS: Cell<f64> = const { Cell::new(0.0) };
+}
+
+/// Returns the processor seconds, of user and system, of all programs that this thread has
+/// [captured](capture) so far, their children included.
+pub fn cpu_seconds() -> f64 {
+    CPU_SECONDS.get()
+}
+
+/// Adds the account of a child that is about to be waited for. A kernel that tells nothing leaves the
+/// sum as it is.
+fn add_cpu_seconds(id: u32) {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let child = i32::try_from(id).ok().and_then(Pid::from_raw);
+    // Once it has ended, and before it is waited for, the account is whole.
+    let ended =
+        child.map(|id| waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT));
+    if ended.is_some_and(|ended| ended.is_ok())
+        && let Ok(text) = std::fs::read_to_string(format!("/proc/{id}/stat"))
+    {
+        CPU_SECONDS.set(CPU_SECONDS.get() + stat_seconds(&text));
+    }
+}
+
+/// Sums the times of a line of `/proc/ID/stat`: user and system, of the process and of its children.
+fn stat_seconds(text: &str) -> f64 {
+    // The program's name comes second, in brackets, and may hold anything.
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks = rest.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok());
+    ticks.sum::<u64>() as f64 / 100.0
 }
 
 /// Runs `command` with its output going where ours goes.
@@ -112,6 +147,16 @@ mod tests {
         assert!(!ran.ok);
         assert!(ran.output.starts_with("begun\n") && ran.output.contains("stopped after"));
         assert!(started.elapsed() < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn what_programs_compute_is_counted() {
+        let before = cpu_seconds();
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let mut command = Command::new("sh");
+        capture(command.args(["-c", script]), Duration::from_secs(60)).unwrap();
+        assert!(cpu_seconds() > before, "{before}");
+        assert_eq!(stat_seconds("7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 50 25 25 9"), 2.0);
     }
 
     #[test]

@@ -16,10 +16,11 @@ mod prose;
 mod ratchet;
 mod source;
 mod thin;
-mod tree;
+pub(crate) mod tree;
 mod unsafe_code;
 mod vendored;
 
+use crate::lists;
 use crate::manifest::Manifest;
 use tree::Tree;
 use xtask::shell;
@@ -74,6 +75,7 @@ pub(crate) fn findings() -> Result<Vec<String>, String> {
         vendored::check,
         claims::check,
         claims::invariants,
+        lists::check,
     ] {
         found.extend(check(&tree));
     }

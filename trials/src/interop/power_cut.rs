@@ -84,7 +84,7 @@ fn honest(
     seed: u64,
 ) -> Result<Verdict, String> {
     let mut trial = Trial::new(context, place, controller, false, context.seed ^ seed);
-    let cuts = if context.quick { 2 } else { 3 };
+    let cuts = if context.quick { 1 } else { 3 };
     let outcome = trial.cut_often(cuts);
     if outcome.is_err() {
         let saved = trial.disk.save(&context.folder.join("disk.image"))?;

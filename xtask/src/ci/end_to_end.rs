@@ -3,48 +3,107 @@
 //! To add one: write a function that returns its [`Outcome`], and a row that names
 //! it and the programs of others that it [needs](xtask::needs::Need).
 
+use std::process::Command;
 use std::time::Duration;
 
 use xtask::needs::Need;
 use xtask::shell;
 
-use super::{Outcome, Step, steps};
-use crate::{package, trials};
+use super::programs::built;
+use super::steps::APP;
+use super::{Counts, Lane, List, Outcome, Run, Step, slices};
+use crate::package;
 
 /// In the order in which they run.
-pub(crate) const STEPS: &[Step] = &[
+#[rustfmt::skip]
+pub(super) const STEPS: &[Step] = &[
+    Step { name: "dashboard", list: List::Short, lane: Lane::Alone, needs: BROWSER, run: dashboard },
+    Step { name: "slice", list: List::OnlyShort, lane: Lane::Alone, needs: &[], run: slices::run },
     // Its tests see to their needs themselves: one that lacks something is skipped alone.
-    Step { name: "interop (quick)", needs: &[], run: interop },
-    Step { name: "dashboard", needs: BROWSER, run: steps::dashboard },
-    Step { name: "package", needs: &[], run: packages },
+    Step { name: "interop", list: List::Short, lane: Lane::Left, needs: &[], run: interop },
+    Step { name: "package contents", list: List::Short, lane: Lane::Right, needs: &[], run: contents },
+    Step { name: "packages as shipped", list: List::Full, lane: Lane::Right, needs: &[], run: shipped },
 ];
 
 /// A browser, and what drives it.
-const BROWSER: &[Need] = &[
+pub(super) const BROWSER: &[Need] = &[
     Need { program: "chromium", package: "chromium" },
     Need { program: "chromedriver", package: "chromium-driver" },
     Need { program: "fc-list", package: "fontconfig" },
 ];
 
-/// The short form takes minutes; the rest is for building it on a busy machine.
-const INTEROP_LIMIT: Duration = Duration::from_secs(2700);
+/// Longer than all tests on both kernels take on a busy machine.
+const INTEROP_LIMIT: Duration = Duration::from_secs(5400);
 
-/// The short form of `cargo xtask interop`.
-fn interop() -> Result<Outcome, String> {
-    let mut command = shell::cargo(&trials::arguments("interop", &["--quick"]));
+/// The module of the tests in a browser, and the one of them that short runs have. The others are
+/// slices.
+const DASHBOARD: &str = "dashboard::";
+const DASHBOARD_SHORT: &str = "figures_move_under_load";
+
+/// The dashboard in a browser. One test at a time: each has a browser and a server of its own.
+fn dashboard(run: &Run) -> Result<Outcome, String> {
+    in_browser(if run.is_full { DASHBOARD } else { DASHBOARD_SHORT })
+}
+
+/// Runs the tests in a browser whose names contain this. There is at least one.
+pub(super) fn in_browser(name: &str) -> Result<Outcome, String> {
+    let program = built()?.integration(APP)?;
+    let counts = program.run(&[name, "--ignored", "--test-threads", "1"], &[])?;
+    if counts.passed + counts.failed == 0 {
+        return Err(format!("there is no test {name}:\n{}", counts.output));
+    }
+    println!("    pictures of it are in target/ui");
+    Ok(Outcome::Counted(counts))
+}
+
+/// The tests of the list `browser` that short runs do not have.
+pub(super) fn other_browser_tests() -> Result<Vec<String>, String> {
+    let mut names = crate::lists::names("browser")?;
+    names.retain(|name| name != DASHBOARD_SHORT);
+    Ok(names)
+}
+
+/// The program among others: commands, kills, power cuts, take-overs, NVMe hosts of stock kernels. The
+/// short form has one guest for all hosts.
+fn interop(run: &Run) -> Result<Outcome, String> {
+    interop_of(if run.is_full { &[] } else { &["--quick"] })
+}
+
+/// Runs `cargo xtask interop` with these words more, around the program that is built already.
+pub(super) fn interop_of(words: &[&str]) -> Result<Outcome, String> {
+    let programs = built()?;
+    let mut command = Command::new(programs.path("trials")?);
+    command.arg("interop").args(words).arg("--nearflash").arg(programs.path("nearflash")?);
     let ran = shell::capture(&mut command, INTEROP_LIMIT)?;
     let last = ran.output.lines().rfind(|line| line.ends_with(" skipped")).unwrap_or("");
     let counts: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
-    match counts[..] {
-        [0, 0, _] => Ok(Outcome::Skipped(ran.output)),
-        [passed, failed, ignored] => {
-            Ok(Outcome::Counted { passed, failed, ignored, output: ran.output })
-        }
-        _ => Err(ran.output),
+    let [passed, failed, _] = counts[..] else { return Err(ran.output) };
+    // They are said where they happen, and once more at the end, one after the other.
+    let mut skipped: Vec<String> = ran.output.lines().filter_map(skip).collect();
+    skipped.sort();
+    skipped.dedup();
+    for line in ran.output.lines().filter(|line| is_summary(line)) {
+        println!("    {}", line.trim());
     }
+    Ok(Outcome::Counted(Counts { passed, failed, skipped, output: ran.output }))
 }
 
-/// The packages can be built, and what is in them runs.
-fn packages() -> Result<Outcome, String> {
-    package::check(None).map(|_| Outcome::Passed)
+fn skip(line: &str) -> Option<String> {
+    line.strip_prefix("skipped: ").map(str::to_owned)
+}
+
+fn is_summary(line: &str) -> bool {
+    line.starts_with("--- ") || line.starts_with("    passed in ")
+}
+
+/// The packages can be made, and what is in them runs: around the program that is built already.
+fn contents(_: &Run) -> Result<Outcome, String> {
+    package::check_contents(built()?.path("nearflash")?).map(|()| Outcome::Passed)
+}
+
+/// The portable program is built, and its packages come and go as they should.
+fn shipped(_: &Run) -> Result<Outcome, String> {
+    let skipped = package::try_out(None)?;
+    let passed = 3 - skipped.len() as u64;
+    Ok(Outcome::Counted(Counts { passed, failed: 0, skipped, output: String::new() }))
 }

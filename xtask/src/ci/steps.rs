@@ -1,122 +1,153 @@
 //! The checks of the code itself: format, lints, tidy, tests, interleavings, the simulated world,
 //! fuzzing, docs.
 
+use std::process::Command;
 use std::time::Duration;
 
-use super::{Outcome, Step};
-use crate::manifest::Manifest;
-use crate::{runs, tidy};
+use super::programs::{self, built};
+use super::{Counts, Lane, List, Outcome, Run, Step, floor};
+use crate::runs::FUZZ;
+use crate::{lists, tidy};
 use xtask::shell;
 
-/// In the order in which they run: what fails soonest comes first.
+/// In the order in which they run: the check that fails soonest comes first.
+#[rustfmt::skip]
 pub(super) const STEPS: &[Step] = &[
-    Step { name: "format", needs: &[], run: format },
-    Step { name: "clippy", needs: &[], run: clippy },
-    Step { name: "tidy", needs: &[], run: tidy_step },
-    Step { name: "tests", needs: &[], run: tests },
-    Step { name: "doc tests", needs: &[], run: doc_tests },
-    Step { name: "interleavings", needs: &[], run: interleavings },
-    Step { name: "simulated world", needs: &[], run: sim_smoke },
-    Step { name: "fuzz smoke", needs: &[], run: fuzz_smoke },
-    Step { name: "documentation", needs: &[], run: documentation },
+    Step { name: "format", list: List::Short, lane: Lane::Alone, needs: &[], run: format },
+    Step { name: "clippy", list: List::Short, lane: Lane::Alone, needs: &[], run: clippy },
+    Step { name: "tidy", list: List::Short, lane: Lane::Alone, needs: &[], run: tidy_step },
+    Step { name: "build", list: List::Short, lane: Lane::Alone, needs: &[], run: build },
+    Step { name: "tests", list: List::Short, lane: Lane::Alone, needs: &[], run: tests },
+    Step { name: "tests over epoll", list: List::Short, lane: Lane::Alone, needs: &[], run: epoll },
+    Step { name: "doc tests", list: List::Short, lane: Lane::Alone, needs: &[], run: doc_tests },
+    Step { name: "slow tests", list: List::Full, lane: Lane::Alone, needs: &[], run: slow_tests },
+    Step { name: "interleavings", list: List::Short, lane: Lane::Right, needs: &[], run: interleavings },
+    Step { name: "fuzz smoke", list: List::Short, lane: Lane::Right, needs: &[], run: fuzz_smoke },
+    Step { name: "simulated world", list: List::Short, lane: Lane::Right, needs: &[], run: worlds },
+    Step { name: "documentation", list: List::Full, lane: Lane::Right, needs: &[], run: documentation },
+    Step { name: "figures", list: List::Full, lane: Lane::Right, needs: &[], run: figures },
 ];
 
-/// No step of these is expected to need a third of this on two cores that do nothing else. The tests, which
-/// build nearly everything, need the most.
+/// No step needs a third of this on two cores that do nothing else.
 const LIMIT: Duration = Duration::from_secs(2700);
 
-/// The interleavings take less than a second; the rest is for building them on a busy machine.
-const INTERLEAVINGS_LIMIT: Duration = Duration::from_secs(180);
+/// Seeds of the simulated world in a short run, from one that the commit chooses.
+const WORLDS: u64 = 300;
 
-/// Seeds of the simulated world that every change has to pass.
-const SIM_SEEDS: u64 = 1000;
+/// Seeds in a full one, which are always the same and enough to reach every coverage mark.
+pub(super) const ALL_WORLDS: u64 = 1000;
 
 /// Seconds for each fuzz target.
 const FUZZ_SECONDS: &str = "5";
 
-fn format() -> Result<Outcome, String> {
+/// The package with the fuzz targets, and that of the program.
+const PROTO: &str = "crates/proto";
+pub(super) const APP: &str = "apps/nearflash";
+
+/// The tests of sockets that a short run repeats over epoll; a full one repeats all.
+const SOCKETS: &[&str] =
+    &["serving::requests::", "serving::unix_sockets::", "serving::interface::"];
+
+/// How servers of the end-to-end tests are told to do without io_uring.
+const EPOLL: (&str, &str) = ("NEARFLASH_TEST_INTERFACE", "epoll");
+
+fn format(_: &Run) -> Result<Outcome, String> {
     check(&["fmt", "--all", "--check"], &[])
 }
 
-fn clippy() -> Result<Outcome, String> {
+fn clippy(_: &Run) -> Result<Outcome, String> {
     check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
 }
 
-fn documentation() -> Result<Outcome, String> {
+pub(super) fn documentation(_: &Run) -> Result<Outcome, String> {
     let words = ["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"];
     check(&words, &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
-fn tidy_step() -> Result<Outcome, String> {
-    let findings = tidy::findings()?;
+fn tidy_step(_: &Run) -> Result<Outcome, String> {
+    let mut findings = tidy::findings()?;
+    findings.extend(floor::has_only_risen().err());
     if findings.is_empty() { Ok(Outcome::Passed) } else { Err(findings.join("\n")) }
 }
 
-fn tests() -> Result<Outcome, String> {
-    let words = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--"];
-    counted_twice(&words)
+/// Builds every program, once for all steps.
+fn build(_: &Run) -> Result<Outcome, String> {
+    built().map(|_| Outcome::Passed)
 }
 
-fn doc_tests() -> Result<Outcome, String> {
-    counted(&["test", "--workspace", "--doc"], &[])
+/// All tests that belong to no other step.
+fn tests(_: &Run) -> Result<Outcome, String> {
+    let mut counts = Counts::default();
+    for program in &built()?.tests {
+        let words: &[&str] = if program.package == PROTO { &["--skip", FUZZ] } else { &[] };
+        counts.add(program.run(words, &[])?);
+    }
+    Ok(Outcome::Counted(counts))
 }
 
-/// What workers share without locks, in every order. A directory of its own, because another flag of
-/// the compiler would build everything else anew.
-fn interleavings() -> Result<Outcome, String> {
-    let words = ["test", "--release", "--package", "nearflash-qos", "--test", "loom"];
-    let environment = [("RUSTFLAGS", "--cfg loom"), ("CARGO_TARGET_DIR", "target/loom")];
-    match counted_within(&words, &environment, INTERLEAVINGS_LIMIT)? {
-        // Without the flag there is no test in it.
-        Outcome::Counted { passed: 0, failed: 0, output, .. } => Err(output),
-        outcome => Ok(outcome),
+fn epoll(run: &Run) -> Result<Outcome, String> {
+    let words = if run.is_full { &[] } else { SOCKETS };
+    built()?.integration(APP)?.run(words, &[EPOLL]).map(Outcome::Counted)
+}
+
+fn doc_tests(_: &Run) -> Result<Outcome, String> {
+    let words = ["test", "--no-fail-fast", "--workspace", "--doc"];
+    let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
+    Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
+}
+
+/// The ignored tests of the list `full`.
+fn slow_tests(_: &Run) -> Result<Outcome, String> {
+    let names = lists::names("full")?;
+    let mut words: Vec<&str> = names.iter().map(String::as_str).collect();
+    words.extend(["--ignored", "--test-threads", "1"]);
+    let mut counts = Counts::default();
+    for program in built()?.tests.iter().filter(|_| !names.is_empty()) {
+        counts.add(program.run(&words, &[])?);
+    }
+    if counts.passed + counts.failed < names.len() as u64 {
+        return Err(format!("not all of these ran: {}\n{}", names.join(", "), counts.output));
+    }
+    Ok(Outcome::Counted(counts))
+}
+
+/// What workers share without locks, in every order. Only the schedulers and the model checker are
+/// built anew for it.
+fn interleavings(_: &Run) -> Result<Outcome, String> {
+    let words = ["test", "--package", "nearflash-qos", "--features", "loom", "--test", "loom"];
+    let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
+    Ok(Outcome::Counted(programs::counts(ran.ok, ran.output)))
+}
+
+fn worlds(run: &Run) -> Result<Outcome, String> {
+    match run.is_full {
+        true => some_worlds(1, ALL_WORLDS),
+        false => some_worlds(run.seed % (1 << 40), WORLDS),
     }
 }
 
-fn sim_smoke() -> Result<Outcome, String> {
-    match runs::sim_arguments(&Manifest::load()?, 1, SIM_SEEDS) {
-        None => Ok(Outcome::Skipped("there is no program for it yet".to_owned())),
-        Some(arguments) => {
-            let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            let ran = shell::capture(&mut shell::cargo(&words), LIMIT)?;
-            if !ran.ok {
-                return Err(ran.output);
-            }
-            for line in ran.output.lines().filter(|line| line.contains("seeds passed")) {
-                println!("    {line}");
-            }
-            Ok(Outcome::Passed)
-        }
+/// Runs the simulated worlds of `count` seeds. Each is a test.
+pub(super) fn some_worlds(seed: u64, count: u64) -> Result<Outcome, String> {
+    let mut command = Command::new(built()?.path("nearflash-sim")?);
+    command.args(["--seed", &seed.to_string(), "--count", &count.to_string()]);
+    let ran = shell::capture(&mut command, LIMIT)?;
+    if !ran.ok {
+        return Err(ran.output);
     }
+    println!("    {count} seeds from {seed}");
+    Ok(Outcome::Passed)
 }
 
-fn fuzz_smoke() -> Result<Outcome, String> {
-    let manifest = Manifest::load()?;
-    let targets = runs::fuzz_targets(&manifest);
-    if targets.is_empty() {
-        return Ok(Outcome::Skipped("there is no fuzz target yet".to_owned()));
-    }
-    let (mut passed, mut failed, mut output) = (0, 0, String::new());
-    for (package, program) in targets {
-        let words = ["test", "--release", "--package", package, "--test", program, runs::FUZZ];
-        match counted(&words, &[("FUZZ_SECONDS", FUZZ_SECONDS)])? {
-            Outcome::Counted { passed: p, failed: f, output: o, .. } => {
-                (passed, failed) = (passed + p, failed + f);
-                output.push_str(&o);
-            }
-            _ => unreachable!("tests are counted"),
-        }
-    }
-    Ok(Outcome::Counted { passed, failed, ignored: 0, output })
+fn fuzz_smoke(_: &Run) -> Result<Outcome, String> {
+    let program = built()?.integration(PROTO)?;
+    program.run(&[FUZZ], &[("FUZZ_SECONDS", FUZZ_SECONDS)]).map(Outcome::Counted)
 }
 
-/// The dashboard in a browser. One test at a time: each has a browser and a server of its own.
-pub(super) fn dashboard() -> Result<Outcome, String> {
-    let words =
-        ["test", "--package", "nearflash-cli", "--test", "all", "dashboard::", "--", "--ignored"];
-    let outcome = counted_twice(&[&words[..], &["--test-threads", "1"]].concat())?;
-    println!("    pictures of it are in target/ui");
-    Ok(outcome)
+/// The figures in virtual time, and their pictures, in the short form.
+fn figures(_: &Run) -> Result<Outcome, String> {
+    let mut command = Command::new(built()?.path("nearflash-figures")?);
+    let ran = shell::capture(command.arg("--quick"), LIMIT)?;
+    if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
 }
 
 /// One run of cargo that is one check.
@@ -125,100 +156,4 @@ fn check(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String
     command.envs(environment.iter().copied());
     let ran = shell::capture(&mut command, LIMIT)?;
     if ran.ok { Ok(Outcome::Passed) } else { Err(ran.output) }
-}
-
-/// As many failures as a busy machine explains; more are not tried again.
-const TRIED_AGAIN: usize = 4;
-
-/// One run of `cargo test`, and another of a few tests that failed in it. Many hold a server to real
-/// time, which a machine that runs others beside it, or is itself one of many, does not always keep:
-/// what fails alone too has failed, what does not is named.
-fn counted_twice(words: &[&str]) -> Result<Outcome, String> {
-    let first = counted(words, &[])?;
-    let Outcome::Counted { passed, failed, ignored, output } = first else { return Ok(first) };
-    let names = failures(&output);
-    if names.is_empty() || names.len() > TRIED_AGAIN || names.len() as u64 != failed {
-        return Ok(Outcome::Counted { passed, failed, ignored, output });
-    }
-    println!("{output}");
-    let again = [words, &["--exact", "--test-threads", "1"], &names].concat();
-    let second = counted(&again, &[])?;
-    let Outcome::Counted { passed: alone, failed: still, output, .. } = second else {
-        return Ok(second);
-    };
-    let still = still.max(failed.saturating_sub(alone));
-    println!("    failed beside others and were tried again alone: {}", names.join(", "));
-    Ok(Outcome::Counted { passed: passed + failed - still, failed: still, ignored, output })
-}
-
-/// The tests that failed, by name.
-fn failures(output: &str) -> Vec<&str> {
-    let lines = output.lines();
-    lines.filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect()
-}
-
-/// One run of `cargo test`.
-fn counted(words: &[&str], environment: &[(&str, &str)]) -> Result<Outcome, String> {
-    counted_within(words, environment, LIMIT)
-}
-
-fn counted_within(
-    words: &[&str],
-    environment: &[(&str, &str)],
-    limit: Duration,
-) -> Result<Outcome, String> {
-    let mut all = words.to_vec();
-    // What follows `--` is for the tests.
-    all.insert(1, "--no-fail-fast");
-    let mut command = shell::cargo(&all);
-    command.envs(environment.iter().copied());
-    let ran = shell::capture(&mut command, limit)?;
-    let (passed, mut failed, ignored) = count(&ran.output);
-    // A crash or a compile error leaves no count of its own.
-    if !ran.ok && failed == 0 {
-        failed = 1;
-    }
-    Ok(Outcome::Counted { passed, failed, ignored, output: ran.output })
-}
-
-/// Passed, failed and ignored tests over all `test result` lines.
-fn count(output: &str) -> (u64, u64, u64) {
-    let (mut passed, mut failed, mut ignored) = (0, 0, 0);
-    for line in output.lines() {
-        let Some(rest) = line.trim_start().strip_prefix("test result: ") else { continue };
-        let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
-        for part in counts.split("; ") {
-            let (number, word) = part.split_once(' ').unwrap_or(("", ""));
-            let number: u64 = number.parse().unwrap_or(0);
-            match word {
-                "passed" => passed += number,
-                "failed" => failed += number,
-                "ignored" => ignored += number,
-                _ => {}
-            }
-        }
-    }
-    (passed, failed, ignored)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn test_results_are_summed() {
-        let output = "running 3 tests\n\
-            test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; in 0.00s\n\
-            error: x\n\
-            test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out\n";
-        assert_eq!(count(output), (13, 2, 1));
-        assert_eq!(count("error: could not compile"), (0, 0, 0));
-    }
-
-    #[test]
-    fn failures_are_named() {
-        let output = "test a ... ok\ntest b::c ... FAILED\ntest d ... ignored, x\n\
-            failures:\n    b::c\ntest result: FAILED. 1 passed; 1 failed; 1 ignored";
-        assert_eq!(failures(output), ["b::c"]);
-    }
 }

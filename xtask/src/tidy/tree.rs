@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// A text file.
-pub(super) struct File {
+pub(crate) struct File {
     /// From the root, with slashes.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// All of it.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// All the files that are under version control or could be.
 #[derive(Default)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// The text files, by path.
-    pub(super) files: Vec<File>,
+    pub(crate) files: Vec<File>,
     /// Every path of a file or folder, text or not.
-    pub(super) paths: BTreeSet<String>,
+    pub(crate) paths: BTreeSet<String>,
 }
 
 /// Folders at the root that hold no sources.
@@ -25,7 +25,7 @@ const NOT_SOURCES: [&str; 4] = [".git", "target", "nearflash-data", "artifacts"]
 
 impl Tree {
     /// Reads the files below `root`.
-    pub(super) fn read(root: &Path) -> Result<Tree, String> {
+    pub(crate) fn read(root: &Path) -> Result<Tree, String> {
         let mut tree = Tree::default();
         tree.enter(root, "")?;
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -55,17 +55,17 @@ impl Tree {
     }
 
     /// The Rust sources.
-    pub(super) fn sources(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
     /// The documents.
-    pub(super) fn documents(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".md"))
     }
 
     /// Whether there is a file or folder of this path. A `*` stands for the rest of the path.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         match path.split_once('*') {
             Some((start, _)) => self.paths.iter().any(|known| known.starts_with(start)),
             None => self.paths.contains(path.trim_end_matches('/')),
@@ -74,7 +74,7 @@ impl Tree {
 
     /// A tree of these files, for tests.
     #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Tree {
+    pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
         for (path, text) in files {
             for (place, _) in path.match_indices('/') {
@@ -89,12 +89,12 @@ impl Tree {
 
 impl File {
     /// Whether all of the file is tests.
-    pub(super) fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         self.path.contains("/tests/") || self.path.ends_with("/tests.rs")
     }
 
     /// The crate of the folder `crates` that the file belongs to.
-    pub(super) fn crate_name(&self) -> Option<&str> {
+    pub(crate) fn crate_name(&self) -> Option<&str> {
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 }

@@ -1,0 +1,215 @@
+//! Every command of the program, once, against a server: it does something, or says why it does not.
+//!
+//! What each does in earnest is for the tests of the program. Here none may be missing: the commands are
+//! those that the program's own help lists.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Context, Verdict};
+use crate::bench::process::Server;
+use xtask::shell;
+
+/// Longer than any of them takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The server's subsystem.
+const NQN: &str = "nqn.2026-11.io.nearflash:commands";
+
+/// What a command has to come to: success, or failure, with this in what it says.
+enum Expected {
+    Done(&'static str),
+    Refused(&'static str),
+}
+use Expected::{Done, Refused};
+
+/// Commands in the order in which they run; `DIR`, `URL` and `NQN` stand for the test's folder, the
+/// address of the server and its subsystem.
+#[rustfmt::skip]
+const WALK: &[(&str, Expected)] = &[
+    ("config check DIR/server.toml", Done("")),
+    ("config show DIR/server.toml", Done("drive")),
+    ("config schema", Done("$schema")),
+    ("doctor --no-measure", Done("")),
+    ("completions bash", Done("nearflash")),
+    ("man -o DIR/man", Done("")),
+    ("connect nvme-tcp://127.0.0.1:4420/NQN", Done("nvme connect")),
+    ("calibrate sim:a?size=64MiB --quick -o DIR/model.toml", Done("")),
+    ("reproduce --virtual-only --quick fig1 -o DIR/figures", Done("")),
+    ("demo --seconds 0", Refused("--seconds")),
+    ("serve --check --config DIR/server.toml", Done("")),
+    ("bench URL --seconds 0.5 --warmup 0 --verify --read-percent 50", Done("")),
+    ("tenant add gold", Done("gold")),
+    ("tenant set gold --best-effort", Done("gold")),
+    ("tenant check --latency 2ms --iops 1k", Done("")),
+    ("tenant apply DIR/changes.json", Done("")),
+    ("tenant show gold", Done("gold")),
+    ("tenant list", Done("gold")),
+    ("tenant rm gold", Done("gold")),
+    ("namespace add logs 16MiB --device more", Done("logs")),
+    ("namespace resize logs 32MiB", Done("logs")),
+    ("namespace set logs --read-only true", Done("logs")),
+    ("namespace show logs", Done("logs")),
+    ("namespace list", Done("logs")),
+    ("subsystem add NQN2 --namespace logs", Done("")),
+    ("subsystem set NQN2 --authenticate false", Done("")),
+    ("subsystem allow NQN2 nqn.2014-08.org.nvmexpress:uuid:1", Done("")),
+    ("subsystem deny NQN2 nqn.2014-08.org.nvmexpress:uuid:1", Done("")),
+    ("subsystem detach NQN2 logs", Done("")),
+    ("subsystem attach NQN2 logs", Done("")),
+    ("subsystem show NQN2", Done("logs")),
+    ("subsystem list", Done("NQN2")),
+    ("subsystem rm NQN2", Done("")),
+    ("namespace rm logs", Done("logs")),
+    ("host add nqn.2014-08.org.nvmexpress:uuid:2", Done("")),
+    ("host set nqn.2014-08.org.nvmexpress:uuid:2 --tenant none", Done("")),
+    ("host key nqn.2014-08.org.nvmexpress:uuid:2 --none", Done("")),
+    ("host show nqn.2014-08.org.nvmexpress:uuid:2", Done("uuid:2")),
+    ("host list", Done("uuid:2")),
+    ("host rm nqn.2014-08.org.nvmexpress:uuid:2", Done("")),
+    ("listener add reflex://127.0.0.1:0", Done("")),
+    ("listener list", Done("reflex://")),
+    ("listener ana 1 inaccessible", Refused("")),
+    ("listener drain 1", Done("")),
+    ("listener resume 1", Done("")),
+    ("listener rm 2", Done("")),
+    ("device add spare mem:16MiB", Done("spare")),
+    ("device set spare --fail-fast true", Done("")),
+    ("device show spare", Done("spare")),
+    ("device list", Done("drive")),
+    ("device model drive", Done("")),
+    ("device recalibrate spare", Refused("spare")),
+    ("device rm spare", Done("spare")),
+    ("worker list", Done("")),
+    ("worker show 0", Done("")),
+    ("worker add", Done("")),
+    ("worker drain 1", Done("")),
+    ("worker retire 0", Refused("")),
+    ("conn list", Done("")),
+    ("conn show 1", Refused("")),
+    ("conn end 1", Refused("")),
+    ("conn move 1 0", Refused("")),
+    ("top --once", Done("drive")),
+    ("trace --seconds 0.2 -o DIR/trace.json", Done("")),
+    ("upgrade --config DIR/missing.toml", Refused("missing.toml")),
+    ("drain --show", Done("")),
+    ("drain --deadline 1", Done("")),
+];
+
+/// The configuration of the server.
+const CONFIG: &str = "workers = \"1..2\"\n\
+    [[device]]\nname = \"drive\"\nspec = \"sim:a?size=64MiB\"\nmodel = \"a\"\n\
+    [[device]]\nname = \"more\"\nspec = \"mem:64MiB\"\n\
+    [[namespace]]\nname = \"all\"\ndevice = \"drive\"\n\
+    [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";
+
+/// Runs them all.
+pub(super) fn all(context: &Context) -> Result<Verdict, String> {
+    let folder = &context.folder;
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    write("server.toml", CONFIG)?;
+    write("changes.json", "{\"add\": [{\"name\": \"silver\"}]}")?;
+    let missing = missing(&context.nearflash)?;
+    if !missing.is_empty() {
+        return Err(format!("no row for: {}", missing.join(", ")));
+    }
+    let mut serve = Command::new(&context.nearflash);
+    serve.arg("serve").arg("--config").arg(folder.join("server.toml"));
+    let server = Server::start_with(serve.arg("--admin").arg(folder.join("admin")), Stdio::null())?;
+    let wrong: Vec<String> = WALK
+        .iter()
+        .filter_map(|(words, expected)| walk(context, &server.address, words, expected).err())
+        .collect();
+    if wrong.is_empty() {
+        return Ok(Verdict::Passed(format!("{} commands", WALK.len())));
+    }
+    Err(wrong.join("\n"))
+}
+
+/// One of them, in the test's folder.
+fn walk(context: &Context, url: &str, words: &str, expected: &Expected) -> Result<(), String> {
+    let folder = context.folder.display().to_string();
+    let fill = |text: &str| {
+        let text = text.replace("NQN2", &format!("{NQN}2")).replace("NQN", NQN);
+        text.replace("DIR", &folder).replace("URL", url)
+    };
+    let filled = fill(words);
+    let mut command = Command::new(&context.nearflash);
+    command.args(filled.split(' ')).current_dir(&context.folder);
+    command.env("NEARFLASH_ADMIN", context.folder.join("admin"));
+    let ran = shell::capture(&mut command, LIMIT)?;
+    let (should, word) = match expected {
+        Done(word) => (true, fill(word)),
+        Refused(word) => (false, fill(word)),
+    };
+    let what = if should { "succeed" } else { "be refused" };
+    if ran.ok != should || !ran.output.contains(&word) {
+        let said = ran.output.trim();
+        return Err(format!("`nearflash {filled}` has to {what} and say {word:?}:\n{said}"));
+    }
+    Ok(())
+}
+
+/// The commands that the help lists and no row runs.
+fn missing(program: &Path) -> Result<Vec<String>, String> {
+    let mut missing = Vec::new();
+    for name in listed(program, &[])? {
+        let below = listed(program, &[&name])?;
+        let all = below.iter().map(|sub| format!("{name} {sub}"));
+        let all: Vec<String> = if below.is_empty() { vec![name] } else { all.collect() };
+        missing.extend(all.into_iter().filter(|command| !has_row(command)));
+    }
+    Ok(missing)
+}
+
+fn has_row(command: &str) -> bool {
+    let begins = |words: &str| words.strip_prefix(command).is_some_and(is_end);
+    WALK.iter().any(|(words, _)| begins(words))
+}
+
+fn is_end(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with(' ')
+}
+
+/// The commands that the help of a command lists.
+fn listed(program: &Path, words: &[&str]) -> Result<Vec<String>, String> {
+    let mut command = Command::new(program);
+    let ran = shell::capture(command.args(words).arg("--help"), LIMIT)?;
+    if !ran.ok {
+        return Err(ran.output);
+    }
+    Ok(commands_in(&ran.output))
+}
+
+fn commands_in(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = lines.take_while(|line| !line.is_empty());
+    let names = lines.filter_map(|line| {
+        let rest = line.strip_prefix("  ")?;
+        (!rest.starts_with(' ')).then(|| rest.split(' ').next().unwrap_or_default().to_owned())
+    });
+    names.filter(|name| name != "help").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read_from_the_help() {
+        let help = "Shares\n\nUsage: nearflash <COMMAND>\n\nCommands:\n  serve    Export\n           \
+                    devices\n  tenant   Make\n  help     Print\n\nOptions:\n  -h, --help\n";
+        assert_eq!(commands_in(help), ["serve", "tenant"]);
+        assert_eq!(commands_in("Usage: nearflash top\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_command_without_a_row_is_missing() {
+        assert!(has_row("tenant rm") && has_row("doctor"));
+        assert!(!has_row("tenant frobnicate") && !has_row("tenant r"));
+    }
+}

@@ -1,0 +1,60 @@
+//! What may be skipped: a list that is part of the repository.
+
+use serde::Deserialize;
+
+use xtask::shell;
+
+/// The file, from the root.
+const FILE: &str = "xtask/skips.toml";
+
+/// The skips that do not fail a run.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Skips {
+    allowed: Vec<Allowed>,
+}
+
+/// One of them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Allowed {
+    /// A part of the line that says what is skipped and why.
+    skip: String,
+    /// Why it may be: which machine lacks it.
+    because: String,
+}
+
+impl Skips {
+    /// Reads the file.
+    pub(super) fn load() -> Result<Skips, String> {
+        let text = std::fs::read_to_string(shell::root().join(FILE));
+        Skips::parse(&text.map_err(|error| format!("{FILE}: {error}"))?)
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Skips, String> {
+        let skips: Skips = toml::from_str(text).map_err(|error| format!("{FILE}: {error}"))?;
+        let is_empty = |text: &str| text.trim().is_empty();
+        match skips.allowed.iter().find(|one| is_empty(&one.skip) || is_empty(&one.because)) {
+            Some(one) => Err(format!("{FILE}: {:?} says too little", one.skip)),
+            None => Ok(skips),
+        }
+    }
+
+    /// Returns whether a line that says what is skipped is allowed.
+    pub(super) fn allow(&self, line: &str) -> bool {
+        self.allowed.iter().any(|one| line.contains(&one.skip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_understood_and_allows_no_more_than_it_says() {
+        let skips = Skips::load().unwrap();
+        assert!(!skips.allow("tests: there was no time"));
+        let nothing = "[[allowed]]\nskip = \"\"\nbecause = \"x\"\n";
+        assert!(Skips::parse(nothing).is_err(), "an empty text would allow everything");
+    }
+}
