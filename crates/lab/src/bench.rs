@@ -165,6 +165,10 @@ struct Words {
     arguments: Arguments,
 }
 
+/// With this in the environment the load ends when standard input does. For tests whose load lasts
+/// for as long as something else; its rates count the seconds that were meant all the same.
+const STOP: &str = "NEARFLASH_BENCH_STOP";
+
 fn run(arguments: &Arguments) -> Result<Report, Problem> {
     let plan = Plan::new(arguments)?;
     let mut log = match &arguments.hdr {
@@ -172,6 +176,13 @@ fn run(arguments: &Arguments) -> Result<Report, Problem> {
         Some(path) => Some(Log::create(path)?),
     };
     let crew = threads::start(&plan)?;
+    if std::env::var_os(STOP).is_some() {
+        let stop = crew.stopper();
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink()); // nothing but its end counts
+            stop();
+        });
+    }
     let mut live = Live::new(plan.warmup, plan.seconds);
     let mut total = Tally::new();
     let mut second = Tally::new();

@@ -1,5 +1,6 @@
 //! The threads that make the load: each has its own ring, sockets and generator.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -45,6 +46,8 @@ pub(crate) struct End {
 struct Desk {
     tally: Mutex<Tally>,
     notes: Mutex<Vec<String>>,
+    /// The load is to end before its time.
+    stopped: AtomicBool,
 }
 
 /// The threads at work.
@@ -142,6 +145,12 @@ impl Crew {
     /// Waits until all threads have ended, at most this long; whether they have.
     pub(super) fn wait(&self, at_most: Duration) -> bool {
         matches!(self.running.recv_timeout(at_most), Err(RecvTimeoutError::Disconnected))
+    }
+
+    /// Returns a function that ends the load before its time, from any thread.
+    pub(super) fn stopper(&self) -> impl Fn() + Send + 'static {
+        let desks = self.desks.clone();
+        move || desks.iter().for_each(|desk| desk.stopped.store(true, Ordering::Relaxed))
     }
 
     /// Adds what was measured since the last call.
@@ -296,6 +305,9 @@ pub(super) fn drive<P: Path>(
     let mut end = End::default();
     let mut notes = 0;
     io::run(reactor, &clock, policy, |now| {
+        if desk.stopped.load(Ordering::Relaxed) {
+            generator.stop(now);
+        }
         let progressed = generator.turn(now);
         let finished = generator.is_finished(now);
         if now >= report_at || finished {

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use super::{PATIENCE, nearflash, wait_until};
 
+/// Longer than any test.
+const FOR_EVER: &str = "600";
+
 /// Waits until a load is well under way at the server whose admin API is at this socket.
 pub(crate) fn await_load(socket: &Path) {
     let mut client = Client::new(AdminAddress::Unix(socket.to_owned())).unwrap();
@@ -16,15 +19,22 @@ pub(crate) fn await_load(socket: &Path) {
     });
 }
 
-/// A load that verifies, half of it reads, for so many seconds.
-pub(crate) fn verifying(url: &str, seconds: &str, words: &str) -> Child {
-    let mut bench = nearflash(&["bench", url, "--verify", "--read-percent", "50", "--json"]);
-    bench.args(["--warmup", "0.1", "--seconds", seconds]).args(words.split_whitespace());
+/// A load that verifies, half of it reads, until somebody asks for its [`result`].
+pub(crate) fn verifying(url: &str, words: &str) -> Child {
+    loading(url, &format!("--verify --read-percent 50 {words}"))
+}
+
+/// A load until somebody asks for its [`result`].
+pub(crate) fn loading(url: &str, words: &str) -> Child {
+    let mut bench = nearflash(&["bench", url, "--json", "--warmup", "0", "--seconds", FOR_EVER]);
+    bench.args(words.split_whitespace());
+    bench.env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped());
     bench.stdout(Stdio::piped()).spawn().expect("the program starts")
 }
 
-/// What came of a load; it must succeed.
+/// What came of a load, which ends now; it must succeed.
 pub(crate) fn result(bench: Child) -> Value {
+    // This closes its standard input, and so ends it.
     let output = bench.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");

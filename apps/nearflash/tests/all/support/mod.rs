@@ -18,7 +18,7 @@ mod v1;
 mod v2;
 
 pub(crate) use browser::Browser;
-pub(crate) use load::{await_load, faultless, result, verifying};
+pub(crate) use load::{await_load, faultless, loading, result, verifying};
 pub(crate) use nvme::{NvmeQueue, host_nqn, words};
 pub(crate) use office::{ANN, BOB, Office};
 pub(crate) use operator::{Operator, complaint, nearflash};
