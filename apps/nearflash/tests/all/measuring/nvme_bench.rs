@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use crate::support::{Launch, Server, await_load, free_port};
+use crate::support::{Launch, Server, await_load, free_port, loading};
 use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
@@ -16,7 +16,7 @@ fn bench(words: &str, keys: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.env_remove("NEARFLASH_NVME_KEY").env_remove("NEARFLASH_NVME_CONTROLLER_KEY");
     command.envs(keys.iter().copied()).arg("bench").args(words.split_whitespace());
-    command.args(["--json", "--warmup", "0.1", "--seconds", "1.5"]).stdin(Stdio::null());
+    command.args(["--json", "--warmup", "0.1", "--seconds", "0.5"]).stdin(Stdio::null());
     command.output().expect("the program starts")
 }
 
@@ -148,16 +148,14 @@ fn a_server_that_comes_back_is_used_again() {
          [[listen]]\nurl = \"nvme-tcp://{}\"\n[[subsystem]]\nnqn = \"{SUBSYSTEM}\"\n",
         free_port()
     );
-    let mut first = Launch::config(&text).with("--admin").with(socket.to_str().unwrap()).start();
-    let words = format!("{} --warmup 0 --seconds 8 --queue-depth 4 --read-percent 50", url(&first));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
-    command.arg("bench").args(words.split_whitespace()).arg("--json");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = child.spawn().expect("the program starts");
+    let launch = || Launch::config(&text).with("--admin").with(socket.to_str().unwrap());
+    let mut first = launch().start();
+    let load = loading(&url(&first), "--queue-depth 4 --read-percent 50");
     await_load(&socket);
     first.kill();
-    let _second = Launch::config(&text).start();
-    let output = child.wait_with_output().expect("it ends");
+    let _second = launch().start();
+    await_load(&socket);
+    let output = load.wait_with_output().expect("it ends");
     let result: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     let errors = result["errors"].as_u64().unwrap();
     assert!((1..=4).contains(&errors), "what was in flight is lost, and nothing else: {result}");

@@ -116,6 +116,7 @@ fn expect_kept(client: &mut V2, all: &[u8]) {
 }
 
 #[test]
+#[ignore = "full: measures four curves of a device in real time, which takes minutes"]
 fn a_drift_is_told_measured_in_idle_time_held_accepted_kept_and_undone() {
     let promises = "[[tenant]]\nname = \"gold\"\nlatency_us = 20000\niops = 500\n\
                     [[tenant]]\nname = \"writer\"\nlatency_us = 20000\niops = 1200\nread_percent = 40\n\

@@ -464,7 +464,7 @@ struct Asked {
 /// one change that was under way, whole, or without it.
 #[test]
 fn a_kill_at_any_instant_of_any_change_leaves_the_state_before_or_after_it() {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(24, |n| n.parse().expect("a number"));
+    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     // A file that grows, and the namespace that has the rest of it because nobody has said its size.

@@ -414,7 +414,7 @@ fn opening_and_closing_is_put_on_record() {
 /// last change that was answered, or the one that was under way. `NEARFLASH_KILLS` says how often.
 #[test]
 fn a_kill_at_any_instant_leaves_the_listeners_before_or_after_a_change() {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
+    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(6, |n| n.parse().expect("a number"));
     let place = Place::with("");
     let config = "[[device]]\nname = \"disk\"\nspec = \"null:1MiB\"\n\
                   [[listen]]\nurl = \"reflex://127.0.0.1:0\"\n";

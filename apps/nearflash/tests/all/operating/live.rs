@@ -382,7 +382,7 @@ fn kill_at_random(
     add: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
     remove: impl Fn(&mut Client, u64) -> Result<(), ClientError> + Sync,
 ) {
-    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(12, |n| n.parse().expect("a number"));
+    let kills: u32 = std::env::var("NEARFLASH_KILLS").map_or(6, |n| n.parse().expect("a number"));
     let place = Place::new();
     place.write_configuration(config);
     // Of a seed, so that a run can be had again.
@@ -433,7 +433,7 @@ fn kill_at_random(
     println!(
         "{kills} kills in {done} changes: {old} found the state before a change, {new} the one after it"
     );
-    assert!(kills < 12 || old + new > 0, "none of {kills} kills met a change");
+    assert!(kills < 6 || old + new > 0, "none of {kills} kills met a change");
 }
 
 #[test]

@@ -84,12 +84,12 @@ fn reads_a_second(v2: &mut V2, depth: u64, time: Duration) -> f64 {
 const PROMISED: f64 = 0.8;
 const BEST_EFFORT: f64 = 0.02;
 
-/// Measures until each comes to about what it should, and to so large a part of it at least; never
-/// more.
+/// Measures until each comes to about what it should, and to so large a part of it at least, which a
+/// machine that does other things may keep it from for a while; never more.
 #[track_caller]
 fn expect_about(promised: &[(f64, f64)], mut measure: impl FnMut() -> Vec<f64>) {
-    let mut tries = Vec::new();
-    while tries.len() < 8 {
+    let (mut tries, patience) = (Vec::new(), now() + PATIENCE);
+    while now() < patience {
         let measured = measure();
         let pairs = || measured.iter().zip(promised);
         let much = pairs().any(|(measured, (rate, _))| *measured > 1.15 * rate);
@@ -114,7 +114,7 @@ fn both_with(one: &mut V2, two: &mut V2, depth: u64) -> Vec<f64> {
     })
 }
 
-const WHILE: Duration = Duration::from_millis(1500);
+const WHILE: Duration = Duration::from_millis(1000);
 
 #[test]
 fn configured_tenants_get_their_rates() {
@@ -125,8 +125,8 @@ fn configured_tenants_get_their_rates() {
 }
 
 /// A server of 400 tokens a second, with so much more told of two best-effort tenants, and what each
-/// of them reads a second while both want all of it: never more than `most`, and as `expected` in
-/// one try of a few.
+/// of them reads a second while both want all of it: never more than `most`, and as `expected` once
+/// the machine lets them.
 fn share(heavy: &str, light: &str, most: [f64; 2], expected: fn(f64, f64) -> bool) {
     let pace =
         SLOW_MODEL.replace("= 8000", "= 400").replace("= 4000", "= 200").replace("= 6000", "= 300");
@@ -139,8 +139,8 @@ fn share(heavy: &str, light: &str, most: [f64; 2], expected: fn(f64, f64) -> boo
     let told = access("heavy", heavy) + &access("light", light);
     let (server, _model) = serve_at(&pace, &told);
     let [mut one, mut two] = ["heavy", "light"].map(|token| enter(&server, token));
-    let mut tries = Vec::new();
-    while tries.len() < 4 {
+    let (mut tries, patience) = (Vec::new(), now() + PATIENCE);
+    while now() < patience {
         // So many that nobody runs out of them while a busy machine lets its client wait.
         let rates = both_with(&mut one, &mut two, 200);
         let within = rates.iter().zip(most).all(|(rate, most)| *rate <= 1.15 * most);
@@ -167,14 +167,12 @@ fn a_cap_holds_and_leaves_the_rest() {
     share("weight = 3\ncap_tokens = 150", "", [150.0, 400.0], expected);
 }
 
-/// Expects that it reads faster than the slow device's model allows, in one try of a few.
+/// Expects that it reads faster than the slow device's model allows, once the machine lets it.
 #[track_caller]
 fn expect_unlimited(v2: &mut V2) {
-    let mut rates = Vec::new();
-    while rates.len() < 20 && rates.last().is_none_or(|rate| *rate <= 9_000.0) {
-        rates.push(reads_a_second(v2, 32, Duration::from_millis(500)));
-    }
-    assert!(rates.last().is_some_and(|rate| *rate > 9_000.0), "{rates:.0?} reads/s");
+    wait_until("more reads a second than the model allows", PATIENCE, || {
+        reads_a_second(v2, 32, Duration::from_millis(250)) > 9_000.0
+    });
 }
 
 #[test]
@@ -395,7 +393,7 @@ fn a_server_with_a_backlog_stops_in_time() {
     let (mut server, _model) = serve_at(&pace, &format!("{bronze}[limits]\ndrain_seconds = 1\n"));
     let mut v2 = V2::connect(server.address());
     let data = vec![7; 256 << 10];
-    // 640 tokens each, of 400 a second: without the limit it took 24 s.
+    // 640 tokens each, of 400 a second: without the limit it takes 24 s and does them all.
     for tag in 0..16 {
         v2.send(tag, Command::Write { range: Range::new(0, 512), fua: false }, &data);
     }
@@ -403,9 +401,16 @@ fn a_server_with_a_backlog_stops_in_time() {
         matches!(v2.answer(), Answer::Done { status: Status::Ok, .. })
     });
     server.terminate();
-    let start = now();
     assert!(server.wait().success());
-    assert!(now() - start < Duration::from_secs(15), "{:?}", now() - start);
+    let mut done = 1;
+    loop {
+        match v2.answer() {
+            Answer::Done { status: Status::Ok, .. } => done += 1,
+            Answer::End => break,
+            _ => {}
+        }
+    }
+    assert!(done < 16, "it waited for all of them");
 }
 
 #[test]

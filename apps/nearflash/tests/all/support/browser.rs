@@ -85,6 +85,26 @@ impl Browser {
         }
     }
 
+    /// Waits until the first element that a selector finds has these words.
+    #[track_caller]
+    pub(crate) fn await_text(&self, selector: &str, words: &str) {
+        let what = format!("{words:?} in {selector}");
+        let expression =
+            format!("document.querySelector({selector:?})?.textContent.includes({words:?})");
+        self.await_true(&what, &expression);
+    }
+
+    /// Makes it one that was never at this place: without what its pages have kept, complaints, and
+    /// another screen than its own.
+    pub(crate) fn forget(&self, url: &str) {
+        self.open("about:blank");
+        let everything = json!({"origin": url, "storageTypes": "all"});
+        self.devtools("Storage.clearDataForOrigin", &everything);
+        self.devtools("Emulation.clearDeviceMetricsOverride", &json!({}));
+        self.devtools("Emulation.setEmulatedMedia", &json!({"features": []}));
+        self.complaints();
+    }
+
     /// Presses keys one after the other: characters, or names such as `Tab`.
     pub(crate) fn press(&self, keys: &[&str]) {
         let steps: Vec<Value> = keys
@@ -153,8 +173,17 @@ impl Browser {
 
     /// A request to the driver. What it refuses fails the test.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
-        let mut stream = TcpStream::connect(self.address).expect("the driver accepts");
-        stream.set_read_timeout(Some(START)).expect("a time limit");
+        let mut answer = self.exchange(method, path, body).expect("the driver answers");
+        let value = answer["value"].take();
+        assert!(value.get("error").is_none(), "{path} {body}: {value}");
+        value
+    }
+
+    /// A request to the driver, and its answer. The driver keeps connections open behind it, whatever
+    /// it is asked, so the answer ends where it says.
+    fn exchange(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Value> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(START))?;
         let body = body.to_string();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: \
@@ -162,37 +191,27 @@ impl Browser {
             self.address,
             body.len()
         );
-        stream.write_all(request.as_bytes()).expect("the driver reads");
+        stream.write_all(request.as_bytes())?;
         let mut answer = BufReader::new(stream);
         let (mut line, mut length) = (String::new(), 0);
-        while answer.read_line(&mut line).expect("an answer") > 2 {
+        while answer.read_line(&mut line)? > 2 {
             if let Some(bytes) = line.to_lowercase().strip_prefix("content-length:") {
                 length = bytes.trim().parse().expect("a number");
             }
             line.clear();
         }
         let mut bytes = vec![0; length];
-        answer.read_exact(&mut bytes).expect("a whole answer");
-        let mut answer: Value = serde_json::from_slice(&bytes).expect("JSON");
-        let value = answer["value"].take();
-        assert!(value.get("error").is_none(), "{path} {body}: {value}");
-        value
+        answer.read_exact(&mut bytes)?;
+        Ok(serde_json::from_slice(&bytes)?)
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
         // The browser outlives its driver unless it is told to end, also when the test fails.
-        if let Ok(mut stream) = TcpStream::connect(self.address) {
-            let _ = stream.set_read_timeout(Some(PATIENCE));
-            let session = &self.session;
-            let _ = write!(
-                stream,
-                "DELETE /session/{session} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
-            );
-            let _ = stream.read_to_end(&mut Vec::new());
-        }
-        let _ = self.driver.kill(); // it may have ended already
+        let session = format!("/session/{}", self.session);
+        let _ = self.exchange("DELETE", &session, &json!({})); // it may have ended already
+        let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
 }

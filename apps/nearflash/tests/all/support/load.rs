@@ -29,7 +29,7 @@ pub(crate) fn loading(url: &str, words: &str) -> Child {
     let mut bench = nearflash(&["bench", url, "--json", "--warmup", "0", "--seconds", FOR_EVER]);
     bench.args(words.split_whitespace());
     bench.env("NEARFLASH_BENCH_STOP", "").stdin(Stdio::piped());
-    bench.stdout(Stdio::piped()).spawn().expect("the program starts")
+    bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
 /// What came of a load, which ends now; it must succeed.
@@ -37,7 +37,7 @@ pub(crate) fn result(bench: Child) -> Value {
     // This closes its standard input, and so ends it.
     let output = bench.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&said).expect("it is JSON")
 }
 

@@ -67,6 +67,17 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
     }
 }
 
+/// Runs cases, so many of them side by side: most of a case is waiting.
+pub(crate) fn each<C: Sync>(side_by_side: usize, cases: &[C], case: impl Fn(&C) + Sync) {
+    for some in cases.chunks(side_by_side) {
+        std::thread::scope(|scope| {
+            for one in some {
+                scope.spawn(|| case(one));
+            }
+        });
+    }
+}
+
 /// `count` blocks of 512 bytes that tell where they are and which version they are.
 pub(crate) fn pattern(lba: u64, count: u32, version: u8) -> Vec<u8> {
     let block = |lba: u64| {

@@ -5,7 +5,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Launch, NvmeQueue, PATIENCE, Place, Server, faultless, host_nqn, verifying, wait_until,
+    Launch, NvmeQueue, PATIENCE, Place, Server, each, faultless, host_nqn, verifying, wait_until,
 };
 use control::admin::{Code, SetHost, SetNamespace, SetSubsystem};
 
@@ -191,12 +191,13 @@ impl Disk {
 
 #[test]
 fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() {
-    for (at, survives) in [
+    let cases = [
         ("giver:controller:4000", true),
         ("giver:leaves:4000", true),
         ("giver:yours:4000", false),
         ("heir:controller", true),
-    ] {
+    ];
+    each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
         let launch = |of: &str| match at.starts_with(of) {
             true => staying(place.launch(""), at),
@@ -211,18 +212,19 @@ fn the_older_goes_on_with_a_controller_that_is_its_own_if_the_newer_is_killed() 
         old.await_log("this server goes on");
         assert_eq!(disk.is_alive(), survives, "{at}: {}", old.log());
         assert!(Disk::connect(&old).is_alive(), "{at}: {}", old.log());
-    }
+    });
 }
 
 #[test]
 fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed() {
-    for (at, survives) in [
+    let cases = [
         ("giver:controller", false),
         ("giver:leaves", false),
         ("giver:yours", true),
         ("giver:commit", true),
         ("giver:rest", true),
-    ] {
+    ];
+    each(8, &cases, |&(at, survives)| {
         let place = Place::in_memory();
         let mut old = staying(place.launch(""), at).start();
         let mut disk = Disk::connect(&old);
@@ -232,7 +234,7 @@ fn the_newer_goes_on_with_a_controller_that_it_was_given_if_the_older_is_killed(
         let new = new.await_ready();
         assert_eq!(disk.is_alive(), survives, "{at}: {}", new.log());
         assert!(Disk::connect(&new).is_alive(), "{at}: {}", new.log());
-    }
+    });
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Answer, Launch, PATIENCE, Place, SLOW_MODEL, Server, V1, V2, nearflash, now, pattern, result,
-    v1_head, verifying, wait_until,
+    Answer, Launch, PATIENCE, Place, SLOW_MODEL, Server, V1, V2, each, nearflash, now, pattern,
+    result, v1_head, verifying, wait_until,
 };
 use contract::{Command, Hello, Range, Slo, Status};
 use control::admin::{AddTenant, Code, WorkerState};
@@ -187,7 +187,7 @@ fn begin(launch: Launch) -> crate::support::Begun {
 #[test]
 fn the_older_goes_on_if_the_newer_is_killed() {
     // With how many of the four connections; `GIVEN`: without those that it was given.
-    for (at, survive) in [
+    let cases = [
         ("giver:hello:4000", 4),
         ("giver:prepare:4000", 4),
         ("giver:ready:4000", 4),
@@ -203,7 +203,8 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         ("heir:still", 4),
         ("heir:taken", 4),
         ("heir:commit", 0),
-    ] {
+    ];
+    each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
         let old =
             if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
@@ -220,12 +221,12 @@ fn the_older_goes_on_if_the_newer_is_killed() {
         is_served(&old);
         wait_until("those that survive", PATIENCE, || place.peers().len() == survive);
         drop(old);
-    }
+    });
 }
 
 #[test]
 fn the_newer_serves_what_it_has_if_the_older_is_killed() {
-    for (at, survive) in [
+    let cases = [
         ("giver:still", 0),
         ("giver:parcel", 0),
         ("giver:taken", 0),
@@ -237,7 +238,8 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         ("heir:still:4000", 0),
         ("heir:commit:4000", 4),
         ("heir:committed:4000", 4),
-    ] {
+    ];
+    each(8, &cases, |&(at, survive)| {
         let place = Place::in_memory();
         let old =
             if at.starts_with("giver") { staying(place.launch(), at) } else { place.launch() };
@@ -253,12 +255,13 @@ fn the_newer_serves_what_it_has_if_the_older_is_killed() {
         assert_eq!(clients.alive(), survive, "{at}: {}", new.log());
         is_served(&new);
         wait_until("those that survive", PATIENCE, || place.peers().len() == survive);
-    }
+    });
 }
 
 #[test]
 fn before_it_has_anything_the_newer_ends_with_the_older() {
-    for at in ["giver:hello", "giver:prepare", "giver:ready"] {
+    let cases = ["giver:hello", "giver:prepare", "giver:ready"];
+    each(8, &cases, |&at| {
         let place = Place::in_memory();
         let mut old = staying(place.launch(), at).start();
         let mut new = begin(place.launch());
@@ -267,7 +270,7 @@ fn before_it_has_anything_the_newer_ends_with_the_older() {
         assert!(!new.wait().success());
         new.await_log("the other process is gone");
         is_served_after_all(&place);
-    }
+    });
 }
 
 /// A server can be started in the ordinary way.

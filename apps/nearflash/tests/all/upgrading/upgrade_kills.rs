@@ -4,10 +4,13 @@
 
 use std::process::Child;
 
-use crate::support::{Begun, Launch, PATIENCE, Place, Server, verifying, wait_until};
+use crate::support::{Begun, Launch, PATIENCE, Place, Server, each, verifying, wait_until};
 use serde_json::Value;
 
 const SUBSYSTEM: &str = "nqn.2026-11.io.nearflash:tests";
+
+/// Cases that run side by side.
+const SIDE_BY_SIDE: usize = 5;
 
 /// Loads are held to a rate, so that many cases can run side by side; what is asked for while connections are
 /// paused is in flight when a process is killed.
@@ -112,20 +115,10 @@ fn kill_the_older(at: &str, kept: bool) {
     end(&place, loads, &peers, kept, at);
 }
 
-/// Some cases side by side.
-fn each(cases: &[(&str, bool)], case: fn(&str, bool)) {
-    for some in cases.chunks(5) {
-        std::thread::scope(|scope| {
-            for (at, kept) in some {
-                scope.spawn(move || case(at, *kept));
-            }
-        });
-    }
-}
-
 #[test]
 fn a_newer_process_that_owns_nothing_does_no_harm_under_load() {
     each(
+        SIDE_BY_SIDE,
         &[
             ("giver:hello:1000", true),
             ("giver:prepare:1000", true),
@@ -138,13 +131,14 @@ fn a_newer_process_that_owns_nothing_does_no_harm_under_load() {
             ("heir:still", true),
             ("heir:taken", true),
         ],
-        kill_the_newer,
+        |(at, kept)| kill_the_newer(at, *kept),
     );
 }
 
 #[test]
 fn what_a_newer_process_owned_comes_back_to_the_older_under_load() {
     each(
+        SIDE_BY_SIDE,
         &[
             ("giver:yours:1000", false),
             ("giver:controller:1000", false),
@@ -153,13 +147,14 @@ fn what_a_newer_process_owned_comes_back_to_the_older_under_load() {
             ("heir:controller", false),
             ("heir:commit", false),
         ],
-        kill_the_newer,
+        |(at, kept)| kill_the_newer(at, *kept),
     );
 }
 
 #[test]
 fn an_older_process_that_owns_nothing_does_no_harm_under_load() {
     each(
+        SIDE_BY_SIDE,
         &[
             ("giver:given", true),
             ("giver:commit", true),
@@ -168,13 +163,14 @@ fn an_older_process_that_owns_nothing_does_no_harm_under_load() {
             ("heir:commit:1000", true),
             ("heir:committed:1000", true),
         ],
-        kill_the_older,
+        |(at, kept)| kill_the_older(at, *kept),
     );
 }
 
 #[test]
 fn what_an_older_process_owned_comes_to_the_newer_under_load() {
     each(
+        SIDE_BY_SIDE,
         &[
             ("giver:still", false),
             ("giver:parcel", false),
@@ -184,6 +180,6 @@ fn what_an_older_process_owned_comes_to_the_newer_under_load() {
             ("giver:leaves", false),
             ("heir:still:1000", false),
         ],
-        kill_the_older,
+        |(at, kept)| kill_the_older(at, *kept),
     );
 }
