@@ -194,7 +194,8 @@ fn half_a_head_then_silence_is_waited_for_a_bounded_time() {
     v1.expect_end(PATIENCE);
     hello.expect_end(PATIENCE);
     payload.expect_end(PATIENCE);
-    assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
+    // Without the limit of this server it would be thirty seconds.
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
     server.await_log("took too long to arrive");
     // Who owes nothing may be silent for as long as he likes.
     assert!(silent.stays(Duration::from_secs(2)));
